@@ -71,6 +71,7 @@ def become_user(kinds: int = 2 * len(endurance.KINDS)) -> None:
     os.setgroups([])
     os.setgid(USER)
     os.setuid(USER)
+    os.environ["HOME"] = "/"  # the settings of root cannot be read
 
 
 def whole_run(folder: str, runs: int) -> Row:

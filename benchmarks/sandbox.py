@@ -141,6 +141,7 @@ def leave_root() -> None:
         os.setgroups([])
         os.setgid(USER)
         os.setuid(USER)
+        os.environ["HOME"] = "/"  # the settings of root cannot be read
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -15,9 +15,6 @@ import pytest
 from hypothesis import is_hypothesis_test
 
 from skillbelt import Runtime
-from skillbelt.files.remove import remove_tree
-from skillbelt.running.cleanup import BELONGS
-from skillbelt.running.workspace import SHELTERS
 from skillbelt.store import Store
 from skillbelt.store.memory import MemoryStore
 from skillbelt.store.sqlite import SqliteStore
@@ -25,7 +22,7 @@ from tests.benches import Bench
 from tests.bounds import restored
 from tests.examples import load_profile
 from tests.outputs import workspace as workspace
-from tests.tree import Tree
+from tests.tree import Tree, sheltered
 
 load_profile()
 
@@ -65,16 +62,8 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tree]:
         for folder in (tmp_path, *tmp_path.parents):
             if folder.stat().st_mode & 0o011 != 0o011:
                 folder.chmod(folder.stat().st_mode | 0o011)
-    yield Tree(tmp_path, monkeypatch)
-    _leave_shelters(tmp_path)
-
-
-def _leave_shelters(root: Path) -> None:
-    """Remove what lies elsewhere for folders of the tree, where commands run as another user."""
-    for note in (note for shelter in SHELTERS for note in Path(shelter).glob(f"*/{BELONGS}")):
-        with suppress(FileNotFoundError):
-            if Path(os.fsdecode(note.read_bytes())).is_relative_to(root.resolve()):
-                remove_tree(str(note.parent))
+    with sheltered(tmp_path):
+        yield Tree(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -82,8 +71,8 @@ def open_tree(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tree]:
     """A tree that any user can reach; pytest's own folders are closed to others."""
     root = Path(tempfile.mkdtemp(prefix="skillbelt-"))
     root.chmod(0o755)
-    yield Tree(root, monkeypatch)
-    _leave_shelters(root)
+    with sheltered(root):
+        yield Tree(root, monkeypatch)
     for folder, names, _ in os.walk(root):
         for path in (os.path.join(folder, name) for name in names):
             if not os.path.islink(path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import threading
@@ -387,9 +388,12 @@ def test_length_of_a_description(tree: Tree) -> None:
 
 @pytest.mark.parametrize("description", ["reads <file>", "a > b", "<b>bold"])
 def test_angle_brackets_in_a_description(tree: Tree, description: str) -> None:
-    """Case 24. Brackets."""
-    folder = tree.skill("skills/good", description=description)
-    assert strict_errors(folder / "SKILL.md") == ["description-tags"]
+    """Case 24. Brackets: the specification allows them, and what a model reads has them escaped."""
+    folder = tree.skill("project/.agents/skills/good", description=description)
+    assert strict_errors(folder / "SKILL.md") == []
+    shown = tree.run("prompt").stdout.partition("<description>")[2].partition("</description>")[0]
+    assert html.unescape(shown) == description
+    assert not set("<>").intersection(shown)
 
 
 @pytest.mark.parametrize(

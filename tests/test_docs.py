@@ -167,7 +167,15 @@ def test_python_blocks_of_a_page_run(page: Path, project: Path) -> None:
     python(program_of(page), page, project)
 
 
-@pytest.mark.parametrize(("first", "text"), PROGRAMS, ids=[f"line {one}" for one, _ in PROGRAMS])
+# To import a framework takes seconds; each has tests of its own in tests/integrations.
+@pytest.mark.parametrize(
+    ("first", "text"),
+    [
+        pytest.param(*one, marks=[pytest.mark.long] if number else [])
+        for number, one in enumerate(PROGRAMS)
+    ],
+    ids=[f"line {one}" for one, _ in PROGRAMS],
+)
 def test_every_framework_runs_with_a_model(first: int, text: str, project: Path) -> None:
     """Each by itself: to import all of them takes long where others are at work too."""
     page, asks = ROOT / "docs" / FRAMEWORKS, 0 if "skill_functions" in text else 1

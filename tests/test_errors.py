@@ -54,6 +54,10 @@ def test_a_missing_extra_says_what_to_install() -> None:
     assert str(error) == "watching folders needs the 'watch' extra: pip install 'skillbelt[watch]'"
 
 
+def test_capitals_do_not_hide_the_closest_name() -> None:
+    assert SkillNotFound("A-ALL", ["a-all", "b"]).closest == ("a-all",)
+
+
 def test_not_found_names_the_closest() -> None:
     error = SkillNotFound("csv-reprot", ["csv-report", "pdf", "csv-reports"])
     assert error.name == "csv-reprot"

@@ -255,6 +255,7 @@ SAYS = {
     "agent_loop.py": ["I was told: [Loaded] log-triage"],
     "ask.py": ["asked: run `python3 scripts/count.py`", "No language model was used."],
     "list_skills.py": ["csv-report"],
+    "load_modes.py": ["load_mode = once", "second turn                          body there"],
     "skill_hashes.py": ["csv-report"],
     "with_functions.py": ["skill_load(*, skill: str", COUNTED, "answer: 6 words."],
     "with_google_adk.py": [COUNTED, "answer: Six words."],

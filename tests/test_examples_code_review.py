@@ -90,6 +90,7 @@ def rules(answer: dict[str, Any]) -> list[tuple[int, str]]:
     return [(each["line"], each["rule"]) for each in answer["findings"]]
 
 
+@pytest.mark.long
 def test_the_component_is_what_the_source_gives() -> None:
     assert check(Skill.from_folder(FOLDER), hosts()).current
 

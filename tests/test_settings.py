@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt import ConfigError, Limits, Settings, load_settings
+from skillbelt import Catalog, ConfigError, Limits, Settings, load_settings
+from skillbelt.permission.rule_files import read_policy
+from skillbelt.permission.rules import DEFAULT_RULES
 from skillbelt.settings import (
     CHOICES,
     DEFAULTS,
@@ -541,3 +543,72 @@ def test_a_host_that_is_none_is_a_wrong_setting(tree: Tree) -> None:
     path = tree.write("home/.config/skillbelt/config.toml", 'fetch_hosts = ["a.example", "*"]\n')
     with pytest.raises(ConfigError, match=rf"{path}:1: fetch_hosts: '\*' is not a host .*name"):
         tree.settings()
+
+
+# The configuration of OpenCode
+
+OPENCODE = """{
+  // comments, "strings" and trailing commas
+  "$schema": "https://opencode.ai/config.json",
+  "skills": {"paths": ["more", /* here */ "~/mine",], "urls": ["https://e.test/{env:HOME}"]},
+  "permission": {
+    "*": "ask",
+    "skill": {
+      "open-*": "allow",
+      "secret//x": "deny",
+    },
+  },
+  "agent": {"plan": {"permission": {"skill": "deny"}}},
+}
+"""
+
+
+def test_the_users_opencode_files_count(tree: Tree) -> None:
+    path = str(tree.write("home/.config/opencode/opencode.jsonc", OPENCODE))
+    settings = tree.settings()
+    assert settings.files == (("user", path),)
+    assert settings.all_paths == ("more", "~/mine")
+    assert settings.only_by_project("paths") == settings.only_by_project("urls") == set()
+    found = read_policy(settings, project_trusted=False).rules[len(DEFAULT_RULES) :]
+    assert [(one.pattern, one.action, one.agent, one.line) for one in found] == [
+        ("*", "ask", "", 6),
+        ("open-*", "allow", "", 8),
+        ("secret//x", "deny", "", 9),
+        ("*", "deny", "plan", 12),
+    ]
+
+
+def test_a_projects_opencode_files_only_tighten_and_name_sources_as_its_own(tree: Tree) -> None:
+    tree.git()
+    tree.write("project/opencode.json", '{"skills": {"paths": ["a"], "urls": ["https://e.test"]}}')
+    tree.write("project/sub/.opencode/opencode.jsonc", '{"permission": {"skill": "allow"}}')
+    tree.skill("project/sub/a/pdf")
+    tree.write("home/.config/opencode/opencode.json", '{"permission": {"skill": {"pdf": "ask"}}}')
+    settings = tree.settings("project/sub")
+    assert [source for source, _ in settings.files] == ["user", "project", "project"]
+    assert settings.only_by_project("urls") == {"https://e.test"}
+    catalog = Catalog(settings=settings)
+    assert list(catalog) == ["pdf"]
+    assert "untrusted-source" in [one.code for one in catalog.diagnostics]
+    found = read_policy(settings, project_trusted=False)
+    assert [one.code for one in found.diagnostics] == ["untrusted-rule"]
+
+
+def test_a_link_out_of_the_project_is_not_read_as_its_opencode_file(tree: Tree) -> None:
+    tree.write("elsewhere.json", '{"skills": {"paths": ["a"]}}')
+    (tree.project / "opencode.json").symlink_to(tree.path("elsewhere.json"))
+    assert tree.settings().files == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", '{"skills": {"paths": "a"}}', '{"permission": {"skill": {"a": "maybe"}}}'],
+)
+def test_a_wrong_opencode_file_is_an_error_that_says_how_to_leave_it_out(
+    tree: Tree, text: str
+) -> None:
+    tree.write("project/opencode.json", text)
+    with pytest.raises(ConfigError, match=r"opencode.json: .*SKILLBELT_DISABLED_CLIENTS"):
+        tree.settings()
+    assert tree.settings(disabled_clients=["opencode"]).files == ()
+    assert tree.settings(external_roots=False).files == ()

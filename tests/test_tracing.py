@@ -168,3 +168,25 @@ def test_a_skill_is_named_with_where_it_came_from(location: str, url: str, uri: 
         "gen_ai.skill.name": "pdf",
         "gen_ai.skill.source.uri": uri,
     }
+
+
+def test_the_spans_of_a_run_say_where_everything_is(open_tree: Tree) -> None:
+    skill = open_tree.skill("project/.agents/skills/kit")
+    note = open_tree.write("project/note.txt", "x")
+    code = f"""
+from skillbelt import Rule, Runtime
+with Runtime({str(open_tree.project)!r}, rules=[Rule("run", "*", "allow")]) as belt:
+    session = belt.session("ada", "chat")
+    belt.run_sync("kit", "true", session=session, inputs=["host://{note}"])
+    belt.delete_session("ada", "chat")
+"""
+    found = {each["name"]: each["attributes"] for each in traced(open_tree, code)}
+    workspace = found["workspace.create"]["path"]
+    staged = found["workspace.stage.dir"]
+    assert (staged["host_path"], staged["to"]) == (str(skill), "skills/kit")
+    assert staged["path"].startswith(workspace)
+    assert isinstance(staged["mount_used"], bool)
+    files = found["workspace.stage.files"]
+    assert (files["host_path"], files["to"]) == ([str(note)], ["work/inputs/note.txt"])
+    removed = found["workspace.cleanup"]
+    assert (removed["path"], removed["exec_id"]) == (workspace, "skillbelt/ada/chat")

@@ -6,13 +6,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import pytest
 
 from skillbelt import Catalog, Diagnostic, Settings, load_settings
+from skillbelt.files.remove import remove_tree
+from skillbelt.running.cleanup import BELONGS
+from skillbelt.running.workspace import SHELTERS
 from tests import warm
 
 HERE = Path(__file__).parent
@@ -205,3 +209,28 @@ def _plain(value: object) -> bool:
     import re
 
     return isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w .,-]*[\w.]", value) is not None
+
+
+@contextmanager
+def sheltered(root: Path) -> Iterator[None]:
+    """Remove what lies elsewhere for folders of the tree, where commands run as another user."""
+    before = _shelters()
+    yield
+    inside = os.fsencode(root.resolve())
+    for folder in _shelters() - before:
+        with (
+            suppress(FileNotFoundError, NotADirectoryError),
+            open(f"{folder}/{BELONGS}", "rb") as note,
+        ):
+            owner = note.read()
+            if owner == inside or owner.startswith(inside + b"/"):
+                remove_tree(folder)
+
+
+def _shelters() -> set[str]:
+    """Every folder that may be such a place; other tests make and remove theirs meanwhile."""
+    found: set[str] = set()
+    for shelter in SHELTERS:
+        with suppress(FileNotFoundError):
+            found.update(entry.path for entry in os.scandir(shelter))
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -54,6 +55,7 @@ def discover(project: Path, *roots: Path) -> Seen:
     child = warm.run(
         [sys.executable, "-c", _CHILD, *arguments],
         cwd="/",
+        env={**os.environ, "HOME": "/"},  # that of whoever runs the tests can not be read
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=50,

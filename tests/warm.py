@@ -79,10 +79,11 @@ class Popen(subprocess.Popen[AnyStr]):
     ) -> None:
         python, *arguments = args
         assert python == sys.executable
+        given = dict(os.environ if env is None else env)
         job = {
             "arguments": arguments,
             "cwd": os.fspath(cwd or os.getcwd()),
-            "env": dict(os.environ if env is None else env),
+            "env": given,
             "terminal": self._terminal,
         }
         ends = enumerate((p2cread, c2pwrite, errwrite))
@@ -91,7 +92,7 @@ class Popen(subprocess.Popen[AnyStr]):
         self._report: socket.socket = ours
         with theirs:
             handles = array.array("i", [theirs.fileno(), *streams])
-            _server().sendmsg([json.dumps(job).encode()], [(*_RIGHTS, handles)])
+            _server(_start(given)).sendmsg([json.dumps(job).encode()], [(*_RIGHTS, handles)])
         self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)  # type: ignore[attr-defined]
         self._child_created = True
         self.pid = int(self._report.recv(100) or "0")
@@ -146,8 +147,19 @@ def run(
     return done
 
 
+# What is decided when Python starts: each choice of these has a server of its own.
+_AT_START = ("LC_ALL", "PYTHONUTF8")
+
+
+def _start(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return what a process with this environment starts with; UTF-8 unless that is refused."""
+    if env.get("PYTHONUTF8") != "0":
+        return (("PYTHONUTF8", "1"),)
+    return tuple((name, env[name]) for name in _AT_START if name in env)
+
+
 @cache
-def _server() -> socket.socket:
+def _server(start: tuple[tuple[str, str], ...]) -> socket.socket:
     """Start a server, which ends with this process; return where it takes jobs."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _MAX_REQUEST_BYTES)
@@ -155,7 +167,7 @@ def _server() -> socket.socket:
     with theirs:
         subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, str(theirs.fileno())],
-            env={**env, "PYTHONUTF8": "1"},
+            env={**env, **dict(start)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
@@ -263,6 +275,8 @@ def become(job: dict[str, Any]) -> NoReturn:
 
 
 def _begin(arguments: list[str], cwd: str, env: dict[str, str], terminal: bool) -> None:
+    arguments, cwd = [_native(one) for one in arguments], _native(cwd)
+    env = {_native(name): _native(value) for name, value in env.items()}
     os.setsid()  # what is sent to the group of a command reaches no other
     if terminal:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -278,13 +292,22 @@ def _begin(arguments: list[str], cwd: str, env: dict[str, str], terminal: bool) 
     _execute(*arguments)
 
 
+def _native(text: str) -> str:
+    """Return the text as this process has what is not in its encoding."""
+    return os.fsdecode(text.encode("utf-8", "surrogateescape"))
+
+
 def _open_stream(name: str, mode: str) -> None:
     before = getattr(sys, name)
+    encoding, _, errors = os.environ.get("PYTHONIOENCODING", "").partition(":")
+    if name == "stderr":
+        errors = "backslashreplace"
     stream = open(  # noqa: SIM115
         before.fileno(),
         mode,
         1 if name == "stderr" or "PYTHONUNBUFFERED" in os.environ else -1,
-        errors=before.errors,
+        encoding=encoding or before.encoding,
+        errors=errors or ("strict" if encoding else before.errors),
         closefd=False,
     )
     setattr(sys, name, stream)

@@ -30,10 +30,14 @@ from collections.abc import Iterable
 
 
 def closest(name: str, known: Iterable[str], *, most: int = 3, cutoff: float = 0.6) -> list[str]:
-    """Return the known names most like a wrong one, the best first."""
+    """Return the known names most like a wrong one, the best first; capitals do not count."""
     from difflib import get_close_matches  # cost: 3 ms, only for a wrong name
 
-    return get_close_matches(name, list(known), n=most, cutoff=cutoff)
+    folded: dict[str, list[str]] = {}
+    for one in known:
+        folded.setdefault(one.casefold(), []).append(one)
+    near = get_close_matches(name.casefold(), list(folded), n=most, cutoff=cutoff)
+    return [one for text in near for one in folded[text]][:most]
 
 
 class SkillbeltError(Exception):

@@ -8,13 +8,14 @@ command line. Permission rules are in the same files; `permission.rule_files` re
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError, closest
 from skillbelt.files.contain import inside
 from skillbelt.trust import Neighbours
+from skillbelt.untrusted_json import BadJson, read_jsonc
 from skillbelt.values import SCOPES, Limits
 
 ENV_PREFIX = "SKILLBELT_"
@@ -84,7 +85,7 @@ class Settings(NamedTuple):
     max_loaded_skills: int = 0
     model: str = "offline"
     tool_names: Literal["skillbelt", "common"] = "skillbelt"
-    tool_profile: Literal["simple", "knowledge", "full"] = "full"
+    tool_profile: Literal["simple", "knowledge", "trpc", "full"] = "full"
     rescan_seconds: float = 0.0
     watch_seconds: float = 2.0
     cache_dir: str = ""
@@ -101,12 +102,33 @@ class Settings(NamedTuple):
     # The files that were read, weakest first, and by path what they say about permission.
     files: tuple[tuple[FileSource, str], ...] = ()
     rule_tables: Mapping[str, RuleTables] = _NO_TABLES
+    # What the configuration of OpenCode adds to `paths` and `urls`, and whose file says so.
+    client_paths: tuple[tuple[FileSource, str], ...] = ()
+    client_urls: tuple[tuple[FileSource, str], ...] = ()
     # Folders that belong to another user and are not trusted, and to whom.
     strangers: tuple[tuple[str, str], ...] = ()
 
     def by_project(self, key: str) -> bool:
         """Whether a file of the project says what the setting is."""
         return ("project", self.sources.get(key, "")) in self.files
+
+    @property
+    def all_paths(self) -> tuple[str, ...]:
+        """The folders to search first: the setting `paths`, then those of OpenCode's files."""
+        return (*self.paths, *(path for _, path in self.client_paths))
+
+    @property
+    def all_urls(self) -> tuple[str, ...]:
+        """The remote sources: the setting `urls`, then those of OpenCode's files."""
+        return (*self.urls, *(url for _, url in self.client_urls))
+
+    def only_by_project(self, key: Literal["paths", "urls"]) -> set[str]:
+        """Return the folders or sources that a file of the project names, and the user does not."""
+        added = self.client_paths if key == "paths" else self.client_urls
+        theirs = {text for source, text in added if source == "project"}
+        mine = {text for source, text in added if source != "project"}
+        (theirs if self.by_project(key) else mine).update(getattr(self, key))
+        return theirs - mine
 
     @property
     def index_file(self) -> str:
@@ -123,10 +145,11 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "load_mode": ("turn", "once", "session"),
     "placement": ("tool", "system"),
     "tool_names": ("skillbelt", "common"),
-    "tool_profile": ("full", "knowledge", "simple"),
+    "tool_profile": ("full", "knowledge", "trpc", "simple"),
 }
 _MACHINE = ("limits", "project", "worktree", "home", "config_home", "client_homes", "skills_root",
-            "sources", "files", "rule_tables", "strangers")  # fmt: skip
+            "sources", "files", "rule_tables", "client_paths", "client_urls",
+            "strangers")  # fmt: skip
 DEFAULTS: dict[str, object] = {
     **{key: value for key, value in Settings._field_defaults.items() if key not in _MACHINE},
     **Limits._field_defaults,
@@ -246,6 +269,10 @@ def load_settings(
     values, sources = _merged(reads, env, overrides or {})
     _complete(values, env, home)
     limits = Limits(**{key: values.pop(key) for key in Limits._fields if key in values})  # type: ignore[arg-type]
+    folders = upward(start, worktree) if config is None else []
+    opencode = _Opencode(env, home, config_home)
+    opencode.read(values, folders, neighbours)
+    tables = {path: kept for path, read in reads if (kept := _rules(read)).tables}
     return Settings(
         **values,  # type: ignore[arg-type]
         limits=limits,
@@ -256,8 +283,10 @@ def load_settings(
         client_homes={name: env[key] for name, key in CLIENT_HOMES.items() if env.get(key)},
         skills_root=env.get("SKILLS_ROOT", ""),
         sources=sources,
-        files=tuple(files),
-        rule_tables={path: kept for path, read in reads if (kept := _rules(read)).tables},
+        files=(*opencode.files, *files),
+        rule_tables={**opencode.rule_tables, **tables},
+        client_paths=tuple(opencode.paths),
+        client_urls=tuple(opencode.urls),
         strangers=tuple(neighbours.found.items()),
     )
 
@@ -275,6 +304,115 @@ def _home(env: Mapping[str, str]) -> str:
 def _absolute(path: str | None) -> str:
     """Return the path of an XDG variable; a relative one does not count, as XDG demands."""
     return path if path and os.path.isabs(path) else ""
+
+
+class _Opencode:
+    """What the configuration of OpenCode says about skills, weakest file first.
+
+    `skills.paths`, `skills.urls` and `permission.skill` count, also that of an agent. `{env:X}`
+    and `{file:X}` are not filled in: a project could send what they stand for to its own server.
+    """
+
+    def __init__(self, env: Mapping[str, str], home: str, config_home: str) -> None:
+        folders = [os.path.join(config_home, "opencode"), os.path.join(home, ".opencode")]
+        folders += [env["OPENCODE_CONFIG_DIR"]] if env.get("OPENCODE_CONFIG_DIR") else []
+        named = [env["OPENCODE_CONFIG"]] if env.get("OPENCODE_CONFIG") else []
+        own = [*_in_folders(folders[:1]), *named, *_in_folders(folders[1:])]
+        self.files: list[tuple[FileSource, str]] = [
+            ("user", os.path.abspath(path)) for path in own if _is_file(path)
+        ]
+        self.paths: list[tuple[FileSource, str]] = []
+        self.urls: list[tuple[FileSource, str]] = []
+        self.rule_tables: dict[str, RuleTables] = {}
+
+    def _find_in_project(self, folders: Sequence[str], neighbours: Neighbours) -> None:
+        """Add the files of the project: those of the nearest folder are the strongest."""
+        known = {path for _, path in self.files}
+        worktree = folders[-1]
+        folders = folders[::-1]
+        paths = [*_in_folders(folders), *_in_folders(f"{one}/.opencode" for one in folders)]
+        there = (path for path in paths if path not in known and _is_file(path))
+        stay = [path for path in there if _stays(path, worktree)]
+        self.files += [("project", path) for path in neighbours.without_theirs(stay, True)]
+
+    def read(
+        self, settings: Mapping[str, object], folders: Sequence[str], neighbours: Neighbours
+    ) -> None:
+        """Read the user's files and those in the project's folders, the nearest folder first.
+
+        Nothing if the settings leave out OpenCode; ConfigError if a file is wrong.
+        """
+        left_out = settings.get("disabled_clients", ())
+        on = settings.get("external_roots", True)
+        if not on or (isinstance(left_out, tuple) and "opencode" in left_out):
+            self.files = []
+        elif folders:
+            self._find_in_project(folders, neighbours)
+        for source, path in self.files:
+            self._read(source, path)
+
+    def _read(self, source: FileSource, path: str) -> None:
+        data = _bytes(path)
+        try:
+            document = read_jsonc(data)
+        except BadJson as error:
+            raise self._wrong(path, f"not valid JSON: {error}") from error
+        document = self._table(path, "the document", document)
+        skills = document.get("skills", {})
+        if isinstance(skills, list):  # the form of OpenCode's next version
+            remote = [one for one in skills if str(one).startswith(("http://", "https://"))]
+            skills = {"urls": remote, "paths": [one for one in skills if one not in remote]}
+        skills = self._table(path, "skills", skills)
+        for key, found in (("paths", self.paths), ("urls", self.urls)):
+            items = skills.get(key, [])
+            if not isinstance(items, list) or not all(isinstance(one, str) for one in items):
+                raise self._wrong(path, f"skills.{key} must be a list of strings")
+            found += [(source, item) for item in items]
+        rules = self._rules(path, "permission", document.get("permission"))
+        agents = {
+            name: {"permission": said}
+            for name, agent in self._table(path, "agent", document.get("agent", {})).items()
+            if isinstance(agent, dict)
+            and (said := self._rules(path, f"agent.{name}.permission", agent.get("permission")))
+        }
+        tables = {"permission": rules} if rules else {}
+        if tables or agents:
+            text = data.decode("utf-8")
+            self.rule_tables[path] = RuleTables(text, (), {**tables, "agent": agents})
+
+    def _rules(self, path: str, where: str, value: object) -> dict[str, object]:
+        """Return what a `permission` says about skills, as our own tables do."""
+        if value is None:
+            return {}
+        table = {"*": value} if isinstance(value, str) else self._table(path, where, value)
+        patterns: dict[str, object] = {}
+        for key, said in table.items():
+            # An allow of everything is about OpenCode's own tools.
+            if key == "*" and said in ("ask", "deny"):
+                patterns = {"*": said}
+            elif key == "skill":
+                named = {"*": said} if isinstance(said, str) else said
+                for pattern, action in self._table(path, f"{where}.skill", named).items():
+                    if action not in ("allow", "ask", "deny"):
+                        at = f"{where}.skill[{pattern!r}]"
+                        raise self._wrong(path, f"{at} must be allow, ask or deny, not {action!r}")
+                    patterns.pop(pattern, None)  # the last one decides, so it goes to the end
+                    patterns[pattern] = action
+        return {"skill": patterns} if patterns else {}
+
+    def _table(self, path: str, where: str, value: object) -> dict[str, object]:
+        if isinstance(value, dict):
+            return value
+        raise self._wrong(path, f"{where} must be an object")
+
+    def _wrong(self, path: str, what: str) -> ConfigError:
+        remedy = 'fix it, or leave out OpenCode with SKILLBELT_DISABLED_CLIENTS="opencode"'
+        return ConfigError(f"{path}: {what}; {remedy}")
+
+
+def _in_folders(folders: Iterable[str]) -> list[str]:
+    names = ("opencode.json", "opencode.jsonc")
+    return [os.path.join(folder, name) for folder in folders for name in names]
 
 
 def _state_dir(
@@ -302,6 +440,50 @@ def _complete(values: dict[str, object], env: Mapping[str, str], home: str) -> N
         if env.get(name, "").strip():
             words = env[name].replace(",", " ").split()
             values.setdefault(key, _typed(key, words, f"environment variable {name}"))
+
+
+# What a living runtime keeps as it was when it began; the rest is taken over when a file changes.
+NOT_LIVE = frozenset(
+    ("artifacts_url", "cache_dir", "container_engine", "container_image", "container_reuse",
+     "container_runtime", "model", "permission_timeout_seconds", "sandbox", "state_dir", "strict",
+     "tool_names", "tool_profile", "untrusted_sandbox", "use_index")
+)  # fmt: skip
+
+
+def file_stamps(settings: Settings) -> tuple[object, ...]:
+    """Return what changes when a settings file changes, appears or goes, or what is trusted does.
+
+    One system call for each file there may be, and none is opened.
+    """
+    own = os.path.join(settings.config_home, "skillbelt")
+    paths = [os.path.join(own, name) for name in _USER_FILES]
+    opencode = [os.path.join(settings.config_home, "opencode"), f"{settings.home}/.opencode"]
+    folders = upward(settings.project, settings.worktree)
+    paths += [f"{one}/{name}" for one in folders for name in ("pyproject.toml", PROJECT_FILE)]
+    paths += _in_folders((*opencode, *folders, *(f"{one}/.opencode" for one in folders)))
+    paths += [path for _, path in settings.files]
+    paths.append(os.path.join(settings.state_dir, "trust.json"))
+    return tuple(map(_stamp, paths))
+
+
+def _stamp(path: str) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+
+
+def taken_over(old: Settings, new: Settings) -> tuple[Settings, list[str]]:
+    """Return the new settings with what cannot change in a living runtime as it was, and its names.
+
+    The values that the user gave in code stay by themselves: they are in both.
+    """
+    fields = {key: getattr(old, key) for key in NOT_LIVE if key in Settings._fields}
+    limits = {key: getattr(old.limits, key) for key in NOT_LIVE if key in Limits._fields}
+    kept = new._replace(**fields, limits=new.limits._replace(**limits))
+    differ = [key for key in sorted(fields) if getattr(new, key) != fields[key]]
+    return kept, differ + [key for key in limits if getattr(new.limits, key) != limits[key]]
 
 
 def read_rules(path: str) -> RuleTables:

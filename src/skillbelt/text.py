@@ -77,6 +77,11 @@ def xml(text: str) -> str:
     return text.translate(_XML)
 
 
+def break_tag(text: str, name: str) -> str:
+    """Return a text in which no tag of that name opens or closes, and all else is as it was."""
+    return re.sub(rf"<(\s*/?\s*{name})", r"<\\\1", text, flags=re.IGNORECASE)
+
+
 def json_string(text: str) -> str:
     """Return the text as a JSON string without `<` and with hidden characters escaped."""
     dumped = json.dumps(text, ensure_ascii=False).replace("<", "\\u003c")

@@ -7,12 +7,17 @@ parsers of other languages: a reader that refused them would reject files that e
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from json import JSONDecoder
 from typing import Any, NoReturn
 
 # More than any document we read; callers that know better pass their own bound.
 MAX_JSON_BYTES = 256 * 2**20
+# A string is matched too, so that nothing inside one is taken for a comment or a comma.
+_STRING = r'"(?:[^"\\\n]|\\.)*+"'
+_COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)")
+_COMMA = re.compile(_STRING + r"|,(?=\s*[\]}])")
 
 
 class BadJson(ValueError):
@@ -45,6 +50,26 @@ def read_json(
         raise
     except ValueError as error:
         raise BadJson(str(error)) from error
+
+
+def read_jsonc(data: bytes, *, most: int = MAX_JSON_BYTES) -> Any:
+    """Return the value of a JSON document with comments and trailing commas; BadJson otherwise.
+
+    A position in the reason is that in the text: comments become blanks.
+    """
+    if len(data) > most:
+        raise BadJson(f"is longer than {most} bytes")
+    try:
+        text = data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise BadJson(f"is not UTF-8: byte {error.start}") from error
+    return read_json(_COMMA.sub(_blank, _COMMENT.sub(_blank, text)), most=most)
+
+
+def _blank(match: re.Match[str]) -> str:
+    """Return a string as it is, and blanks in place of anything else."""
+    found = match[0]
+    return found if found[0] == '"' else re.sub(r"[^\n]", " ", found)
 
 
 @cache

@@ -131,7 +131,7 @@ class Limits(NamedTuple):
     max_skill_body_chars: int = 40_000
     max_overview_tokens: int = 10_000
     http_timeout_seconds: float = 10.0
-    run_timeout_seconds: float = 300.0
+    run_timeout_seconds: float = 3600.0
     max_cpu_seconds: float = 600.0
     max_memory_bytes: int = 2 * 2**30
     max_processes: int = 128
@@ -140,7 +140,7 @@ class Limits(NamedTuple):
     max_workspace_files: int = 100_000
     max_temporary_bytes: int = 256 * 2**20
     max_stream_bytes: int = 16 * 2**10
-    max_output_file_bytes: int = 4 * 2**20
+    max_output_file_bytes: int = 64 * 2**20
     max_wasm_fuel: int = 1_000_000_000_000
     max_packages_bytes: int = 10 * 2**30
     max_network_bytes: int = 2 * 2**30

@@ -96,3 +96,21 @@ def test_the_skill_that_code_belongs_to_is_in_no_catalogue(running: Runtime) -> 
     assert scratch().name not in running.skills()
     assert not scratch().model_visible
     assert not scratch().user_invocable
+
+
+def test_code_in_a_language_that_is_not_run_is_told_once(running: Runtime) -> None:
+    script = "```js\nconsole.log(1)\n```\n"
+    model = Scripted(said(script), said(script))
+    assert final(play(Agent(running, model, run_code=True))).text == script
+    assert len(model.prompts) == 2
+    told = model.sent()[-1]["content"]
+    assert told.startswith("The code in your answer was not run.")
+    assert "1. js:\nnot run: only blocks of python and bash are" in told
+
+
+def test_code_that_is_not_run_is_told_beside_code_that_is(running: Runtime) -> None:
+    model = Scripted(said(f"{CODE}```js\n1\n```\n"), said("done"))
+    play(Agent(running, model, run_code=True))
+    told = model.sent()[-1]["content"]
+    assert "1. python:\n42\n(exit code 0)" in told
+    assert "2. js:\nnot run" in told

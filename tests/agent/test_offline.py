@@ -94,6 +94,15 @@ def test_a_file_goes_to_a_script_that_takes_one(offline: Agent, skilled: Tree) -
     assert "DEAR ADA" in final(events).text
 
 
+def test_files_of_the_same_name_are_all_there(offline: Agent, skilled: Tree) -> None:
+    files = [str(skilled.write(f"project/{name}/a.txt", name)) for name in ("one", "two")]
+    with Runner(offline) as runner:
+        events = list(runner.run_sync("ada", "chat", "An echo of both, please", files=files))
+    output = of(events, ToolResponse)[1].data["output"]
+    assert isinstance(output, dict)
+    assert output["got"]["files"] == ["inputs/a.txt", "inputs/2-a.txt"]
+
+
 def test_a_file_outside_the_project_is_there_since_the_user_gave_it(
     offline: Agent, skilled: Tree
 ) -> None:

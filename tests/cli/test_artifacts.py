@@ -229,3 +229,16 @@ def test_a_damaged_record_is_named_and_the_rest_is_listed(
     assert f"{record}: the record" in wanted.stderr
     assert store.delete(OWN, "report.md")
     assert tree.run("artifacts", "list").exit_code == 0
+
+
+def test_delete_removes_every_version(
+    tree: Tree, store: ArtifactStore, kept: list[Artifact]
+) -> None:
+    done = tree.run("artifacts", "delete", "report.md")
+    assert done == (0, "", "deleted report.md\n")
+    assert [one.name for one in store.latest(OWN)] == ["plot.png"]
+    assert tree.run("artifacts", "delete", "report.md").exit_code == 1
+    assert tree.run("artifacts", "delete", "plot.png@0").exit_code == 2
+    assert tree.run("artifacts", "delete").exit_code == 2
+    done = tree.run("artifacts", "delete", "plot.png", "--json")
+    assert done.document == {"deleted": "plot.png"}

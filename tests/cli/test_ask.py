@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -62,6 +64,13 @@ def test_the_document_lists_a_skill_that_the_user_called(skilled: Tree) -> None:
     assert json.loads(done.stdout)["skills"] == ["greet"]
 
 
+def test_the_document_has_the_files_that_a_script_left(skilled: Tree) -> None:
+    skilled.write(f"{SKILLS}/echo/scripts/main.py", "open('out/a.txt', 'w').write('text')")
+    done = skilled.run("ask", "An echo, please", "--yes", "--json")
+    (file,) = json.loads(done.stdout)["files"]
+    assert (file["name"], file["content"]) == ("out/a.txt", "text")
+
+
 def test_the_document_lists_what_a_renamed_tool_loaded(skilled: Tree) -> None:
     skilled.setenv("SKILLBELT_TOOL_NAMES", "common")
     done = skilled.run("ask", "Greet people", "--json")
@@ -72,6 +81,52 @@ def test_without_a_terminal_what_must_be_asked_for_is_denied(skilled: Tree) -> N
     done = skilled.run("ask", "An echo, please")
     assert done.exit_code == 4
     assert "no user or callback can grant it" in done.stdout
+
+
+RUN = called("skill_run", {"skill": "echo", "command": "python3 scripts/main.py"}, "r")
+
+
+def test_a_refusal_is_told_whatever_the_model_says(ask: Ask) -> None:
+    """One line with the command that allows it; that command helps."""
+    with serving(RUN, said("It is 6.00.")) as server:
+        done = ask("Echo it", "--model", f"tiny@{server.url}")
+    assert (done.exit_code, done.stdout) == (4, "It is 6.00.\n")
+    [line] = done.stderr.splitlines()
+    assert line.startswith("skillbelt: refused: Permission to run")
+    [command] = re.findall(r"`(skillbelt permissions allow [^`]+)`", line)
+    assert main([*shlex.split(command)[1:], "-q"]) == 0
+    with serving(RUN, said("It is 6.00.")) as server:
+        done = ask("Echo it", "--model", f"tiny@{server.url}")
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_a_refusal_is_in_the_document(ask: Ask) -> None:
+    with serving(RUN, said("It is 6.00.")) as server:
+        done = ask("Echo it", "--model", f"tiny@{server.url}", "--json")
+    document = json.loads(done.stdout)
+    assert done.exit_code == 4
+    [refused] = document["refused"]
+    assert refused["tool"] == "skill_run"
+    assert "skillbelt permissions allow" in refused["message"]
+    assert (document["error"]["kind"], document["error"]["exit_code"]) == ("permission_denied", 4)
+
+
+def test_a_model_that_finds_another_way_succeeds(ask: Ask, skilled: Tree) -> None:
+    skilled.write(
+        "home/.config/skillbelt/config.toml", '[permission.run]\n"python3 --version" = "allow"\n'
+    )
+    other = called("skill_run", {"skill": "echo", "command": "python3 --version"}, "o")
+    with serving(RUN, other, said("It is 6.00.")) as server:
+        done = ask("Echo it", "--model", f"tiny@{server.url}")
+    assert done.exit_code == 0
+    assert done.stderr.count("skillbelt: refused: ") == 1
+
+
+def test_a_repeated_refusal_is_told_once(ask: Ask) -> None:
+    again = called("skill_run", {"skill": "echo", "command": "python3 scripts/main.py"}, "s")
+    with serving(RUN, again, said("No.")) as server:
+        done = ask("Echo it", "--model", f"tiny@{server.url}")
+    assert (done.exit_code, done.stderr.count("skillbelt: refused: ")) == (4, 1)
 
 
 def test_on_a_terminal_it_asks(skilled: Tree) -> None:
@@ -92,6 +147,12 @@ def test_a_refusal_is_told_with_its_reason(skilled: Tree) -> None:
 def test_a_script_that_fails_is_an_answer_of_no(skilled: Tree) -> None:
     skilled.write(f"{SKILLS}/echo/scripts/main.py", "import sys\nsys.exit(5)\n")
     assert skilled.run("ask", "An echo, please", "--yes").exit_code == 1
+
+
+def test_the_sandbox_is_an_option(skilled: Tree) -> None:
+    done = skilled.run("ask", "An echo, please", "--yes", "--sandbox", "nothing")
+    assert done.exit_code != 0
+    assert "nothing" in done.stdout + done.stderr
 
 
 def test_a_question_from_a_pipe(skilled: Tree) -> None:

@@ -61,6 +61,34 @@ def files(found: CheckTargets, root: Path) -> list[str]:
     return [os.path.relpath(path, root) for path in found.files]
 
 
+# --- which folders ---
+
+
+@pytest.fixture
+def everywhere(here: Tree) -> Tree:
+    """A skill in the project, one in a client's folder of the home, and an empty folder there."""
+    here.skill("project/.agents/skills/pdf")
+    here.write("home/.codex/skills/csv/SKILL.md", BROKEN)
+    here.path("home/.agents/skills").mkdir(parents=True)
+    return here
+
+
+@pytest.mark.parametrize(
+    ("option", "number", "codes"), [((), 1, False), (("--user",), 1, True), (("--all",), 2, True)]
+)
+def test_the_skills_of_the_user_are_checked_too(
+    everywhere: Tree, check: Check, option: tuple[str, ...], number: int, codes: bool
+) -> None:
+    found = check("--json", *option)
+    assert found.json()["files"] == number
+    assert ("yaml-repaired" in found.codes()) == codes
+    assert "no-skill" not in found.codes()
+
+
+def test_a_path_and_all_folders_is_wrong_usage(everywhere: Tree, check: Check) -> None:
+    assert check("--all", ".").code == 2
+
+
 # --- what is checked -----------------------------------------------------------------------------
 
 

@@ -61,6 +61,7 @@ def test_people_are_told_the_same(demo: Tree) -> None:
     assert "GOT IN" not in said
 
 
+@pytest.mark.long
 def test_after_once_it_needs_no_network(demo: Tree) -> None:
     shown(demo)
     if os.geteuid() == 0:
@@ -96,12 +97,14 @@ def test_a_small_terminal_has_room_for_it(demo: Tree) -> None:
     assert any("hard-coded-secret" in line for line in screen.lines)
 
 
+@pytest.mark.long
 def test_a_cache_that_can_not_be_written_to_is_done_without(demo: Tree) -> None:
     demo.setenv("SKILLBELT_CACHE_DIR", demo.write("a-file"))
     done = shown(demo)
     assert "a-file cannot be written to; nothing is cached" in done.stderr
 
 
+@pytest.mark.long
 def test_what_it_says_to_try_next_can_be_tried(demo: Tree) -> None:
     copy, ask, serve = json.loads(shown(demo, "--json").stdout)["next"]
     demo.write("project/README.md", "One two three.\n")

@@ -32,6 +32,21 @@ def test_json_has_the_promised_keys(tree: Tree) -> None:
     assert isinstance(document["matrix"], list)
 
 
+def test_what_is_no_resource_for_mcp_clients_is_told(tree: Tree) -> None:
+    head = "---\nname: listed\ndescription: Lists.\nallowed-tools: [Read]\n---\nBody.\n"
+    file = tree.write("project/.agents/skills/listed/SKILL.md", head)
+    tree.skill("project/.agents/skills/right", "Follows the format.")
+    [told] = diagnosed(tree)["diagnostics"]
+    assert (told["code"], told["severity"]) == ("mcp-not-published", "info")
+    assert (told["path"], told["line"]) == (str(file), 4)
+    assert "allowed-tools is a list" in told["message"]
+    assert told["remedy"]
+    shown = tree.run("doctor").stdout
+    assert "no problems" in shown
+    assert "1 skill for MCP clients through tools only (--verbose says why)" in shown
+    assert "listed/SKILL.md:4" in tree.run("doctor", "--verbose").stdout
+
+
 def test_roots_stand_in_order_of_precedence(tree: Tree) -> None:
     tree.git()
     tree.path("project/deep").mkdir()

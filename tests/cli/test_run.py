@@ -112,6 +112,20 @@ def test_a_command_that_takes_too_long(kit: Tree) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("dashes", [["--"], []])
+def test_the_dashes_may_be_left_out(kit: Tree, dashes: list[str]) -> None:
+    given = ["--env", "A=b", "--timeout=50", *dashes, "bash", "-c", 'echo "$A $1"', "x", "--one"]
+    assert run(kit, *given).stdout == "b --one\n"
+
+
+@pytest.mark.parametrize("word", ["--yes", "-v", "--env=A=b", "--"])
+def test_what_may_be_an_option_of_either_needs_the_dashes(kit: Tree, word: str) -> None:
+    done = run(kit, "echo", "a", word, "b")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"{word} may belong to skillbelt run or to the command" in done.stderr
+    assert "skillbelt run NAME [options] -- COMMAND..." in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

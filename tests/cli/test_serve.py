@@ -13,6 +13,7 @@ import pytest
 
 from tests import warm
 from tests.mcp.clients import SERVE
+from tests.terminal import on_terminal
 from tests.tree import Tree
 
 TOKEN = re.compile(r"Authorization: Bearer (\S+)\n")
@@ -51,6 +52,14 @@ def test_a_new_token_is_told_once_and_nowhere_else(tree: Tree) -> None:
     assert (out, err) == ("", "")
 
 
+def test_on_a_terminal_it_says_what_it_is_and_how_to_stop_it(tree: Tree) -> None:
+    screen = on_terminal(tree, "serve", "mcp", answers=[("Ctrl-C stops it.", "\x04")])
+    assert screen.exit_code == 0
+    [first, second, *_] = screen.lines
+    assert first.startswith("skillbelt: an MCP server that waits for a client on standard input.")
+    assert "--http" in second
+
+
 def test_a_token_of_yours_is_not_told(tree: Tree) -> None:
     tree.write("token", "the-token-of-the-file\n")
     process, told = begun(tree, "--token", f"@{tree.path('token')}")
@@ -67,7 +76,7 @@ def test_a_token_of_yours_is_not_told(tree: Tree) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ([], "the following arguments are required: what"),
+        ([], "the following arguments are required: mcp"),
         (["http"], "invalid choice: 'http'"),
         (["mcp", "--token", "x" * 20], "--token and --origin are for HTTP"),
         (["mcp", "--http", "nonsense:port"], "--http takes HOST:PORT"),

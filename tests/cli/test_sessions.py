@@ -244,3 +244,16 @@ def test_what_permission_keeps_is_not_listed(tree: Tree, store: SqliteStore) -> 
     request = Request("skill", ("pdf",), ("pdf",), skill="pdf", hash="sha256:1")
     assert RememberedAnswers(store, str(tree.project)).remember(request)
     assert tree.run("sessions", "list", "--json").document == {"sessions": []}
+
+
+def test_delete_removes_the_files_of_the_session(open_tree: Tree) -> None:
+    open_tree.skill("project/.agents/skills/kit")
+    run = ("run", "--yes", "--session", "chat", "--output", "out/*", "--save", "kit", "--")
+    assert open_tree.run(*run, "bash", "-c", "echo secret > out/s.txt").exit_code == 0
+    assert open_tree.run("sessions", "delete", "skillbelt/cli/chat").exit_code == 0
+    assert open_tree.run(*run[:4], "kit", "--", "ls", "out").stdout == ""
+    kept = open_tree.run("artifacts", "list", "--session", "skillbelt/cli/chat", "--json")
+    assert kept.document == {"artifacts": []}
+    again = open_tree.run("sessions", "delete", "skillbelt/cli/chat")
+    assert again.exit_code == 0  # the last run made a workspace
+    assert open_tree.run("sessions", "delete", "skillbelt/cli/chat").exit_code == 3

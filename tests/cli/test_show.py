@@ -118,7 +118,7 @@ def test_a_link_is_reported_and_not_followed(skills: Tree) -> None:
 def test_an_unknown_name_is_answered_with_the_closest(skills: Tree) -> None:
     for more in ([], ["--json"]):
         done = skills.run("show", "pfd", *more)
-        assert (done.exit_code, done.stdout) == (3, "")
+        assert (done.exit_code, bool(done.stdout)) == (3, bool(more))
         assert done.stderr == "skillbelt: no skill named 'pfd'; closest: pdf\n"
 
 
@@ -159,3 +159,10 @@ def test_a_terminal_gets_the_whole_description(tree: Tree) -> None:
 def test_hidden_skills_can_be_shown_by_name(tree: Tree) -> None:
     tree.skill("project/.agents/skills/secret", metadata={"internal": True})
     assert shown(tree, "secret")["model_visible"] is False
+
+
+def test_metadata_is_shown_as_it_was_written(tree: Tree) -> None:
+    text = "---\nname: pdf\ndescription: d\nmetadata:\n  version: 1.10\n  code: 010\n---\n"
+    tree.write("project/.agents/skills/pdf/SKILL.md", text)
+    document = tree.run("show", "pdf", "--json").document
+    assert document["frontmatter"]["metadata"] == {"version": "1.10", "code": "010"}

@@ -78,15 +78,17 @@ def test_every_word_is_there_and_whole(used: Tree, command: str, columns: int) -
 
 @COLUMNS
 @pytest.mark.parametrize("command", [("list",), ("search", "forms")])
-def test_only_the_last_column_is_cut(used: Tree, command: tuple[str, ...], columns: int) -> None:
+def test_only_the_description_is_cut(used: Tree, command: tuple[str, ...], columns: int) -> None:
     screen = on_terminal(used, *command, columns=columns)
     rows = [line.split("\t") for line in used.run(*command).stdout.splitlines()]
-    kept = words(" ".join(cell for row in rows for cell in row[:-1]))
+    kept = words(" ".join(cell for row in rows for cell in (*row[:2], *row[3:])))
     text = words("\n".join(screen.lines))
     assert kept <= text
     assert [line for line in screen.lines if len(line) > columns] == []
     # What is not whole is the one word that is cut, and says so.
-    everything = words(used.run(*command).stdout) | {"name", "scope", "description", "found", "in"}
+    everything = words(used.run(*command).stdout) | {
+        *("name", "scope", "client", "description", "found", "in")
+    }
     odd = text - everything - {"why"}
     assert [one for one in odd if not one.endswith(("…", ":"))] == []
 
@@ -101,8 +103,9 @@ def test_a_conversation_is_listed_on_one_line(used: Tree, columns: int) -> None:
 
 @COLUMNS
 def test_a_denial_begins_with_what_matters(used: Tree, columns: int) -> None:
-    first = on_terminal(used, "log", "--type", "decision", columns=columns).lines[0]
-    assert first.startswith("2023-11-14 22:13:20  denied  decision")
+    lines = on_terminal(used, "log", "--type", "decision", columns=columns).lines
+    assert lines[0].startswith("2023-11-14 22:13:20  denied  decision")
+    assert len(lines) <= 6
 
 
 def test_a_wide_terminal_has_a_column_for_each(used: Tree) -> None:

@@ -43,7 +43,27 @@ def test_json_is_a_document_a_line(tree: Tree, mode: str) -> None:
     with watching(tree, mode, "--json") as watch:
         watch.begun()
         tree.skill("project/.agents/skills/pdf")
-        assert json.loads(watch.line()) == {"added": ["pdf"], "changed": [], "removed": []}
+        document = {"added": ["pdf"], "changed": [], "removed": [], "broken": [], "fixed": []}
+        assert json.loads(watch.line()) == document
+
+
+def test_a_file_that_breaks_and_is_fixed_is_printed_with_its_remedy(tree: Tree) -> None:
+    folder = tree.skill("project/.agents/skills/pdf")
+    path = folder / "SKILL.md"
+    with watching(tree, "watchfiles", "--json") as watch:
+        watch.begun()
+        path.write_bytes(b"\xff\xfe broken")
+        broken = json.loads(watch.line())
+        assert broken["removed"] == ["pdf"]
+        [said] = broken["broken"]
+        assert (said["path"], said["code"], said["remedy"]) == (
+            str(path),
+            "not-utf8",
+            "save it as UTF-8",
+        )
+        tree.skill(folder)
+        fixed = json.loads(watch.line())
+        assert (fixed["added"], fixed["broken"], fixed["fixed"]) == (["pdf"], [], [str(path)])
 
 
 @every_mode

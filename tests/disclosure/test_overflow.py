@@ -4,6 +4,7 @@ import hashlib
 import os
 import stat
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skillbelt import Page
-from skillbelt.disclosure.overflow import Storage
+from skillbelt.disclosure.overflow import Storage, read_piece
 from skillbelt.errors import FileUnreadable, PathEscape
 from tests.examples import examples
 
@@ -156,3 +157,26 @@ def test_a_failed_write_leaves_nothing(storage: Storage, monkeypatch: pytest.Mon
 def test_a_page_says_what_comes_next(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path / "s"))
     assert storage.read(storage.keep("a\nb\nc\n"), 1, 2) == Page("a\nb\n", 1, 3, 3)
+
+
+@given(
+    st.lists(st.text(alphabet="ab日\n", max_size=30), max_size=8),
+    st.integers(1, 12),
+    st.integers(1, 3),
+)
+def test_following_the_pieces_gives_the_text(chunks: list[str], chars: int, lines: int) -> None:
+    text, given, line, char = "".join(chunks), "", 1, 1
+    while line:
+        piece = read_piece(chunks, line, lines, chars, start_char=char)
+        assert len(piece.text) <= chars
+        given += piece.text
+        line, char = piece.next_line, piece.next_char
+    assert given == text
+
+
+def test_a_piece_is_read_without_the_rest_of_the_text() -> None:
+    def chunks() -> Iterator[str]:
+        yield "a\nb\nc\n"
+        raise AssertionError
+
+    assert read_piece(chunks(), 1, 2, count=False) == ("a\nb\n", 1, 3, 1, 0)

@@ -307,6 +307,21 @@ def test_refresh_says_what_changed(tree: Tree) -> None:
     assert changes
 
 
+def test_refresh_says_what_broke_and_what_is_fixed(tree: Tree) -> None:
+    path = tree.write("project/.agents/skills/a/SKILL.md", "---\n- a\n- b\n---\nText.\n")
+    catalog = tree.catalog()
+    catalog.discover()
+    tree.skill("project/.agents/skills/a")
+    found = catalog.refresh()
+    assert (found.changed, found.broken, found.fixed) == (("a",), (), (str(path),))
+    path.write_text("---\n- a\n- b\n---\nText.\n")
+    [said] = catalog.refresh().broken
+    assert (said.path, said.code) == (str(path), "yaml-unreadable")
+    assert said.remedy
+    path.unlink()
+    assert catalog.refresh() == Changes(removed=("a",))
+
+
 def test_a_skill_that_takes_over_a_name_is_a_change(tree: Tree) -> None:
     tree.skill(f"{CLAUDE}/s", "Claude's.")
     catalog = tree.catalog()

@@ -89,7 +89,7 @@ def test_every_known_field_has_its_type() -> None:
         shell="bash",
         background=True,
         hooks={"Stop": []},
-        metadata={"internal": True},
+        metadata={"internal": "true"},
         disallowed_tools=("Bash",),
         extra={"author": "me", "day": "2024-01-01"},
     )

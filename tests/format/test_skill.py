@@ -27,7 +27,7 @@ def test_a_skill_from_a_folder_and_from_its_file_are_equal(tree: Tree) -> None:
         "name": "pdf",
         "description": "Reads PDF files.",
         "license": "MIT",
-        "metadata": {"a": 1},
+        "metadata": {"a": "1"},
     }
     assert skill.model_visible
     assert skill.user_invocable

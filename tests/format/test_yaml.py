@@ -254,3 +254,19 @@ def test_verbatim_types_every_value_as_yaml_does(text: str, core: object, older:
 )
 def test_verbatim_leaves_alone_what_readers_could_disagree_on(text: str) -> None:
     assert strict.verbatim(text, Limits()) is None
+
+
+@pytest.mark.parametrize("word", ["1.10", "010", "yes", "Off", "1_000", "0x1F", ".5", "1:30"])
+@pytest.mark.parametrize("form", ["metadata:\n  key: {}\n", "metadata: {{key: {}}}\n"])
+def test_a_value_of_metadata_is_what_was_written(word: str, form: str) -> None:
+    found = strict.load(f"name: a\n{form.format(word)}", LIMITS)
+    assert isinstance(found, strict.LoadedYaml)
+    assert found.fields["metadata"] == {"key": word}
+
+
+def test_other_values_of_metadata_are_what_yaml_makes_of_them() -> None:
+    text = "metadata:\n  a: [1.10, yes]\n  b:\n    c: 010\n  d: ~\n  e: 2024-01-02\n"
+    found = strict.load(text, LIMITS)
+    assert isinstance(found, strict.LoadedYaml)
+    want = {"a": [1.1, True], "b": {"c": 8}, "d": None, "e": "2024-01-02"}
+    assert found.fields["metadata"] == want

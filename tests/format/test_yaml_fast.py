@@ -48,6 +48,9 @@ FAST = {
     "tags:\n  - 'a'\n  - 7\n  - no\n": {"tags": ["a", 7, False]},
     'tags: [a, "b, c", Bash(git *)]\n': {"tags": ["a", "b, c", "Bash(git *)"]},
     'metadata: {"a": "b", "c": "1"}\n': {"metadata": {"a": "b", "c": "1"}},
+    "metadata:\n  version: 1.10\n  flag: yes\n  none:\n": {
+        "metadata": {"version": "1.10", "flag": "yes", "none": None}
+    },
     "metadata:\n  author: me\n  deep:\n    list:\n    - x\n    n: 1\n": {
         "metadata": {"author": "me", "deep": {"list": ["x"], "n": 1}}
     },

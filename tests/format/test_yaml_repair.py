@@ -100,7 +100,7 @@ def test_a_broken_value_inside_a_mapping_leaves_the_mapping() -> None:
 
 
 def test_tabs_count_as_indentation() -> None:
-    assert read("metadata:\n\tauthor: me\n\tn: 1\n") == {"metadata": {"author": "me", "n": 1}}
+    assert read("metadata:\n\tauthor: me\n\tn: 1\n") == {"metadata": {"author": "me", "n": "1"}}
 
 
 def test_comments_and_document_marks_are_not_values() -> None:

@@ -31,7 +31,7 @@ def one_input(data: bytes) -> None:
         json.dumps(parsed.fields, allow_nan=False).encode()
         fields.to_frontmatter(parsed.fields)
         assert fields.skill_name(parsed.fields, "x").id
-    assert isinstance(frontmatter.needs_more(data, LIMITS), bool)
+    assert isinstance(frontmatter.needs_more(data), bool)
     frontmatter.key_lines(data)
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
     yaml_repair.read(text, LIMITS)

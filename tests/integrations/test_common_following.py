@@ -92,8 +92,8 @@ def test_what_nobody_takes_is_left_out() -> None:
             watch.listener("stdout", b"four")
 
     async def main() -> None:
-        few = bounds(max_unread_bytes=10)
-        await follow(work, lambda _stream, text: told.append(text), few)
+        bounds(max_unread_bytes=10)
+        await follow(work, lambda _stream, text: told.append(text))
 
     anyio.run(main)
     assert told == ["four", "four"]

@@ -123,8 +123,14 @@ def test_the_next_turn_knows_what_is_loaded(framework: str, project: Path, tmp_p
     assert prefixes_hold(server.bodies)
 
 
-# One session serves both protocols of OpenAI's.
-@pytest.mark.parametrize("framework", [name for name in CHATS if name[-9:] != "responses"])
+# One session serves both protocols of OpenAI's. To import a framework anew takes seconds.
+ELSEWHERE = [name for name in CHATS if name[-9:] != "responses"]
+
+
+@pytest.mark.parametrize(
+    "framework",
+    [ELSEWHERE[0], *(pytest.param(one, marks=pytest.mark.long) for one in ELSEWHERE[1:])],
+)
 def test_another_process_knows_it_from_what_the_framework_kept(
     framework: str, project: Path, tmp_path: Path
 ) -> None:
@@ -219,7 +225,8 @@ def work(belt: Runtime) -> list[str]:
 def test_what_is_refused_is_told_and_not_done(
     framework: str, project: Path, tmp_path: Path
 ) -> None:
-    rules = [Rule("run", "*", "deny")]
+    # Were every run denied, the tool would not be offered.
+    rules = [Rule("run", "*", "deny"), Rule("run", "true", "ask")]
     with serving(RUN, said("Sorry.")) as server, belt_of(project, *rules) as belt:
         assert say(chat(framework, belt, server, tmp_path), "Greet me.") == "Sorry."
     told = answers(server.requests[1])["call_run"]

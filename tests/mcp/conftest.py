@@ -10,7 +10,7 @@ import pytest
 from skillbelt import Runtime
 from skillbelt.files.remove import remove_tree
 from tests.mcp.clients import Http, Place, over_http
-from tests.tree import Tree
+from tests.tree import Tree, sheltered
 
 SKILLS = "project/.agents/skills"
 
@@ -59,7 +59,8 @@ def place() -> Iterator[Place]:
         environ = {
             name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")
         }
-    yield Place(tree, environ)
+    with sheltered(root):
+        yield Place(tree, environ)
     remove_tree(str(root))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt import Runtime
-from skillbelt.mcp.published import PublishedSkills, read_bytes
+from skillbelt.mcp.published import PublishedSkills, read_bytes, unpublished
 from tests.mcp.conftest import SKILLS
 from tests.tree import Tree
 
@@ -48,8 +48,8 @@ def test_an_entry_names_every_file_with_its_digest(offer: PublishedSkills, skill
 def test_the_frontmatter_is_published_to_the_letter(skills: Tree) -> None:
     skills.write(
         f"{SKILLS}/odd/SKILL.md",
-        "---\nname: odd\ndescription: Odd.\nversion: 1.5\nallowed-tools: Bash(git *), Read\n"
-        "argument-hint: [file]\nmetadata:\n  since: 2024-01-02\n  n: 7\n---\n",
+        "---\nname: odd\ndescription: >-\n  Odd,\n  folded.\nallowed-tools: Bash(git *) Read\n"
+        "license: 'Apache-2.0'\nmetadata:\n  since: '2024-01-02'\n---\n",
     )
     with Runtime(skills.project) as belt:
         belt.look()
@@ -57,11 +57,10 @@ def test_the_frontmatter_is_published_to_the_letter(skills: Tree) -> None:
     assert published is not None
     assert published.frontmatter == {
         "name": "odd",
-        "description": "Odd.",
-        "version": 1.5,
-        "allowed-tools": "Bash(git *), Read",
-        "argument-hint": ["file"],
-        "metadata": {"since": "2024-01-02", "n": 7},
+        "description": "Odd, folded.",
+        "allowed-tools": "Bash(git *) Read",
+        "license": "Apache-2.0",
+        "metadata": {"since": "2024-01-02"},
     }
 
 
@@ -75,21 +74,66 @@ def test_a_change_is_another_entry(offer: PublishedSkills, skills: Tree) -> None
     assert before.files["guide.md"].sha256 != after.files["guide.md"].sha256
 
 
+NOTE = "name: note\ndescription: Takes notes."
+
+
 @pytest.mark.parametrize(
-    "head",
+    ("head", "told"),
     [
-        "name: Note Taker\ndescription: Takes notes.",
-        "name: note\ndescription: Takes notes: all of them",
-        f"name: note\ndescription: {'x' * 1_025}",
-        "description: Takes notes.",
+        ("name: Note Taker\ndescription: Takes notes.", "the name 'Note Taker' holds"),
+        ("name: note\ndescription: Takes notes: all of them", "SKILL.md"),
+        (f"name: note\ndescription: {'x' * 1_025}", "SKILL.md:3: warning"),
+        ("description: Takes notes.", "there is no name"),
+        (f"{NOTE}\nallowed-tools:\n  - Read", "SKILL.md:4: warning mcp-not-published"),
+        (f"{NOTE}\nallowed-tools: Read, Write", "allowed-tools has commas"),
+        (f"{NOTE}\nmetadata:\n  version: 1.10", "metadata values are not text: 'version'"),
+        (f"{NOTE}\nmetadata:\n  tags: [a]", "metadata"),
+        (f"{NOTE}\nmetadata: hello", "metadata"),
+        (f"{NOTE}\nlicense: 2", "license is not text (put the value in quotes)"),
+        (f"{NOTE}\ncompatibility: ''", "compatibility is empty"),
+        (f"{NOTE}\ncompatibility: {'x' * 600}", "compatibility has 600 characters"),
+        (f"{NOTE}\nversion: '1'", "'version' is not part of the specification"),
     ],
 )
-def test_what_others_would_refuse_is_not_published(skills: Tree, head: str) -> None:
+def test_what_others_would_refuse_is_not_published_and_told(
+    skills: Tree, caplog: pytest.LogCaptureFixture, head: str, told: str
+) -> None:
     skills.write(f"{SKILLS}/note/SKILL.md", f"---\n{head}\n---\nBody.\n")
     with Runtime(skills.project) as belt:
         offer = PublishedSkills(belt)
         assert len(offer.names()) == 3, "it is there as a tool"
-        assert {name for name in offer.names() if offer.find_skill(name)} == {"notes", "pdf"}
+        for _ in range(2):
+            assert {name for name in offer.names() if offer.find_skill(name)} == {"notes", "pdf"}
+        [said] = unpublished(belt.discover_skills(), belt.settings.limits)
+    [record] = [one for one in caplog.records if one.name == "skillbelt.mcp.published"]
+    assert told in record.getMessage()
+    assert (said.code, said.path) == (
+        "mcp-not-published",
+        str(skills.path(f"{SKILLS}/note/SKILL.md")),
+    )
+    assert said.remedy
+
+
+def test_a_skill_is_published_whatever_its_folder_is_called(skills: Tree) -> None:
+    skills.write(f"{SKILLS}/folder/SKILL.md", f"---\n{NOTE}\n---\nBody.\n")
+    with Runtime(skills.project) as belt:
+        belt.look()
+        published = PublishedSkills(belt).find_skill("note")
+    assert published is not None
+    assert published.uri.endswith("note/SKILL.md")
+
+
+def test_many_that_are_not_published_do_not_fill_the_log(
+    skills: Tree, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(30):
+        skills.write(f"{SKILLS}/many-{number:02}/SKILL.md", "---\ndescription: x\n---\n")
+    with Runtime(skills.project) as belt:
+        offer = PublishedSkills(belt)
+        assert [name for name in offer.names() if offer.find_skill(name)] == ["notes", "pdf"]
+    told = [one for one in caplog.records if one.name == "skillbelt.mcp.published"]
+    assert len(told) == 21
+    assert "skillbelt doctor --verbose" in told[-1].getMessage()
 
 
 def test_links_are_no_part_of_what_is_published(offer: PublishedSkills, skills: Tree) -> None:

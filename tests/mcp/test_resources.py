@@ -219,7 +219,7 @@ async def test_a_name_that_is_no_text_is_served_all_the_same(skills: Tree) -> No
             names = [one["name"] for one in (await read_folder(client, "skill://pdf"))["resources"]]
             assert "odd?.md" in names
             for tool, arguments in (
-                ("skill", {"name": "pdf"}),
+                ("skill_load", {"skill": "pdf"}),
                 ("skill_list_docs", {"skill": "pdf"}),
                 ("load_resource", {"skill": "pdf", "relative_path": "\ud800"}),
             ):

@@ -6,60 +6,27 @@ had, and the tests say so.
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
-import os
 import shlex
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import needs
 from tests.mcp.clients import SERVE, Http
+from tests.mcp.npm_packages import CLIENT, HERE, INSPECTOR, installed
 from tests.tree import Tree
 
 pytestmark = pytest.mark.timeout(300)  # what is not there yet is installed first
-HERE = Path(__file__).parent / "npm"
-FILES = ("package.json", "package-lock.json", ".npmrc")
-CLIENT = "client.mjs"
-INSPECTOR = "node_modules/@modelcontextprotocol/inspector-cli/build/cli.js"
 PDF = ["SKILL.md", "forms/a%20b.md", "guide.md", "logo.png", "scripts/say.sh"]
 
 
 @pytest.fixture(scope="session")
 def clients() -> Path:
-    """A folder with the clients; whichever worker comes first installs them."""
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        needs.not_run("needs Node.js and npm: apt install nodejs npm")
-    mark = hashlib.sha256(b"".join((HERE / name).read_bytes() for name in FILES)).hexdigest()
-    folder = Path(tempfile.gettempdir()) / f"skillbelt-npm-{os.getuid()}-{mark[:16]}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "ready").exists():
-            for name in FILES:
-                shutil.copy(HERE / name, folder)
-            npm = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-            done = subprocess.run(npm, cwd=folder, capture_output=True, text=True, timeout=300)
-            assert done.returncode == 0, done.stdout + done.stderr
-            # The command line is a part of the inspector, and looks there for its version; the
-            # rest of it are web pages that nobody needs here.
-            (folder / INSPECTOR).parents[2].joinpath("package.json").write_text(
-                '{"name": "inspector", "version": "1.0.3", "type": "module"}'
-            )
-            (folder / "ready").touch()
-        # Beside what it imports; in place of an older one at once, as others may be using that.
-        part = folder / f"client.{os.getpid()}"
-        shutil.copy(HERE / CLIENT, part)
-        part.replace(folder / CLIENT)
-    return folder
+    return installed()
 
 
 def node(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -87,7 +54,7 @@ def check(found: dict[str, Any]) -> None:
     assert found["outside"] == -32602
 
 
-@pytest.mark.parametrize("era", ["legacy", "auto"])
+@pytest.mark.parametrize("era", ["auto", pytest.param("legacy", marks=pytest.mark.long)])
 def test_the_typescript_client_over_stdio(clients: Path, skills: Tree, era: str) -> None:
     command = [sys.executable, *SERVE]
     done = node(str(clients / CLIENT), era, "--", *command, cwd=skills.project)
@@ -95,7 +62,7 @@ def test_the_typescript_client_over_stdio(clients: Path, skills: Tree, era: str)
     check(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("era", ["legacy", "auto"])
+@pytest.mark.parametrize("era", ["auto", pytest.param("legacy", marks=pytest.mark.long)])
 def test_the_typescript_client_over_http(clients: Path, server: Http, era: str) -> None:
     done = node(str(clients / CLIENT), era, server.url, server.token, cwd=clients)
     assert done.returncode == 0, done.stderr
@@ -131,6 +98,7 @@ def without(clients: Path, server: Http) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
+@pytest.mark.long
 def test_the_inspector_over_http(
     clients: Path, server: Http, without: subprocess.Popen[str]
 ) -> None:

@@ -12,8 +12,6 @@ from skillbelt.permission.rules import Answer, AnswerKind, Request
 from skillbelt.permission.waiting import Pending, Settled, WaitingRequests
 from tests.desks import HANG_SECONDS, PDF, Listener, asked, ours, result, until
 
-MANY = 10_000
-
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
@@ -33,18 +31,19 @@ def held(desk: WaitingRequests) -> int:
     return sum(len(value) for value in vars(desk).values() if isinstance(value, dict))
 
 
-def test_ten_thousand_requests_settle_as_they_are_answered(small_stacks: None) -> None:
+@pytest.mark.parametrize("many", [1_000, pytest.param(10_000, marks=pytest.mark.long)])
+def test_thousands_of_requests_settle_as_they_are_answered(small_stacks: None, many: int) -> None:
     with closing(WaitingRequests()) as desk:
         listener = Listener(desk)
         alone = held(desk)
         futures = {}
-        for number in range(MANY):
+        for number in range(many):
             name = str(number)
             futures[name] = asked(desk, PDF._replace(skill=name, session=name))
-        ids = {one.request.skill: one.id for one in (listener.next() for _ in range(MANY))}
-        assert len(desk.pending()) == len(ids) == MANY
-        order = random.Random(4).sample(sorted(ids), MANY)
-        for part in (order[: MANY // 2], order[MANY // 2 :]):
+        ids = {one.request.skill: one.id for one in (listener.next() for _ in range(many))}
+        assert len(desk.pending()) == len(ids) == many
+        order = random.Random(4).sample(sorted(ids), many)
+        for part in (order[: many // 2], order[many // 2 :]):
             assert not any(futures[name].done() for name in part)
             for name in part:
                 assert desk.answer(ids[name], Answer("once", name))

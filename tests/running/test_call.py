@@ -76,21 +76,21 @@ def test_what_is_no_time_is_refused(seconds: float) -> None:
 
 
 def test_input_up_to_the_limit_is_taken() -> None:
-    check_stdin(RunCall("cat", stdin=b"x" * 10), LIMITS)
-    check_stdin(RunCall("cat", stdin=None), LIMITS)
+    check_stdin(RunCall("cat", stdin=b"x" * 10))
+    check_stdin(RunCall("cat", stdin=None))
 
 
 def test_too_much_input_is_refused_with_the_limit_and_the_way_round() -> None:
     with pytest.raises(RunRefused, match=r"10 bytes \(max_stdin_bytes\).*input file"):
-        check_stdin(RunCall("cat", stdin=b"x" * 11), LIMITS)
+        check_stdin(RunCall("cat", stdin=b"x" * 11))
 
 
 @pytest.mark.parametrize("name", ["EDITOR", "VISUAL"])
 def test_an_editor_can_not_be_set_twice(name: str) -> None:
     """Case 70."""
     with pytest.raises(RunRefused, match=name):
-        check_stdin(RunCall("git commit", env={name: "vi"}, editor_text="hi"), LIMITS)
-    check_stdin(RunCall("git commit", env={name: "vi"}), LIMITS)
+        check_stdin(RunCall("git commit", env={name: "vi"}, editor_text="hi"))
+    check_stdin(RunCall("git commit", env={name: "vi"}))
 
 
 def test_a_call_that_names_no_outputs_wants_none() -> None:

@@ -99,6 +99,22 @@ def test_nothing_to_execute_is_refused(found: Callable[..., Target], files: str)
         found(files)
 
 
+def test_a_module_that_lies_deeper_is_named_with_what_to_do(found: Callable[..., Target]) -> None:
+    with pytest.raises(RunRefused) as refused:
+        found("bin/deep/x.wasm")
+    assert str(refused.value).startswith("skill 'tool' has nothing to execute: no .wasm in its")
+    assert str(refused.value).endswith("(bin/deep/x.wasm); give one as wasm_module or --script")
+    path = "bin/deep/x.wasm"
+    assert found(path, wasm_module=path) == Target("wasm", path)
+
+
+def test_a_script_of_a_skill_without_scripts_is_refused_for_that(
+    found: Callable[..., Target],
+) -> None:
+    with pytest.raises(RunRefused, match=r"has no script 'p'; there is no script in it$"):
+        found("notes.md", script="p")
+
+
 def test_a_skill_made_from_text_has_nothing_to_execute() -> None:
     with pytest.raises(RunRefused, match="nothing to execute"):
         detect(Skill.from_text("---\nname: x\ndescription: y\n---\n"))

@@ -113,6 +113,15 @@ def test_the_settings_bound_the_time_whatever_the_call_says(echo: Bench) -> None
     assert echo.run("sleep 30", bench=bench, timeout_seconds=60).timed_out
 
 
+def test_a_call_without_a_time_has_the_usual_one(echo: Bench) -> None:
+    bench = echo.make()
+    skill, call = echo.belt.get_skill("echo"), RunCall("true")
+    with bench.prepare(skill, call, ME) as run:
+        assert run.job.timeout_seconds == 300
+    with bench.prepare(skill, call._replace(timeout_seconds=900), ME) as run:
+        assert run.job.timeout_seconds == 900
+
+
 def test_a_result_says_what_was_enforced_and_by_what(echo: Bench) -> None:
     bench = echo.make()
     result = echo.run("true", bench=bench)

@@ -445,6 +445,18 @@ def test_an_artifact_that_is_not_there_is_the_stores_error(workspace: Workspace)
         put(workspace, "artifact://a", artifacts=Shelf())
 
 
+def test_no_input_replaces_another(workspace: Workspace, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.txt").write_text(name)
+    both = [{"from": f"host://{tmp_path}/{name}/x.txt"} for name in ("a", "b")]
+    with pytest.raises(RunRefused, match=r"two inputs go to 'work/inputs/x\.txt'.* `to` of its"):
+        stage_inputs(workspace, both, host_roots=[str(tmp_path)])
+    apart = [both[0], {**both[1], "to": "inputs/y.txt"}]
+    put = stage_inputs(workspace, apart, host_roots=[str(tmp_path)])
+    assert [one.to for one in put] == ["work/inputs/x.txt", "work/inputs/y.txt"]
+
+
 def test_an_artifact_is_called_by_the_last_part_of_its_name(workspace: Workspace) -> None:
     store = Shelf(**{"user:reports/a.pdf": [b"x"], "user:b.pdf": [b"y"]})
     assert (

@@ -29,6 +29,7 @@ from skillbelt.store import SessionKey
 from tests import needs
 from tests.bounds import bounds
 from tests.registries import wheel
+from tests.sandbox.guests import hosts
 from tests.sandbox.ordinary import USER
 from tests.tree import Tree
 
@@ -107,6 +108,13 @@ def test_a_longer_input_comes_on_stdin_alone_and_that_is_said(make: Make) -> Non
     done = make({"scripts/run.py": count})("x" * 3_000_000)
     assert done.stdout == "3000000 False\n"
     assert done.warnings == ("SKILL_INPUT is not set: 3000002 bytes; the input is on stdin alone",)
+
+
+def test_in_the_wasm_sandbox_the_variable_holds_all_of_it(make: Make) -> None:
+    count = "console.log(process.env.SKILL_INPUT.length)"
+    kit = make({"scripts/run.ts": count}, cache_dir=hosts().cache_dir)
+    done = kit("x" * 3_000_000)
+    assert (done.stdout, done.warnings) == ("3000002\n", ())
 
 
 def test_an_input_beyond_the_limit_is_refused(make: Make) -> None:
@@ -208,11 +216,27 @@ def test_a_script_that_takes_too_long_is_ended_and_its_output_kept(make: Make) -
     done = make({"scripts/run.sh": "echo begun; exec sleep 60"})(timeout_ms=700)
     assert done.exit_status == ExitStatus("timeout", 124)
     assert done.stdout == "begun\n"
+    assert done.limits_hit == ("timeout_ms",)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"run_timeout_seconds": 0.7}, "run_timeout_seconds"),
+        ({}, "exec_timeout_seconds"),
+    ],
+)
+def test_the_timeout_that_ended_it_is_named(make: Make, options: Any, named: str) -> None:
+    bounds(exec_timeout_seconds=0.8)
+    done = make({"scripts/run.sh": "exec sleep 60"}, **options)()
+    assert done.limits_hit == (named,)
 
 
 def test_nobody_gets_more_time_than_a_run_may_take(make: Make) -> None:
     kit = make({"scripts/run.sh": 'echo "$TIMEOUT_MS"'}, run_timeout_seconds=7)
-    assert kit(timeout_ms=60_000).output == 7000
+    done = kit(timeout_ms=60_000)
+    assert done.output == 7000
+    assert "timeout was lowered from 60 to 7 seconds" in done.warnings[0]
     assert kit().output == 7000
 
 

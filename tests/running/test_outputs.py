@@ -380,14 +380,30 @@ def test_the_bytes_of_all_files_are_bounded(workspace: Path, inline: bool) -> No
     assert found.limits_hit == ("max_output_bytes",)
 
 
-def test_a_call_can_lower_limits_and_not_raise_them(workspace: Path) -> None:
-    for name in "abc":
+def test_a_call_can_raise_limits_up_to_the_settings(workspace: Path) -> None:
+    for name in "abcd":
         (workspace / "out" / name).write_text("xxxx")
-    limits = bounds(max_output_files=2, max_output_file_bytes=3)
-    found = collect(
-        str(workspace), Wanted(("out/*",), True, max_files=9, max_file_bytes=99), limits
-    )
-    assert [file.content for file in found.files] == ["xxx", "xxx"]
+    limits = bounds(max_output_files=2, max_output_file_bytes=3, max_workspace_files=100)
+    few = collect(str(workspace), Wanted(("out/*",), True, max_file_bytes=99), limits)
+    assert [file.content for file in few.files] == ["xxx", "xxx"]
+    assert (
+        "max_file_bytes was lowered from 99 to 3, the maximum: max_output_file_bytes of the "
+        "settings"
+    ) in few.warnings
+    more = collect(str(workspace), Wanted(("out/*",), True, max_files=3), limits)
+    assert names(more) == ["out/a", "out/b", "out/c"]
+    most = collect(str(workspace), Wanted(("out/*",), max_files=101), limits)
+    assert "max_files was lowered from 101 to 100" in most.warnings[0]
+
+
+def test_the_text_in_one_result_is_bounded_whatever_the_call_asks_for(workspace: Path) -> None:
+    for name in "abc":
+        (workspace / "out" / name).write_text("x" * 40)
+    limits = bounds(max_output_bytes=100)
+    found = collect(str(workspace), Wanted(("out/*",), True, max_total_bytes=1000), limits)
+    assert [len(file.content) for file in found.files] == [40, 40, 0]
+    assert found.limits_hit == ("max_output_bytes",)
+    assert "the text of 'out/c' is left out" in found.warnings[0]
 
 
 def test_a_huge_file_is_not_read_whole(workspace: Path) -> None:

@@ -91,7 +91,9 @@ def test_a_git_dependency_deep_down_runs_nothing(market: Market, tmp_path: Path)
 
 @npm
 @pytest.mark.parametrize("where", ["{url}/inner.tgz", "file:../x", "user/repo", "link:../x"])
-@pytest.mark.parametrize("key", ["dependencies", "optionalDependencies"])
+@pytest.mark.parametrize(
+    "key", ["dependencies", pytest.param("optionalDependencies", marks=pytest.mark.long)]
+)
 def test_a_dependency_from_elsewhere_is_refused_by_name(
     market: Market, where: str, key: str
 ) -> None:

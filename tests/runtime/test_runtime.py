@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from skillbelt import ConfigError, Rule
+from skillbelt import ConfigError, Request, Rule
 from skillbelt.errors import PermissionDenied, RunRefused, SkillNotFound
 from skillbelt.running.workspace import places
 from skillbelt.runtime.runtime import Runtime
+from skillbelt.store import SessionKey
 from skillbelt.store.memory import MemoryStore
 from skillbelt.store.sqlite import SqliteStore
 from skillbelt.tools.definitions import PROFILES
+from skillbelt.trust import Trust
 from tests.benches import SKILL, Bench
 from tests.tree import Tree
 
@@ -78,6 +81,8 @@ def test_deleting_a_conversation_removes_what_was_stored_for_it(tree: Tree) -> N
 
 
 def test_settings_choose_the_tools_and_their_names(tree: Tree) -> None:
+    tree.skill(f"{SKILLS}/pdf")
+
     def names(**options: Any) -> list[str]:
         return [tool.name for tool in runtime(tree, **options).tools()]
 
@@ -305,3 +310,167 @@ def test_the_tool_has_the_name_that_is_asked_for(bench: Bench) -> None:
     bench.runtime = bench.open(tool_names="common", require_load=True)
     result = bench.call("run_skill_script", skill=SKILL, command="true")
     assert result.error == f'run_skill_script requires load_skill first for "{SKILL}"'
+
+
+# Tools of which there is no use
+
+
+@pytest.mark.parametrize("profile", ["simple", "knowledge", "full"])
+def test_where_no_skill_can_be_used_there_are_no_tools(tree: Tree, profile: str) -> None:
+    assert Runtime(settings=tree.settings(tool_profile=profile)).tools() == []
+    tree.skill("project/.agents/skills/pdf")
+    denied = Runtime(
+        settings=tree.settings(tool_profile=profile), rules=[Rule("skill", "*", "deny")]
+    )
+    assert denied.tools("openai") == []
+    assert denied.session("ada", "s").tools() == []
+    assert Runtime(settings=tree.settings(tool_profile=profile)).tools()
+
+
+def test_a_skill_that_only_the_user_calls_has_tools(tree: Tree) -> None:
+    declared: dict[str, Any] = {"disable-model-invocation": True}
+    tree.skill("project/.agents/skills/pdf", **declared)
+    assert Runtime(settings=tree.settings()).tools()
+
+
+@pytest.mark.parametrize(
+    ("rules", "offered"),
+    [
+        ([Rule("run", "*", "deny")], False),
+        ([Rule("*", "*", "deny"), Rule("skill", "*", "allow")], False),
+        ([Rule("run", "*", "deny"), Rule("run", "rm *", "deny")], False),
+        ([Rule("tool", "Bash", "deny")], False),
+        ([Rule("run", "*", "deny"), Rule("run", "ls", "ask")], True),
+        ([Rule("run", "rm *", "deny")], True),
+        ([Rule("run", "*", "deny", agent="other")], True),
+    ],
+)
+def test_a_tool_of_which_every_use_is_denied_is_not_offered(
+    tree: Tree, rules: list[Rule], offered: bool
+) -> None:
+    tree.skill("project/.agents/skills/pdf")
+    belt = Runtime(settings=tree.settings())
+    for tools in (
+        Runtime(settings=tree.settings(), rules=rules).tools(),
+        belt.session("ada", "s", rules=rules).tools(),
+    ):
+        kinds = {tool.kind for tool in tools}
+        assert "skill_load" in kinds
+        assert ({"skill_run", "skill_poll"} <= kinds) is offered
+    told = belt.session("ada", "t", rules=rules).request([{"role": "user", "content": "x"}])
+    assert ("skill_run" in str(told[0]["content"])) is offered
+
+
+# Settings that change while it runs
+
+CONFIG = "home/.config/skillbelt/config.toml"
+
+
+def decided(belt: Runtime, type: str, text: str) -> str:
+    belt.look()
+    return belt.gate.explain(Request(type, (text,))).action
+
+
+def test_changed_rules_count_from_the_next_look_on(tree: Tree) -> None:
+    tree.skill(f"{SKILLS}/pdf")
+    belt = runtime(tree)
+    session = belt.session("u", "s", rules=[Rule("run", "ls", "allow")])
+    assert list(belt.available()) == ["pdf"]
+    tree.write(CONFIG, '[permission]\nskill = "deny"\nrun = "deny"\n')
+    assert decided(belt, "run", "rm") == "deny"
+    assert list(belt.available()) == list(session.skills()) == []
+    assert session.gate.explain(Request("run", ("ls",))).action == "allow"
+    os.unlink(tree.path(CONFIG))
+    assert decided(belt, "run", "rm") == "ask"
+    assert list(belt.available()) == ["pdf"]
+
+
+def test_changed_paths_limits_and_trust_count(tree: Tree) -> None:
+    tree.skill("more/pdf")
+    belt = runtime(tree, max_depth=3)
+    assert list(belt.look()) == []
+    limits = "max_depth = 5\nmax_directories = 9\n"
+    tree.write(CONFIG, f'paths = ["{tree.path("more")}"]\n{limits}')
+    assert list(belt.look()) == ["pdf"]
+    assert belt.settings.limits[:2] == (3, 9)  # what was given in code stays
+    tree.write("project/opencode.json", '{"permission": {"skill": {"pdf": "ask"}}}')
+    assert decided(belt, "skill", "pdf") == "ask"
+    tree.write("project/skillbelt.toml", '[permission]\nrun = "allow"\n')
+    assert decided(belt, "run", "ls") == "ask"
+    Trust(belt.settings.state_dir).add(str(tree.project))
+    assert decided(belt, "run", "ls") == "allow"
+
+
+def test_a_wrong_file_changes_nothing_and_is_reported(
+    tree: Tree, caplog: pytest.LogCaptureFixture
+) -> None:
+    tree.write(CONFIG, '[permission]\nrun = "deny"\n')
+    belt = runtime(tree)
+    assert decided(belt, "run", "ls") == "deny"
+    path = tree.write(CONFIG, "[permission\n")
+    assert decided(belt, "run", "ls") == "deny"
+    [said] = [one for one in belt.catalog.diagnostics if one.code == "settings-wrong"]
+    assert str(path) in said.message
+    assert str(path) in caplog.text
+    os.unlink(path)
+    assert decided(belt, "run", "ls") == "ask"
+    assert belt.catalog.diagnostics == ()
+
+
+def test_what_cannot_change_while_it_runs_is_logged(
+    tree: Tree, caplog: pytest.LogCaptureFixture
+) -> None:
+    belt = runtime(tree)
+    belt.look()
+    tree.write(CONFIG, 'sandbox = "none"\nrequire_load = true\n')
+    belt.look()
+    assert (belt.settings.sandbox, belt.settings.require_load) == ("auto", True)
+    assert "the setting sandbox changed; it counts after a restart" in caplog.text
+
+
+def test_given_settings_stay_unless_there_is_a_way_to_load_them(tree: Tree) -> None:
+    fixed = Runtime(settings=tree.settings())
+    living = Runtime(settings=tree.settings(), reload=tree.settings)
+    tree.write(CONFIG, '[permission]\nrun = "deny"\n')
+    assert (decided(fixed, "run", "ls"), decided(living, "run", "ls")) == ("ask", "deny")
+
+
+def test_deleting_a_conversation_removes_what_its_runs_left(bench: Bench) -> None:
+    belt = bench.runtime
+    bench.run("echo secret > out/s.txt", outputs=["out/*"], save_as_artifacts=True)
+    shared = SessionKey("skillbelt", "ada", "chat")
+    belt.workbench.artifacts(shared).save("user:kept", b"shared")
+    bench.tool("sleep 600", background=True)
+    assert belt.delete_session("ada", "chat")
+    assert bench.run("ls out").stdout == ""
+    assert bench.call("read_file", file_name="artifact://out/s.txt").error
+    assert bench.read("artifact://user:kept") == "shared"
+    assert belt.background.list(shared) == []
+
+
+def test_deleting_a_conversation_that_only_ran_commands_says_so(bench: Bench) -> None:
+    bench.run("true")
+    other = bench.open()
+    assert other.delete_session("ada", "chat")
+    assert not other.delete_session("ada", "chat")
+
+
+def test_deleting_a_conversation_removes_its_workspace_in_other_projects(bench: Bench) -> None:
+    bench.run("echo secret > out/s.txt")
+    elsewhere = bench.tree.path("elsewhere")
+    elsewhere.mkdir()
+    assert Runtime(elsewhere).delete_session("ada", "chat")
+    assert bench.run("ls out").stdout == ""
+
+
+def test_a_conversation_whose_workspace_is_in_use_is_kept(bench: Bench) -> None:
+    belt = bench.runtime
+    bench.run("true")
+    belt.session("ada", "chat").request(HELLO)
+    with (
+        belt.workbench.workspace(SessionKey("skillbelt", "ada", "chat")),
+        pytest.raises(RunRefused, match="is in use"),
+    ):
+        belt.delete_session("ada", "chat")
+    assert [info.key.session for info in belt.store.sessions("skillbelt")] == ["chat"]
+    assert belt.delete_session("ada", "chat")

@@ -58,7 +58,7 @@ def sandbox(request: pytest.FixtureRequest) -> Sandbox:
 
 
 def test_the_deadline_holds(sandbox: Sandbox, place: Place) -> None:
-    outcome = run(sandbox, place.python(WAITS, timeout_seconds=2))
+    outcome = run(sandbox, place.python(WAITS, timeout_seconds=1))
     assert (outcome.timed_out, outcome.stdout.data, outcome.left) == (True, b"", False)
 
 
@@ -67,7 +67,7 @@ def test_the_deadline_holds_for_an_ordinary_user() -> None:
 found = []
 for made in (linux.LinuxSandbox(), landlock.LandlockSandbox()):
     place = Place(tempfile.mkdtemp(prefix="skillbelt-"), identity.current_identity())
-    outcome = run(made, place.python({WAITS!r}, timeout_seconds=2))
+    outcome = run(made, place.python({WAITS!r}, timeout_seconds=1))
     found.append([outcome.timed_out, outcome.stdout.data.decode(), outcome.left])
 json.dump(found, sys.stdout)
 """

@@ -27,8 +27,9 @@ from skillbelt.sandbox.process.spawn import Ends, children, descendants
 from skillbelt.sandbox.process.watch import Guard
 from skillbelt.sandbox.protocol import Outcome, Sandbox, run
 from skillbelt.testing.sandbox_suite import DAEMON, Place
+from tests.examples import MANY
 
-KILLS = 12
+KILLS = 12 if MANY else 4
 SANDBOXES: dict[str, type[Sandbox]] = {
     "bubblewrap": LinuxSandbox,
     "landlock": LandlockSandbox,
@@ -78,6 +79,7 @@ def none_left(mark: str) -> bool:
     return True
 
 
+@pytest.mark.property
 def test_nothing_survives_a_runtime_that_is_killed(sandbox: Sandbox, place: Place) -> None:
     """Attack 30, at any moment of a start."""
     for number in range(KILLS):
@@ -95,6 +97,7 @@ def test_nothing_survives_a_runtime_that_is_killed(sandbox: Sandbox, place: Plac
         assert none_left(mark)
 
 
+@pytest.mark.property
 def test_nothing_is_alive_when_a_killed_run_returns(sandbox: Sandbox, place: Place) -> None:
     """Not a moment later: then."""
     for number in range(KILLS):

@@ -57,8 +57,8 @@ def test_profiles_are_made_of_tools_that_exist() -> None:
         assert list(kinds) == [kind for kind in KINDS if kind in kinds]
 
 
-def test_only_the_full_profile_runs_anything() -> None:
-    assert [name for name, kinds in PROFILES.items() if "skill_run" in kinds] == ["full"]
+def test_the_profiles_that_run_commands() -> None:
+    assert [name for name, kinds in PROFILES.items() if "skill_run" in kinds] == ["trpc", "full"]
 
 
 def test_a_run_can_be_asked_for_with_everything_it_takes() -> None:

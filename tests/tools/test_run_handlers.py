@@ -214,11 +214,104 @@ def test_a_file_is_read_wherever_a_run_may_leave_it(bench: Bench, name: str) -> 
     assert bench.read(f"workspace://{name.replace('$RUN_DIR', own)}") == "text\n"
 
 
-def test_a_staged_file_of_a_skill_is_read_as_the_skills(bench: Bench) -> None:
-    """Where it is looked at who may see the skill."""
+def test_a_file_of_the_skill_that_a_run_gave_is_read_by_its_reference(bench: Bench) -> None:
+    given = bench.tool("true", output_files=[f"skills/{SKILL}/SKILL.md"])
+    [file] = json.loads(given.text)["output_files"]
+    assert bench.read(file["ref"]) == file["content"]
+
+
+def test_a_staged_file_is_for_those_who_may_have_the_skill(bench: Bench) -> None:
     bench.run("true")
-    refused = bench.call("read_file", file_name=f"workspace://skills/{SKILL}/SKILL.md")
-    assert "is not a file of a run" in refused.error
+    hidden = bench.open(visible=lambda skill: skill.name != SKILL).session("ada", "chat")
+    arguments = {"file_name": f"workspace://skills/{SKILL}/SKILL.md"}
+    assert hidden.call_sync("read_file", arguments).error == f"unknown skill: {SKILL}"
+
+
+@pytest.mark.parametrize("name", ["out/a.txt", "./out/a.txt", "inputs/a.txt", "inputs/out/a.txt"])
+def test_a_file_of_the_workspace_is_read_by_its_path(bench: Bench, name: str) -> None:
+    bench.run("echo text | tee out/a.txt > inputs/a.txt")
+    assert bench.read(name) == "text\n"
+
+
+def test_a_large_file_and_artifact_are_read_in_pieces(bench: Bench) -> None:
+    bench.run("seq 400000 > out/n.txt", outputs=["out/*"], save_as_artifacts=True)
+    for name in ("workspace://out/n.txt", "artifact://out/n.txt"):
+        result = bench.call("read_file", file_name=name, start_line=399_998, num_lines=2)
+        expected = "(line 399998 on, of 400000; next: start_line 400000)\n399998\n399999\n"
+        assert result.text == expected
+
+
+def test_a_file_too_large_to_count_its_lines_is_read_in_pieces(bench: Bench) -> None:
+    bench.run("yes 123456789 | head -c 17000000 > out/n.txt")
+    result = bench.call("read_file", file_name="out/n.txt", start_line=3, num_lines=1)
+    assert result.text == "(line 3 on; next: start_line 4)\n123456789\n"
+
+
+def test_a_line_too_long_for_an_answer_is_read_in_pieces(bench: Bench) -> None:
+    bench.run("{ head -c 20000 /dev/zero | tr '\\0' x; echo end; } > out/line.txt")
+    first = bench.call("read_file", file_name="out/line.txt")
+    assert "next: start_line 1, start_char 12001)\n" in first.text
+    last = bench.call("read_file", file_name="out/line.txt", start_line=1, start_char=12_001)
+    assert last.text == f"(line 1 on, of 1; this is the end)\n{'x' * 8000}end\n"
+
+
+def test_an_artifact_that_was_damaged_is_not_given(bench: Bench) -> None:
+    bench.run("echo text > out/a.txt", outputs=["out/*"], save_as_artifacts=True)
+    [blob] = [path for path in bench.tree.root.rglob("blobs/*/*") if path.is_file()]
+    blob.chmod(0o600)
+    blob.write_text("tex!\n")
+    refused = bench.call("read_file", file_name="artifact://out/a.txt")
+    assert "was damaged since it was saved" in refused.error
+
+
+def test_a_call_that_asks_for_too_much_is_told_of_the_setting(bench: Bench) -> None:
+    belt = bench.open(run_timeout_seconds=50, max_output_file_bytes=5000)
+    session = belt.session("ada", "chat")
+    outputs = {"globs": ["out/*"], "max_file_bytes": 6000, "save": True}
+    arguments = {"skill": SKILL, "command": "seq 2000 > out/n", "timeout": 60, "outputs": outputs}
+    result = session.call_sync("skill_run", arguments)
+    warnings = json.loads(result.text)["warnings"]
+    lowered = "timeout was lowered from 60 to 50 seconds, the maximum: run_timeout_seconds"
+    assert any(lowered in one for one in warnings)
+    lowered = "max_file_bytes was lowered from 6,000 to 5,000, the maximum: max_output_file_bytes"
+    assert any(lowered in one for one in warnings)
+    assert "max_output_file_bytes of the settings is the maximum" in result.error
+
+
+def test_a_call_may_ask_for_larger_files(bench: Bench) -> None:
+    command = "head -c 5000000 /dev/zero > out/b.bin"
+    refused = bench.tool(command, outputs={"globs": ["out/*"], "save": True})
+    assert "ask for more with outputs.max_file_bytes, up to 67,108,864" in refused.error
+    outputs = {"globs": ["out/*"], "save": True, "max_file_bytes": 6_000_000}
+    assert bench.tool(command, outputs=outputs).data["artifact_files"]
+
+
+def test_outputs_that_are_not_inline_are_nowhere_in_the_answer(bench: Bench) -> None:
+    outputs = {"globs": ["out/*"], "inline": False}
+    result = bench.tool("echo needle > out/a.txt", outputs=outputs)
+    assert "needle" not in result.text
+
+
+def test_saving_without_patterns_says_that_nothing_was_saved(bench: Bench) -> None:
+    result = bench.tool("echo text > out/a.txt", save_as_artifacts=True)
+    assert "nothing was saved" in json.loads(result.text)["warnings"][0]
+
+
+def test_a_folder_of_the_skill_that_a_run_cannot_see_is_told(bench: Bench) -> None:
+    bench.write("out/own.txt", "x")
+    said = json.loads(bench.tool("true").text)["warnings"]
+    assert said == [
+        "'out' is hidden in a run: the workspace has its own there; give it another name"
+    ]
+
+
+def test_the_primary_output_is_of_this_run(bench: Bench) -> None:
+    bench.tool("echo old > out/a.txt")
+    result = json.loads(bench.tool("echo new > out/b.txt").text)
+    assert result["primary_output"]["content"] == "new\n"
+    assert "primary_output" not in json.loads(bench.tool("true").text)
+    changed = json.loads(bench.tool("echo more >> out/a.txt").text)
+    assert changed["primary_output"]["content"] == "old\nmore\n"
 
 
 def test_an_artifact_is_read_in_the_version_that_is_named(bench: Bench) -> None:
@@ -242,13 +335,11 @@ def test_an_artifact_is_read_in_the_version_that_is_named(bench: Bench) -> None:
         "workspace://out/folder/passwd",
         "workspace://out/pipe",
         "workspace://out/binary",
-        "workspace://out/large",
         "workspace://out/gone",
         "workspace://out/a\0b",
         f"workspace://out/{LONE}",
         "artifact://",
         "artifact://gone",
-        "artifact://out/large",
         f"artifact://{LONE}",
     ],
 )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from skillbelt import ConfigError
+from skillbelt.settings import Settings
 from skillbelt.tools.caller import Call
 from skillbelt.tools.definitions import DEFINITIONS, PROFILES, SEARCH
 from skillbelt.tools.handlers import check_arguments
@@ -27,6 +28,7 @@ from skillbelt.tools.schema import (
     render,
     schema_of,
 )
+from skillbelt.values import Limits
 from tests.examples import examples
 
 KINDS = tuple(DEFINITIONS)
@@ -53,6 +55,9 @@ def test_profiles_name_tools_that_exist() -> None:
     assert PROFILES["simple"] == ("skill",)
     assert ("skill", *PROFILES["full"], SEARCH) == KINDS
     assert set(PROFILES["knowledge"]) < set(KINDS)
+    assert set(PROFILES["trpc"]) == {
+        "skill_load", "skill_list_docs", "skill_select_docs", "skill_run", "read_file",
+    }  # fmt: skip
     for kinds in PROFILES.values():
         assert len({"skill", "skill_load"}.intersection(kinds)) == 1
 
@@ -100,6 +105,43 @@ def test_a_schema_is_valid_and_closed(kind: str) -> None:
     properties: Any = schema["properties"]
     assert set(schema["required"]) <= set(properties)  # type: ignore[call-overload]
     assert all(value["description"] for value in properties.values())
+
+
+def run_schema(**settings: Any) -> tuple[str, dict[str, Any]]:
+    """The description of `skill_run` and its arguments."""
+    [tool] = [one for one in tools([], settings=Settings(**settings)) if one.kind == "skill_run"]
+    properties: Any = tool.schema["properties"]
+    return tool.description, properties
+
+
+def test_the_schema_of_a_run_says_the_maximum_of_what_may_be_asked_for() -> None:
+    limits = Limits(run_timeout_seconds=60, max_output_file_bytes=10, max_workspace_files=7)
+    _, properties = run_schema(limits=limits)
+    assert properties["timeout"]["maximum"] == 60
+    assert properties["timeout"]["description"].endswith("60 if not given, 60 at most.")
+    outputs = properties["outputs"]["properties"]
+    maxima = {key: value["maximum"] for key, value in outputs.items() if "maximum" in value}
+    assert maxima == {
+        "max_files": 7,
+        "max_file_bytes": 10,
+        "max_total_bytes": limits.max_workspace_bytes,
+    }
+    assert {"globs", "inline", "save", "name_template"} <= set(outputs)
+
+
+def test_a_model_is_told_which_commands_may_be_run() -> None:
+    described, properties = run_schema(allowed_commands=("cat", "python3"))
+    assert "Only these commands may be run: cat, python3." in described
+    assert "bash" not in properties["command"]["description"]
+    assert "without a shell" in properties["command"]["description"]
+    assert "These commands may not be run: rm." in run_schema(denied_commands=("rm",))[0]
+    assert "as bash takes it" in run_schema()[1]["command"]["description"]
+
+
+def test_the_guidance_speaks_of_the_workspace() -> None:
+    text = guidance(offered_names(PROFILES["trpc"]))
+    for word in ("out/", "$OUTPUT_DIR", "work/", "inputs/", "output_files"):
+        assert word in text
 
 
 def test_up_to_256_skills_are_an_enum_and_one_more_is_not() -> None:

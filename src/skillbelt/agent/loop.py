@@ -119,6 +119,7 @@ class Turn:
         self._more = tuple(tool for tool, _ in own.values())
         self._tools = ToolRunner(context, own, self._fork)
         self._usage, self._text = NONE, ""
+        self._told_of_code = False  # that code in its answer is in a language that is not run
         self._first_prompt: Prompt | None = None
         self._error, self._may_retry, self._wait_seconds = "", False, 0.0
 
@@ -260,7 +261,12 @@ class Turn:
         """Return the code of an answer to run: nothing, unless the host enabled it."""
         if not self.agent.run_code or reply.calls:
             return []
-        return code.find_blocks(reply.text, MAX_CODE_BLOCKS)
+        blocks = code.find_blocks(reply.text, MAX_CODE_BLOCKS)
+        if any(block.runs for block in blocks):
+            return blocks
+        # Told once, a model that still answers with such code means it as its answer.
+        told, self._told_of_code = self._told_of_code, self._told_of_code or bool(blocks)
+        return [] if told else blocks
 
     async def _ask(self) -> Reply | None:
         """Get and store one answer of the model, with retries; None when all fail."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 from skillbelt.agent.agents import refuse_direct_call
 from skillbelt.agent.events import TextDelta
@@ -102,8 +102,7 @@ class Offline:
         try:
             skill = self._context.agent.runtime.get_skill(name)
             about = f"{name}: {shorten(one_line(skill.description), _MAX_DESCRIPTION_CHARS)}"
-            limits = self._context.settings.limits
-            script = detect(skill, _build_input(question, self._context), limits=limits).path
+            script = detect(skill, _build_input(question, self._context)).path
         except SkillbeltError as error:
             why = f"Its instructions are for a model ({one_line(str(error))}):"
             return Reply(f"{HONEST}\n\n{about}\n\n{why}\n\n{text}")
@@ -120,15 +119,16 @@ class Offline:
         question = context.question()
         files = [str(path) for path in question.get("files") or ()]
         who = Asker(context.key, "user", context.agent.name, session.gate)
-        given = _build_input(question, context)
+        places, given = _place_files(files), _build_input(question, context)
         try:
             done = execute(
                 context.agent.runtime.workbench,
                 skill,
                 given,
                 who=who,
-                inputs=[{"from": f"host://{path}"} for path in files],
-                arguments=[_inside(path) for path in files] if arguments["takes_files"] else (),
+                inputs=[{"from": f"host://{path}", "to": to} for path, to in places.items()],
+                arguments=list(places.values()) if arguments["takes_files"] else (),
+                all_outputs=True,
                 watch=watch,
             )
         except SkillbeltError as error:
@@ -172,13 +172,20 @@ def _build_input(question: Message, context: AgentContext) -> dict[str, object]:
     files = [str(path) for path in question.get("files") or ()]
     texts = [one.text for one in attach_files(files, context.settings.limits)]
     given: dict[str, object] = {"text": texts[0] if any(texts) else asked, "question": asked}
-    inside = [_inside(path) for path in files]
+    inside = list(_place_files(files).values())
     return {**given, "path": inside[0], "files": inside} if inside else given
 
 
-def _inside(path: str) -> str:
-    """Return the path of an attached file inside the run."""
-    return f"inputs/{os.path.basename(path)}"
+def _place_files(files: Iterable[str]) -> dict[str, str]:
+    """Return the path of each attached file inside the run; equal names get a number."""
+    found: dict[str, str] = {}
+    for path in files:
+        place, number = f"inputs/{os.path.basename(path)}", 1
+        while place in found.values():
+            number += 1
+            place = f"inputs/{number}-{os.path.basename(path)}"
+        found.setdefault(path, place)
+    return found
 
 
 def _takes_files(script: str, text: str) -> bool:
@@ -194,7 +201,10 @@ def _describe_execution(skill: Skill, done: Execution, files: Sequence[str]) -> 
     how = f"(ran in the sandbox {done.sandbox}, exit code {status.code})"
     # Its input is made of the question, and the question alone is often not enough.
     hint = _NO_FILE if status.kind == "failed" and not files else ""
-    said = "\n\n".join(filter(None, (about, output, done.stderr.strip(), hint, how)))
+    left = "\n".join(
+        f"It left {one_line(one.name)} ({one.mime_type})." for one in done.output_files
+    )
+    said = "\n\n".join(filter(None, (about, output, done.stderr.strip(), left, hint, how)))
     if status.kind == "success":
         return ToolResult(said, data=done.document())
     error = {"kind": f"run_{status.kind}", "message": said}

@@ -34,6 +34,7 @@ from skillbelt.format.frontmatter import (
     split,
 )
 from skillbelt.format.links import MAX_REFERENCES, references
+from skillbelt.format.yaml_fast import AsWritten
 from skillbelt.text import hidden, one_line, shorten, tokens
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
@@ -287,7 +288,7 @@ def check_reserved(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def check_description(subject: Subject) -> Iterator[Diagnostic]:
-    """At most 1,024 characters, and no angle brackets."""
+    """At most 1,024 characters; angle brackets are a warning, as the specification allows them."""
     description = subject.text("description")
     if len(description) > MAX_DESCRIPTION_CHARS:
         size = f"{len(description):,} characters; the limit is {MAX_DESCRIPTION_CHARS:,}"
@@ -328,7 +329,11 @@ def check_metadata(subject: Subject) -> Iterator[Diagnostic]:
     metadata = subject.parsed.fields.get("metadata")
     if not isinstance(metadata, dict):
         return
-    wrong = [key for key, value in metadata.items() if not isinstance(value, str)]
+    wrong = [
+        key
+        for key, value in metadata.items()
+        if not isinstance(value, str) or isinstance(value, AsWritten)
+    ]
     if wrong:
         listed = ", ".join(_quote(key, 30) for key in wrong[:5]) + (", …" if len(wrong) > 5 else "")
         yield subject.says("metadata-values", "metadata", f"metadata values are not text: {listed}")

@@ -23,7 +23,7 @@ from skillbelt.format import yaml as strict
 from skillbelt.format import yaml_repair
 from skillbelt.format.fields import correct_spelling, to_frontmatter
 from skillbelt.format.frontmatter import MAX_CHECKED_BYTES, parse, split
-from skillbelt.format.yaml_fast import TEXT_KEYS
+from skillbelt.format.yaml_fast import TEXT_KEYS, AsWritten
 from skillbelt.values import SKILL_FILE, Diagnostic, Frontmatter, Limits
 
 _LIMITS = Limits()
@@ -384,6 +384,10 @@ def _forms(key: str, value: object) -> Iterator[str]:
 
 def _dump(key: str, value: object) -> str:
     dump = strict.library().safe_dump
+    if isinstance(value, dict):
+        value = {
+            name: str(one) if isinstance(one, AsWritten) else one for name, one in value.items()
+        }
     dumped: str = dump({key: value}, allow_unicode=True, sort_keys=False, width=2**20)
     return dumped
 

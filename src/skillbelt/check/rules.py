@@ -354,9 +354,10 @@ _ROWS = (
     CheckRule(
         code="description-tags",
         severity="warning",
-        strict="error",
+        strict="warning",
         what="the description holds `<` or `>`",
-        why="Descriptions are part of prompts, where tags can be mistaken for structure.",
+        why="The specification allows them, but some clients refuse such a skill: descriptions are "
+        "part of prompts, where tags can be mistaken for structure.",
         fix="write it without angle brackets",
     ),
     CheckRule(

@@ -51,8 +51,9 @@ COMMANDS: dict[str, CliCommand] = {
         "run",
         "run a command of a skill in a sandbox",
         "The arguments after -- are passed as they are, without a shell; use `bash -c` for a "
-        "shell. The exit code is that of the command; with --json it is 1 for any failure, and 124 "
-        "after a timeout.",
+        "shell. The -- may be left out where no argument is an option of this command too. The "
+        "exit code is that of the command; with --json it is 1 for any failure, and 124 after a "
+        "timeout.",
         "COMMAND...",
     ),
     "exec": CliCommand(
@@ -64,7 +65,9 @@ COMMANDS: dict[str, CliCommand] = {
         "ask",
         "answer a question with the available skills, with or without a model",
         "Without --model no language model is used: the best matching skill is loaded, and its "
-        "script is run. A model needs the API key of its provider in the environment.",
+        "script is run. A model needs the API key of its provider in the environment. "
+        "Refused permissions are printed to stderr; exit code 4 means that the model found no "
+        "other way.",
     ),
     "chat": CliCommand(
         "chat",
@@ -84,7 +87,7 @@ COMMANDS: dict[str, CliCommand] = {
     "sessions": CliCommand("sessions", "list, show and delete stored conversations"),
     "artifacts": CliCommand(
         "artifacts",
-        "list the files that runs saved, and get one",
+        "list the files that runs saved, get or delete one",
         "NAME@V is one version, NAME the newest; `list NAME` shows all versions. The default for "
         "--session is the session of runs from the command line.",
     ),
@@ -308,15 +311,54 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         raise _unknown_command(name)
     try:
+        made = parser(name)
         options, words = (
-            _split_words(arguments[1:]) if COMMANDS[name].words else (arguments[1:], [])
+            _split_command(made, arguments[1:]) if COMMANDS[name].words else (arguments[1:], [])
         )
-        parsed = parser(name).parse_intermixed_args(options)
+        parsed = made.parse_intermixed_args(options)
         parsed.words = words
     except SystemExit as stop:
         return int(stop.code or 0)
     code: int = import_module(f"skillbelt.cli.{COMMANDS[name].module}").run(parsed)
     return code
+
+
+def _split_command(
+    made: argparse.ArgumentParser, arguments: list[str]
+) -> tuple[list[str], list[str]]:
+    """Return the options and the command: after `--`, or from the second plain word on."""
+    options, words = _split_words(arguments)
+    start = _find_command(made, options)
+    if start == len(options):
+        return options, words
+    known = {*made._option_string_actions, "--"}
+    both = [word for word in arguments[start:] if word.partition("=")[0] in known]
+    if both:
+        error = UsageError(
+            f"{one_line(both[0])} may belong to {made.prog} or to the command; put -- before the "
+            f"command: {made.prog} NAME [options] -- COMMAND..."
+        )
+        error.remedy = "put -- before the command"
+        raise error
+    return arguments[:start], arguments[start:]
+
+
+def _find_command(made: argparse.ArgumentParser, options: list[str]) -> int:
+    """Return where the second plain word is; the length if there is none, or an unknown option."""
+    plain = at = 0
+    while at < len(options):
+        word = options[at]
+        action = made._option_string_actions.get(word.partition("=")[0])
+        if action is not None:
+            at += 1 if action.nargs == 0 or "=" in word else 2
+            continue
+        if word.startswith("-") and word != "-":
+            break
+        plain += 1
+        if plain == 2:
+            return at
+        at += 1
+    return len(options)
 
 
 def _split_words(arguments: list[str]) -> tuple[list[str], list[str]]:

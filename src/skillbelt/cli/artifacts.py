@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         nargs="?",
-        choices=("list", "get"),
+        choices=("list", "get", "delete"),
         default="list",
         help="what to do (default: list)",
     )
@@ -51,14 +51,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List the saved artifacts, or print one version."""
+    """List the saved artifacts, print one version, or delete all versions of one."""
     store = _open(load_settings(args.project, config=args.config))
     key = parse_id(args.session, "--session takes an ID")
+    if args.output is not None and args.action != "get":
+        raise ConfigError(f"artifacts {args.action} takes no --output; `artifacts get NAME` does")
     if args.action == "list":
         return _list(store, key, args)
     if args.name is None:
-        raise ConfigError("artifacts get needs a NAME; `skillbelt artifacts list` prints them")
-    return _get(store, key, args)
+        need = f"artifacts {args.action} needs a NAME"
+        raise ConfigError(f"{need}; `skillbelt artifacts list` prints them")
+    return _get(store, key, args) if args.action == "get" else _delete(store, key, args)
 
 
 def _open(settings: Settings) -> ArtifactStore:
@@ -68,8 +71,6 @@ def _open(settings: Settings) -> ArtifactStore:
 
 
 def _list(store: ArtifactStore, key: SessionKey, args: argparse.Namespace) -> int:
-    if args.output is not None:
-        raise ConfigError("artifacts list takes no --output; `artifacts get NAME` does")
     found = store.latest(key) if args.name is None else _versions(store, key, args.name)
     if args.json:
         print_json({"artifacts": [artifact._asdict() for artifact in found]})
@@ -107,6 +108,19 @@ def _get(store: ArtifactStore, key: SessionKey, args: argparse.Namespace) -> int
         _print(read(store, key, name, artifact.version)[1], artifact)
     if args.json:
         print_json(artifact._asdict())
+    return 0
+
+
+def _delete(store: ArtifactStore, key: SessionKey, args: argparse.Namespace) -> int:
+    name, version = _parse(args.name)
+    if version is not None:
+        raise ConfigError("artifacts delete takes a NAME without a version: all of them go")
+    _find(store, key, name, None)
+    store.delete(key, name)
+    if args.json:
+        print_json({"deleted": name})
+    else:
+        say(f"deleted {one_line(name)}", args)
     return 0
 
 

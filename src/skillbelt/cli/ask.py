@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 
 from skillbelt.agent import (
     Agent,
@@ -28,9 +29,9 @@ from skillbelt.agent.models import OFFLINE, is_deep
 from skillbelt.cli.asking import ask
 from skillbelt.cli.failure import describe
 from skillbelt.cli.keyboard import can_ask
-from skillbelt.cli.output import CLI_SESSION, print_json, say
+from skillbelt.cli.output import CLI_SESSION, SANDBOX_HELP, print_json, say
 from skillbelt.cli.transcript import plain
-from skillbelt.errors import ConfigError
+from skillbelt.errors import ConfigError, PermissionDenied
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Pending
 from skillbelt.runtime.runtime import Runtime
@@ -73,6 +74,7 @@ def model_options(parser: argparse.ArgumentParser) -> None:
         "OpenAI-compatible server, or offline for none (default: the setting `model`)",
     )
     parser.add_argument("--session", metavar="S", help="the conversation to continue")
+    parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
     parser.add_argument("--yes", action="store_true", help="answer permission requests with yes")
 
 
@@ -138,8 +140,9 @@ def _open_runtime(args: argparse.Namespace, interactive: bool) -> Runtime:
         return Answer("once", by="--yes") if args.yes else ask(pending, belt.gate.desk)
 
     asks = args.yes or (not interactive and can_ask())
-    settings = load_settings(args.project, config=args.config)
-    belt = Runtime(settings=settings, ask=answer if asks else None)
+    overrides = {"sandbox": args.sandbox} if args.sandbox else {}
+    reload = partial(load_settings, args.project, config=args.config, overrides=overrides)
+    belt = Runtime(settings=reload(), reload=reload, ask=answer if asks else None)
     return belt
 
 
@@ -211,6 +214,8 @@ def document(kept: list[AgentEvent], loading: Container[str], exit_code: int) ->
         "files": _files(responses),
         "usage": final.usage._asdict(),
     }
+    if refused := _refused(kept):
+        found["refused"] = [{"tool": one.name, "message": one.error} for one in refused]
     if final.error or exit_code:
         found["error"] = _failure(final, responses, exit_code)
     return found
@@ -258,8 +263,10 @@ def _files(responses: Iterable[ToolResponse]) -> list[object]:
 
 
 def _print_summary(kept: list[AgentEvent], session: str, args: argparse.Namespace) -> None:
-    """Print the error, and with -v the session and its tokens."""
+    """Print what was refused and the error, and with -v the session and its tokens."""
     final = _final(kept)
+    for one in _refused(kept):
+        say(f"skillbelt: refused: {one_line(one.error)}", args)
     if final.error:
         say(f"skillbelt: {one_line(final.error)}", args)
     if args.verbose:
@@ -273,12 +280,30 @@ def _print_summary(kept: list[AgentEvent], session: str, args: argparse.Namespac
 
 
 def _exit_code(kept: list[AgentEvent], offline: bool) -> int:
-    """Return 0 for an answer; without a model only if the skill succeeded."""
+    """Return 0 for an answer; without a model only if the skill succeeded.
+
+    A refusal is 4, unless a later call of the same tool was not refused: then the model found
+    another way.
+    """
     final = _final(kept)
     if final.reason != "answer" or (final.error and not final.text):
         return 1
+    last = {one.name: one for one in _responses(kept)}
+    refused = [one for one in _refused(kept) if last[one.name] is one]
+    if refused:
+        return PermissionDenied.exit_code
     faults = [one for one in _responses(kept) if one.error and offline]
-    refused = [code for one in faults if isinstance(code := one.data.get("refused"), int)]
+    codes = [code for one in faults if isinstance(code := one.data.get("refused"), int)]
     if not faults:
         return 0
-    return refused[-1] if refused else 1
+    return codes[-1] if codes else 1
+
+
+def _refused(kept: Iterable[AgentEvent]) -> list[ToolResponse]:
+    """Return the calls that permission was refused for, the same refusal once."""
+    found: dict[str, ToolResponse] = {}
+    for one in _responses(kept):
+        about = one.data.get("error")
+        if isinstance(about, Mapping) and about.get("kind") == PermissionDenied.kind:
+            found[one.error] = one
+    return list(found.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
+from skillbelt.cli.asking import open_gate
 from skillbelt.cli.output import open_catalog, print_json, say, show_progress, wants_progress
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError
@@ -29,6 +30,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check", action="store_true", help="only report whether wasm/skill.wasm is current"
     )
+    parser.add_argument(
+        "--yes", action="store_true", help="answer permission requests of this build with yes"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,7 +41,9 @@ def run(args: argparse.Namespace) -> int:
     skill = _find_skill(args, catalog)
     progress = show_progress if wants_progress(args) else None
     act = check if args.check else build
-    done = act(skill, catalog.settings, plugin=args.plugin, progress=progress)
+    settings = catalog.settings
+    gate = open_gate(settings, args)
+    done = act(skill, settings, plugin=args.plugin, gate=gate, progress=progress)
     if progress:
         show_progress("")
     if args.json:

@@ -18,6 +18,7 @@ from skillbelt.check.sarif import log
 from skillbelt.cli.output import diagnostics_json, print_json, say
 from skillbelt.discovery.clients import fence_of, local_roots
 from skillbelt.discovery.scan import rules
+from skillbelt.discovery.sources import is_remote
 from skillbelt.discovery.sources.folder import Walker, WalkProgress
 from skillbelt.errors import ConfigError
 from skillbelt.settings import Settings, load_settings
@@ -42,6 +43,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="a SKILL.md, the folder of a skill, or a folder of skills (default: the project's)",
     )
+    parser.add_argument("--user", action="store_true", help="check the skills in your own folders")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="check the skills of every folder that `list` reads: the project's and your own",
+    )
     parser.add_argument(
         "--strict",
         action="store_true",
@@ -62,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     """Check the files and print the findings."""
     form = args.format or ("json" if args.json else "text")
     settings = load_settings(args.project, config=args.config)
-    chosen = targets(args.paths, settings)
+    chosen = _choose(args, settings)
     files, said = chosen.files, chosen.diagnostics
     fence = partial(fence_of, settings=settings)
     if args.fix or args.dry_run:
@@ -80,6 +87,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 # Targets
+
+
+def _choose(args: argparse.Namespace, settings: Settings) -> CheckTargets:
+    if not (args.user or args.all):
+        return targets(args.paths, settings)
+    if args.paths:
+        raise ConfigError("check takes paths, or one of --user and --all")
+    explicit = [path for path in (*settings.paths, settings.skills_root) if path]
+    roots = local_roots(settings, [path for path in explicit if not is_remote(path)])
+    chosen = [root.path for root in roots if args.all or root.scope == "user"]
+    found = _merge(_find(path, settings) for path in chosen if os.path.exists(path))
+    # A client's folder may be empty; only a path on the command line must hold a skill.
+    said = tuple(one for one in found.diagnostics if one.code != "no-skill")
+    return found._replace(diagnostics=said)
 
 
 def targets(paths: Sequence[str], settings: Settings) -> CheckTargets:

@@ -29,6 +29,7 @@ from skillbelt.running.call import RunResult
 from skillbelt.running.json_call import Execution
 from skillbelt.running.packages.environments import can_be_written
 from skillbelt.running.packages.installers import find_uv
+from skillbelt.running.workspace import places
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.sandbox.wasm.engine import packages
 from skillbelt.settings import load_settings, process_environment
@@ -120,6 +121,10 @@ def _project() -> Iterator[str]:
         _write(os.path.join(folder, "home", ".ssh", "id_ed25519"), _SECRET)
         yield project
     finally:
+        # As root, what commands use may be kept elsewhere.
+        for kept in ("state/workspaces", "cache/packages"):
+            for place in places(os.path.join(folder, kept)):
+                remove_tree(place)
         for name in os.listdir(folder):
             remove_tree(os.path.join(folder, name))
         with suppress(OSError):

@@ -19,6 +19,7 @@ from skillbelt.cli.output import (
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.discovery.scan import Scan
 from skillbelt.errors import SkillbeltError
+from skillbelt.mcp.published import unpublished
 from skillbelt.running.build.toolset import install_tools
 from skillbelt.sandbox import registry
 from skillbelt.sandbox.linux import cgroups
@@ -64,15 +65,20 @@ def run(args: argparse.Namespace) -> int:
     settings = catalog.settings
     everything = args.json or args.verbose or args.sandbox
     states = _probe_all(settings) if everything else _probe_until_used(settings)
+    unserved = unpublished(catalog.values(), settings.limits)
     if not args.json:
+        _print_files(settings)
         _print_roots(catalog, args)
-        _print_problems(catalog, args)
+        _print_problems([*catalog.diagnostics, *unserved], args)
+        if unserved and not args.verbose:
+            number = count(len(unserved), "skill")
+            print(f"{number} for MCP clients through tools only (--verbose says why)")
         _print_sandboxes(states, settings)
     matrix = _attack(states, args) if args.sandbox else {}
     for state in states:
         state.sandbox.close()
     if args.json:
-        print_json(_document(catalog, states, matrix))
+        print_json(_document(catalog, states, matrix, unserved))
     elif args.sandbox:
         _print_matrix(matrix, args)
     if args.sandbox and not matrix:
@@ -82,9 +88,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _document(
-    catalog: Catalog, states: Sequence[SandboxState], matrix: Matrix
+    catalog: Catalog,
+    states: Sequence[SandboxState],
+    matrix: Matrix,
+    unserved: Sequence[Diagnostic],
 ) -> dict[str, object]:
     return {
+        "files": [{"source": source, "path": path} for source, path in catalog.settings.files],
         "roots": [_root_json(scan, _shadowed(scan, catalog)) for scan in catalog.scans],
         "sandboxes": [_sandbox_json(state) for state in states],
         "matrix": [
@@ -92,7 +102,7 @@ def _document(
             for name, results in matrix.items()
             for result in results
         ],
-        "diagnostics": diagnostics_json(catalog.diagnostics),
+        "diagnostics": diagnostics_json([*catalog.diagnostics, *unserved]),
     }
 
 
@@ -115,6 +125,13 @@ def _root_json(scan: Scan, shadowed: list[str]) -> dict[str, object]:
         "files_read": scan.files_read,
         "diagnostics": diagnostics_json(scan.diagnostics),
     }
+
+
+def _print_files(settings: Settings) -> None:
+    if settings.files:
+        print("settings files, weakest first:")
+    for source, path in settings.files:
+        print(f"  {source:<22} {one_line(path)}")
 
 
 def _print_roots(catalog: Catalog, args: argparse.Namespace) -> None:
@@ -149,10 +166,8 @@ def _label(scan: Scan) -> str:
     return ", ".join(one_line(p) for p in (root.scope, root.client, root.origin.url) if p)
 
 
-def _print_problems(catalog: Catalog, args: argparse.Namespace) -> None:
-    shown: list[Diagnostic] = [
-        d for d in catalog.diagnostics if args.verbose or d.severity != "info"
-    ]
+def _print_problems(diagnostics: Sequence[Diagnostic], args: argparse.Namespace) -> None:
+    shown = [one for one in diagnostics if args.verbose or one.severity != "info"]
     if not shown:
         print("no problems")
         return

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection
+import sys
+from collections.abc import Collection, Mapping
 
 from skillbelt.cli.output import (
+    clients_of,
     count,
     diagnostics_json,
     open_catalog,
@@ -15,7 +17,10 @@ from skillbelt.cli.output import (
     skill_json,
 )
 from skillbelt.discovery.catalog import Catalog
+from skillbelt.discovery.clients import CLIENTS
+from skillbelt.errors import ConfigError, closest
 from skillbelt.format.skill import Skill
+from skillbelt.settings import resolve
 from skillbelt.text import one_line
 from skillbelt.values import SCOPES
 
@@ -24,23 +29,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `list`."""
     parser.add_argument("--all", action="store_true", help="include hidden and shadowed skills")
     parser.add_argument("--scope", choices=SCOPES, help="only the skills of one scope")
+    parser.add_argument(
+        "--client",
+        metavar="C",
+        help="only the skills in folders of one client, such as claude or codex",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the skills."""
+    _check_client(args.client)
     catalog = open_catalog(args)
-    skills = _select(catalog, args)
+    clients = clients_of(catalog)
+    skills = _select(catalog, clients, args)
+    for text in () if args.json else _named_roots_without_skills(catalog):
+        say(text, args)
     if args.json:
         print_json(
             {
-                "skills": [skill_json(skill) for skill in skills],
+                "skills": [
+                    {**skill_json(skill), "client": clients.get(skill.location, "")}
+                    for skill in skills
+                ],
                 "diagnostics": diagnostics_json(catalog.diagnostics),
             }
         )
     elif skills:
-        shadowed = {skill.location for skill in catalog.shadowed}
-        rows = [(s.name, _describe_scope(s, shadowed), s.description) for s in skills]
-        print_table(("name", "scope", "description"), rows)
+        _print_skills(catalog, skills, clients)
         _print_summary(catalog, skills, args)
     else:
         say(_explain_empty(catalog), args)
@@ -48,13 +63,40 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _select(catalog: Catalog, args: argparse.Namespace) -> list[Skill]:
+def _check_client(name: str | None) -> None:
+    known = [client.name for client in CLIENTS]
+    if name is not None and name not in known:
+        close = closest(name, known)
+        hint = f"closest: {', '.join(close)}" if close else f"known are {', '.join(known)}"
+        raise ConfigError(f"--client: no client named {name!r}; {hint}")
+
+
+def _print_skills(catalog: Catalog, skills: list[Skill], clients: Mapping[str, str]) -> None:
+    """Print the table; programs that read a pipe know the first three columns in this order."""
+    shadowed = {skill.location for skill in catalog.shadowed}
+    rows = [
+        (s.name, _describe_scope(s, shadowed), s.description, clients.get(s.location, ""))
+        for s in skills
+    ]
+    if sys.stdout.isatty():
+        head = ("name", "scope", "client", "description")
+        print_table(head, [(a, b, d or "-", c) for a, b, c, d in rows])
+    else:
+        print_table(("name", "scope", "description", "client"), rows)
+
+
+def _select(catalog: Catalog, clients: Mapping[str, str], args: argparse.Namespace) -> list[Skill]:
     skills = list(catalog.values())
     if args.all:
         skills = sorted([*skills, *catalog.shadowed], key=lambda s: s.name)
     else:
         skills = [skill for skill in skills if not skill.hidden]
-    return [skill for skill in skills if args.scope in (None, skill.scope)]
+    return [
+        skill
+        for skill in skills
+        if args.scope in (None, skill.scope)
+        and args.client in (None, clients.get(skill.location, ""))
+    ]
 
 
 def _describe_scope(skill: Skill, shadowed: Collection[str]) -> str:
@@ -75,6 +117,20 @@ def _print_summary(catalog: Catalog, skills: list[Skill], args: argparse.Namespa
     if problems:
         found, wrong = count(len(skills), "skill"), count(problems, "problem")
         say(f"{found}; {wrong}: `skillbelt doctor` shows more", args)
+
+
+def _named_roots_without_skills(catalog: Catalog) -> list[str]:
+    """Say what is wrong with each folder or address that the user named."""
+    settings = catalog.settings
+    named = {resolve(path, settings): "paths" for path in settings.paths if "://" not in path}
+    named |= dict.fromkeys(settings.urls, "urls")
+    if root := settings.skills_root:
+        named[root if "://" in root else resolve(root, settings)] = "SKILLS_ROOT"
+    return [
+        f"skillbelt: {named[one.path]} {one_line(one.path)}: {one_line(one.message)}; {one.remedy}"
+        for one in catalog.problems
+        if one.path in named
+    ]
 
 
 def _explain_empty(catalog: Catalog) -> str:

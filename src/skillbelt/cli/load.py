@@ -71,7 +71,7 @@ def _load_document(skill: Skill, path: str, settings: Settings, storage: Storage
     except FileTypeRefused as error:
         if path.removeprefix("./") in walk(skill):
             raise
-        there = ", ".join(map(one_line, list_docs(skill, settings.limits))) or "none"
+        there = ", ".join(map(one_line, list_docs(skill))) or "none"
         reason = f"{skill.name} has no such document; it has: {there}"
         raise FileUnreadable(path, reason) from error
 
@@ -86,7 +86,7 @@ def _load_others(
 ) -> list[Loaded]:
     """Load every other document; report those that cannot be loaded and go on."""
     limits, loaded = settings.limits, []
-    for path in list_docs(skill, limits):
+    for path in list_docs(skill):
         if path not in had:
             try:
                 loaded.append(load_document(skill, path, limits, storage=storage))

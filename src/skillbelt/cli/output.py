@@ -92,6 +92,11 @@ def skill_json(skill: Skill) -> dict[str, object]:
     }
 
 
+def clients_of(catalog: Catalog) -> dict[str, str]:
+    """Return the client in whose folder each skill is, by location; "" for other folders."""
+    return {one.location: scan.root.client for scan in catalog.scans for one in scan.skills}
+
+
 def diagnostics_json(diagnostics: Iterable[Diagnostic]) -> list[dict[str, object]]:
     """Return diagnostics as every --json document has them."""
     return [diagnostic._asdict() for diagnostic in diagnostics]

@@ -147,8 +147,8 @@ def _bounded(rule: Rule, gate: Gate) -> str:
 def _conditions(rule: Rule) -> str:
     conditions = [
         rule.agent and f"agent {rule.agent}",
-        rule.initiator and f"asked for by the {rule.initiator}",
-        "" if rule.trusted is None else "trusted origins" if rule.trusted else "other origins",
+        rule.initiator and f"requests of the {rule.initiator}",
+        "" if rule.trusted is None else "trusted origins" if rule.trusted else "untrusted origins",
     ]
     return ", ".join(filter(None, conditions)) or "-"
 

@@ -34,7 +34,9 @@ NO_SANDBOX = "none"
 # Live output is never truncated, so these warnings about the result do not apply.
 _NOT_FOR_LIVE = ("stdout truncated", "stderr truncated")
 # The last line reports the timeout.
-_REPORTED_ELSEWHERE = ("max_stream_bytes", "run_timeout_seconds")
+_REPORTED_ELSEWHERE = (
+    "max_stream_bytes", "run_timeout_seconds", "exec_timeout_seconds", "timeout_ms",
+)  # fmt: skip
 _PIECE_BYTES = 2**16
 
 
@@ -58,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         type=float,
         default=0.0,
-        help="the timeout in seconds (default: the limit run_timeout_seconds)",
+        help="the timeout in seconds, up to run_timeout_seconds (default: 300)",
     )
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
     parser.add_argument(

@@ -19,12 +19,16 @@ from skillbelt.settings import load_settings
 
 _DEFAULT = "127.0.0.1:8765"
 _MAX_TOKEN_BYTES = 4_096
+_ON_TERMINAL = (
+    "skillbelt: an MCP server that waits for a client on standard input. MCP clients start it "
+    "themselves;\nlet yours run this command, or serve over HTTP with --http. Ctrl-C stops it."
+)
 Serving = Callable[[], Awaitable[None]]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `serve`."""
-    parser.add_argument("what", choices=["mcp"], help="what to serve")
+    parser.add_argument("what", metavar="mcp", choices=["mcp"], help="the protocol to serve")
     parser.add_argument(
         "--http",
         metavar="HOST:PORT",
@@ -52,6 +56,8 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--token and --origin are for HTTP; add --http")
     if args.http is not None:
         return _serve(args, partial(_prepare_http, args=args))
+    if sys.stdin is not None and sys.stdin.isatty() and not args.quiet:
+        print(_ON_TERMINAL, file=sys.stderr, flush=True)
     # Before the server is imported, so that no import can write to the client.
     with take_over_stdio() as (read_fd, write_fd):
         return _serve(args, partial(_prepare_stdio, read_fd=read_fd, write_fd=write_fd))
@@ -59,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace, prepare: Callable[[Runtime], Serving]) -> int:
     raise_limit()
-    with Runtime(settings=load_settings(args.project, config=args.config)) as belt:
+    reload = partial(load_settings, args.project, config=args.config)
+    with Runtime(settings=reload(), reload=reload) as belt:
         try:
             serving = prepare(belt)
         except ImportError as error:

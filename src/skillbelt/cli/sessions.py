@@ -16,6 +16,7 @@ from skillbelt.cli.transcript import describe, read_title
 from skillbelt.errors import ConfigError, NotFound
 from skillbelt.events import Event
 from skillbelt.permission.remembered import APP as PERMISSIONS
+from skillbelt.runtime.runtime import Runtime
 from skillbelt.settings import load_settings
 from skillbelt.store import SessionInfo, SessionKey, open_store
 from skillbelt.store.sqlite import SqliteStore
@@ -51,12 +52,12 @@ def run(args: argparse.Namespace) -> int:
         if args.action == "list":
             return _list(store, args)
         key = parse_id(args.id or "", f"sessions {args.action} needs an ID")
+        if args.action == "delete":
+            return _delete(store, key, args)
         found = [info for info in store.sessions(key.app, key.user) if info.key == key]
         if not found:
             raise _missing(store, key)
-        if args.action == "show":
-            return _show(store, found[0], args)
-        return _delete(store, key, args)
+        return _show(store, found[0], args)
 
 
 def parse_id(text: str, need: str) -> SessionKey:
@@ -172,7 +173,9 @@ def _print_inside(state: Mapping[str, str], events: Sequence[Event]) -> None:
 
 
 def _delete(store: SqliteStore, key: SessionKey, args: argparse.Namespace) -> int:
-    if not store.delete(key):
+    with Runtime(settings=load_settings(args.project, config=args.config), store=store) as belt:
+        deleted = belt.delete_session(key.user, key.session, app=key.app)
+    if not deleted:
         raise _missing(store, key)
     if args.json:
         print_json({"deleted": session_id(key)})

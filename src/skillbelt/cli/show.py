@@ -7,6 +7,7 @@ import json
 
 from skillbelt.check.check import check_file
 from skillbelt.cli.output import (
+    clients_of,
     count,
     diagnostics_json,
     open_catalog,
@@ -31,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     skill = catalog.find(args.name)
     limits = catalog.settings.limits
-    listing = skill.files.manifest()
+    listing, client = skill.files.manifest(), clients_of(catalog).get(skill.location, "")
     # A skill of an MCP server has only its frontmatter here, so there is nothing to check.
     foreign = skill.origin.kind == "mcp"
     checked = (
@@ -39,13 +40,13 @@ def run(args: argparse.Namespace) -> int:
     )
     diagnostics = [*checked, *listing.diagnostics]
     if args.json:
-        print_json(_document(skill, listing, diagnostics))
+        print_json({**_document(skill, listing, diagnostics), "client": client})
     else:
-        _print(skill, listing, diagnostics)
+        _print(skill, listing, diagnostics, client)
     return 0
 
 
-def _document(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) -> object:
+def _document(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) -> dict[str, object]:
     return {
         **skill_json(skill),
         "title": skill.title,
@@ -72,7 +73,7 @@ def _estimate_tokens(skill: Skill, listing: Manifest) -> dict[str, int]:
     }
 
 
-def _print(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) -> None:
+def _print(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic], client: str) -> None:
     cost = _estimate_tokens(skill, listing)
     facts = {
         "name": skill.name,
@@ -80,9 +81,10 @@ def _print(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) -> No
         "description": skill.description + (" (derived from the text)" if skill.derived else ""),
         "location": skill.location,
         "scope": skill.scope,
+        "client": client,
         "origin": f"{skill.origin}, {'trusted' if skill.trusted else 'not trusted'}",
-        "for the model": "yes" if skill.model_visible else "no",
-        "for the user": "yes" if skill.user_invocable else "no",
+        "model visible": "yes" if skill.model_visible else "no",
+        "user invocable": "yes" if skill.user_invocable else "no",
         "requires": _describe_requirements(skill),
         "hash": listing.hash,
         "tokens": ", ".join(f"{count} {part}" for part, count in cost.items()),

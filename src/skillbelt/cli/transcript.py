@@ -26,7 +26,7 @@ def read_title(messages: Iterable[Mapping[str, object]]) -> str:
 
 
 def describe(events: Iterable[Event]) -> Iterator[str]:
-    """Yield the conversation in lines; whatever else is stored is left out."""
+    """Yield the conversation in lines, without the other events."""
     for event in events:
         if event.type == "compacted":
             yield "(the messages above were summarized for the model)"

@@ -7,7 +7,7 @@ import json
 import signal
 import threading
 
-from skillbelt.cli.output import count, open_catalog, positive, say
+from skillbelt.cli.output import count, diagnostics_json, open_catalog, positive, say
 from skillbelt.discovery.catalog import Catalog, Changes
 from skillbelt.text import one_line
 
@@ -32,9 +32,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _print(catalog: Catalog, changes: Changes, args: argparse.Namespace) -> None:
     if args.json:
-        print(json.dumps(changes._asdict()), flush=True)
+        document = {**changes._asdict(), "broken": diagnostics_json(changes.broken)}
+        print(json.dumps(document), flush=True)
         return
-    for word, names in changes._asdict().items():
+    for one in changes.broken:
+        print(f"broken {one_line(str(one))}", flush=True)
+    for path in changes.fixed:
+        print(f"fixed {one_line(path)}", flush=True)
+    named = {"added": changes.added, "changed": changes.changed, "removed": changes.removed}
+    for word, names in named.items():
         for name in names:
             about = one_line(catalog[name].description) if name in catalog else ""
             print(f"{word} {name}" + (f": {about}" if about else ""), flush=True)

@@ -125,9 +125,9 @@ def load_skill_body(
         raise _refusal(path, body, limits)
     text, tail = _fill(body, parsed, arguments, variables or {})
     if not _over(text + tail, limits):
-        return _make_loaded(skill, path, data, _Chosen(text + tail, "whole", False), limits)
+        return _make_loaded(skill, path, data, _Chosen(text + tail, "whole", False))
     ref = _store(storage, text + tail)
-    return _make_loaded(skill, path, data, _cut(text, tail, ref, limits), limits, ref)
+    return _make_loaded(skill, path, data, _cut(text, tail, ref, limits), ref)
 
 
 def _fill(
@@ -164,7 +164,7 @@ def _parse(skill: Skill, data: bytes, limits: Limits) -> Parsed:
 @lru_cache(maxsize=64)
 def _parse_head(head: bytes, location: str, limits: Limits) -> Parsed:
     begin = head[:FIRST_READ_BYTES]
-    if needs_more(begin, limits):
+    if needs_more(begin):
         begin = head
     folder = os.path.basename(os.path.dirname(location))
     return parse(begin, path=location, folder=folder, limits=limits)
@@ -234,7 +234,7 @@ def load_resource(
     else:
         chosen = _opening(text, limits, full)
     ref = _store(storage, text) if chosen.truncated else ""
-    return _make_loaded(skill, path, data, chosen, limits, ref)
+    return _make_loaded(skill, path, data, chosen, ref)
 
 
 def load_document(
@@ -253,11 +253,11 @@ def load_document(
     most = limits.max_skill_body_chars
     if len(text) <= most:
         chosen = _Chosen(text, "whole", truncated=False)
-        return _make_loaded(skill, path, data, chosen, limits)
+        return _make_loaded(skill, path, data, chosen)
     ref = _store(storage, text)
     kept = cut_body(text, len(text), most, _stored(ref))
     chosen = _Chosen(kept.text, kept.strategy, truncated=True)
-    return _make_loaded(skill, path, data, chosen, limits, ref)
+    return _make_loaded(skill, path, data, chosen, ref)
 
 
 def _resource_text(
@@ -381,14 +381,14 @@ def _explain(skill: Skill, path: str, error: OSError) -> str:
 # --- lists ---------------------------------------------------------------------------------------
 
 
-def list_docs(skill: Skill, limits: Limits = _LIMITS) -> list[str]:
+def list_docs(skill: Skill) -> list[str]:
     """Return every .md and .txt file of the skill but the SKILL.md, sorted, as paths to load."""
     own = os.path.basename(skill.location)
     found = (path for path in walk(skill) if path.lower().endswith(DOCUMENT_ENDINGS))
     return sorted(path for path in found if path != own and os.path.basename(path) != SKILL_FILE)
 
 
-def sample_files(skill: Skill, limits: Limits = _LIMITS) -> list[str]:
+def sample_files(skill: Skill) -> list[str]:
     """Return some files of the skill with their folder, hidden ones too, but no SKILL.md."""
     found = (path for path in walk(skill) if SKILL_FILE not in path)
     return [f"{place_of(skill)}/{path}" for path in islice(found, MAX_SAMPLED_FILES)]
@@ -438,9 +438,7 @@ def _constraints(skill: Skill) -> list[str]:
     return [f"[Constraints: {' | '.join(said)}]"] if said else []
 
 
-def _make_loaded(
-    skill: Skill, path: str, data: bytes, chosen: _Chosen, limits: Limits, ref: str = ""
-) -> Loaded:
+def _make_loaded(skill: Skill, path: str, data: bytes, chosen: _Chosen, ref: str = "") -> Loaded:
     text = _name_server(skill) + chosen.text
     report = Report(
         path=os.path.join(skill.dir, path),

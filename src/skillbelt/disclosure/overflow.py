@@ -6,10 +6,10 @@ import hashlib
 import os
 import re
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from skillbelt.disclosure.excerpt import head, line_count, pages
 from skillbelt.errors import FileUnreadable, PathEscape
 from skillbelt.files.contain import (
     READ_FILE,
@@ -33,6 +33,19 @@ class Page(NamedTuple):
     text: str
     start_line: int
     next_line: int
+    total_lines: int
+
+
+class TextPiece(NamedTuple):
+    """A part of a text. `next_line` and `next_char` say where to continue; 0 at the end.
+
+    `total_lines` is 0 if they were not counted.
+    """
+
+    text: str
+    start_line: int
+    next_line: int
+    next_char: int
     total_lines: int
 
 
@@ -63,10 +76,14 @@ class Storage:
         self, ref: str, start_line: int = 1, lines: int | None = None, chars: int = _MOST_CHARS
     ) -> Page:
         """Return lines of a stored text, at most `chars` characters; PathEscape for other paths."""
+        return page_of(self.text(ref), start_line, lines, chars)
+
+    def text(self, ref: str) -> str:
+        """Return a whole stored text; PathEscape for other paths."""
         parent, name = os.path.split(ref)
         if parent != self.folder or not _NAME.fullmatch(name):
             raise PathEscape(ref, self.folder, "is not a stored text")
-        return page_of(self._text(ref, name), start_line, lines, chars)
+        return self._text(ref, name)
 
     def _text(self, ref: str, name: str) -> str:
         try:
@@ -97,16 +114,103 @@ class Storage:
 def page_of(
     text: str, start_line: int = 1, lines: int | None = None, chars: int = _MOST_CHARS
 ) -> Page:
-    """Return lines of a text, at most `chars` characters, and where to continue."""
-    start = max(start_line, 1)
-    wanted = pages(text, start, lines)
-    given = head(wanted, chars)
-    following = start + line_count(given)
-    if len(given) < len(wanted) and not given.endswith("\n"):
-        # A line that was cut is given again, unless it is too long for any page.
-        following = max(following - 1, start + 1)
-    total = line_count(text)
-    return Page(given, start, following if following <= total else 0, total)
+    """Return lines of a text, at most `chars` characters, and where to continue.
+
+    The rest of a line that is too long for any page is passed over.
+    """
+    found = read_piece([text], start_line, lines, chars)
+    passed = found.next_line + (found.next_char > 1)
+    following = passed if passed <= found.total_lines else 0
+    return Page(found.text, found.start_line, following, found.total_lines)
+
+
+def read_piece(
+    chunks: Iterable[str],
+    start_line: int = 1,
+    lines: int | None = None,
+    chars: int = _MOST_CHARS,
+    *,
+    start_char: int = 1,
+    count: bool = True,
+) -> TextPiece:
+    """Return lines of a text that comes in chunks, at most `chars` characters of it.
+
+    A line is cut only where it is too long for any piece; `start_char` continues there. Without
+    `count` it stops at the end of the piece, and the number of all lines is not known.
+    """
+    reader = _PieceReader(start_line, lines, chars, start_char)
+    for chunk in filter(None, chunks):
+        reader.take(chunk)
+        if reader.following and not count:
+            return reader.piece()
+    return reader.piece(ended=True)
+
+
+class _PieceReader:
+    """Takes the chunks of a text one after the other and keeps only the piece."""
+
+    def __init__(self, start_line: int, lines: int | None, chars: int, start_char: int) -> None:
+        self._start, self._begin = max(start_line, 1), max(start_char, 1)
+        self._last = None if lines is None else self._start + max(lines, 0)
+        self._room, self._skip = chars, self._begin - 1
+        self._line, self._open = 1, False
+        self._whole: list[str] = []  # the lines that are complete
+        self._part: list[str] = []  # what is there of the last one
+        self.following: tuple[int, int] | None = None
+
+    def take(self, chunk: str) -> None:
+        at = self._pass(chunk) if self._line < self._start else 0
+        while at < len(chunk) and self.following is None:
+            at = self._give(chunk, at)
+        self._line += chunk.count("\n", at)
+        self._open = not chunk.endswith("\n")
+
+    def _pass(self, chunk: str) -> int:
+        """Pass over the lines before the piece; return where it may begin in this chunk."""
+        left = self._start - self._line
+        there = chunk.count("\n")
+        if there < left:
+            self._line += there
+            return len(chunk)
+        at = 0
+        for _ in range(left):
+            at = chunk.index("\n", at) + 1
+        self._line = self._start
+        return at
+
+    def _give(self, chunk: str, at: int) -> int:
+        """Add the rest of a line, as far as it is in this chunk; return where it ends."""
+        if self._last is not None and self._line >= self._last:
+            self.following = self._line, 1
+            return at
+        end = chunk.find("\n", at) + 1 or len(chunk)
+        wanted = chunk[at + self._skip : end]
+        self._skip -= min(self._skip, end - at)
+        if len(wanted) > self._room:
+            if self._whole:
+                self._part, self.following = [], (self._line, 1)
+            else:
+                self._part.append(wanted[: self._room])
+                given = sum(map(len, self._part))
+                self.following = self._line, self._begin + given
+            return at
+        self._part.append(wanted)
+        self._room -= len(wanted)
+        if chunk[end - 1] == "\n":
+            self._whole += self._part
+            self._part, self._skip = [], 0
+            self._line += 1
+        return end
+
+    def piece(self, *, ended: bool = False) -> TextPiece:
+        line, char = self.following or (0, 0)
+        return TextPiece(
+            text="".join((*self._whole, *self._part)),
+            start_line=self._start,
+            next_line=line,
+            next_char=char,
+            total_lines=self._line - 1 + self._open if ended else 0,
+        )
 
 
 def _is_ours(entry: os.DirEntry[str]) -> bool:

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.discovery import sources
@@ -14,7 +14,7 @@ from skillbelt.discovery.clients import Root, fence_of, local_roots
 from skillbelt.discovery.index import Index, MemoryIndex, SqliteIndex
 from skillbelt.discovery.scan import Progress, Scan, scan
 from skillbelt.discovery.watch import ticks
-from skillbelt.errors import SkillNotFound
+from skillbelt.errors import ConfigError, SkillNotFound
 from skillbelt.format.bounds import (
     DERIVED_DESCRIPTION_CHARS,
     FIRST_READ_BYTES,
@@ -23,9 +23,9 @@ from skillbelt.format.bounds import (
     MAX_YAML_DEPTH,
 )
 from skillbelt.format.skill import Skill, Skills
-from skillbelt.settings import Settings, load_settings, resolve
+from skillbelt.settings import Settings, file_stamps, load_settings, resolve, taken_over
 from skillbelt.trust import Trust, trust_command
-from skillbelt.values import Diagnostic, Scope
+from skillbelt.values import SKILL_FILE, Diagnostic, Scope
 
 if TYPE_CHECKING:
     from skillbelt.search.engine import Searcher
@@ -36,19 +36,27 @@ _CHEAP_SECONDS = 0.1
 # Share of the time that may go into repeated scans, when a scan is not cheap: a listing in each
 # turn of a conversation must not occupy a core.
 MAX_SCAN_SHARE = 0.05
+# Warnings about a SKILL.md whose frontmatter could not be read: only its text is left.
+_UNREADABLE = ("file-empty", "frontmatter-missing", "frontmatter-unclosed", "yaml-unreadable")
 # Whether an agent (None: any) may use a skill at all.
 Permit = Callable[[str | None, Skill], bool]
 
 
 class Changes(NamedTuple):
-    """The changes that a refresh found, by name."""
+    """The changes that a refresh found, by name.
+
+    `broken` says what is wrong with each SKILL.md that cannot be read since then, with the remedy;
+    `fixed` are the files that can be read again.
+    """
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    broken: tuple[Diagnostic, ...] = ()
+    fixed: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.changed or self.removed)
+        return any(self)
 
 
 class Snapshot(Skills):
@@ -68,6 +76,11 @@ class Snapshot(Skills):
         super().__init__(skills)
         self.shadowed, self.diagnostics = shadowed, diagnostics
 
+    @property
+    def broken(self) -> Mapping[str, Diagnostic]:
+        """What is wrong with each SKILL.md that cannot be read, by its path."""
+        return self.derive("broken", lambda: dict(_broken(self.diagnostics)))
+
     def same_as(self, other: Snapshot | None) -> bool:
         """Whether nothing differs, not even a diagnostic."""
         return (
@@ -76,6 +89,13 @@ class Snapshot(Skills):
             and self.shadowed == other.shadowed
             and self == other
         )
+
+
+def _broken(diagnostics: Iterable[Diagnostic]) -> Iterator[tuple[str, Diagnostic]]:
+    for one in diagnostics:
+        named = os.path.basename(one.path).lower() == SKILL_FILE.lower()
+        if named and (one.severity == "error" or one.code in _UNREADABLE):
+            yield one.path, one
 
 
 class Filters(NamedTuple):
@@ -109,14 +129,23 @@ class Catalog(Mapping[str, Skill]):
         permit: Permit | None = None,
         index: Index | None = None,
         progress: Progress | None = None,
+        reload: Callable[[], Settings] | None = None,
         **overrides: object,
     ) -> None:
-        """Settings are loaded for the project folder unless given; `overrides` are settings too."""
+        """Settings are loaded for the project folder unless given; `overrides` are settings too.
+
+        When a settings file changes they are loaded again, given ones by `reload` if there is one.
+        """
         if settings is None:
-            settings = load_settings(project, overrides=_plain(overrides))
+            reload = partial(load_settings, project, overrides=_plain(overrides))
+            settings = reload()
         elif project is not None or overrides:
             raise TypeError("give settings, or a project and single settings, not both")
         self.settings = settings
+        self._reload = reload
+        self._stamps = file_stamps(settings) if reload else ()
+        self._renewed = False  # whether what was derived from the last snapshot is out of date
+        self._wrong_settings: Diagnostic | None = None
         self._permit = permit
         self._progress = progress
         self._index = index or _index(settings)
@@ -156,9 +185,36 @@ class Catalog(Mapping[str, Skill]):
     def current(self) -> Snapshot:
         """Return every skill there is now by name; `rescan_seconds` says how often that scans."""
         age = time.monotonic() - self._scanned_at
-        if self._known is None or age >= max(self.settings.rescan_seconds, self._pause()):
+        if (
+            self._take_over_settings()
+            or self._known is None
+            or age >= max(self.settings.rescan_seconds, self._pause())
+        ):
             self._rescan(refresh=False)
         return self.snapshot
+
+    def _take_over_settings(self) -> bool:
+        """Load the settings again if one of their files changed; whether they are others now."""
+        if self._reload is None or (stamps := file_stamps(self.settings)) == self._stamps:
+            return False
+        with self._lock:
+            if stamps == self._stamps:
+                return False
+            self._stamps = stamps
+            try:
+                new = self._reload()
+            except ConfigError as error:
+                # The rules and bounds that were in force stay so.
+                _warn(f"the changed settings are not taken over: {error}")
+                self._wrong_settings = _not_taken_over(self.settings.project, error)
+            else:
+                self._wrong_settings = None
+                self.settings, kept = taken_over(self.settings, new)
+                self._stamps = file_stamps(self.settings)
+                for key in kept:
+                    _warn(f"the setting {key} changed; it counts after a restart")
+            self._renewed = True
+        return True
 
     @cached_property
     def snapshot(self) -> Snapshot:
@@ -282,7 +338,7 @@ class Catalog(Mapping[str, Skill]):
 
     def refresh(self) -> Changes:
         """Read every file again, ask remote sources again, and return what changed."""
-        before: Mapping[str, Skill] = self._known or {}
+        before = self._known or Snapshot({})
         self._rescan(refresh=True)
         return _changes(before, self.snapshot)
 
@@ -292,7 +348,7 @@ class Catalog(Mapping[str, Skill]):
         signalled, followed = False, -float("inf")
         for changed in ticks(self._watched, self.settings.watch_seconds, stop):
             # The pause after a periodic scan does not delay a change that was signalled.
-            signalled = signalled or changed
+            signalled = self._take_over_settings() or signalled or changed
             now = time.monotonic()
             if now - (followed if signalled else self._scanned_at) < self._pause():
                 continue  # a later tick looks, so that watching takes no more than its share
@@ -324,7 +380,7 @@ class Catalog(Mapping[str, Skill]):
             self._scan(refresh=refresh)
 
     def _scan(self, *, refresh: bool) -> None:
-        said: list[Diagnostic] = []
+        said: list[Diagnostic] = [self._wrong_settings] if self._wrong_settings else []
         said += [_foreign_project(path, owner) for path, owner in self.settings.strangers]
         roots = self._roots(said, refresh=refresh)
         # A root that stalled is skipped until the next refresh.
@@ -351,15 +407,16 @@ class Catalog(Mapping[str, Skill]):
             )
         self._scans = [stalled[root] if root in stalled else next(fresh) for root in roots]
         found = merge(self._scans, said)
-        if not found.same_as(self._known):
+        if self._renewed or not found.same_as(self._known):
             self.snapshot = found
+            self._renewed = False
         self._scanned_at = time.monotonic()
 
     def _roots(self, said: list[Diagnostic], *, refresh: bool) -> list[Root]:
         settings = self.settings
-        named = [path for path in (*settings.paths, settings.skills_root) if path]
+        named = [path for path in (*settings.all_paths, settings.skills_root) if path]
         explicit = [path if "://" in path else resolve(path, settings) for path in named]
-        remote = [path for path in explicit if sources.is_remote(path)] + list(settings.urls)
+        remote = [path for path in explicit if sources.is_remote(path)] + list(settings.all_urls)
         remote = self._with_commands(remote, said)
         roots = local_roots(settings, [path for path in explicit if not sources.is_remote(path)])
         remote = self._without_untrusted(remote, said)
@@ -418,12 +475,7 @@ class Catalog(Mapping[str, Skill]):
     def _named_by_project(self) -> set[str]:
         """Return the sources that only a file of the project names."""
         settings = self.settings
-        return {
-            url
-            for key, urls in (("paths", settings.paths), ("urls", settings.urls))
-            if settings.by_project(key)
-            for url in urls
-        }
+        return settings.only_by_project("paths") | settings.only_by_project("urls")
 
     def _project_is_trusted(self) -> bool:
         return Trust(self.settings.state_dir).project(self.settings.project)
@@ -446,10 +498,28 @@ class Catalog(Mapping[str, Skill]):
         for source, (located, diagnostics) in zip(dict.fromkeys(remote), pulled, strict=True):
             said += diagnostics
             for folder, origin in located:
-                scope: Scope = "remote" if _over_network(source) else "explicit"
+                far = _over_network(source) or source in self.settings.urls
+                scope: Scope = "remote" if far else "explicit"
                 own = origin.kind == "local" and source not in theirs
                 fence = fence_of(folder, self.settings) if own else folder
                 yield Root(folder, scope, "", origin, fence=fence)
+
+
+def _warn(text: str) -> None:
+    import logging  # cost: 5 ms, only when a settings file changes
+
+    logging.getLogger("skillbelt").warning("%s", text)
+
+
+def _not_taken_over(project: str, error: ConfigError) -> Diagnostic:
+    return Diagnostic(
+        code="settings-wrong",
+        severity="error",
+        path=project,
+        line=None,
+        message=f"the changed settings are not taken over: {error}",
+        remedy="fix the file; until then the settings from before count",
+    )
 
 
 def _foreign_project(path: str, owner: str) -> Diagnostic:
@@ -519,11 +589,15 @@ def _shadowed(loser: Skill, winner: Skill) -> Diagnostic:
     )
 
 
-def _changes(before: Mapping[str, Skill], after: Mapping[str, Skill]) -> Changes:
+def _changes(before: Snapshot, after: Snapshot) -> Changes:
+    was, now = before.broken, after.broken
+    read = {skill.location for skill in (*after.values(), *after.shadowed)}
     return Changes(
-        tuple(name for name in after if name not in before),
-        tuple(name for name in after if name in before and after[name] != before[name]),
-        tuple(name for name in before if name not in after),
+        added=tuple(name for name in after if name not in before),
+        changed=tuple(name for name in after if name in before and after[name] != before[name]),
+        removed=tuple(name for name in before if name not in after),
+        broken=tuple(one for path, one in now.items() if was.get(path) != one),
+        fixed=tuple(path for path in was if path not in now and path in read),
     )
 
 

@@ -87,7 +87,7 @@ def local_roots(settings: Settings, explicit: Iterable[str] = ()) -> list[Root]:
     """Return every local folder to search, strongest scope first; they need not exist."""
     user = list(_user(settings))
     own = {root.path for root in user}
-    theirs = {resolve(path, settings) for path in settings.paths if settings.by_project("paths")}
+    theirs = {resolve(path, settings) for path in settings.only_by_project("paths")}
     named = [resolve(path, settings) for path in explicit]
     found = {
         "explicit": [

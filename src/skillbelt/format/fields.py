@@ -8,7 +8,7 @@ from typing import NamedTuple
 from unicodedata import normalize
 
 from skillbelt.errors import closest
-from skillbelt.format.yaml_fast import TEXT_KEYS, Lazy
+from skillbelt.format.yaml_fast import METADATA, TEXT_KEYS, AsWritten, Lazy
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Diagnostic, Frontmatter, Requirements
 
@@ -55,6 +55,13 @@ def _as_mapping(value: object) -> dict[str, object] | None:
     return value if isinstance(value, dict) else None
 
 
+def _as_metadata(value: object) -> dict[str, object] | None:
+    """Return a mapping whose texts are all plain ones: libraries refuse subclasses."""
+    if not isinstance(value, dict):
+        return None
+    return {key: str(one) if isinstance(one, AsWritten) else one for key, one in value.items()}
+
+
 def _as_text(value: object) -> str | None:
     if isinstance(value, str):
         return value
@@ -86,7 +93,8 @@ def settle(fields: dict[str, object], path: str) -> tuple[Diagnostic, ...]:
         kind = _KINDS.get(key)
         if kind and value is not None and not (kind is _TEXT and type(value) is str):
             _convert(fields, key, value, path, notes)
-    if not fields.get("description"):
+    described = fields.get("description")
+    if not described or (isinstance(described, str) and not described.strip()):
         message = "there is no description, so the skill is not shown to models"
         remedy = "add `description: what it does and when to use it`"
         notes.append(
@@ -130,6 +138,8 @@ def to_frontmatter(fields: Mapping[str, object]) -> Frontmatter:
     for key, value in fields.items():
         kind = _KINDS.get(key)
         typed = kind[0](value) if kind else None
+        if key == METADATA:
+            typed = _as_metadata(value)
         name = key.replace("-", "_")
         name = _ALIASES.get(name, name)
         if typed is None:

@@ -89,7 +89,7 @@ def split(data: bytes) -> Split | None:
     return Split(opening.end(), closing.start() + 1, closing.end())
 
 
-def needs_more(data: bytes, limits: Limits = _LIMITS) -> bool:
+def needs_more(data: bytes) -> bool:
     """Whether the frontmatter does not end within these bytes, so that more must be read."""
     if not _OPENING.match(data) or len(data) >= MAX_FRONTMATTER_BYTES + _SLACK:
         return False
@@ -399,6 +399,7 @@ OPEN = Fence()
 _HEAD_SLACK = 64  # room for both delimiter lines
 _NOT_FOR_MODEL = ("disable-model-invocation", "disable_model_invocation")
 _FOR_USER = ("user-invocable", "user_invocable", "user-invokable", "user_invokable")
+_YES = (True, *(word for word, value in yaml_fast.CONSTANTS.items() if value is True))
 _FLAG_FIELDS = frozenset((*_NOT_FOR_MODEL, *_FOR_USER, "metadata"))
 
 
@@ -422,7 +423,7 @@ def read_head(location: str, limits: Limits = _LIMITS, fence: Fence = OPEN) -> b
     handle = fence.open_file(location)
     try:
         data = os.read(handle, FIRST_READ_BYTES)
-        if len(data) == FIRST_READ_BYTES and needs_more(data, limits):
+        if len(data) == FIRST_READ_BYTES and needs_more(data):
             # A little more than is allowed, so that the parser detects that it is too much.
             data += os.read(handle, max(MAX_FRONTMATTER_BYTES + _HEAD_SLACK - len(data), 0))
         return data
@@ -468,7 +469,7 @@ def _flags(fields: Mapping[str, object], state: State) -> int:
 
 
 def _internal(metadata: object) -> int:
-    marked = isinstance(metadata, dict) and metadata.get("internal") in (True, "true")
+    marked = isinstance(metadata, dict) and metadata.get("internal") in _YES
     return INTERNAL if marked else 0
 
 

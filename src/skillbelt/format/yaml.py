@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from skillbelt.format import yaml_fast
 from skillbelt.format.bounds import MAX_YAML_ALIASES, MAX_YAML_DEPTH
-from skillbelt.format.yaml_fast import CONSTANTS, TEXT_KEYS
+from skillbelt.format.yaml_fast import CONSTANTS, METADATA, TEXT_KEYS, AsWritten
 from skillbelt.values import Limits
 
 _Node = Any  # yaml's nodes: comparing `id` avoids an import on every call
@@ -137,10 +137,10 @@ def _guard(text: str, limits: Limits) -> None:
             depth -= 1
         elif isinstance(event, yaml.AliasEvent):
             aliases += 1
-        _bounded(depth, aliases, limits)
+        _bounded(depth, aliases)
 
 
-def _bounded(depth: int, aliases: int, limits: Limits) -> None:
+def _bounded(depth: int, aliases: int) -> None:
     if depth > MAX_YAML_DEPTH:
         raise _Guarded(
             "yaml-depth",
@@ -185,6 +185,10 @@ class _YamlReader:
         return tuple(kept)
 
     def field(self, name: str, node: _Node) -> object:
+        if name == METADATA and node.id == "mapping":
+            self.spend(1, 2)
+            self.tagged(node)
+            return self.mapping(node, 2, written=True)
         if name not in TEXT_KEYS:
             return self.value(node, 2)
         if node.id == "scalar":
@@ -219,13 +223,16 @@ class _YamlReader:
         if self.left < 0 or depth > 2 * MAX_YAML_DEPTH:
             _bomb("the YAML aliases in the frontmatter expand without bound")
 
-    def mapping(self, node: _Node, depth: int) -> dict[str, object]:
+    def mapping(self, node: _Node, depth: int, *, written: bool = False) -> dict[str, object]:
+        """Return a mapping; with `written` its scalars are text, as in the source."""
         result: dict[str, object] = {}
         for key, value in self.pairs(node, depth):
             name = self.key(key, depth)
             if name in result:
                 self.duplicate(name, key)
-            result[name] = self.value(value, depth + 1)
+            found = self.value(value, depth + 1)
+            typed = isinstance(found, int | float)
+            result[name] = AsWritten(self.text_of(value)) if written and typed else found
         return result
 
     def pairs(self, node: _Node, depth: int) -> Iterable[tuple[_Node, _Node]]:

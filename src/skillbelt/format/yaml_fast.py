@@ -20,6 +20,16 @@ _HYPHENED = {"name", "description", "license", "compatibility", "version", "when
 }
 # Text by specification: the value is what the author typed, not what YAML would make of it.
 TEXT_KEYS: Final = frozenset(_HYPHENED | {key.replace("-", "_") for key in _HYPHENED})
+METADATA: Final = "metadata"
+
+
+class AsWritten(str):
+    """A value of `metadata` as it is written, which YAML would read as a number or a flag.
+
+    The values are text by specification: `1.10` is a version, not the number 1.1.
+    """
+
+    __slots__ = ()
 
 
 if TYPE_CHECKING:
@@ -134,16 +144,31 @@ def read(text: str) -> dict[str, object] | None:
 def _collection(key: str, flow: str, nested: str) -> object:
     if flow:
         items = _flow(flow)
+        if key == METADATA and isinstance(items, dict):
+            _only_texts(items)
         return flow if key in ("argument-hint", "argument_hint") else items
     text = key in TEXT_KEYS
     if not nested:
         return "" if text else None
     below = _BELOW.fullmatch(nested) if text else None
+    if below is None and key == METADATA and not nested.lstrip(" ").startswith("- "):
+        return _members(nested.rstrip("\n") + "\n", 0, written=True)
     if below is None:
         return _nested(nested.rstrip("\n") + "\n")
     if below[2]:
         return _quoted(below[2])
     return _plain(_fold(below[1].rstrip(" \n")), verbatim=True)
+
+
+def _only_texts(items: dict[str, object]) -> None:
+    """Leave values whose source is lost by now to the other reader."""
+    if any(isinstance(value, int) for value in items.values()):
+        raise _Unsure
+
+
+def _written(text: str) -> object:
+    value = _plain(text)
+    return value if value is None or isinstance(value, str) else AsWritten(text.rstrip(" "))
 
 
 def _plain(text: str, verbatim: bool = False) -> object:
@@ -253,12 +278,16 @@ def _records(block: str, depth: int) -> list[object]:
     return [_members(f"{indent}  {lines}", depth + 1) for indent, lines, _ in found]
 
 
-def _members(block: str, depth: int) -> dict[str, object]:
+def _members(block: str, depth: int, *, written: bool = False) -> dict[str, object]:
     found = _MEMBER.findall(block)
     if depth > _DEPTH or any(rest or indent != found[0][0] for indent, *_, rest in found):
         raise _Unsure
     members = {
-        key: _nested(nested, depth + 1) if nested else _value(plain, quoted, flow)
+        key: _nested(nested, depth + 1)
+        if nested
+        else _written(plain)
+        if written and plain
+        else _value(plain, quoted, flow)
         for _, key, plain, quoted, flow, nested, _ in found
     }
     if len(members) != len(found):

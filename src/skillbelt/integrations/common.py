@@ -83,9 +83,10 @@ class Kit:
             runtime = self.session.runtime
             runtime.look()
             skills = self.session.skills()
-            parts = [runtime.overview_of(skills).text]
+            audience = self.session.audience
+            parts = [runtime.overview_of(skills, audience=audience).text]
             if parts[0] and runtime.settings.overview_format != "plain":
-                parts.append(runtime.guidance_for(skills, self.names))
+                parts.append(runtime.guidance_for(skills, self.names, audience))
             self._instructions = "\n\n".join(filter(None, parts))
         return self._instructions
 
@@ -100,7 +101,7 @@ class Kit:
         def work(watch: Watch) -> Coroutine[Any, Any, ToolResult]:
             return self.session.call(tool, arguments, watch=watch, inline=True, shown=shown)
 
-        return _answer(await follow(work, tell, self.session.runtime.settings.limits))
+        return _answer(await follow(work, tell))
 
     def call_sync(
         self, tool: str, arguments: object, shown: Iterable[str] = (), tell: Tell | None = None
@@ -161,7 +162,6 @@ def follow_sync(work: Callable[[Watch], _Result], tell: Tell | None) -> _Result:
 async def follow(
     work: Callable[[Watch], Coroutine[Any, Any, _Result]],
     tell: Tell | None,
-    limits: Limits = _DEFAULT,
 ) -> _Result:
     """Do the work; `tell` gets its output meanwhile, in this task. Cancelling ends the work.
 

@@ -149,18 +149,10 @@ async def serve_http(
 ) -> None:
     """Serve until a signal arrives, then end everything that runs. Calls `ready` first."""
     served = SkillServer(belt)
-    app = served.server.streamable_http_app(
-        streamable_http_path=PATH,
-        max_request_body_size=MAX_REQUEST_BYTES,
-        session_idle_timeout=SERVED_IDLE_SECONDS or None,
-        max_sessions=MAX_SERVED_SESSIONS,
-        # `guarded` checks Host and Origin before this app sees a request.
-        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-    )
     port = listening.getsockname()[1]
     most = limit_connections(MAX_SERVED_SESSIONS + MAX_PARALLEL_CALLS)
-    complete = CompleteRequests(app, MAX_REQUEST_BYTES)
-    draining = DrainingApp(guarded(complete, token=token, host=host, port=port, origins=origins))
+    app = guarded(make_app(served), token=token, host=host, port=port, origins=origins)
+    draining = DrainingApp(app)
     config = uvicorn.Config(
         draining,
         log_config=None,
@@ -185,13 +177,26 @@ async def serve_http(
         served.close()
 
 
+def make_app(served: SkillServer) -> ASGIApp:
+    """Return the application behind the guard."""
+    app = served.server.streamable_http_app(
+        streamable_http_path=PATH,
+        max_request_body_size=MAX_REQUEST_BYTES,
+        session_idle_timeout=SERVED_IDLE_SECONDS or None,
+        max_sessions=MAX_SERVED_SESSIONS,
+        # `guarded` checks Host and Origin before this app sees a request.
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
+    return CompleteRequests(app, MAX_REQUEST_BYTES)
+
+
 async def _shut_down_on_signal(
     server: uvicorn.Server, served: SkillServer, draining: DrainingApp
 ) -> None:
     with anyio.open_signal_receiver(*_SIGNALS) as signals:
         async with anyio.create_task_group() as group:
             async for _ in signals:
-                if draining.refusing:  # a second signal waits for nobody
+                if draining.refusing:  # a second signal ends it at once
                     server.force_exit = server.should_exit = True
                     draining.end()
                 else:

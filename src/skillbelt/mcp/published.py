@@ -1,7 +1,8 @@
 """The skills that other hosts can take: entries with complete manifests, addresses and files.
 
-Only a skill that follows the format exactly is published, since other hosts compare every field.
-The others are still available through tools and prompts.
+Only a skill that follows the format exactly is published, as `check --strict` sees it: other hosts
+compare every field, and one of them may drop all skills of a server for one that it cannot read.
+The others are still available through tools and prompts; `unpublished` says what is wrong.
 
 An address is `skill://place/path`. A place is one or two segments: the skill's id, then its name
 as written where that differs.
@@ -10,26 +11,39 @@ as written where that differs.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
+from skillbelt.check.check import check_bytes
+from skillbelt.check.folder import UnusableFile, read
+from skillbelt.check.rules import finding
 from skillbelt.errors import LoadError, PathEscape
-from skillbelt.files.contain import Fence
 from skillbelt.files.manifest import SkillFiles, is_complete
-from skillbelt.format.frontmatter import read_head, written
+from skillbelt.format.fields import SPECIFIED
+from skillbelt.format.frontmatter import MAX_CHECKED_BYTES, written
 from skillbelt.format.skill import Skill
-from skillbelt.runtime.runtime import Runtime
-from skillbelt.values import SKILL_FILE, FileEntry
+from skillbelt.text import one_line
+from skillbelt.values import SKILL_FILE, Diagnostic, FileEntry, Limits
 
+if TYPE_CHECKING:
+    from skillbelt.runtime.runtime import Runtime
+
+
+logger = logging.getLogger(__name__)
 SCHEME = "skill://"
 FOLDER = "inode/directory"
 _MAX_URI_CHARS = 4_096
-_NAME = re.compile(r"(?=.{1,64}\Z)[a-z0-9]+(?:-[a-z0-9]+)*")
-_MAX_DESCRIPTION_CHARS = 1_024
+NOT_PUBLISHED = "mcp-not-published"
+_MAX_TOLD = 20
+_QUOTE = "put the value in quotes"
+_PARTLY = "not every file of it can be read and hashed"
+_CHANGED = "it changed while it was read"
+# The last segment of the address is the name as written, and not that of the folder here.
+_OF_THE_FOLDER = "name-folder"
 
 
 def uri_of(place: str, path: str = "") -> str:
@@ -106,7 +120,8 @@ class PublishedSkills:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._known: dict[str, tuple[str, frozenset[str], Skill, Published | None]] = {}
+        self._told = 0
+        self._known: dict[str, tuple[str, frozenset[str], Skill, Published | Diagnostic]] = {}
 
     def names(self) -> list[str]:
         """Return the sorted ids of the skills a model may see; some may not be publishable."""
@@ -118,6 +133,10 @@ class PublishedSkills:
 
     def find_skill(self, name: str) -> Published | None:
         """Return the skill of that id, if a model may see it and it can be published."""
+        found = self._find(name)
+        return found if isinstance(found, Published) else None
+
+    def _find(self, name: str) -> Published | Diagnostic | None:
         skill = self._runtime.available().get(name)
         if skill is None or skill.origin.kind == "mcp" or not os.path.isabs(skill.location):
             return None
@@ -126,9 +145,19 @@ class PublishedSkills:
         digest, folders = files.digest(), _folders(files)
         known = self._known.get(name)
         if known is None or known[:3] != (digest, folders, skill):
-            made = self._publish(skill, files) if is_complete(digest) else None
+            made = self._publish(skill, files) if is_complete(digest) else _refuse(skill, _PARTLY)
             self._known[name] = known = (digest, folders, skill, made)
+            if isinstance(made, Diagnostic):
+                self._tell(made)
         return known[3]
+
+    def _tell(self, refused: Diagnostic) -> None:
+        """Log why a skill is not published: its author looks for it in a client."""
+        self._told += 1
+        if self._told <= _MAX_TOLD:
+            logger.warning("%s", one_line(str(refused._replace(severity="warning"))))
+        elif self._told == _MAX_TOLD + 1:
+            logger.warning("more skills are not published; `skillbelt doctor --verbose` names them")
 
     def find(self, uri: str) -> SkillLocation | None:
         """Resolve an address; None when there is no such skill, or not for this client."""
@@ -142,26 +171,65 @@ class PublishedSkills:
         find_skill = cache(self.find_skill)
         return {uri: _digest(_resolve(uri, find_skill)) for uri in uris}
 
-    def _publish(self, skill: Skill, listed: SkillFiles) -> Published | None:
+    def _publish(self, skill: Skill, listed: SkillFiles) -> Published | Diagnostic:
         limits = self._runtime.settings.limits
-        try:
-            with Fence(skill.fence) as fence:
-                head = read_head(skill.location, limits, fence)
-        except (OSError, PathEscape):
-            return None
-        fields = written(head, limits) or {}
-        name, about = fields.get("name"), fields.get("description")
-        if not (isinstance(name, str) and _NAME.fullmatch(name) and isinstance(about, str)):
-            return None
-        if not 0 < len(about) <= _MAX_DESCRIPTION_CHARS:
-            return None
+        data = _check(skill, limits)
+        if isinstance(data, Diagnostic):
+            return data
+        fields = written(data, limits) or {}
         files = {file.path: file for file in listed.manifest().files}
-        if SKILL_FILE not in files:
-            return None
+        name = str(fields.get("name", ""))
+        if not name or SKILL_FILE not in files:
+            return _refuse(skill, _CHANGED)
         place = skill.name if skill.name == name else f"{skill.name}/{name}"
         return Published(
             skill=skill, place=place, frontmatter=fields, files=files, folders=_folders(listed)
         )
+
+
+def unpublished(skills: Iterable[Skill], limits: Limits) -> list[Diagnostic]:
+    """Return why some of these skills are no resources for MCP clients."""
+    local = (one for one in skills if one.origin.kind != "mcp" and os.path.isabs(one.location))
+    checked = (_check(skill, limits) for skill in local if not skill.hidden)
+    return [found for found in checked if isinstance(found, Diagnostic)]
+
+
+def _check(skill: Skill, limits: Limits) -> bytes | Diagnostic:
+    """Return the SKILL.md if it follows the format to the letter, else what is wrong with it."""
+    try:
+        data = read(skill.location, MAX_CHECKED_BYTES, skill.fence).data
+    except UnusableFile as error:
+        return _refuse(skill, f"it cannot be read: {error}")
+    for found in check_bytes(data, skill.location, strict=True, limits=limits).diagnostics:
+        if found.severity == "error" and found.code != _OF_THE_FOLDER:
+            return _refuse(skill, found.message, found)
+    # As every host reads it, for which `1.10` without quotes is a number.
+    for field, value in _text_values(written(data, limits) or {}):
+        if not isinstance(value, str):
+            wrong = finding("field-type", skill.location, None, f"{field} is not text", _QUOTE)
+            return _refuse(skill, wrong.message, wrong)
+    return data
+
+
+def _text_values(fields: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Yield the values that must be text, each with the name of its field."""
+    plain = (field for field in SPECIFIED if field in fields and field != "metadata")
+    yield from ((field, fields[field]) for field in plain)
+    metadata = fields.get("metadata", {})
+    if isinstance(metadata, dict):
+        yield from ((f"metadata.{key}", value) for key, value in metadata.items())
+
+
+def _refuse(skill: Skill, reason: str, found: Diagnostic | None = None) -> Diagnostic:
+    """Return the diagnostic of a skill that clients get through the tools only."""
+    return Diagnostic(
+        code=NOT_PUBLISHED,
+        severity="info",
+        path=found.path if found else skill.location,
+        line=found.line if found else None,
+        message=f"{skill.name} is no resource for MCP clients, only the tools give it: {reason}",
+        remedy=found.remedy if found else "`skillbelt check --strict` says what is wrong with it",
+    )
 
 
 def _folders(files: SkillFiles) -> frozenset[str]:

@@ -154,7 +154,7 @@ class RunningRequest(Generic[T]):
         try:
             result = operation(self._follower.watch)
         except BaseException as error:
-            with suppress(InvalidStateError):  # nobody waited so long
+            with suppress(InvalidStateError):  # the server gave up before
                 self.result.set_exception(error)
         else:
             with suppress(InvalidStateError):

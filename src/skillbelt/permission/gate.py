@@ -104,46 +104,70 @@ class Granted(NamedTuple):
     denied: tuple[tuple[str, str], ...] = ()
 
 
+class _Compiled(NamedTuple):
+    """The rules of some settings, ready to decide."""
+
+    settings: Settings
+    policy: Policy
+    rules: RuleSet
+    hides_skills: bool
+
+
 class Gate:
     """Decides for one project. The host's `rules` come last, so they are the strongest."""
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Settings | Callable[[], Settings],
         store: Callable[[], Store],
         *,
         rules: Iterable[Rule] = (),
         ask: Ask | None = None,
     ) -> None:
-        self.settings, self._rules = settings, checked_rules(rules)
+        self._settings, self._rules = settings, checked_rules(rules)
         self._store, self._ask = store, ask
         self._through: set[tuple[str, ...]] = set()
+        self._made: _Compiled | None = None
 
     # Rules
 
-    @cached_property
+    @property
+    def settings(self) -> Settings:
+        """The settings as they are now; other ones bring other rules."""
+        return self._settings() if callable(self._settings) else self._settings
+
+    @property
     def policy(self) -> Policy:
         """The rules in order, weakest first, with their diagnostics."""
-        trusted = Trust(self.settings.state_dir).project(self.settings.project)
-        return read_policy(self.settings, project_trusted=trusted, session_rules=self._rules)
+        return self._compiled().policy
 
-    @cached_property
+    @property
     def rules(self) -> RuleSet:
         """The rules, compiled for deciding."""
-        files = {path for source, path in self.settings.files if source == "project"}
-        policy = self.policy
-        return RuleSet(policy.rules, files, project_trusted=policy.project_trusted)
+        return self._compiled().rules
+
+    def _compiled(self) -> _Compiled:
+        settings, made = self.settings, self._made
+        if made is None or made.settings is not settings:
+            trusted = Trust(settings.state_dir).project(settings.project)
+            policy = read_policy(settings, project_trusted=trusted, session_rules=self._rules)
+            files = {path for source, path in settings.files if source == "project"}
+            rules = RuleSet(policy.rules, files, project_trusted=policy.project_trusted)
+            denied = any(
+                rule.action == "deny" and rule.type in ("skill", "*") for rule in policy.rules
+            )
+            made = self._made = _Compiled(settings, policy, rules, denied)
+        return made
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Problems found while reading the rules."""
         return self.policy.diagnostics
 
-    @cached_property
+    @property
     def hides_skills(self) -> bool:
         """Whether any rule could hide a skill from an agent."""
-        rules = self.policy.rules
-        return any(rule.action == "deny" and rule.type in ("skill", "*") for rule in rules)
+        return self._compiled().hides_skills
 
     def permitted(self, agent: str | None, skills: Mapping[str, Skill]) -> Mapping[str, Skill]:
         """Return those of the skills that a model working as this agent may know of."""
@@ -155,6 +179,12 @@ class Gate:
         """Whether a model working as this agent may know of the skill."""
         request = Request("skill", (skill.name,), agent=agent or "", trusted=skill.trusted)
         return self.rules.decide(request)[0] != "deny"
+
+    def can_run(self, agent: str | None) -> bool:
+        """Whether some command may be run for a model working as this agent, asked for or not."""
+        like = Request("run", (), agent=agent or "", tools=SHELL_TOOLS)
+        origins = (like, like._replace(trusted=False))
+        return not all(self.rules.denies_all(request) for request in origins)
 
     def explain(self, request: Request) -> Explanation:
         """Return what `check` would decide, without asking or recording anything."""
@@ -312,7 +342,7 @@ class Gate:
         added = checked_rules(rules)
         if not added:
             return self
-        other = Gate(self.settings, self._store, rules=(*self._rules, *added), ask=self._ask)
+        other = Gate(self._settings, self._store, rules=(*self._rules, *added), ask=self._ask)
         other.__dict__.update(desk=self.desk, audit=self.audit, _through=self._through)
         return other
 

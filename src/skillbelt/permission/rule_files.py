@@ -285,7 +285,9 @@ class _File:
 
     def __init__(self, source: FileSource, path: str, read: RuleTables, home: str) -> None:
         self._source, self._path, self._read, self._home = source, path, read, home
-        self._lines = key_lines(read.text)
+        # Of OpenCode's JSON the lines are sought when they are needed.
+        self._json = path.endswith((".json", ".jsonc"))
+        self._lines = {} if self._json else key_lines(read.text)
 
     def rules(self) -> Iterator[Rule]:
         """The rules in the order in which they count."""
@@ -417,6 +419,8 @@ class _File:
         raise self._wrong(at, f"{'.'.join(map(str, at))} must be a list, not {_quote(value)}")
 
     def _line(self, at: Key) -> int:
+        if self._json:
+            return _json_line(self._read.text, at)
         key: Key = (*self._read.at, *at)
         while key and key not in self._lines:
             key = key[:-1]
@@ -424,6 +428,16 @@ class _File:
 
     def _wrong(self, at: Key, what: str) -> ConfigError:
         return ConfigError(f"{self._path}:{self._line(at)}: {what}")
+
+
+def _json_line(text: str, at: Key) -> int:
+    """Return the line of a key in a JSON text: each part is sought after those above it."""
+    places = [0]
+    for part in at:
+        word = json.dumps(part, ensure_ascii=False)
+        found = [n for start in places[:-3:-1] if (n := text.find(word, start)) >= 0]
+        places.append(found[0] if found else places[-1])
+    return text.count("\n", 0, places[-1]) + 1
 
 
 _EXAMPLES = (

@@ -413,6 +413,21 @@ class RuleSet:
                 return None
         return None
 
+    def denies_all(self, request: Request) -> bool:
+        """Whether every request like this one is denied, no matter what it is about."""
+        if self._bounds is not None and self._bounds.denies_all(request):
+            return True
+        least = self._least(request) if request.tools else -1
+        for position in reversed(self._view(request).positions):
+            rule = self._rules[position]
+            if position < least:
+                break
+            if rule.action != "deny":
+                return False
+            if rule.pattern and not rule.pattern.strip("*"):
+                return True
+        return least >= 0 and self._found[least].action == "deny"
+
     def last(self, request: Request, text: str) -> int:
         """The place in `rules` of the rule that decides on one text of the request; -1: none."""
         return self._view(request).last(text)

@@ -207,7 +207,7 @@ class Background:
 
         Raises what `Workbench.run` raises, and RunRefused when too many runs are going on.
         """
-        check_stdin(call, self._workbench.settings.limits)
+        check_stdin(call)
         run = _BackgroundRun(
             workbench=self._workbench, skill=skill, call=call, who=who, changed=self._changed
         )
@@ -329,6 +329,15 @@ class Background:
             for one in runs:
                 one.end()
         self._wait(runs)
+
+    def forget(self, key: SessionKey) -> bool:
+        """Kill all runs of a conversation and forget their results; whether there was one."""
+        self.end(key)
+        with self._changed:
+            mine = [id for id, one in self._runs.items() if one.who.key == key]
+            for id in mine:
+                del self._runs[id]
+        return bool(mine)
 
     def close(self) -> None:
         """Kill all runs and refuse new ones; their outputs are collected and recorded."""

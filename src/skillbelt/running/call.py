@@ -26,7 +26,6 @@ from skillbelt.running.workspace import OUT
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Captured, Outcome
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten
-from skillbelt.values import Limits
 
 _ALL = (f"{OUT}/**",)
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -38,6 +37,10 @@ _QUOTED = re.compile(r"""\\(.)|"([^"]*)"|'([^']*)'""", re.DOTALL)
 _SCRIPT = re.compile(r".*\.(?:py|[cm]?js|m?ts|sh|bash)\b", re.DOTALL)
 # Programs whose first argument is the program that really runs.
 _INTERPRETERS = frozenset(("python", "python3", "bash", "sh", "node", "perl", "ruby"))
+
+
+# A run takes no longer unless the call asks for more, up to `run_timeout_seconds` of the settings.
+USUAL_TIMEOUT_SECONDS = 300.0
 
 
 class Asker(NamedTuple):
@@ -58,8 +61,9 @@ class Asker(NamedTuple):
 class RunCall(NamedTuple):
     """The arguments of one run. A tuple is executed as it is, a string by `bash -c`.
 
-    A timeout of 0 is the one of the settings; a call may only shorten it. Copies of the output
-    files go to `output_dir`, a folder of the host: it is for users and hosts, never for a model.
+    A timeout of 0 is the usual one; a call may ask for more, up to the settings. Copies of the
+    output files go to `output_dir`, a folder of the host: it is for users and hosts, never for a
+    model.
     """
 
     command: str | tuple[str, ...]
@@ -130,17 +134,21 @@ class RunResult(NamedTuple):
         return {key: value for key, value in plain.items() if value or key in always}
 
 
-def wanted_outputs(call: RunCall) -> Wanted | None:
+def wanted_outputs(call: RunCall, max_file_bytes: int = 0) -> Wanted | None:
     """Return what to collect; None when the call names nothing. `output_files` wins.
 
     With an `output_dir` or `all_outputs`, and no names, everything below `out` is meant.
+    `max_file_bytes` is for a call that does not name its own.
     """
-    if call.outputs is not None and not call.output_files:
-        return parse_outputs(call.outputs)
     files = call.output_files or (_ALL if call.output_dir or call.all_outputs else ())
-    if not files:
+    if call.outputs is not None and not call.output_files:
+        wanted = parse_outputs(call.outputs)
+    elif files:
+        save, prefix = call.save_as_artifacts, call.artifact_prefix
+        wanted = parse_output_files(files, save=save, prefix=prefix)
+    else:
         return None
-    return parse_output_files(files, save=call.save_as_artifacts, prefix=call.artifact_prefix)
+    return wanted._replace(max_file_bytes=wanted.max_file_bytes or max_file_bytes)
 
 
 def timeout_of(call: RunCall, most: float) -> float:
@@ -148,10 +156,30 @@ def timeout_of(call: RunCall, most: float) -> float:
     seconds = call.timeout_seconds
     if not 0 <= seconds < float("inf"):
         raise RunRefused(f"timeout must be a number of seconds above 0, not {seconds!r}")
-    return min(seconds, most) if seconds else most
+    return min(seconds or USUAL_TIMEOUT_SECONDS, most)
 
 
-def check_stdin(call: RunCall, limits: Limits) -> None:
+def timeout_warnings(call: RunCall, most: float) -> tuple[str, ...]:
+    """Warn of a timeout that the settings lower."""
+    if call.timeout_seconds <= most:
+        return ()
+    asked = f"{call.timeout_seconds:g}"
+    return (
+        f"timeout was lowered from {asked} to {most:g} seconds, the maximum: run_timeout_seconds "
+        "of the settings",
+    )
+
+
+def save_warnings(call: RunCall) -> tuple[str, ...]:
+    """Warn of a call that saves files and names none."""
+    wanted = call.output_files or call.output_dir or call.all_outputs
+    if not call.save_as_artifacts or wanted:
+        return ()
+    return ("nothing was saved: save_as_artifacts keeps the files of output_files, of which there "
+            "are none",)  # fmt: skip
+
+
+def check_stdin(call: RunCall) -> None:
     """Raise RunRefused for too much input, and for an editor that is set twice."""
     if call.stdin is not None and len(call.stdin) > MAX_STDIN_BYTES:
         raise RunRefused(

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Self
 
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
+from skillbelt.artifacts.protocol import USER_PREFIX
 from skillbelt.errors import ArtifactError, PermissionDenied, RunRefused
 from skillbelt.files.contain import inside
 from skillbelt.files.private import create_file
@@ -41,9 +42,11 @@ from skillbelt.running.call import (
     left_behind,
     path_warnings,
     record_of,
+    save_warnings,
     stream,
     stream_warnings,
     timeout_of,
+    timeout_warnings,
     wanted_outputs,
     without_secrets,
 )
@@ -76,11 +79,12 @@ from skillbelt.running.slots import SLOTS, busy_without_handles
 from skillbelt.running.staging import check_unchanged, stage
 from skillbelt.running.workspace import (
     SHELTERS,
+    SKILLS,
     Workspace,
-    name_of,
     open_workspace,
     place_of,
     places,
+    prefix_of,
 )
 from skillbelt.sandbox.linux.identity import run_identity
 from skillbelt.sandbox.network.connection import Connection
@@ -108,7 +112,7 @@ class Workbench:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Settings | Callable[[], Settings],
         gate: Gate,
         find: Callable[[str], Skill],
         *,
@@ -120,10 +124,15 @@ class Workbench:
 
         A host file that belongs to one of the `skills` needs the permission to use that skill.
         """
-        self.settings, self.gate, self._find = settings, gate, find
+        self._settings, self.gate, self._find = settings, gate, find
         self._skills = skills
         self._artifacts, self._progress = artifacts, progress
-        self._sandboxes = Sandboxes(settings, progress, install_tools)
+        self._sandboxes = Sandboxes(self.settings, progress, install_tools)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as they are now; the sandboxes keep those they began with."""
+        return self._settings() if callable(self._settings) else self._settings
 
     def close(self) -> None:
         """Release what is kept ready for the next run."""
@@ -167,8 +176,10 @@ class Workbench:
 
     def workspace(self, key: SessionKey) -> Workspace:
         """Open the workspace of a conversation in this project; the caller closes it."""
-        with span("workspace.create", exec_id=session_id(key)):
-            return open_workspace(self.folder, key, self.owner, self.settings.project)
+        with span("workspace.create", exec_id=session_id(key)) as creating:
+            workspace = open_workspace(self.folder, key, self.owner, self.settings.project)
+            creating.set(path=workspace.path)
+            return workspace
 
     def tidy(self, *, now: bool = False) -> list[Cleaned]:
         """Remove unused workspaces and packages; once a day, or `now`."""
@@ -184,8 +195,11 @@ class Workbench:
                 now=time.time(),
             )
         if self.owner is not None:
+            # The shelters are those of all projects: one of these looks through them each day.
+            shelters = [one for one in SHELTERS if os.path.isdir(one)]
+            due = [one for one in shelters if now or _due(os.path.join(one, ".tidied"))]
             idle = WORKSPACE_IDLE_SECONDS
-            cleaned += clean_orphans(SHELTERS, idle_seconds=idle, now=time.time())
+            cleaned += clean_orphans(due, idle_seconds=idle, now=time.time())
         for cache in places(self._packages_folder):
             with span("workspace.cleanup", path=cache):
                 cleaned += clean_environments(cache, max_bytes=limits.max_packages_bytes)
@@ -199,10 +213,33 @@ class Workbench:
         return os.path.join(self.settings.cache_dir, "packages")
 
     def forget(self, key: SessionKey) -> bool:
-        """Remove the workspace of a conversation; False when it is in use or missing."""
-        name = name_of(key, self.owner, self.settings.project)
-        there = [place for place in places(self.folder) if os.path.isdir(f"{place}/{name}")]
-        return any(retire(place, name) is not None for place in there)
+        """Remove the workspaces of a conversation, in all projects; return whether one is gone.
+
+        Those that a run uses stay.
+        """
+        gone = 0
+        for path in self.workspaces(key):
+            with span("workspace.cleanup", exec_id=session_id(key), path=path):
+                gone += retire(*os.path.split(path)) is not None
+        return gone > 0
+
+    def workspaces(self, key: SessionKey) -> list[str]:
+        """Return the folders of a conversation's workspaces."""
+        prefix, found = prefix_of(key), []
+        for place in filter(os.path.isdir, places(self.folder)):
+            found += [f"{place}/{name}" for name in os.listdir(place) if name.startswith(prefix)]
+        return sorted(found)
+
+    def forget_artifacts(self, key: SessionKey) -> bool:
+        """Delete the artifacts of a conversation; return whether there was one.
+
+        Those that all sessions of the user share are kept.
+        """
+        if not self.has_artifacts:
+            return False
+        store = self._store
+        own = [one.name for one in store.latest(key) if not one.name.startswith(USER_PREFIX)]
+        return sum(store.delete(key, name) for name in own) > 0
 
     # One run
 
@@ -253,6 +290,7 @@ class Workbench:
         with run.workspace.running() as others:
             check_unchanged(run.workspace, run.staged, run.limits)
             check_answer(run, alone=not others)
+            run.began = run.workspace.mark_time()
             self._say(f"running {run.skill.name}: {run.call.shown}")
             listener, secrets = watch.listener, secrets_of(run.call.env)
             redacting = RedactingListener(listener, secrets) if listener and secrets else None
@@ -277,15 +315,17 @@ class Workbench:
     def _check(self, skill: Skill, call: RunCall, who: Asker, needs: str) -> Run:
         """Return the run, or raise for a call that cannot be carried out; nothing is touched."""
         argv = self._argv(call)
-        check_stdin(call, self.settings.limits)
+        check_stdin(call)
         timeout_of(call, self.settings.limits.run_timeout_seconds)
+        # Users need not ask for what their own settings allow.
+        most = self.settings.limits.max_output_file_bytes if who.initiator == "user" else 0
         run = Run(
             skill=skill,
             call=call,
             who=who,
             gate=who.gate or self.gate,
             limits=self.settings.limits,
-            wanted=wanted_outputs(call),
+            wanted=wanted_outputs(call, most),
             sandbox=self._sandboxes.of(skill, needs),
             argv=argv,
             listed_hosts=self.settings.fetch_hosts,
@@ -312,8 +352,12 @@ class Workbench:
         self._say(f"staging {run.skill.name}")
         seconds = timeout_of(run.call, run.limits.run_timeout_seconds)
         # Not held while a person is asked, as for inputs that come from another skill.
-        with span("workspace.stage.dir", **_skill_facts(run.skill)), SLOTS.hold(seconds):
+        place = f"{SKILLS}/{run.skill.name}"
+        facts = {**_skill_facts(run.skill), "host_path": run.skill.dir, "to": place}
+        traced = span("workspace.stage.dir", **facts, mount_used=run.remaps)
+        with traced as staging, SLOTS.hold(seconds):
             run.staged = stage(run.workspace, run.skill, run.limits)
+            staging.set(path=run.staged.path)
         run.folder = run.workspace.run_folder()
         stack.callback(run.workspace.end_run, run.folder)
         run.inputs = stack.enter_context(self._inputs(run))
@@ -324,8 +368,9 @@ class Workbench:
             workspace = stack.enter_context(self.workspace(who.key))
             stack.enter_context(quota_for_run(workspace, self.settings.limits))
             return workspace
-        with span("workspace.create", exec_id=session_id(who.key)):
+        with span("workspace.create", exec_id=session_id(who.key)) as creating:
             workspace = open_workspace(self.folder, None, self.owner)
+            creating.set(path=workspace.path)
         stack.callback(self._leave_workspace, workspace)
         return stack.enter_context(workspace)
 
@@ -350,8 +395,8 @@ class Workbench:
         if not run.call.inputs:
             return Inputs(run.workspace, ())
         self._say(f"bringing in {len(run.call.inputs)} inputs")
-        with span("workspace.stage.files", count=len(run.call.inputs)):
-            return Inputs(
+        with span("workspace.stage.files", count=len(run.call.inputs)) as staging:
+            inputs = Inputs(
                 run.workspace,
                 run.call.inputs,
                 artifacts=self.artifacts(run.who.key) if self.has_artifacts else None,
@@ -361,6 +406,8 @@ class Workbench:
                 remaps=run.remaps,
                 limits=run.limits,
             )
+            staging.set(to=inputs.places, host_path=inputs.host_paths, mount_used=False)
+            return inputs
 
     @property
     def host_roots(self) -> tuple[str, ...]:
@@ -386,6 +433,9 @@ class Workbench:
         run.warnings = (
             *lowered,
             *environment_warnings(run.call, self.policy.active),
+            *timeout_warnings(run.call, run.limits.run_timeout_seconds),
+            *save_warnings(run.call),
+            *(f"{one.message}; {one.remedy}" for one in run.staged.diagnostics),
             *(one.warning for one in put if one.warning),
         )
         bind_answer(run, decision.by, (run.folder, *(one.to for one in put)))
@@ -419,7 +469,12 @@ class Workbench:
             cache = place_of(self._packages_folder, self.owner)
             run.packages = stack.enter_context(
                 packages_for(
-                    run, run.needs, self.settings, cache_dir=cache, progress=self._progress
+                    run.gate,
+                    run.request,
+                    run.needs,
+                    self.settings,
+                    cache_dir=cache,
+                    progress=self._progress,
                 )
             )
         granted = grant(run)
@@ -457,7 +512,7 @@ class Workbench:
     def _collect(self, run: Run) -> Collected:
         limits, omit = run.limits, run.call.omit_inline_content
         if run.wanted is None:
-            found = primary(run.workspace.path, limits, omit_content=omit)
+            found = primary(run.workspace.path, limits, omit_content=omit, since=run.began)
             return Collected(primary=found)
         return collect(
             run.workspace.path,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import BinaryIO, Literal, NamedTuple, Protocol, Self, get_args
 
@@ -214,6 +214,18 @@ def _read(item: object, run: str) -> _Wish:
     )
 
 
+def _check_apart(wanted: Iterable[_Wish]) -> None:
+    """Raise RunRefused for two inputs of which one would replace the other."""
+    taken: dict[str, str] = {}
+    for one in wanted:
+        other = taken.setdefault(one.to, one.source)
+        if other != one.source:
+            raise RunRefused(
+                f"two inputs go to {one.to[:200]!r}: {other[:200]!r} and {one.source[:200]!r}; "
+                "give one of them a `to` of its own (FROM=TO at the command line)"
+            )
+
+
 def _basename(scheme: str, rest: str) -> str:
     if scheme == "artifact":
         rest = artifact_reference(rest)[0].rpartition(":")[2]
@@ -277,6 +289,7 @@ class Inputs:
     ) -> None:
         """Copy the inputs; an invalid one raises RunRefused, and no copy stays."""
         wanted = [_read(item, run) for item in inputs]
+        _check_apart(wanted)
         self.workspace, self.artifacts = workspace, artifacts
         self.host_roots = tuple(os.path.normpath(root) for root in host_roots)
         self.stage_skill, self.run, self.remaps = stage_skill, run, remaps
@@ -305,6 +318,16 @@ class Inputs:
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
+
+    @property
+    def places(self) -> list[str]:
+        """Where each goes, as paths of the workspace."""
+        return [one.staged.to for one in self._taken]
+
+    @property
+    def host_paths(self) -> list[str]:
+        """The files and folders of the host among them."""
+        return [one.host.path for one in self._taken if one.host is not None]
 
     @property
     def facts(self) -> list[dict[str, object]]:

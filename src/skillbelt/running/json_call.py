@@ -24,7 +24,7 @@ from skillbelt.permission.rules import SHELL_TOOLS, Rule
 from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.executor import Workbench
 from skillbelt.running.following import UNWATCHED, Watch
-from skillbelt.running.outputs import OutputFile, Saved, Written
+from skillbelt.running.outputs import OUTPUT_FILE_BYTES, OutputFile, Saved, Written
 from skillbelt.running.run import Run
 from skillbelt.sandbox.linux.identity import blocking_folder
 from skillbelt.sandbox.protocol import Captured, Outcome
@@ -127,6 +127,7 @@ def execute(
     outputs: Sequence[str] = (),
     save_as_artifacts: bool = False,
     output_dir: str = "",
+    all_outputs: bool = False,
     arguments: Sequence[str] = (),
     watch: Watch = UNWATCHED,
 ) -> Execution:
@@ -134,24 +135,25 @@ def execute(
 
     `inputs` are files for the run and `arguments` words for the script, as for `RunCall`; `outputs`
     are patterns of files to give back. Without any, a run outside a conversation gives back all of
-    `out`, which nothing else can have written to.
+    `out`, which nothing else can have written to, and one with `all_outputs` too.
 
     RunRefused, PathEscape, PermissionDenied and SandboxUnavailable mean that nothing was run; for
     a model `denied` makes a result of the third. A `timeout_ms` of 0 is the one of the settings.
     """
     limits = workbench.settings.limits
-    target = detect(skill, input, script=script, wasm_module=wasm_module, limits=limits)
+    target = detect(skill, input, script=script, wasm_module=wasm_module)
     seconds, text = _seconds(timeout_ms, limits), _json(input)
     command = (*_command(target), *arguments)
     call = RunCall(
         command, timeout_seconds=seconds, stdin=text, inputs=inputs, output_files=tuple(outputs),
-        save_as_artifacts=save_as_artifacts, output_dir=output_dir, all_outputs=bool(who.once),
+        save_as_artifacts=save_as_artifacts, output_dir=output_dir,
+        all_outputs=all_outputs or bool(who.once),
     )  # fmt: skip
     needs = WASM if target.mode == "wasm" or target.path.endswith(_TYPED) else ""
     grant = partial(_grant, settings=workbench.settings)
     with workbench.prepare(skill, call, who, grant=grant, needs=needs) as run:
         _prepare(run, text)
-        outcome = workbench.carry_out(run, watch)
+        outcome = _name_timeout(workbench.carry_out(run, watch), timeout_ms, limits)
         run.outcome = _cut_streams(outcome, limits.max_stream_bytes)
         result = workbench.finish(run)
     return _execution(outcome, result, _used_tools(run), limits)
@@ -177,7 +179,6 @@ def detect(
     *,
     script: str = "",
     wasm_module: str = "",
-    limits: Limits = _LIMITS,
 ) -> Target:
     """Choose what `execute` runs; RunRefused when that is ambiguous.
 
@@ -238,7 +239,8 @@ def _named_script(name: str, paths: Sequence[str], scripts: Sequence[str], skill
     found = [one for one in scripts if name in (basename(one), splitext(basename(one))[0])]
     if len(found) != 1:
         fault = f"has {'more than one' if found else 'no'} script {one_line(name)!r}"
-        _refuse(skill, fault, found or scripts, "give one of them as script")
+        remedy = "give one of them as script" if scripts else "there is no script in it"
+        _refuse(skill, fault, found or scripts, remedy)
     return found[0]
 
 
@@ -266,9 +268,25 @@ def _choose(input: object, paths: Sequence[str], scripts: Sequence[str], skill: 
     if len(found) == 1:
         return found[0]
     if not found:
-        places = "no script in scripts/ and no main, index or script with a known ending"
-        raise RunRefused(f"skill {skill.name!r} has nothing to execute: no .wasm, {places}")
+        _refuse_nothing(skill, paths)
     _refuse(skill, "has more than one script", found, _advice(action))
+
+
+def _refuse_nothing(skill: Skill, paths: Sequence[str]) -> NoReturn:
+    """Say where a module or a script would be found, and what lies deeper."""
+    places = (
+        "no .wasm in its folder or in wasm/, no script in scripts/ and no main, index or script"
+    )
+    fault = f"has nothing to execute: {places} with a known ending"
+    deeper = [path for path in paths if path.endswith(".wasm")]
+    if deeper:
+        _refuse(
+            skill,
+            f"{fault}; there are modules elsewhere",
+            deeper,
+            "give one as wasm_module or --script",
+        )
+    raise RunRefused(f"skill {skill.name!r} {fault}")
 
 
 def _stem(path: str) -> str:
@@ -307,8 +325,9 @@ def _command(target: Target) -> tuple[str, ...]:
 def _seconds(timeout_ms: int, limits: Limits) -> float:
     if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int) or timeout_ms < 0:
         raise RunRefused(f"timeout_ms must be a whole number of at least 0, not {timeout_ms!r}")
-    wanted = timeout_ms / 1000 if timeout_ms else EXEC_TIMEOUT_SECONDS
-    return min(wanted, limits.run_timeout_seconds)
+    if timeout_ms:
+        return timeout_ms / 1000
+    return min(EXEC_TIMEOUT_SECONDS, limits.run_timeout_seconds)
 
 
 def _json(value: object) -> bytes:
@@ -394,7 +413,8 @@ def _prepare(run: Run, text: bytes) -> None:
         "SKILL_WORKSPACE": job.env["WORKSPACE_DIR"],
         "TIMEOUT_MS": str(round(job.timeout_seconds * 1000)),
     }
-    if len(text) <= MAX_VARIABLE_BYTES:
+    # What a module sees as its environment is no environment of a process.
+    if len(text) <= MAX_VARIABLE_BYTES or run.sandbox.name == WASM:
         variables["SKILL_INPUT"] = text.decode()
     else:
         missing = f"SKILL_INPUT is not set: {len(text)} bytes; the input is on stdin alone"
@@ -404,7 +424,7 @@ def _prepare(run: Run, text: bytes) -> None:
 
 
 def _room(limits: Limits) -> int:
-    return max(limits.max_stream_bytes, limits.max_output_file_bytes)
+    return max(limits.max_stream_bytes, min(limits.max_output_file_bytes, OUTPUT_FILE_BYTES))
 
 
 # Its result
@@ -417,6 +437,15 @@ def _cut_streams(outcome: Outcome, most: int) -> Outcome:
     hit = {"max_stream_bytes"} if stdout.truncated or stderr.truncated else set()
     named = tuple(sorted(hit.union(outcome.limits_hit)))
     return outcome._replace(stdout=stdout, stderr=stderr, limits_hit=named)
+
+
+def _name_timeout(outcome: Outcome, timeout_ms: int, limits: Limits) -> Outcome:
+    """Name the timeout that ended the script: its own, where that is the shorter one."""
+    if _seconds(timeout_ms, limits) >= limits.run_timeout_seconds:
+        return outcome
+    own = "timeout_ms" if timeout_ms else "exec_timeout_seconds"
+    named = (own if one == "run_timeout_seconds" else one for one in outcome.limits_hit)
+    return outcome._replace(limits_hit=tuple(named))
 
 
 def _execution(

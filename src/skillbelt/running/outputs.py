@@ -30,9 +30,10 @@ from skillbelt.running.workspace import OUT, PRIVATE, SKILLS, expanded, placed, 
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
 
-# Files that one run gives back; a call can ask for fewer.
+# Files that one run gives back, each and together, unless the call asks for fewer or more.
 MAX_OUTPUT_FILES = 100
-# Those files together: they are held in memory.
+OUTPUT_FILE_BYTES = 4 * 2**20
+# Also the most text in one result, which is held in memory; a call cannot ask for more of that.
 MAX_OUTPUT_BYTES = 64 * 2**20
 # The primary output goes to the model as text.
 MAX_PRIMARY_BYTES = 32 * 2**10
@@ -48,6 +49,7 @@ Write = Callable[[str, bytes], str]
 
 _LIMITS = Limits()
 _MAX_WARNINGS = 20
+_OLDER = "older"
 _SNIFFED = 4096
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -62,7 +64,10 @@ _TEXT = frozenset(
 
 
 class Wanted(NamedTuple):
-    """Which files to collect, and how. A limit of 0 means the one of the settings."""
+    """Which files to collect, and how. A limit of 0 means the usual one.
+
+    A larger one is possible up to the settings: see `MOST`.
+    """
 
     globs: tuple[str, ...] = ()
     inline: bool = False
@@ -71,6 +76,14 @@ class Wanted(NamedTuple):
     max_files: int = 0
     max_file_bytes: int = 0
     max_total_bytes: int = 0
+
+
+# What a call may ask for at most: the setting for each limit.
+MOST = {
+    "max_files": "max_workspace_files",
+    "max_file_bytes": "max_output_file_bytes",
+    "max_total_bytes": "max_workspace_bytes",
+}
 
 
 class OutputFile(NamedTuple):
@@ -128,12 +141,15 @@ def collect(
     may_be_empty: bool = False,
     save: Save | None = None,
     write: Write | None = None,
+    since: int = 0,
 ) -> Collected:
     """Return the wanted files of a workspace. Hostile content makes it neither raise nor hang.
 
     `run` is the folder of the run, for `$RUN_DIR`, and `homes` are the copies of skills that it
     saw as `skills/<name>`; no others are searched. After a failed command, empty files are left
-    out: redirections create them. With `may_be_empty` a pattern that matches nothing is no warning.
+    out: redirections create them. So are files that were last changed before the time `since`, in
+    nanoseconds of the file system's clock. With `may_be_empty` a pattern that matches nothing is no
+    warning.
     """
     report = _Report()
     try:
@@ -146,7 +162,7 @@ def collect(
             save=save, write=write,
         )  # fmt: skip
         globs = _patterns(wanted.globs, run, report)
-        found = _find(root, globs, limits, report=report, homes=homes)
+        found = _find(root, globs, limits, report=report, homes=homes, since=since)
         if not may_be_empty:
             for glob in found.unmatched:
                 report.warn(f"no file matches {_short(glob)!r}")
@@ -157,11 +173,15 @@ def collect(
 
 
 def primary(
-    workspace: str, limits: Limits = _LIMITS, *, omit_content: bool = False
+    workspace: str, limits: Limits = _LIMITS, *, omit_content: bool = False, since: int = 0
 ) -> OutputFile | None:
-    """Return the first small text below `out`, for a run that named no outputs."""
-    wanted = Wanted((f"{OUT}/**",), max_files=MAX_PRIMARY_FILES)
-    return collect(workspace, wanted, limits, omit_content=omit_content).primary
+    """Return the first small text below `out`, for a run that named no outputs.
+
+    `since` is the beginning of the run: files that earlier ones left do not count.
+    """
+    most = MAX_PRIMARY_BYTES
+    wanted = Wanted((f"{OUT}/**",), inline=True, max_files=MAX_PRIMARY_FILES, max_file_bytes=most)
+    return collect(workspace, wanted, limits, omit_content=omit_content, since=since).primary
 
 
 # Arguments
@@ -279,7 +299,13 @@ class _Found(NamedTuple):
 
 
 def _find(
-    root: int, globs: dict[str, str], limits: Limits, *, report: _Report, homes: Mapping[str, str]
+    root: int,
+    globs: dict[str, str],
+    limits: Limits,
+    *,
+    report: _Report,
+    homes: Mapping[str, str],
+    since: int,
 ) -> _Found:
     """Return the regular files that match; warn of other matches."""
     try:
@@ -288,8 +314,10 @@ def _find(
         report.warn(f"nothing is collected: {error}")
         return _Found([])
     names, matched = [], set[int]()
-    for kind, name, state in _walk(root, patterns, limits, report=report, homes=homes):
+    for kind, name, state in _walk(root, patterns, limits, report=report, homes=homes, since=since):
         numbers = patterns.accepted(state)
+        if kind == _OLDER:
+            continue
         if numbers and kind != "file":
             report.warn(f"{_short(name)!r} is left out: it is {kind}")
         elif numbers:
@@ -303,7 +331,13 @@ def _find(
 
 
 def _walk(
-    root: int, patterns: Globs, limits: Limits, *, report: _Report, homes: Mapping[str, str]
+    root: int,
+    patterns: Globs,
+    limits: Limits,
+    *,
+    report: _Report,
+    homes: Mapping[str, str],
+    since: int,
 ) -> Iterator[tuple[str, str, State]]:
     """Yield the kind and the path of every candidate, up to `max_workspace_files` entries."""
     pending = [("", patterns.start), *_skills(patterns, homes)]
@@ -322,7 +356,7 @@ def _walk(
             path = f"{below}{entry.name}"
             if _CONTROL.search(entry.name) or not _is_unicode(entry.name):
                 report.warn(f"{_short(path)!r} is left out: its name is not plain text")
-            elif (kind := _kind(entry)) != "folder":
+            elif (kind := _kind(entry, since)) != "folder":
                 yield kind, path, reached
             elif patterns.goes_on(reached):
                 if path.count("/") < MAX_PATH_PARTS:
@@ -358,10 +392,13 @@ def _is_own(name: str) -> bool:
     return name in (METADATA, PRIVATE) or name.startswith(COPIES)
 
 
-def _kind(entry: os.DirEntry[str]) -> str:
+def _kind(entry: os.DirEntry[str], since: int) -> str:
     try:
         if entry.is_dir(follow_symlinks=False):
             return "folder"
+        # Unlike the other times of a file, no program sets this one.
+        if since and entry.stat(follow_symlinks=False).st_ctime_ns < since:
+            return _OLDER
         if entry.is_file(follow_symlinks=False):
             return "file"
         return "a link" if entry.is_symlink() else "neither a file nor a folder"
@@ -397,14 +434,28 @@ class _Reading:
         self._root, self._wanted, self._limits, self._homes = root, wanted, limits, homes
         self._report, self._save = report, save if wanted.save else None
         self._write = write
-        self._max_files = _lower(wanted.max_files, MAX_OUTPUT_FILES)
-        self._max_bytes = _lower(wanted.max_file_bytes, limits.max_output_file_bytes)
-        self._left = _lower(wanted.max_total_bytes, MAX_OUTPUT_BYTES)
+        self._bounds: dict[str, int] = {}
+        self._max_files = self._most("max_files", MAX_OUTPUT_FILES)
+        self._max_bytes = self._most("max_file_bytes", OUTPUT_FILE_BYTES)
+        self._left = self._most("max_total_bytes", MAX_OUTPUT_BYTES)
+        self._text_left = MAX_OUTPUT_BYTES
         self._files: list[OutputFile] = []
         self._primary: OutputFile | None = None
         self._saved: list[Saved] = []
         self._written: list[Written] = []
         self._errors: list[str] = []
+
+    def _most(self, field: str, usual: int) -> int:
+        """Return a limit of the call, or the usual one; warn if the settings allow less."""
+        asked: int = getattr(self._wanted, field)
+        most: int = getattr(self._limits, MOST[field])
+        if asked > most:
+            self._report.warn(
+                f"{field} was lowered from {asked:,} to {most:,}, the maximum: {MOST[field]} of "
+                "the settings"
+            )
+        self._bounds[field] = min(asked or usual, most)
+        return self._bounds[field]
 
     def read(self, names: list[str], exit_code: int) -> None:
         """Read the files in order until a limit is reached."""
@@ -479,16 +530,23 @@ class _Reading:
         return kept or self._shows(kind, size)
 
     def _shows(self, kind: str, size: int) -> bool:
-        """Whether the text of such a file may be in the result, inline or as the primary file."""
-        small = self._primary is None and size <= MAX_PRIMARY_BYTES
-        return _is_text(kind) and (self._wanted.inline or small)
+        """Whether the text of such a file may be in the result."""
+        fits = min(size, self._max_bytes) <= self._text_left
+        return self._wanted.inline and fits and _is_text(kind)
 
     def _add(self, name: str, found: _Read) -> None:
         if found.truncated:
             by_total = self._left < self._max_bytes
             limit = "max_output_bytes" if by_total else "max_output_file_bytes"
             self._report.limits[limit] = None
-        content = _content(found) if self._shows(found.kind, found.size) else ""
+        content = ""
+        if self._shows(found.kind, found.size):
+            content = _content(found)
+            self._text_left -= min(found.size, self._max_bytes)
+        elif self._wanted.inline and _is_text(found.kind):
+            self._report.limits["max_output_bytes"] = None
+            most = f"{MAX_OUTPUT_BYTES:,} bytes of text in one result"
+            self._report.warn(f"the text of {_short(name)!r} is left out: more than {most}")
         ref = f"{SCHEME}{name}"
         file = OutputFile(
             name=name,
@@ -507,18 +565,27 @@ class _Reading:
             self._write_file(self._write, name, found)
         self._left -= min(found.size, self._max_bytes)
 
+    def _remedy(self, field: str) -> str:
+        setting = MOST[field]
+        most: int = getattr(self._limits, setting)
+        if self._bounds[field] < most:
+            return f"; ask for more with outputs.{field}, up to {most:,}"
+        return f"; {setting} of the settings is the maximum"
+
     def _is_primary(self, file: OutputFile) -> bool:
         small = not file.truncated and file.size_bytes <= MAX_PRIMARY_BYTES
         return small and not file.content.isspace() and file.content != ""
 
     def _too_large(self, found: _Read) -> str:
+        field = "max_total_bytes" if self._left < self._max_bytes else "max_file_bytes"
         most = f"{min(self._max_bytes, self._left):,}"
-        return f"it has {found.size:,} bytes, and only {most} may be collected"
+        why = f"it has {found.size:,} bytes, and only {most} may be collected"
+        return why + self._remedy(field)
 
     def _write_file(self, write: Write, name: str, found: _Read) -> None:
         why = ""
         if found.truncated or found.data is None:
-            why = f"{self._too_large(found)} (max_output_file_bytes)"
+            why = self._too_large(found)
         else:
             try:
                 self._written.append(Written(name, write(name, found.data)))
@@ -544,10 +611,6 @@ def _bytes(handle: int, size: int, most: int) -> bytes:
     if len(data) == size:
         return data
     return data + read_handle(os.dup(handle), most - len(data))
-
-
-def _lower(wanted: int, limit: int) -> int:
-    return min(wanted, limit) if wanted > 0 else limit
 
 
 def _content(found: _Read) -> str:

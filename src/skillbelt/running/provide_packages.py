@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 
+from skillbelt.permission.gate import Gate
 from skillbelt.permission.packages import Environment
 from skillbelt.permission.rules import Request
 from skillbelt.running.cleanup import held_environment
@@ -13,12 +14,12 @@ from skillbelt.running.packages.declared import Needs, describe, names_of
 from skillbelt.running.packages.environments import INSTALL_TIMEOUT_SECONDS, plan, provide
 from skillbelt.running.packages.install_sandbox import NativeSandboxes
 from skillbelt.running.questions import install_request
-from skillbelt.running.run import Run
 from skillbelt.settings import Settings, process_environment
 
 
 def packages_for(
-    run: Run,
+    gate: Gate,
+    request: Request,
     needs: Needs,
     settings: Settings,
     *,
@@ -27,10 +28,10 @@ def packages_for(
 ) -> AbstractContextManager[Environment]:
     """Return the environment with the packages that the skill declares, held for the block.
 
-    PermissionDenied when the packages are not allowed, RunRefused when they cannot be installed.
+    `request` is the one for what needs them. PermissionDenied when the packages are not allowed,
+    RunRefused when they cannot be installed.
     """
-    gate = run.gate
-    named = named_request(run.request, needs)
+    named = named_request(request, needs)
     if gate.rules.decide(named)[0] == "deny":
         gate.require(named)  # a package that is denied by name is not even looked up
     planned = plan(
@@ -46,7 +47,7 @@ def packages_for(
         progress=progress,
     )
     packages = tuple(one.text for one in planned.lock.packages)
-    gate.require(install_request(run.request, needs, packages))
+    gate.require(install_request(request, needs, packages))
     return held_environment(partial(provide, planned))
 
 

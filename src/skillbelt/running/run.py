@@ -73,6 +73,8 @@ class Run:
     # Why a tool of the network opened nothing: of interest if the command fails.
     unopened: tuple[str, ...] = field(init=False, default=())
 
+    # Started: when, by the clock of the workspace's file system.
+    began: int = field(init=False, default=0)
     outcome: Outcome = field(init=False)
 
     # Paths. With a sandbox that remaps, the workspace is at INSIDE and each skill in `skills/`.

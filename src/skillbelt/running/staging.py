@@ -96,7 +96,7 @@ def stage(
         raise RunRefused(f"skill {name!r} was made from text and has no files to run")
     folder, fence = skill.dir, skill.fence
     if skill.origin.kind == "mcp":
-        folder, expected_hash = _fetch(skill, limits, expected_hash)
+        folder, expected_hash = _fetch(skill, expected_hash)
         fence = folder
     seen = _source_stamp(folder, fence)
     job = _Staging(
@@ -163,7 +163,7 @@ def check_unchanged(workspace: Workspace, staged: Staged, limits: Limits = _LIMI
         )
 
 
-def _fetch(skill: Skill, limits: Limits, expected: str) -> tuple[str, str]:
+def _fetch(skill: Skill, expected: str) -> tuple[str, str]:
     """Fetch the files of a skill of an MCP server; return their folder and expected hash."""
     from skillbelt.discovery.listed_files import folder  # cost: 40 ms, only for MCP
 

@@ -120,10 +120,19 @@ def open_workspace(
 
 def name_of(key: SessionKey, owner: Owner | None = None, project: str = "") -> str:
     """Return the name of the session's workspace in a project."""
-    whole = "\0".join((*key, project)).encode("utf-8", "surrogatepass")
-    name = hashlib.sha256(whole).hexdigest()[:32]
+    name = prefix_of(key) + _digits(*key, project)
     # A run cannot use files that another user owns.
     return name if owner is None else f"{name}-{owner[0]}"
+
+
+def prefix_of(key: SessionKey) -> str:
+    """Return how the names of a session's workspaces begin, in all projects."""
+    return _digits(*key)
+
+
+def _digits(*parts: str) -> str:
+    whole = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(whole).hexdigest()[:16]
 
 
 class Workspace:
@@ -196,6 +205,14 @@ class Workspace:
             _ensure(work, "inputs", self.owner, 0o700)
         finally:
             os.close(work)
+
+    def mark_time(self) -> int:
+        """Return the time of the workspace's file system; files that change from now on are newer.
+
+        The clock of this process may be ahead of that of the file system.
+        """
+        self._touch(self.handle)
+        return os.stat(METADATA, dir_fd=self.handle, follow_symlinks=False).st_ctime_ns
 
     def _touch(self, handle: int) -> None:
         try:

@@ -22,6 +22,7 @@ from skillbelt.conversation.changes import (
     write_notes,
 )
 from skillbelt.conversation.messages import Material, Message, block, materialize
+from skillbelt.conversation.plain import plain_messages
 from skillbelt.conversation.state import LoadedSkill, LoadRequest, Session
 from skillbelt.disclosure.body import (
     Loaded,
@@ -39,7 +40,7 @@ from skillbelt.disclosure.overview import (
     overview,
 )
 from skillbelt.discovery.catalog import Catalog, Snapshot
-from skillbelt.errors import LoadError, PathEscape, PermissionDenied, SkillNotFound
+from skillbelt.errors import LoadError, PathEscape, PermissionDenied, RunRefused, SkillNotFound
 from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill, Skills
 from skillbelt.permission.gate import Ask, Gate, session_id, tool_request
@@ -57,7 +58,7 @@ from skillbelt.tools.caller import (
     Visible,
     variables_of,
 )
-from skillbelt.tools.definitions import SEARCH
+from skillbelt.tools.definitions import RUNNING, SEARCH
 from skillbelt.tools.handlers import HANDLERS, MAX_ENUM_SKILLS, UNNAMED, content, dispatch
 from skillbelt.tools.loaded import LoadedTexts
 from skillbelt.tools.schema import (
@@ -92,7 +93,8 @@ class Runtime:
     of any file; `ask` answers what they leave open. `visible` hides skills from the model and its
     user alike. `tools` is an exact list in place of the profile, `always` are skills whose text
     every conversation begins with, and `guidance` replaces the text about the tools ("" for none).
-    `progress` is called with a line of text at each stage of a scan and of a run.
+    `progress` is called with a line of text at each stage of a scan and of a run. `reload` loads
+    given `settings` again when one of their files changed.
     """
 
     def __init__(
@@ -109,18 +111,19 @@ class Runtime:
         always: Iterable[str] = (),
         guidance: str | None = None,
         progress: Callable[[str], None] | None = None,
+        reload: Callable[[], Settings] | None = None,
         **overrides: object,
     ) -> None:
         self.catalog = Catalog(
             project,
             settings=settings,
+            reload=reload,
             permit=self._permits,
             progress=progress,
             **overrides,  # type: ignore[arg-type]
         )
         self._progress = progress
-        self.settings = self.catalog.settings
-        self.gate = Gate(self.settings, lambda: self.store, rules=rules, ask=ask)
+        self.gate = Gate(lambda: self.settings, lambda: self.store, rules=rules, ask=ask)
         self._store, self._artifacts, self.visible = store, artifacts, visible
         self.always = (always,) if isinstance(always, str) else tuple(always)
         kinds = choose(tools, self.settings.tool_profile)
@@ -132,6 +135,11 @@ class Runtime:
 
     def __repr__(self) -> str:
         return f"<Runtime of {self.settings.project}>"
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as they are now: a changed file counts from the next look on."""
+        return self.catalog.settings
 
     @property
     def store(self) -> Store:
@@ -146,7 +154,7 @@ class Runtime:
         from skillbelt.running.executor import Workbench  # cost: 60 ms, only for a run
 
         return Workbench(
-            self.settings,
+            lambda: self.settings,
             self.gate,
             self.get_skill,
             skills=self.skills,
@@ -219,9 +227,14 @@ class Runtime:
         """Return whether the filters let the skill exist at all."""
         return self.audience(visible=visible).admits(skill)
 
-    def get_skill(self, name: str) -> Skill:
-        """Return the skill of that name; raise SkillNotFound with the closest names."""
-        return self._find(name, self.audience())
+    def get_skill(self, name: str) -> ReadableSkill:
+        """Return the skill of that name; raise SkillNotFound with the closest names.
+
+        Nothing of its body is read until its `instructions` are.
+        """
+        skill = ReadableSkill._make(self._find(name, self.audience()))
+        skill.reader = self.load
+        return skill
 
     def _find(self, name: str, audience: Audience) -> Skill:
         skill = self.skills().get(name) or self.look().get(name)
@@ -255,21 +268,24 @@ class Runtime:
         self.look()
         return self.overview_of(self.available(agent, files=files))
 
-    def overview_of(self, skills: Skills, suggested: Collection[str] = ()) -> Overview:
+    def overview_of(
+        self, skills: Skills, suggested: Collection[str] = (), audience: Audience | None = None
+    ) -> Overview:
         """Return the text about these skills; the suggested ones are described before others."""
+        guided = self.guidance_for(skills, audience=audience)
 
         def make() -> Overview:
             return overview(
                 skills.values(),
                 format=self.settings.overview_format,
                 budget_tokens=default_budget(self.settings),
-                guidance=self.guidance_for(skills),
+                guidance=guided,
                 search=self.search_tool,
                 loader=self.names.get("skill_load") or self.names.get("skill", ""),
                 suggested=suggested,
             )
 
-        return skills.derive(("overview", tuple(suggested)), make)
+        return skills.derive(("overview", tuple(suggested), guided), make)
 
     @property
     def search_tool(self) -> str:
@@ -285,6 +301,12 @@ class Runtime:
         if not self._more or not (self.crowded(skills) if crowded is None else crowded):
             return self.names
         return {**self.names, **self._more}
+
+    def _without_denied(self, names: Mapping[str, str], audience: Audience) -> Mapping[str, str]:
+        """Return the names without the tools of which every use is denied."""
+        if audience.gate.can_run(audience.agent):
+            return names
+        return {kind: name for kind, name in names.items() if kind not in RUNNING}
 
     def crowded(self, skills: Skills) -> bool:
         """Return whether there are too many skills to describe each to a model."""
@@ -306,14 +328,19 @@ class Runtime:
         """How to use the tools that are offered, with its header; empty when there is none."""
         return self.guidance_for(Skills({}))
 
-    def guidance_for(self, skills: Skills, kinds: Collection[str] | None = None) -> str:
+    def guidance_for(
+        self,
+        skills: Skills,
+        kinds: Collection[str] | None = None,
+        audience: Audience | None = None,
+    ) -> str:
         """Return the guidance for the tools that are offered for these skills.
 
         With `kinds` it is about these tools only.
         """
         if self._guidance is not None:
             return self._guidance
-        names = self.names_for(skills)
+        names = self._without_denied(self.names_for(skills), audience or self.audience())
         chosen = names if kinds is None else {kind: names[kind] for kind in names if kind in kinds}
         text = guidance(chosen)
         return f"{GUIDANCE_HEADER}\n{text}" if text else ""
@@ -411,7 +438,8 @@ class Runtime:
 
         `listing` puts the list of skills into a description, for hosts without a system prompt.
         """
-        made = self.tools_for(self.available(agent), listing=listing)
+        audience = self.audience(agent)
+        made = self.tools_for(audience.view(self.skills()), listing=listing, audience=audience)
         return made if format is None else render(made, format)
 
     def tools_for(
@@ -421,15 +449,31 @@ class Runtime:
         listing: bool = False,
         crowded: bool | None = None,
         inline: bool = False,
+        audience: Audience | None = None,
     ) -> list[Tool]:
-        """Return the tools for a model that may see these skills."""
+        """Return the tools for a model that may see these skills.
+
+        There are none where no skill can be used, by the model or by its user, and none of which
+        every use is denied.
+        """
+        audience = audience or self.audience()
+        if not skills and not any(map(audience.could_use, self.skills().values())):
+            return []
         budget = default_budget(self.settings)
         search = self.search_tool
         text = compact(skills.values(), budget_tokens=budget, search=search) if listing else ""
         most = MAX_ENUM_SKILLS
-        known = self.names_for(skills, crowded)
+        known = self._without_denied(self.names_for(skills, crowded), audience)
         names = inline_names(known) if inline else known
-        return build(names, skills, HANDLERS, max_enum=most, listing=text, inline=inline)
+        return build(
+            names,
+            skills,
+            HANDLERS,
+            max_enum=most,
+            listing=text,
+            inline=inline,
+            settings=self.settings,
+        )
 
     def dispatch(
         self,
@@ -582,11 +626,42 @@ class Runtime:
         )
 
     def delete_session(self, user: str, session: str, *, app: str = APP) -> bool:
-        """Delete a conversation, its stored texts and its workspace; whether there was one."""
+        """Delete a conversation with all that is its own; return whether there was anything.
+
+        That is its events and state, stored texts, workspaces, artifacts and background runs. What
+        the user's sessions share stays. RunRefused, with the conversation kept, if a run of another
+        process uses a workspace.
+        """
         key = SessionKey(app, user, session)
-        shutil.rmtree(self.storage(key).folder, ignore_errors=True)
-        self.workbench.forget(key)
-        return self.store.delete(key)
+        texts = self.storage(key).folder
+        gone = [
+            "background" in self.__dict__ and self.background.forget(key),
+            self.workbench.forget(key),
+        ]
+        if left := self.workbench.workspaces(key):
+            raise RunRefused(
+                f"the workspace of session {session_id(key)} is in use ({left[0]}); end the run "
+                "that uses it, then delete the session again"
+            )
+        gone += [self.workbench.forget_artifacts(key), os.path.isdir(texts)]
+        shutil.rmtree(texts, ignore_errors=True)
+        return self.store.delete(key) or any(gone)
+
+
+class ReadableSkill(Skill):
+    """A skill of a runtime: the descriptor, and its instructions for the user."""
+
+    reader: Callable[[str], Loaded] | None = None
+
+    @property
+    def instructions(self) -> str:
+        """The body, read when it is asked for: as `Runtime.load`, with its permission and limits.
+
+        Raises PermissionDenied or LoadError.
+        """
+        if self.reader is None:  # a changed copy, which no runtime knows
+            raise LoadError(self.location, "call get_skill for a skill that can be read")
+        return self.reader(self.name).text
 
 
 class Command(NamedTuple):
@@ -650,18 +725,20 @@ class RuntimeSession:
 
     # The messages for the model
 
-    def request(
-        self, messages: Sequence[Message], *, new_turn: bool | None = None
-    ) -> list[Message]:
+    def request(self, messages: Sequence[object], *, new_turn: bool | None = None) -> list[Message]:
         """Return the messages to send: the history, with the texts of what is loaded now.
+
+        A message is a dict, or an object of the openai or anthropic package as it came; those are
+        dicts in what is returned. Anything else is a ConfigError.
 
         A user message that was not there before begins a turn, unless `new_turn` says whether: the
         catalogue is scanned again, and that message gets a note of what changed. The system text
         stays as it was first given.
         """
-        state = self._begin_turn(messages, new_turn)
+        plain = plain_messages(messages)
+        state = self._begin_turn(plain, new_turn)
         self._declared = []
-        noted = with_notes(messages, read_notes(state.get(self._key("notes"), "")))
+        noted = with_notes(plain, read_notes(state.get(self._key("notes"), "")))
         made = materialize(
             noted,
             self._texts.read(self.session.loaded(state), self._caller(state)),
@@ -706,12 +783,13 @@ class RuntimeSession:
     def _system(self, skills: Skills, state: Mapping[str, str]) -> str:
         """Return what the system message says of skills as long as the conversation lasts."""
         runtime = self.runtime
-        text = runtime.overview_of(skills, self._suggested(state)).text
+        text = runtime.overview_of(skills, self._suggested(state), self.audience).text
         apart = text and self.settings.overview_format != "plain"
         always = [runtime.get_skill(name) for name in runtime.always]
         caller = self._caller(state)
         blocks = [block(Material(one.name, caller.body(one).text)) for one in always]
-        parts = [text, runtime.guidance_for(skills) if apart else "", *blocks]
+        guided = runtime.guidance_for(skills, audience=self.audience) if apart else ""
+        parts = [text, guided, *blocks]
         return "\n\n".join(filter(None, parts))
 
     def suggest(self, request: str, k: int = 5) -> list[str]:
@@ -761,7 +839,11 @@ class RuntimeSession:
         """
         crowded = self._crowded(self.session.state())
         made = self.runtime.tools_for(
-            self.skills(), listing=listing, crowded=crowded, inline=inline
+            self.skills(),
+            listing=listing,
+            crowded=crowded,
+            inline=inline,
+            audience=self.audience,
         )
         return made if format is None else render(made, format)
 
@@ -875,7 +957,7 @@ class RuntimeSession:
         caller = self._caller(self.session.state())
         try:
             loaded = caller.body(skill, arguments)
-            given = content(skill, loaded.text, sample_files(skill, self.settings.limits))
+            given = content(skill, loaded.text, sample_files(skill))
             self.gate.record_load(request, loaded, skill)
         except (LoadError, PathEscape) as error:
             return Command(skill.name, arguments, "", caller.presentable(str(error)))
@@ -912,7 +994,7 @@ class RuntimeSession:
     def _allow_declared(self, wanted: LoadRequest, caller: Caller) -> Request:
         skill = self.runtime._find(wanted.name, self.audience)
         request = self.gate.require(self._request(skill, "user"))
-        known = list_docs(skill, self.settings.limits) if wanted.docs else []
+        known = list_docs(skill) if wanted.docs else []
         for path in wanted.docs or ():
             if path not in known:
                 raise LoadError(path, f"{skill.name} has no such document")

@@ -71,9 +71,8 @@ class Searcher:
 
     def search(self, text: str, skills: Mapping[str, Skill], limit: int = 10) -> list[Result]:
         """Return the best of these skills for the text, best first; others have no effect."""
-        limits = self._settings.limits
         limit = min(max(limit, 0), MAX_SEARCH_RESULTS)
-        asked = query(text, limits)
+        asked = query(text)
         if not asked.words or not limit:
             return []
         self._upkeep.follow()
@@ -169,7 +168,7 @@ def _highest(totals: list[float], allowed: bytes, most: int) -> list[int]:
 
 
 def _body(skill: Skill, settings: Settings) -> str:
-    return split(text_of(skill, settings.limits), skill.body_offset)[1]
+    return split(text_of(skill), skill.body_offset)[1]
 
 
 def _again(ranker: Ranker, asked: Query, ranked: list[Ranked]) -> list[Ranked]:

@@ -58,7 +58,7 @@ class Query(NamedTuple):
         return self.total / sqrt(max(len(self.words), 1)) + 1e-9
 
 
-def query(text: str, limits: Limits = _LIMITS) -> Query:
+def query(text: str) -> Query:
     """Parse a request; never fails, and uses no more of it than the bounds allow."""
     text = text[:MAX_QUERY_CHARS]
     spelt = _spelt(text, MAX_QUERY_WORDS)

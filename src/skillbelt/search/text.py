@@ -26,7 +26,7 @@ _DOCSTRING = re.compile(r'^\s*(?:#[^\n]*\n\s*)*[rRuU]?("""|\'\'\')(.*?)(?:\1|\Z)
 _COMMENT = re.compile(r"\A(?:#![^\n]*\n)?((?:[ \t]*(?:#|//|\*|/\*)[^\n]*\n|[ \t]*\n)+)")
 
 
-def text_of(skill: Skill, limits: Limits) -> str:
+def text_of(skill: Skill) -> str:
     """Return the SKILL.md up to the limit; "" when it cannot be read."""
     if not os.path.isabs(skill.location):
         return skill.source
@@ -39,13 +39,11 @@ def text_of(skill: Skill, limits: Limits) -> str:
 
 def parts_of(skill: Skill, limits: Limits) -> Parts:
     """Return the skill's texts by part."""
-    text = text_of(skill, limits)
+    text = text_of(skill)
     head, body = split(text, skill.body_offset)
     name = skill.name if skill.title == skill.name else f"{skill.name} {skill.title}"
     about = f"{skill.description}\n{skill.when_to_use}"
-    return Parts(
-        name=name, description=about, head=head, body=body, files="\n".join(_files(skill, limits))
-    )
+    return Parts(name=name, description=about, head=head, body=body, files="\n".join(_files(skill)))
 
 
 def split(text: str, offset: int) -> tuple[str, str]:
@@ -58,7 +56,7 @@ def split(text: str, offset: int) -> tuple[str, str]:
     return text[:offset], text[offset:]
 
 
-def _files(skill: Skill, limits: Limits) -> Iterator[str]:
+def _files(skill: Skill) -> Iterator[str]:
     """Yield the names of the skill's files, and how its scripts describe themselves."""
     files = skill.files
     paths = [

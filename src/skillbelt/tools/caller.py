@@ -52,6 +52,11 @@ class Audience(NamedTuple):
         """Return whether the host's filters let the skill exist."""
         return all(keep(skill) for keep in self.filters)
 
+    def could_use(self, skill: Skill) -> bool:
+        """Return whether the model may get the skill, if only because the user calls it."""
+        known = skill.model_visible or skill.user_invocable
+        return known and self.admits(skill) and self.gate.permit(self.agent, skill)
+
     def view(self, skills: Skills) -> Skills:
         """Return what the model may see; without filters the same object for the same skills."""
         seen = skills.derive("visible", lambda: Skills.of(visible(skills.values())))

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from skillbelt.conversation.messages import Material, block
 from skillbelt.conversation.state import SelectedDocs
 from skillbelt.disclosure.body import list_docs, load_resource, place_of, sample_files
-from skillbelt.disclosure.overflow import Page, page_of
+from skillbelt.disclosure.overflow import read_piece
 from skillbelt.errors import (
     ArtifactError,
     ConfigError,
@@ -29,10 +29,17 @@ from skillbelt.events import NewEvent
 from skillbelt.files.handles import BUSY, is_shortage
 from skillbelt.format.skill import Skill
 from skillbelt.running.inputs import skills_named
-from skillbelt.text import one_line, shorten, xml
+from skillbelt.running.outputs import SCHEME
+from skillbelt.text import break_tag, one_line, shorten, xml
 from skillbelt.tools.caller import STORED, Call, Caller, GivenDocument, report_of
 from skillbelt.tools.definitions import DEFINITIONS, Schema
-from skillbelt.tools.run_handlers import poll, read_run_text, run_command
+from skillbelt.tools.run_handlers import (
+    RUN_FOLDERS,
+    open_run_text,
+    poll,
+    run_command,
+    skill_of,
+)
 from skillbelt.tools.schema import Handler, ToolResult
 from skillbelt.untrusted_json import read_json
 
@@ -45,6 +52,7 @@ UNNAMED = "-"  # a call whose id the host did not say: its answer is found by wh
 _PAGE = 50
 _FOUND = 10
 _LINES = 200  # what a reader gets who names no number
+_COUNTED_BYTES = 16 * 2**20  # of a larger file only as much is read as is given
 _CLOSEST = 10
 _MAX_FAULTS = 5  # of one call that the answer names
 _MAX_NAME_CHARS = 128
@@ -169,8 +177,9 @@ def printable(name: str) -> str:
 
 def content(skill: Skill, text: str, files: list[str]) -> str:
     """Return the block with a skill's instructions."""
-    # After a closing tag, the rest of the body would pass for the host's own words.
-    safe = text.strip().replace("</skill_content", "<\\/skill_content")
+    # After a closing tag, the rest of the body would pass for the host's own words; after an
+    # opening one, for those of another skill.
+    safe = break_tag(text.strip(), "skill_content")
     return "\n".join(
         [
             f'<skill_content name="{xml(skill.name)}">',
@@ -214,7 +223,7 @@ def use(call: Call) -> ToolResult:
     loaded = caller.body(skill)
     caller.gate.record_load(request, loaded, skill)
     _log(call, skill)
-    text = content(skill, loaded.text, sample_files(skill, caller.limits))
+    text = content(skill, loaded.text, sample_files(skill))
     data = {"title": f"Loaded skill: {skill.name}", "name": skill.name, "dir": skill.dir}
     if text in caller.shown:
         return ToolResult(already(skill), data=data)
@@ -257,7 +266,7 @@ def _texts(
     skill: Skill, docs: Sequence[str] | None, every: bool, caller: Caller
 ) -> list[GivenDocument]:
     """Return the chosen documents, each with its text."""
-    return caller.documents(skill, list_docs(skill, caller.limits) if every else docs or ())
+    return caller.documents(skill, list_docs(skill) if every else docs or ())
 
 
 def _documents(call: Call, skill: Skill) -> tuple[list[str] | None, bool]:
@@ -268,7 +277,7 @@ def _documents(call: Call, skill: Skill) -> tuple[list[str] | None, bool]:
         return None, every
     if "*" in given:
         return None, True
-    there = list_docs(skill, call.caller.limits)
+    there = list_docs(skill)
     wanted = [path.removeprefix("./") for path in given]
     wrong = [path for path in wanted if path not in there]
     if wrong:
@@ -332,7 +341,7 @@ def _selection_note(caller: Caller, selected: SelectedDocs, docs: list[str] | No
 def list_documents(call: Call) -> ToolResult:
     """List the names of a skill's documents."""
     skill = find(call.caller, call.arguments["skill"])
-    names = list_docs(skill, call.caller.limits)
+    names = list_docs(skill)
     return ToolResult(json.dumps(names, ensure_ascii=False), data={"docs": names})
 
 
@@ -384,16 +393,42 @@ def read_file(call: Call) -> ToolResult:
         return _resource(call, find(call.caller, skill_name), path)
     if separator and scheme in ("workspace", "artifact"):
         return _read_run_file(call, name)
+    if not separator and name.removeprefix("./").split("/")[0] in RUN_FOLDERS:
+        return _read_run_file(call, f"{SCHEME}{name}")
     return _read_stored(call, name)
 
 
 def _read_run_file(call: Call, name: str) -> ToolResult:
     """Give text that a run left in its workspace or as an artifact."""
-    start, count = _range(call)
-    most = call.caller.limits.max_resource_excerpt_chars
-    return _page_result(
-        page_of(read_run_text(call.caller.runs(), name), start or 1, count or _LINES, most)
+    if skill := skill_of(name):
+        find(call.caller, skill)  # a copy of a skill is for those who may have the skill
+    with open_run_text(call.caller, name) as found:
+        return _piece(call, found.chunks, count=found.size <= _COUNTED_BYTES)
+
+
+def _piece(call: Call, chunks: Iterable[str], *, count: bool = True) -> ToolResult:
+    """Give the part of a text that the call asks for."""
+    start, number = _range(call)
+    char = call.arguments.get("start_char")
+    piece = read_piece(
+        chunks,
+        start or 1,
+        number or _LINES,
+        call.caller.limits.max_resource_excerpt_chars,
+        start_char=char if isinstance(char, int) else 1,
+        count=count,
     )
+    header = f"(line {piece.start_line} on"
+    header += f", of {piece.total_lines}" if piece.total_lines else ""
+    more = f"; next: start_line {piece.next_line}" if piece.next_line else "; this is the end"
+    more += f", start_char {piece.next_char}" if piece.next_char > 1 else ""
+    data = {
+        "start_line": piece.start_line,
+        "next_line": piece.next_line,
+        "next_char": piece.next_char,
+        "lines": piece.total_lines,
+    }
+    return ToolResult(f"{header}{more})\n{piece.text}", data=data)
 
 
 def _read_stored(call: Call, name: str) -> ToolResult:
@@ -402,20 +437,10 @@ def _read_stored(call: Call, name: str) -> ToolResult:
     if os.sep in key or not name.startswith((STORED, storage.folder)):
         raise Refused(
             f"{printable(name)!r} cannot be read: give {STORED}... as a result gave it, "
-            "skill://name/path, workspace://path or artifact://name",
+            "skill://name/path, workspace://path, out/... or artifact://name",
             WRONG_ARGUMENTS,
         )
-    start, count = _range(call)
-    most = call.caller.limits.max_resource_excerpt_chars
-    page = storage.read(os.path.join(storage.folder, key), start or 1, count or _LINES, most)
-    return _page_result(page)
-
-
-def _page_result(page: Page) -> ToolResult:
-    header = f"(line {page.start_line} on, of {page.total_lines}"
-    more = f"; next: start_line {page.next_line})" if page.next_line else "; this is the end)"
-    data = {"start_line": page.start_line, "next_line": page.next_line, "lines": page.total_lines}
-    return ToolResult(f"{header}{more}\n{page.text}", data=data)
+    return _piece(call, [storage.text(os.path.join(storage.folder, key))])
 
 
 def unload(call: Call) -> ToolResult:

@@ -41,7 +41,7 @@ class LoadedTexts:
             if _changed(skill, caller):
                 yield Material(skill.name, _CHANGED)
                 continue
-            paths = list_docs(skill, caller.limits) if one.all_docs else one.docs
+            paths = list_docs(skill) if one.all_docs else one.docs
             stamp = (skill, paths, _stamp(skill, paths))
             known = before.get(skill.name)
             if known is None or known[0] != stamp:

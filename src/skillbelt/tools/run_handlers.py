@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import posixpath
 import stat
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from codecs import getincrementaldecoder
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from skillbelt.artifacts import parse_reference
-from skillbelt.artifacts import read as read_artifact
-from skillbelt.errors import ArtifactError, FileUnreadable, PathEscape, RunRefused
-from skillbelt.files.contain import READ_FILE, check_relative, open_beneath, read_handle
-from skillbelt.files.manifest import too_large
+from skillbelt.errors import FileUnreadable, PathEscape, RunRefused
+from skillbelt.files.contain import READ_FILE, check_relative, open_beneath
 from skillbelt.running.call import RunCall
 from skillbelt.running.outputs import SCHEME
-from skillbelt.running.workspace import WRITABLE
-from skillbelt.tools.caller import Call, Runs
+from skillbelt.running.workspace import INPUTS, SKILLS, WRITABLE, Workspace, placed
+from skillbelt.tools.caller import Call, Caller, Runs
 from skillbelt.tools.schema import ToolResult
 from skillbelt.tracing import span
 
 if TYPE_CHECKING:
     from skillbelt.format.skill import Skill
 
+_CHUNK = 2**16
+_INPUTS = "inputs"
+# What a command sees of its workspace.
+RUN_FOLDERS = (*WRITABLE, _INPUTS, SKILLS)
 # A model needs the result; what was enforced is for the host, in `data`.
 _FOR_HOSTS = ("enforced",)
+
+
+class RunText(NamedTuple):
+    """The text of a file in chunks, and the size of the file."""
+
+    chunks: Iterator[str]
+    size: int
 
 
 def run_command(call: Call, skill: Skill) -> ToolResult:
@@ -113,51 +126,80 @@ def run_call(arguments: Mapping[str, object]) -> RunCall:
     )
 
 
-def read_run_text(runs: Runs, name: str) -> str:
-    """Return the text of a file in the workspace or of an artifact, and of nothing else."""
+@contextmanager
+def open_run_text(caller: Caller, name: str) -> Iterator[RunText]:
+    """Yield the text of a file in the workspace or of an artifact, and of nothing else.
+
+    It is read in chunks, so that a file of any size takes no more memory than one.
+    """
+    runs = caller.runs()
     with span("workspace.inline", path=name):
-        data = _workspace_file(runs, name) if name.startswith(SCHEME) else _artifact(runs, name)
-    if b"\0" in data:
-        raise FileUnreadable(name, "is not text")
+        if name.startswith(SCHEME):
+            handle = _open_file(runs, name)
+            with open(handle, "rb") as file:
+                size = os.fstat(handle).st_size
+                yield RunText(_decoded(file, name), size)
+            return
+        kept, version = parse_reference(name)
+        artifacts = runs.workbench.artifacts(runs.who.key)
+        found = artifacts.store.find(artifacts.key, kept, version)
+        with artifacts.open(kept, found.version) as file:
+            yield RunText(_decoded(file, name, found.sha256), found.size)
+
+
+def _decoded(file: BinaryIO, name: str, sha256: str = "") -> Iterator[str]:
+    """Yield the text of a file; FileUnreadable if it is none or, at its end, another one."""
+    decoder, hashed = getincrementaldecoder("utf-8")(), hashlib.sha256()
     try:
-        return data.decode("utf-8")
+        while data := file.read(_CHUNK):
+            hashed.update(data)
+            if b"\0" in data:
+                raise FileUnreadable(name, "is not text")
+            yield decoder.decode(data)
+        yield decoder.decode(b"", True)
     except UnicodeDecodeError as error:
         raise FileUnreadable(name, "is not text") from error
+    if sha256 and hashed.hexdigest() != sha256:
+        raise FileUnreadable(name, "was damaged since it was saved")
 
 
-def _workspace_file(runs: Runs, name: str) -> bytes:
-    path = check_relative(_alias(name.removeprefix(SCHEME)))
-    most = runs.workbench.settings.limits.max_resource_file_bytes
+def skill_of(name: str) -> str:
+    """Return the skill that a reference to a file of a staged copy names; "" for others."""
+    top, _, rest = name.removeprefix(SCHEME).removeprefix("./").partition("/")
+    return rest.partition("/")[0] if top == SKILLS else ""
+
+
+def _open_file(runs: Runs, name: str) -> int:
+    """Open a regular file of a run; return its handle."""
+    path = check_relative(name.removeprefix(SCHEME))
     with runs.workbench.workspace(runs.who.key) as workspace:
-        # Files of skills have skill:// URIs, for which the permission is checked.
-        if path.split("/")[0] not in WRITABLE:
+        if path.split("/")[0] not in RUN_FOLDERS:
             raise PathEscape(path, ".", "is not a file of a run")
         try:
-            handle = open_beneath(workspace.handle, path, READ_FILE)
+            handle = _open_alias(workspace, path)
         except OSError as error:
             raise FileUnreadable(name, f"cannot be read: {error.strerror}") from error
-        return _regular(handle, name, most)
-
-
-def _alias(path: str) -> str:
-    """Replace `inputs/` by the folder of inputs."""
-    return f"work/{path}" if path.startswith("inputs/") else path
-
-
-def _regular(handle: int, name: str, most: int) -> bytes:
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        if stat.S_ISREG(found.st_mode):
-            raise too_large(name, found.st_size, most)
         raise FileUnreadable(name, "is not a file")
-    return read_handle(handle, most)
+    return handle
 
 
-def _artifact(runs: Runs, name: str) -> bytes:
-    kept, version = parse_reference(name)
-    store, most = runs.workbench.artifacts(runs.who.key), runs.workbench.settings.limits
-    found = store.store.find(store.key, kept, version)
-    if found.size > most.max_resource_file_bytes:
-        raise ArtifactError(f"{name} has {found.size:,} bytes; too many to read")
-    return read_artifact(store.store, store.key, kept, version)[1]
+def _open_alias(workspace: Workspace, path: str) -> int:
+    """Open a path as a command sees it.
+
+    `inputs/` is the folder of inputs, and where it has no such file the workspace itself.
+    """
+    top, _, rest = path.partition("/")
+    if top == SKILLS:
+        staged = workspace.metadata().staged
+        homes = {name: posixpath.join(one.copy, name) for name, one in staged.items()}
+        return open_beneath(workspace.handle, placed(path, homes), READ_FILE)
+    if top == _INPUTS:
+        try:
+            return open_beneath(workspace.handle, posixpath.join(INPUTS, rest), READ_FILE)
+        except FileNotFoundError:
+            if rest.split("/")[0] not in WRITABLE:
+                raise
+            path = rest
+    return open_beneath(workspace.handle, path, READ_FILE)

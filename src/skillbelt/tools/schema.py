@@ -11,6 +11,10 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
+from skillbelt.running.call import USUAL_TIMEOUT_SECONDS
+from skillbelt.running.outputs import MAX_OUTPUT_BYTES, MAX_OUTPUT_FILES, MOST, OUTPUT_FILE_BYTES
+from skillbelt.settings import Settings
+from skillbelt.text import one_line
 from skillbelt.tools.caller import Call
 from skillbelt.tools.definitions import DEFINITIONS, NEED_REQUESTS, PROFILES, Schema
 
@@ -19,6 +23,18 @@ ToolFormat = Literal["openai", "anthropic", "gemini", "mcp"]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FORMATS: tuple[ToolFormat, ...] = ("openai", "anthropic", "gemini", "mcp")
 _NOTHING: Mapping[str, object] = MappingProxyType({})
+_SETTINGS = Settings()
+_RUN = "skill_run"
+_ONE_COMMAND = (
+    "One command with its arguments, without a shell: no pipes, redirections, variables, line "
+    "breaks, ; or &."
+)
+# What a run gives back unless the call asks for something else.
+_USUAL = {
+    "max_files": MAX_OUTPUT_FILES,
+    "max_file_bytes": OUTPUT_FILE_BYTES,
+    "max_total_bytes": MAX_OUTPUT_BYTES,
+}
 
 
 class ToolResult(NamedTuple):
@@ -84,18 +100,20 @@ def build(
     max_enum: int = 256,
     listing: str = "",
     inline: bool = False,
+    settings: Settings = _SETTINGS,
 ) -> list[Tool]:
     """Build the tools; `listing` is appended to the description of the one that loads.
 
-    With `inline` they are described for a host whose answers hold the texts of skills.
+    With `inline` they are described for a host whose answers hold the texts of skills. The
+    `settings` say which commands may be run, and what a run may ask for at most.
     """
     enum = sorted(skills) if 0 < len(skills) <= max_enum else []
     first = next((kind for kind in ("skill", "skill_load") if kind in names), "")
     return [
         Tool(
             name=name,
-            description=_describe(kind, listing if kind == first else "", inline),
-            schema=schema_of(kind, enum),
+            description=_describe(kind, listing if kind == first else "", inline, settings),
+            schema=schema_of(kind, enum, settings),
             handler=handlers[kind],
             kind=kind,
         )
@@ -103,17 +121,58 @@ def build(
     ]
 
 
-def _describe(kind: str, listing: str, inline: bool) -> str:
+def _describe(kind: str, listing: str, inline: bool, settings: Settings) -> str:
     definition = DEFINITIONS[kind]
     text = (inline and definition.inline) or definition.description
+    if kind == _RUN:
+        text = " ".join(filter(None, (text, _describe_policy(settings))))
     return f"{text}\n\nThe skills that can be loaded:\n\n{listing}" if listing else text
 
 
-def schema_of(kind: str, enum: Sequence[str] = ()) -> Schema:
+def _describe_policy(settings: Settings) -> str:
+    """Say which commands the lists of the settings leave; "" without a list."""
+    allowed, denied = (
+        ", ".join(map(one_line, names))
+        for names in (settings.allowed_commands, settings.denied_commands)
+    )
+    parts = (
+        f"Only these commands may be run: {allowed}." if allowed else "",
+        f"These commands may not be run: {denied}." if denied else "",
+    )
+    said = " ".join(filter(None, parts))
+    return f"{said} {_ONE_COMMAND}" if said else ""
+
+
+def _run_properties(settings: Settings) -> dict[str, Schema]:
+    """Return the arguments of a run that depend on the settings."""
+    given, limits = DEFINITIONS[_RUN].properties, settings.limits
+    longest = max(int(limits.run_timeout_seconds), 1)
+    usual = min(int(USUAL_TIMEOUT_SECONDS), longest)
+    said = f"The most seconds it may take: {usual} if not given, {longest} at most."
+    outputs = given["outputs"]["properties"]
+    assert isinstance(outputs, dict)
+    bounded = {}
+    for field, number in _USUAL.items():
+        most: int = max(getattr(limits, MOST[field]), 1)
+        what = f"{outputs[field]['description']}: {min(number, most)} if not given, {most} at most."
+        bounded[field] = {**outputs[field], "maximum": most, "description": what}
+    found: dict[str, Schema] = {
+        "timeout": {**given["timeout"], "maximum": longest, "description": said},
+        "outputs": {**given["outputs"], "properties": {**outputs, **bounded}},
+    }
+    if settings.allowed_commands or settings.denied_commands:
+        found["command"] = {**given["command"], "description": f"The command. {_ONE_COMMAND}"}
+    return found
+
+
+def schema_of(kind: str, enum: Sequence[str] = (), settings: Settings = _SETTINGS) -> Schema:
     """Return the JSON Schema of a tool's arguments; `enum` are the names of skills."""
     definition = DEFINITIONS[kind]
     properties: dict[str, Schema] = {}
-    for key, value in definition.properties.items():
+    given = dict(definition.properties)
+    if kind == _RUN:
+        given.update(_run_properties(settings))
+    for key, value in given.items():
         named = key == _subject(kind) and enum
         properties[key] = {**value, "enum": list(enum)} if named else dict(value)
     return {

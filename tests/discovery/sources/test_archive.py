@@ -39,7 +39,7 @@ def unpacked(data: bytes, folder: Path, limits: Limits = SMALL, seconds: float =
     folder.mkdir(exist_ok=True)
     fd = open_folder(str(folder))
     try:
-        budget = PullBudget(limits, Deadline("test", seconds))
+        budget = PullBudget(Deadline("test", seconds))
         return unpack(io.BytesIO(data), fd, source="test", limits=limits, budget=budget)
     finally:
         os.close(fd)

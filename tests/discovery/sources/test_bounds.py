@@ -7,7 +7,6 @@ import pytest
 from skillbelt.discovery.sources.bounds import Deadline, PullBudget, Refusal
 from skillbelt.discovery.sources.failure import OutOfTime
 from skillbelt.files.contain import open_folder
-from skillbelt.values import Limits
 from tests.bounds import bounds
 
 
@@ -20,8 +19,8 @@ def test_a_deadline_passes() -> None:
 
 
 def test_a_budget_counts_each_file_and_all_of_them(tmp_path: Path) -> None:
-    limits = bounds(max_extracted_file_bytes=10, max_extracted_bytes=15)
-    budget = PullBudget(limits, Deadline("x", 60))
+    bounds(max_extracted_file_bytes=10, max_extracted_bytes=15)
+    budget = PullBudget(Deadline("x", 60))
     folder = open_folder(str(tmp_path))
     with budget.file(folder, "a") as write:
         write(b"12345")
@@ -37,6 +36,6 @@ def test_a_budget_counts_each_file_and_all_of_them(tmp_path: Path) -> None:
 
 
 def test_a_budget_ends_with_its_time(tmp_path: Path) -> None:
-    budget = PullBudget(Limits(), Deadline("x", 0))
+    budget = PullBudget(Deadline("x", 0))
     with pytest.raises(OutOfTime), budget.file(open_folder(str(tmp_path)), "a") as write:
         write(b"1")

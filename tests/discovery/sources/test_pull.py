@@ -48,6 +48,53 @@ def test_a_copy_is_asked_about_when_it_is_old(server: Server, fetch: Pull, files
     assert files(first) == {"a/SKILL.md": b"1"}, "a reader of the copy before still has it"
 
 
+INDEX = json.dumps({"skills": [{"name": "pdf", "files": ["SKILL.md"]}]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("headers", "asked"),
+    [
+        ({}, False),
+        ({"Cache-Control": "no-cache"}, True),
+        ({"Cache-Control": "private, No-Store"}, True),
+        ({"Cache-Control": "max-age=0, must-revalidate"}, True),
+        ({"Cache-Control": "public, max-age=600"}, False),
+        ({"Cache-Control": "max-age=600", "Age": "600"}, True),
+        ({"Cache-Control": "max-age=soon"}, True),
+        ({"Expires": "Thu, 01 Jan 1970 00:00:00 GMT"}, True),
+        ({"Expires": "0"}, True),
+        ({"Expires": "Thu, 01 Jan 2099 00:00:00 GMT"}, False),
+        ({"Cache-Control": "max-age=600", "Expires": "0"}, False),
+    ],
+)
+@pytest.mark.parametrize("path", ["/index.json", "/a.zip", "/pdf/SKILL.md"])
+def test_a_server_says_how_long_its_copy_may_be_used(
+    server: Server, fetch: Pull, path: str, headers: dict[str, str], asked: bool
+) -> None:
+    pages = {"/index.json": INDEX, "/a.zip": zipped({"SKILL.md": SKILL}), "/pdf/SKILL.md": SKILL}
+    server.pages |= {place: Reply(data, headers=headers) for place, data in pages.items()}
+    first = fetch(server.url + path)
+    before = len(server.requests)
+    assert fetch(server.url + path) == first
+    assert (len(server.requests) > before) == asked
+
+
+def test_a_copy_is_used_as_long_as_its_server_says(
+    server: Server, fetch: Pull, cache: Path
+) -> None:
+    reply = Reply(zipped({"SKILL.md": SKILL}), headers={"Cache-Control": "max-age=1000"})
+    server.pages["/a.zip"] = reply
+    fetch(f"{server.url}/a.zip")
+    [state] = cache.glob(f"*/{READY}")
+    kept = json.loads(state.read_text())
+    state.write_text(json.dumps({**kept, "checked": time.time() - 900}))
+    fetch(f"{server.url}/a.zip")
+    assert len(server.requests) == 1
+    state.write_text(json.dumps({**kept, "checked": time.time() - 1100}))
+    fetch(f"{server.url}/a.zip")
+    assert len(server.requests) == 2
+
+
 @pytest.mark.parametrize("etag", ['"1"', ""])
 def test_what_did_not_change_is_not_unpacked_again(server: Server, fetch: Pull, etag: str) -> None:
     server.pages["/a.zip"] = Reply(zipped({"SKILL.md": SKILL}), etag=etag)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,17 @@ def test_an_archive_of_every_format(
     pulled = fetch(server.url + path)
     assert files(pulled) == {"x/SKILL.md": SKILL, "x/s/run.py": b"1"}
     assert str(pulled.folders[0].origin) == f"archive:{server.url}{path}"
+
+
+def test_an_archive_without_a_skill_is_told(server: Server, fetch: Pull) -> None:
+    server.pages["/a.zip"] = data = zipped({"README.md": b"hello"})
+    pulled = fetch(f"{server.url}/a.zip")
+    assert (pulled.folders, codes(pulled)) == ((), ["archive-no-skill"])
+    entry = {"name": "pdf", "type": "archive", "description": "d", "url": "/a.zip"}
+    listed = {**entry, "digest": f"sha256:{hashlib.sha256(data).hexdigest()}"}
+    index = json.dumps({"$schema": SCHEMA, "skills": [listed]}).encode()
+    server.pages["/.well-known/agent-skills/index.json"] = index
+    assert codes(fetch(server.url)) == ["archive-no-skill"]
 
 
 def test_the_content_counts_and_the_ending_is_a_hint(

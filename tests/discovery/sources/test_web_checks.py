@@ -47,9 +47,9 @@ def test_a_broken_bound_is_a_failure() -> None:
 
 def test_an_archive_is_unpacked_below_the_folder(tmp_path: Path) -> None:
     limits = Limits()
-    budget = PullBudget(limits, Deadline("x", 20))
-    data = io.BytesIO(zipped({"a/b": b"1"}))
+    budget = PullBudget(Deadline("x", 20))
+    data = io.BytesIO(zipped({"a/SKILL.md": b"1"}))
     unpack_into(str(tmp_path), data, "http://a/x.zip", limits, budget)
-    assert tree_of(tmp_path) == {"a/b": b"1"}
+    assert tree_of(tmp_path) == {"a/SKILL.md": b"1"}
     with pytest.raises(ArchiveRefused, match=r"http://a/x\.zip"):
         unpack_into(str(tmp_path), io.BytesIO(b""), "http://a/x.zip", limits, budget)

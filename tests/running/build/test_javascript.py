@@ -2,15 +2,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from skillbelt.errors import RunRefused
+from skillbelt.errors import PermissionDenied, RunRefused
 from skillbelt.format.skill import Skill
-from skillbelt.running.build.make import Built, check
+from skillbelt.permission.gate import Gate
+from skillbelt.permission.rules import Answer, Rule
+from skillbelt.permission.waiting import Pending
+from skillbelt.running.build.make import Built, build, check
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
+from skillbelt.settings import Settings
+from skillbelt.store import open_store
 from skillbelt.testing.sandbox_suite import Place
-from tests.running.build.skills import built, started
+from tests import needs
+from tests.discovery.sources.server import running
+from tests.registries import publish
+from tests.running.build.skills import built, skill, started
 from tests.sandbox.guests import hosts
 
 pytestmark = pytest.mark.timeout(300)  # the tools are installed first
@@ -64,6 +73,7 @@ def test_a_promise_that_fails_is_an_error(made: Built, sandbox: WasmSandbox, pla
     assert outcome.stderr.data.startswith(b"Uncaught TypeError: no such thing\n    at main (skill")
 
 
+@pytest.mark.long
 def test_the_same_source_gives_the_same_component(made: Built) -> None:
     skill = Skill.from_folder(Path(made.output).parents[1])
     assert check(skill, hosts()).current
@@ -122,6 +132,7 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Built:
     return built(tmp_path_factory.mktemp("built") / "two", {"src/main.ts": FAILING})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["microtask", "tick", "timer", "registry"])
 def test_an_error_thrown_later_ends_the_program(
     way: str, failing: Built, sandbox: WasmSandbox, place: Place
@@ -131,6 +142,7 @@ def test_an_error_thrown_later_ends_the_program(
     assert outcome.stderr.data.startswith(b"before\nUncaught RangeError: x\n    at fail (skill:")
 
 
+@pytest.mark.long
 def test_what_its_last_statement_gives_is_waited_for(
     failing: Built, sandbox: WasmSandbox, place: Place
 ) -> None:
@@ -139,6 +151,7 @@ def test_what_its_last_statement_gives_is_waited_for(
     assert outcome.stderr.data.startswith(b"before\nUncaught RangeError: x\n")
 
 
+@pytest.mark.long
 def test_an_engine_that_fails_says_nothing_of_itself(
     failing: Built, sandbox: WasmSandbox, place: Place
 ) -> None:
@@ -147,6 +160,7 @@ def test_an_engine_that_fails_says_nothing_of_itself(
     assert outcome.stderr.data == b"before\nthe module trapped: unreachable\n"
 
 
+@pytest.mark.long
 def test_a_script_that_is_no_module_stays_one(
     sandbox: WasmSandbox, place: Place, tmp_path: Path
 ) -> None:
@@ -154,3 +168,53 @@ def test_a_script_that_is_no_module_stays_one(
     made = built(tmp_path / "one", {"src/main.js": f"{text}console.log(module.exports.said);\n"})
     outcome = started(sandbox, place, made)
     assert (outcome.exit_code, outcome.stdout.data, outcome.stderr.data) == (0, b"b\n", b"")
+
+
+PACKAGED = {
+    "src/main.ts": "import greet from 'greet';\nconsole.log(greet());\n",
+    "package.json": '{"dependencies": {"greet": "1.3.0"}}',
+}
+
+
+def open_gate(settings: Settings, **options: Any) -> Gate:
+    return Gate(settings, lambda: open_store(settings), **options)
+
+
+@needs.npm
+def test_packages_that_the_skill_declares_are_bundled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: WasmSandbox, place: Place
+) -> None:
+    asked: list[Pending] = []
+
+    def yes(pending: Pending) -> Answer:
+        asked.append(pending)
+        return Answer("once")
+
+    settings = hosts()._replace(state_dir=str(tmp_path / "state"), project=str(tmp_path))
+    with running() as server:
+        monkeypatch.setenv("npm_config_registry", server.url)
+        publish(server, "greet", "exit 1")
+        made = build(skill(tmp_path / "one", PACKAGED), settings, gate=open_gate(settings, ask=yes))
+    assert [one.request.type for one in asked] == ["install"]
+    assert "greet@1.3.0" in asked[0].request.patterns[0]
+    assert started(sandbox, place, made).stdout.data == b"hello\n"
+
+
+def test_packages_are_installed_only_if_they_are_allowed(tmp_path: Path) -> None:
+    settings = hosts()._replace(state_dir=str(tmp_path / "state"), project=str(tmp_path))
+    gate = open_gate(settings, rules=[Rule("install", "*", "deny")])
+    with pytest.raises(PermissionDenied):
+        build(skill(tmp_path / "one", PACKAGED), settings, gate=gate)
+    with pytest.raises(RunRefused, match=r"needs 1 Node\.js package: greet@1\.3\.0 .*no gate"):
+        built(tmp_path / "one", PACKAGED)
+
+
+def test_a_package_that_is_not_declared_is_told_with_the_remedy(tmp_path: Path) -> None:
+    said = r'src/main\.ts:1: Could not resolve "greet"; declare it under "dependencies"'
+    with pytest.raises(RunRefused, match=said):
+        built(tmp_path / "one", {"src/main.ts": PACKAGED["src/main.ts"]})
+
+
+def test_a_file_that_is_missing_is_told_without_that(tmp_path: Path) -> None:
+    with pytest.raises(RunRefused, match=r'Could not resolve "\./lib"$'):
+        built(tmp_path / "one", {"src/main.ts": "import './lib';\n"})

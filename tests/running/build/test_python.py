@@ -12,7 +12,8 @@ from skillbelt.testing.sandbox_suite import Place
 from tests.running.build.skills import built, started
 from tests.sandbox.guests import hosts
 
-pytestmark = pytest.mark.timeout(300)  # the tools are installed first
+# The tools are installed first; to build and to compile such a component takes half a minute.
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 
 MAIN = """
 import datetime

@@ -18,7 +18,7 @@ from skillbelt.testing.sandbox_suite import Place
 from tests.running.build.skills import skill, started
 from tests.sandbox.guests import hosts
 
-pytestmark = pytest.mark.timeout(600)  # the tools are installed first, and it is no quick builder
+pytestmark = pytest.mark.timeout(600)  # the tools are installed first
 
 NAME = "starlingmonkey"
 MAIN = """
@@ -74,6 +74,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return Pair(starling, build(skill(folder / "other", FILES), hosts()))
 
 
+@pytest.mark.long
 def test_an_ordinary_program_does_the_same_as_with_the_usual_engine(
     made: Pair, sandbox: WasmSandbox, place: Place
 ) -> None:
@@ -86,17 +87,20 @@ def test_an_ordinary_program_does_the_same_as_with_the_usual_engine(
     )
 
 
+@pytest.mark.long
 def test_the_exit_status_is_exact(made: Pair, sandbox: WasmSandbox, place: Place) -> None:
     outcome = started(sandbox, place, made.starling, b'{"n": 1, "then": "exit"}')
     assert (outcome.exit_code, outcome.stdout.data, outcome.stderr.data) == (42, b"", b"")
 
 
+@pytest.mark.long
 def test_a_promise_that_fails_is_an_error(made: Pair, sandbox: WasmSandbox, place: Place) -> None:
     outcome = started(sandbox, place, made.starling, b'{"n": 1, "then": "throw"}')
     assert outcome.exit_code == 1
     assert outcome.stderr.data.startswith(b"Uncaught TypeError: no such thing\n    at main (skill:")
 
 
+@pytest.mark.long
 def test_what_a_microtask_throws_ends_the_program(
     made: Pair, sandbox: WasmSandbox, place: Place
 ) -> None:
@@ -105,6 +109,7 @@ def test_what_a_microtask_throws_ends_the_program(
     assert outcome.stderr.data.startswith(b"Uncaught RangeError: too late\n")
 
 
+@pytest.mark.long
 def test_it_is_current_until_its_source_changes(made: Pair) -> None:
     folder = Path(made.starling.output).parents[1]
     assert check(Skill.from_folder(folder), hosts(), plugin=NAME).current
@@ -113,6 +118,7 @@ def test_it_is_current_until_its_source_changes(made: Pair) -> None:
     assert not check(Skill.from_folder(folder), hosts(), plugin=NAME).current
 
 
+@pytest.mark.long
 def test_nothing_tells_where_it_was_built(made: Pair) -> None:
     data = Path(made.starling.output).read_bytes()
     assert hosts().cache_dir.encode() not in data

@@ -23,7 +23,7 @@ from skillbelt.discovery.sources.bounds import (
     PullBudget,
     Refusal,
 )
-from skillbelt.discovery.sources.failure import OutOfTime
+from skillbelt.discovery.sources.failure import OutOfTime, SourceFailure
 from skillbelt.discovery.sources.tar import ArchiveEntry
 from skillbelt.errors import ArchiveRefused, PathEscape
 from skillbelt.files.contain import NameTable, check_relative, make_folders, open_folder
@@ -74,14 +74,14 @@ def unpack(file: IO[bytes], dir_fd: int, *, source: str, limits: Limits, budget:
 def _unpack(file: IO[bytes], dir_fd: int, limits: Limits, budget: PullBudget) -> int:
     names = NameTable("archive")
     files = 0
-    for entry in _entries(file, limits, budget):
+    for entry in _entries(file, budget):
         files += _write_entry(entry, dir_fd, names, budget)
         if len(names) > MAX_ARCHIVE_FILES:
             raise Refusal(f"more than {MAX_ARCHIVE_FILES} files and folders")
     return files
 
 
-def _entries(file: IO[bytes], limits: Limits, budget: PullBudget) -> Iterator[ArchiveEntry]:
+def _entries(file: IO[bytes], budget: PullBudget) -> Iterator[ArchiveEntry]:
     head = file.read(SNIFF_BYTES)
     file.seek(0)
     kind = detect(head)
@@ -89,7 +89,7 @@ def _entries(file: IO[bytes], limits: Limits, budget: PullBudget) -> Iterator[Ar
         return _zip_entries(file, MAX_ARCHIVE_FILES)
     if kind is None:
         raise Refusal("is neither zip nor tar nor gzipped tar")
-    return tar.entries(_bounded_read(_decompress(file, kind), limits, budget))
+    return tar.entries(_bounded_read(_decompress(file, kind), budget))
 
 
 def _write_entry(entry: ArchiveEntry, dir_fd: int, names: NameTable, budget: PullBudget) -> int:
@@ -121,7 +121,7 @@ def _decompress(file: IO[bytes], kind: Format) -> IO[bytes]:
     return gzip.GzipFile(fileobj=file, mode="rb")  # type: ignore[return-value]
 
 
-def _bounded_read(file: IO[bytes], limits: Limits, budget: PullBudget) -> Callable[[int], bytes]:
+def _bounded_read(file: IO[bytes], budget: PullBudget) -> Callable[[int], bytes]:
     """Return a `read` that stops at the most bytes that an archive within the limits can have."""
     left = MAX_EXTRACTED_BYTES + _HEADER_BYTES * MAX_ARCHIVE_FILES
 
@@ -191,12 +191,25 @@ def _zip_chunks(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[byt
 
 
 def unpack_into(part: str, file: IO[bytes], url: str, limits: Limits, budget: PullBudget) -> None:
-    """Unpack an archive below the folder; raises ArchiveRefused."""
+    """Unpack an archive below the folder; raises ArchiveRefused, or SourceFailure for no skill."""
     folder = open_folder(part)
     try:
         unpack(file, folder, source=url, limits=limits, budget=budget)
     finally:
         os.close(folder)
+    if not _has_skill(part):
+        raise SourceFailure(
+            url,
+            f"the archive has no {SKILL_FILE}",
+            code="archive-no-skill",
+            remedy=f"give an archive with a {SKILL_FILE}, or ask its publisher for one",
+        )
+
+
+def _has_skill(folder: str) -> bool:
+    """Whether there is a SKILL.md, in any spelling: the scan tells of a wrong one."""
+    wanted = SKILL_FILE.lower()
+    return any(name.lower() == wanted for _, _, names in os.walk(folder) for name in names)
 
 
 def adopt_archive(stage: Generation, part: str, url: str) -> None:

@@ -13,7 +13,6 @@ from skillbelt.files.contain import create_beneath
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from skillbelt.values import Limits
 
 # One download. With the two below: the bounds of other clients for the same archives.
 MAX_DOWNLOAD_BYTES = 64 * 2**20
@@ -61,7 +60,7 @@ class Deadline:
 class PullBudget:
     """The bytes that may still be written for one source, shared by all of its files."""
 
-    def __init__(self, limits: Limits, deadline: Deadline) -> None:
+    def __init__(self, deadline: Deadline) -> None:
         self.deadline = deadline
         self._file_bytes = MAX_EXTRACTED_FILE_BYTES
         self._all_bytes = self._left = MAX_EXTRACTED_BYTES

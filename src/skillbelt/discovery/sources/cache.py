@@ -63,6 +63,7 @@ class CopyState(NamedTuple):
     problems: tuple[Diagnostic, ...] = ()
     gave_up: float = 0.0  # when its server last timed out, with the diagnostics of then
     trouble: tuple[Diagnostic, ...] = ()
+    fresh_seconds: float = -1.0  # for how long its server lets it be used; below 0: not said
 
 
 class Update(NamedTuple):
@@ -76,6 +77,7 @@ class Update(NamedTuple):
     finished: bool = True  # False when some skills were postponed for lack of time
     problems: tuple[Diagnostic, ...] = ()
     entries: dict[str, Any] = {}  # noqa: RUF012 - never written to
+    fresh_seconds: float = -1.0
 
 
 class Generation:
@@ -261,7 +263,11 @@ def _decode(data: dict[str, Any]) -> CopyState:
         raise ValueError("not a state of this cache")
     if not (state.generation[:1] == _GENERATION and state.generation.isalnum()):
         raise ValueError("not a generation")
-    return state._replace(checked=float(state.checked), gave_up=float(state.gave_up))
+    return state._replace(
+        checked=float(state.checked),
+        gave_up=float(state.gave_up),
+        fresh_seconds=float(state.fresh_seconds),
+    )
 
 
 def _write(path: str, data: bytes) -> None:

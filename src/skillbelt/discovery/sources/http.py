@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -17,7 +19,7 @@ from skillbelt.hosts import origin
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from skillbelt.discovery.sources.bounds import Deadline
     from skillbelt.discovery.sources.source_hosts import SourceHosts
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 # Each hop is checked again; honest servers need one or two.
 MAX_REDIRECTS = 5
+# A server that says more by mistake must not keep its skills old for ever.
+MAX_FRESH_SECONDS = 86_400.0
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 # Limits and digests apply to the published bytes, so nothing may be compressed in transit.
@@ -42,6 +46,8 @@ class HttpResponse(NamedTuple):
     content_type: str
     encoding: str
     sha256: str
+    # For how many seconds it may be used without asking; below 0 if the server does not say.
+    fresh_seconds: float = -1.0
 
 
 class Validators(NamedTuple):
@@ -175,7 +181,41 @@ def _to_response(url: str, response: httpx2.Response, sha256: str) -> HttpRespon
         content_type=header("content-type").partition(";")[0].strip().lower(),
         encoding="" if encoding == "identity" else encoding,
         sha256=sha256,
+        fresh_seconds=fresh_seconds(response.headers),
     )
+
+
+def fresh_seconds(headers: Mapping[str, str]) -> float:
+    """Return for how long a response may be used; below 0 if it does not say.
+
+    Like a browser, not like a proxy that many share, so `private` and `s-maxage` do not matter.
+    """
+    control = headers.get("cache-control", "").lower()
+    rules = [rule.strip() for rule in control.split(",")]
+    if any(rule.partition("=")[0] in ("no-cache", "no-store") for rule in rules):
+        return 0.0
+    ages = [rule.partition("=")[2].strip('" ') for rule in rules if rule.startswith("max-age")]
+    if ages:
+        age = _seconds(ages[0]) - _seconds(headers.get("age", ""))
+        return min(max(age, 0.0), MAX_FRESH_SECONDS)
+    return _until(headers.get("expires", ""), headers.get("date", ""))
+
+
+def _seconds(text: str) -> float:
+    """Return a number of seconds; 0 for anything else, which asks the server again."""
+    text = text.strip()
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 12 else 0.0
+
+
+def _until(expires: str, date: str) -> float:
+    if not expires:
+        return -1.0
+    try:
+        end = parsedate_to_datetime(expires).timestamp()
+        begin = parsedate_to_datetime(date).timestamp() if date else time.time()
+    except (ValueError, OverflowError):
+        return 0.0
+    return min(max(end - begin, 0.0), MAX_FRESH_SECONDS)
 
 
 def _check_web_url(url: str) -> str:

@@ -262,7 +262,7 @@ def _files(resources: object, base: str, limits: Limits) -> dict[str, McpFile]:
         raise _EntryRefused(f"it has more than {MAX_ARCHIVE_FILES} files (max_archive_files)")
     files: dict[str, McpFile] = {}
     for resource in resources:
-        path, listed = _file(resource, base, limits)
+        path, listed = _file(resource, base)
         if path in files:
             raise _EntryRefused(f"it lists {path!r} twice")
         files[path] = listed
@@ -280,7 +280,7 @@ def _parents(path: str) -> list[str]:
     return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
-def _file(resource: object, base: str, limits: Limits) -> tuple[str, McpFile]:
+def _file(resource: object, base: str) -> tuple[str, McpFile]:
     if not isinstance(resource, dict):
         raise _EntryRefused("one of its files is not an object")
     uri, digest, size = (resource.get(key) for key in ("uri", "digest", "size"))

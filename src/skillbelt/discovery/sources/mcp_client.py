@@ -119,7 +119,7 @@ def list_skills(
     server = parse_server(url)
 
     async def listed(client: Client) -> list[object]:
-        found = await _list(client, url, limits)
+        found = await _list(client, url)
         return found + await _get_unlisted(client, server, found)
 
     most = MAX_REMOTE_INDEX_BYTES + _OVERHEAD_BYTES
@@ -194,7 +194,7 @@ def _has_source_error(error: BaseException) -> bool:
     )
 
 
-async def _list(client: Client, url: str, limits: Limits) -> list[object]:
+async def _list(client: Client, url: str) -> list[object]:
     found: list[object] = []
     cursor: str | None = None
     size = empty = 0

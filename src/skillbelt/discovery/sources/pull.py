@@ -152,7 +152,7 @@ def _from_cache(job: PullJob, cached: CachedSource) -> Pulled | None:
     if state is None or job.refresh:
         return None
     cached.tidy(state)
-    if _recent(state, REMOTE_REFRESH_SECONDS):
+    if _recent(state):
         return _use_copy(cached, state)
     pause = min(_PAUSE_SECONDS, REMOTE_REFRESH_SECONDS)
     if 0 <= time.time() - state.gave_up < pause:
@@ -160,8 +160,10 @@ def _from_cache(job: PullJob, cached: CachedSource) -> Pulled | None:
     return None
 
 
-def _recent(state: CopyState, seconds: float) -> bool:
-    return 0 <= time.time() - state.checked < seconds
+def _recent(state: CopyState) -> bool:
+    """Whether the copy may be used without asking: as its server said, or else for a while."""
+    said = state.fresh_seconds
+    return 0 <= time.time() - state.checked < (REMOTE_REFRESH_SECONDS if said < 0 else said)
 
 
 def _use_copy(cached: CachedSource, state: CopyState, more: tuple[Diagnostic, ...] = ()) -> Pulled:
@@ -219,7 +221,7 @@ def _pulled_meanwhile(job: PullJob, old: CopyState, started: float) -> bool:
     """Whether another process pulled it while this one waited for the lock."""
     if started <= old.checked <= time.time():
         return True
-    return not job.refresh and _recent(old, REMOTE_REFRESH_SECONDS)
+    return not job.refresh and _recent(old)
 
 
 def _publish(
@@ -235,6 +237,7 @@ def _publish(
         etag=update.etag,
         modified=update.modified,
         problems=update.problems,
+        fresh_seconds=update.fresh_seconds,
     )
     if update.changed:
         state = cached.publish(stage, state, update.entries)
@@ -290,7 +293,7 @@ def _from_file(
     deadline: Deadline,
 ) -> Update:
     """Take the file when its size, times or inode changed."""
-    url, limits, budget = cached.url, job.limits, PullBudget(job.limits, deadline)
+    url, limits, budget = cached.url, job.limits, PullBudget(deadline)
     path = path_of(url)
     single = path.lower().endswith(".md")
     with _open_regular(url, path) as file:

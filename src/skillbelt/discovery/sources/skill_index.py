@@ -74,7 +74,7 @@ def parse(data: bytes, url: str, limits: Limits) -> SkillIndex:
     problems: list[Diagnostic] = []
     for number, entry in enumerate(entries):
         try:
-            item = _parse_v02(entry, url) if known else _parse_files(entry, url, limits)
+            item = _parse_v02(entry, url) if known else _parse_files(entry, url)
             _add(items, item)
         except _EntrySkipped as skip:
             message = f"skills[{number}]: {skip.message}"
@@ -156,7 +156,7 @@ def _resolve_url(url: str, target: object, name: str) -> str:
     raise _refused(f"{name!r} has no http or https url: {str(target)[:200]!r}")
 
 
-def _parse_files(entry: object, url: str, limits: Limits) -> IndexItem:
+def _parse_files(entry: object, url: str) -> IndexItem:
     """Parse an entry of the older form: a name and its files, below the list's own folder."""
     name, fields = _check_name(entry)
     files = fields.get("files")

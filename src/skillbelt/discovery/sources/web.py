@@ -92,7 +92,7 @@ def pull_web(
                 stage=stage,
                 http=http,
                 limits=limits,
-                budget=PullBudget(limits, deadline),
+                budget=PullBudget(deadline),
             )
             try:
                 return await _pull(web)
@@ -182,6 +182,7 @@ def _new_copy(kind: OriginKind, url: str, response: HttpResponse) -> Update:
         etag=response.etag,
         modified=response.modified,
         entries=entries,
+        fresh_seconds=response.fresh_seconds,
     )
 
 
@@ -200,6 +201,7 @@ def _unchanged(web: WebPull, kind: OriginKind, response: HttpResponse) -> Update
         document=web.url,
         etag=response.etag or known.etag,
         modified=response.modified or known.modified,
+        fresh_seconds=response.fresh_seconds,
     )
 
 
@@ -261,6 +263,7 @@ async def _pull_index(web: WebPull, document: str) -> Update:
             document=document,
             etag=web.old.etag,
             modified=web.old.modified,
+            fresh_seconds=response.fresh_seconds,
         )
     found = await _pull_skills(web, skill_index.parse(bytes(body), response.url, web.limits))
     # A 304 may stand for the whole source only when no skill has to be requested again.
@@ -269,6 +272,7 @@ async def _pull_index(web: WebPull, document: str) -> Update:
         and not found.problems
         and all(entry.get("key") for entry in found.entries.values())
     )
+    found = found._replace(fresh_seconds=response.fresh_seconds)
     if not settled:
         return found._replace(document=document)
     return found._replace(document=document, etag=response.etag, modified=response.modified)

@@ -43,7 +43,7 @@ class JavaScriptBuilder:
 
     def prepare(self, source: Source, settings: Settings, progress: Progress) -> BuildCommand:
         """Install the tools and return the build command; raises RunRefused with the remedy."""
-        return command(node_tools(settings, progress), "skill.js", source.entry)
+        return command(node_tools(settings, progress), "skill.js", source)
 
     def finish(self, made: tuple[bytes, ...]) -> bytes:
         """Return the component with an event loop, without traces of the clock."""
@@ -54,13 +54,15 @@ class JavaScriptBuilder:
         return _recipe()
 
 
-def command(tools: str, entry: str, source: str = "") -> BuildCommand:
+def command(tools: str, entry: str, source: Source | None = None) -> BuildCommand:
     """Return the command that builds one of our entries, with or without a skill's source."""
+    packages = (source.packages,) if source and source.packages else ()
     task = {
         "tools": "{1}",
+        "packages": "{2}" if packages else "",
         "root": "{skill}" if source else "{0}/js",
         "entry": f"{{0}}/js/{entry}",
-        "source": f"{{skill}}/{source}" if source else "",
+        "source": f"{{skill}}/{source.entry}" if source else "",
         "outputs": [f"{{out}}/{name}" for name in OUTPUTS],
         "world": "script",
         "wit": "{0}/wit",
@@ -70,7 +72,7 @@ def command(tools: str, entry: str, source: str = "") -> BuildCommand:
     return BuildCommand(
         (node, "{0}/js/build.mjs", "{work}/task.json"),
         OUTPUTS,
-        (GUESTS, tools, *_node_folders(node)),
+        (GUESTS, tools, *packages, *_node_folders(node)),
         {"runtime.wasm": _runtime(tools), "task.json": json.dumps(task).encode()},
     )
 

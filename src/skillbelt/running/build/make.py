@@ -6,18 +6,24 @@ import hashlib
 import json
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from skillbelt.disclosure.body import read_file
 from skillbelt.errors import FileUnreadable, LoadError, RunRefused
 from skillbelt.files.contain import create_beneath, make_folders, open_dir
 from skillbelt.format.skill import Skill
+from skillbelt.permission.gate import Gate
+from skillbelt.permission.rules import Request
 from skillbelt.running.build import binary
 from skillbelt.running.build.build_sandbox import run_build
 from skillbelt.running.build.protocol import Builder, Progress, Source
 from skillbelt.running.build.registry import builder_for, named_builder
 from skillbelt.running.build.sources import OUTPUT, declared, source_of
+from skillbelt.running.build.toolset import tool_folder
+from skillbelt.running.packages.declared import describe, needs_of
+from skillbelt.running.provide_packages import packages_for
 from skillbelt.sandbox.wasm.modules import MAX_WASM_BYTES
 from skillbelt.settings import Settings
 
@@ -40,22 +46,34 @@ class Built(NamedTuple):
 
 
 def build(
-    skill: Skill, settings: Settings, *, plugin: str = "", progress: Progress | None = None
+    skill: Skill,
+    settings: Settings,
+    *,
+    plugin: str = "",
+    gate: Gate | None = None,
+    progress: Progress | None = None,
 ) -> Built:
     """Build the skill and replace the component atomically.
 
+    The `gate` is asked for the packages that the skill declares; without one, none are installed.
     Raises RunRefused with the output of the tools when it cannot be built, and SandboxUnavailable
     when there is no sandbox to build in.
     """
     started = time.monotonic()
     builder, source = _choose_builder(skill, settings, plugin)
-    data = _build(builder, source, settings, progress or _silent)
+    with _with_packages(skill, source, settings, gate, progress) as source:
+        data = _build(builder, source, settings, progress or _silent)
     _install(skill, data)
     return _result(skill, data, builder, started, True)
 
 
 def check(
-    skill: Skill, settings: Settings, *, plugin: str = "", progress: Progress | None = None
+    skill: Skill,
+    settings: Settings,
+    *,
+    plugin: str = "",
+    gate: Gate | None = None,
+    progress: Progress | None = None,
 ) -> Built:
     """Check whether `wasm/skill.wasm` is up to date, without changing it.
 
@@ -69,7 +87,8 @@ def check(
     except LoadError:
         return _result(skill, b"", builder, started, False)
     if builder.steady:
-        current = _build(builder, source, settings, progress or _silent) == there
+        with _with_packages(skill, source, settings, gate, progress) as source:
+            current = _build(builder, source, settings, progress or _silent) == there
     else:
         current = _read_record(there) == _record(builder, source)
     return _result(skill, there, builder, started, current)
@@ -87,6 +106,31 @@ def _choose_builder(skill: Skill, settings: Settings, plugin: str) -> tuple[Buil
     source = source_of(skill, settings)
     name = plugin or declared(skill).plugin
     return named_builder(name) if name else builder_for(source.entry), source
+
+
+@contextmanager
+def _with_packages(
+    skill: Skill,
+    source: Source,
+    settings: Settings,
+    gate: Gate | None,
+    progress: Progress | None,
+) -> Iterator[Source]:
+    """Yield the source with the packages for Node.js that the skill declares, held meanwhile."""
+    needs = needs_of(skill.dir, source.entry)
+    if needs is None or needs.kind != "node" or not needs.requirements:
+        yield source
+        return
+    if gate is None:
+        needed = f"skill {skill.name!r} needs {describe(needs)}"
+        raise RunRefused(f"{needed}, and no gate was given to ask for them")
+    request = Request(
+        type="install", patterns=(), initiator="user", skill=skill.name,
+        hash=skill.files.digest(), origin=skill.dir, trusted=skill.trusted,
+    )  # fmt: skip
+    cache = tool_folder(settings, "packages")
+    with packages_for(gate, request, needs, settings, cache_dir=cache, progress=progress) as found:
+        yield source._replace(packages=found.path)
 
 
 def _build(builder: Builder, source: Source, settings: Settings, progress: Progress) -> bytes:

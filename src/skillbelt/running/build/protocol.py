@@ -19,10 +19,14 @@ _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class Source(NamedTuple):
-    """The input of a build: the program's main file, and all files of the skill by path."""
+    """The input of a build: the program's main file, and all files of the skill by path.
+
+    `packages` is a folder of the host with the `node_modules` that the skill declares, if any.
+    """
 
     entry: str
     files: Mapping[str, bytes]
+    packages: str = ""
 
 
 class BuildCommand(NamedTuple):

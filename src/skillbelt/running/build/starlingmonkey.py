@@ -31,7 +31,7 @@ class StarlingMonkeyBuilder:
 
     def prepare(self, source: Source, settings: Settings, progress: Progress) -> BuildCommand:
         """Install the tools and return the build command; raises RunRefused with the remedy."""
-        usual = command(node_tools(settings, progress), "../starling/skill.js", source.entry)
+        usual = command(node_tools(settings, progress), "../starling/skill.js", source)
         engine = node_tools(settings, progress, TOOLS)
         task = {
             **read_json(usual.files["task.json"]),

@@ -288,7 +288,7 @@ class Modules:
         if state in self._known:
             return self._known[state]
         settled = found.st_ctime < time.time() - _SETTLED_SECONDS
-        digest = _hash(file, None, limits)
+        digest = _hash(file, None)
         if settled:
             with self._lock:
                 self._known[state] = digest
@@ -303,7 +303,7 @@ class Modules:
         # Compile a sealed copy: the file may change after it was hashed.
         source = os.memfd_create("skillbelt", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
-            key = _key(_hash(file, source, limits), flavour, fuel)
+            key = _key(_hash(file, source), flavour, fuel)
             fcntl.fcntl(source, fcntl.F_ADD_SEALS, _SEALS)
             os.lseek(source, 0, os.SEEK_SET)
             if os.pread(source, len(_MAGIC), 0) != _MAGIC:
@@ -367,7 +367,7 @@ def _key(digest: str, flavour: str, fuel: bool) -> str:
     return hashlib.sha256(json.dumps([digest, flavour, fuel]).encode()).hexdigest()
 
 
-def _hash(file: int, copy: int | None, limits: Limits) -> str:
+def _hash(file: int, copy: int | None) -> str:
     """Return the hash of the file, and copy it to `copy` if given."""
     digest = hashlib.sha256()
     at = 0

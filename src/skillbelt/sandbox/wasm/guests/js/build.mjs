@@ -1,6 +1,6 @@
 // Bundles a program and makes a component of it, twice, so that what the clock leaves can be told
 // from the rest. Its one argument is the file that says what to build, as JSON:
-// {tools, root, entry, source, outputs, world, wit, runtime}, and {adapter, engine} for another
+// {tools, packages, root, entry, source, outputs, world, wit, runtime}, and {adapter, engine} for another
 // engine: a module with its `plugins` and its `componentize`, and the folder of its packages.
 import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -68,7 +68,7 @@ const bundled = await esbuild.build({
   mainFields: ["module", "main"],
   conditions: ["import", "require"],
   external: ["wasi:*", "skillbelt:*"],
-  nodePaths: [join(task.tools, "node_modules")],
+  nodePaths: [task.packages, task.tools].filter(Boolean).map((folder) => join(folder, "node_modules")),
   absWorkingDir: task.root,
   minify: !task.source,
   keepNames: true,
@@ -78,7 +78,8 @@ const bundled = await esbuild.build({
   logLevel: "silent",
   plugins: [...adapter.plugins, modules],
 }).catch((error) => {
-  const said = (error.errors ?? []).map(({ text, location }) => (location ? `${location.file}:${location.line}: ${text}` : text));
+  const hint = (text) => (/^Could not resolve "[^./]/.test(text) ? `${text}; declare it under "dependencies" in the package.json of the skill` : text);
+  const said = (error.errors ?? []).map(({ text, location }) => (location ? `${location.file}:${location.line}: ${hint(text)}` : hint(text)));
   console.error(said.join("\n") || String(error));
   process.exit(1);
 });
