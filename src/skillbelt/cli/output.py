@@ -11,9 +11,11 @@ from typing import TextIO
 
 from skillbelt.cli.failure import Printed
 from skillbelt.discovery.catalog import Catalog
+from skillbelt.errors import ConfigError
 from skillbelt.format.skill import Skill
-from skillbelt.settings import load_settings
+from skillbelt.settings import Settings, load_settings
 from skillbelt.text import one_line, shorten
+from skillbelt.trust import Trust
 from skillbelt.values import Diagnostic
 
 _ONE_RUN = 3600.0
@@ -38,6 +40,31 @@ def open_catalog(args: argparse.Namespace, *, refresh: bool = False) -> Catalog:
     if wanted:
         show_progress("")
     return catalog
+
+
+def rule_problems(settings: Settings) -> list[Diagnostic]:
+    """Return what is wrong with the rules of permission in the settings files."""
+    if not settings.rule_tables:
+        return []
+    from skillbelt.permission.rule_files import read_policy  # cost: 10 ms, only with rules
+
+    trusted = Trust(settings.state_dir).project(settings.project)
+    try:
+        return list(read_policy(settings, project_trusted=trusted).diagnostics)
+    except ConfigError as error:
+        place, _, message = str(error).partition(": ")
+        path, _, line = place.rpartition(":")
+        known = line.isdigit()
+        return [
+            Diagnostic(
+                code="rules-wrong",
+                severity="error",
+                path=path if known else place,
+                line=int(line) if known else None,
+                message=message,
+                remedy="fix the rule: no command that needs permission works before",
+            )
+        ]
 
 
 def wants_progress(args: argparse.Namespace) -> bool:
