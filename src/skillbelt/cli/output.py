@@ -92,6 +92,18 @@ def print_json(document: object) -> None:
     print(json.dumps(document, indent=2))
 
 
+def print_json_list(name: str, items: Iterable[object]) -> None:
+    """Print the document of a command that is one list, item by item as they come."""
+    Printed.document = True
+    print("{", f'  "{name}": [', sep="\n", end="")
+    before = ""
+    for item in items:
+        text = json.dumps(item, indent=2).replace("\n", "\n    ")
+        print(f"{before}\n    {text}", end="")
+        before = ","
+    print("\n  ]" if before else "]", "}", sep="\n")
+
+
 def skill_json(skill: Skill) -> dict[str, object]:
     """Return a skill as `list --json` prints it."""
     return {
