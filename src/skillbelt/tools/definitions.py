@@ -167,7 +167,8 @@ DEFINITIONS: Mapping[str, Definition] = {
             },
         },
         required=("file_name",),
-        guidance="{read_file} reads on in a text that was cut; give the first line and how many.",
+        guidance="{read_file} reads on in a text that was cut, or a file that a result has a ref "
+        "for; give the first line and how many.",
     ),
     "skill_run": Definition(
         common="run_skill_script",
