@@ -191,6 +191,13 @@ def test_a_rule_of_the_host_is_not_overridden_by_a_command(tree: Tree) -> None:
     assert "in code: Rule('run', 'ls', 'allow')" in reason
 
 
+def test_no_command_is_named_for_what_a_rule_cannot_hold(tree: Tree) -> None:
+    gate = Gate(tree.settings(), MemoryStore)
+    reason = gate.check(Request("run", ("echo \udcff",))).reason
+    assert "permissions allow" not in reason
+    assert "`skillbelt permissions watch` answers" in reason
+
+
 def test_what_the_refusal_says_to_do_helps(asked: Tree) -> None:
     assert asked.run("permissions", "allow", "pdf").exit_code == 0
     assert json.loads(asked.run("load", "pdf", "--json").stdout)["text"] == "The body.\n"
