@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from skillbelt import __version__
+from skillbelt import __version__, cli
 from skillbelt.cli import COMMANDS
 from skillbelt.settings import DEFAULTS
 from tests import needs, warm
@@ -327,3 +327,50 @@ def test_a_folder_whose_name_is_no_text(tree: Tree) -> None:
             assert done.exit_code in (0, 1)
             assert "Traceback" not in done.stderr
     assert os.fsencode(tree.run("where", "pdf").stdout).endswith(b"pdf-\xff\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (MemoryError(), "there is not enough memory for this (see ulimit -v)"),
+        (ImportError("x.so: failed to map segment from shared object"), "not enough memory"),
+        (RuntimeError("can't start new thread"), "no thread can be started"),
+    ],
+)
+def test_a_shortage_is_one_line(
+    error: Exception,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(cli, "_dispatch", fail)
+    assert cli.main(["list"]) == 1
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1
+
+
+def test_a_mistake_of_ours_is_not_taken_for_a_shortage(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> int:
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr(cli, "_dispatch", fail)
+    with pytest.raises(RuntimeError, match="something else"):
+        cli.main(["list"])
+
+
+@pytest.mark.parametrize("most", [6, 8, 10, 14])
+def test_few_file_handles_give_one_line(tree: Tree, most: int) -> None:
+    tree.skill("project/.agents/skills/pdf")
+    code = (
+        "import resource, sys; from skillbelt.cli import main\n"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({most}, {most}))\n"
+        "sys.exit(main(['run', 'pdf', '--yes', '--', 'true']))"
+    )
+    done = warm.run([sys.executable, "-c", code], cwd=tree.project, capture_output=True, text=True)
+    assert done.returncode in (1, 2, 3, 5)
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("skillbelt: ")

@@ -37,7 +37,7 @@ _HOMES = {
     "events": "Event NewEvent",
     "disclosure.body": "Loaded Report injection_block list_docs load_resource load_skill_body "
     "sample_files",
-    "runtime.runtime": "Command Runtime RuntimeSession",
+    "runtime.runtime": "Command ReadableSkill Runtime RuntimeSession",
     "search.protocol": "Ranked Ranker Result",
     "format.sections": "Section",
     "conversation.state": "LoadedSkill Session",

@@ -78,6 +78,7 @@ from skillbelt.running.call import RunResult as RunResult
 from skillbelt.running.json_call import Execution as Execution
 from skillbelt.running.json_call import ExitStatus as ExitStatus
 from skillbelt.runtime.runtime import Command as Command
+from skillbelt.runtime.runtime import ReadableSkill as ReadableSkill
 from skillbelt.runtime.runtime import Runtime as Runtime
 from skillbelt.runtime.runtime import RuntimeSession as RuntimeSession
 from skillbelt.search.protocol import Ranked as Ranked

@@ -5,10 +5,12 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from skillbelt.artifacts import Artifact, ArtifactStore, open_artifacts
+from skillbelt.artifacts.disk import DiskArtifacts
 from skillbelt.cli.output import CLI_SESSION
 from skillbelt.store import SessionKey
 from tests import warm
@@ -209,6 +211,24 @@ def test_a_name_that_no_artifact_can_have(tree: Tree, store: ArtifactStore) -> N
     done = tree.run("artifacts", "get", "a\x1bb")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "cannot name an artifact" in done.stderr
+
+
+def test_a_damaged_record_is_named_and_the_rest_is_listed(
+    tree: Tree, store: ArtifactStore, kept: list[Artifact]
+) -> None:
+    assert isinstance(store, DiskArtifacts)
+    [record] = Path(store.folder).glob("kept/*/*/1.json")  # the newest report.md
+    record.write_bytes(b"")
+    done = tree.run("artifacts", "list")
+    assert done.exit_code == 1
+    listed = [tuple(line.split("\t")[:2]) for line in done.stdout.splitlines()]
+    assert listed == [("plot.png", "0"), ("report.md", "0")]
+    assert f"{record}: the record of an artifact was damaged" in done.stderr
+    wanted = tree.run("artifacts", "get", "report.md")
+    assert wanted.exit_code == 1
+    assert f"{record}: the record" in wanted.stderr
+    assert store.delete(OWN, "report.md")
+    assert tree.run("artifacts", "list").exit_code == 0
 
 
 def test_delete_removes_every_version(

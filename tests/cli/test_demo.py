@@ -161,3 +161,29 @@ def test_an_ordinary_user_is_left_nothing_either(open_tree: Tree) -> None:
 def test_the_skills_come_from_the_package_or_the_checkout() -> None:
     found: Any = Path(examples())
     assert (found / "pdf-text" / "SKILL.md").is_file()
+
+
+def test_a_plain_install_skips_what_needs_an_extra(open_tree: Tree) -> None:
+    """Neither wasmtime nor uv is there, as after `pip install skillbelt`."""
+    open_tree.setenv("PATH", "/usr/bin:/bin")
+    code = (
+        "import importlib.machinery, os, sys\n"
+        "find = importlib.machinery.PathFinder.find_spec\n"
+        "def without(name, *others):\n"
+        "    return None if name == 'wasmtime' else find(name, *others)\n"
+        "importlib.machinery.PathFinder.find_spec = without\n"
+        "sys.modules['uv'] = None\n"
+        "sys.executable = '/usr/bin/python3'\n"
+        "from skillbelt.cli import main\n"
+        "sys.exit(main(['demo', *sys.argv[1:]]))\n"
+    )
+    if shutil.which("uv", path="/usr/bin:/bin"):
+        pytest.skip("uv belongs to the system here")
+    done = open_tree.python("-c", code, "--json")
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert [one.get("skipped") for one in done.document["stages"]] == [
+        *(None, None, None, "wasm", None, "packages", None)
+    ]
+    wasm, uv = done.stderr.splitlines()[:2]
+    assert "pip install 'skillbelt[wasm]'" in wasm
+    assert "pip install 'skillbelt[packages]'" in uv

@@ -350,3 +350,25 @@ def test_a_terminal_shows_how_far_it_is_and_a_table(tree: Tree) -> None:
     assert ["attack", "number", "landlock"] in [line.split() for line in screen.lines]
     assert screen.lines[-1] == "landlock: 2 attacks, 2 stopped"
     assert not any("attacking" in line for line in screen.lines)
+
+
+def test_a_broken_rule_is_a_problem_for_doctor_and_list(tree: Tree) -> None:
+    tree.skill("project/.agents/skills/pdf")
+    path = tree.write("home/.config/skillbelt/config.toml", '[permission]\nrun = "perhaps"\n')
+    for command, code in (("doctor", 1), ("list", 0)):
+        done = tree.run(command)
+        assert done.exit_code == code
+        assert f"{path}:2: error rules-wrong: action must be one of" in done.stdout + done.stderr
+        [said] = [
+            one
+            for one in tree.run(command, "--json").document["diagnostics"]
+            if one["code"] == "rules-wrong"
+        ]
+        assert (said["path"], said["line"]) == (str(path), 2)
+
+
+def test_doctor_names_the_settings_files(tree: Tree) -> None:
+    own = tree.write("home/.config/opencode/opencode.json", "{}")
+    done = tree.run("doctor", "--json")
+    assert done.document["files"] == [{"source": "user", "path": str(own)}]
+    assert str(own) in tree.run("doctor").stdout

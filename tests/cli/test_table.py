@@ -103,8 +103,9 @@ def test_a_conversation_is_listed_on_one_line(used: Tree, columns: int) -> None:
 
 @COLUMNS
 def test_a_denial_begins_with_what_matters(used: Tree, columns: int) -> None:
-    first = on_terminal(used, "log", "--type", "decision", columns=columns).lines[0]
-    assert first.startswith("2023-11-14 22:13:20  denied  decision")
+    lines = on_terminal(used, "log", "--type", "decision", columns=columns).lines
+    assert lines[0].startswith("2023-11-14 22:13:20  denied  decision")
+    assert len(lines) <= 6
 
 
 def test_a_wide_terminal_has_a_column_for_each(used: Tree) -> None:

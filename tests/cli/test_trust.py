@@ -73,11 +73,11 @@ def test_what_list_trusts_is_no_longer_marked(tree: Tree) -> None:
     """The whole way: listed as untrusted, trusted, and not any more."""
     tree.skill("project/.agents/skills/pdf", description="Reads PDF files.")
     tree.write("home/.config/skillbelt/config.toml", 'trust_project = "ask"\n')
-    assert tree.run("list").stdout == "pdf\tproject, untrusted\tReads PDF files.\n"
+    assert tree.run("list").stdout == "pdf\tproject, untrusted\tReads PDF files.\tagents\n"
     tree.run("trust", "add")
-    assert tree.run("list").stdout == "pdf\tproject\tReads PDF files.\n"
+    assert tree.run("list").stdout == "pdf\tproject\tReads PDF files.\tagents\n"
     tree.run("trust", "remove")
-    assert tree.run("list").stdout == "pdf\tproject, untrusted\tReads PDF files.\n"
+    assert tree.run("list").stdout == "pdf\tproject, untrusted\tReads PDF files.\tagents\n"
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])

@@ -13,7 +13,7 @@ import pytest
 
 from skillbelt import Answer, Pending, Runtime
 from skillbelt.discovery.catalog import Catalog
-from skillbelt.errors import ConfigError, FileUnreadable
+from skillbelt.errors import ConfigError, FileUnreadable, LoadError, SkillNotFound
 from skillbelt.files.manifest import is_complete
 from skillbelt.permission.rules import Request
 from skillbelt.trust import Trust
@@ -254,6 +254,40 @@ def test_a_skill_inside_a_skill_is_a_document_of_it(mcp: McpServer, belt: Open) 
     mcp.add({"deep/other/SKILL.md": b"---\nname: other\ndescription: x\n---\n"})
     runtime = belt(nested=True)
     assert [skill.name for skill in runtime.discover_skills()] == ["docs.pdf"]
+
+
+def test_consent_to_a_skill_is_none_to_the_skill_inside_it(mcp: McpServer, belt: Open) -> None:
+    inner = b"---\nname: other\ndescription: Reads PDF files.\n---\nThe inner text.\n"
+    mcp.entries.clear()
+    mcp.add({"deep/other/SKILL.md": inner})
+    mcp.add(name="other", prefix="pdf/deep/")
+    mcp.files["skill://pdf/deep/other/SKILL.md"] = inner
+    mcp.entries[1]["resources"] = [listed("skill://pdf/deep/other/SKILL.md", inner)]
+    asked: list[Request] = []
+    runtime = belt(ask=saying("always", asked))
+    assert [skill.name for skill in runtime.discover_skills()] == ["docs.other", "docs.pdf"]
+    session = runtime.session("ada", "chat")
+    assert not session.call_sync("skill_load", LOAD, inline=True).error
+    path = {"skill": "docs.pdf", "relative_path": "deep/other/SKILL.md"}
+    assert "The inner text." in session.call_sync("load_resource", path).text
+    assert [one.name for one in session.loaded()] == ["docs.pdf"], "a document loads no skill"
+    assert len(asked) == 1
+    assert not session.call_sync("skill_load", {"skill": "docs.other"}, inline=True).error
+    assert [request.skill for request in asked] == ["docs.pdf", "docs.other"]
+
+
+def test_what_a_server_gave_is_used_for_no_other_once_it_is_gone(
+    mcp: McpServer, belt: Open
+) -> None:
+    """Not without the server, and not under the name or the digests of another."""
+    belt().load("docs.pdf")
+    with pytest.raises(SkillNotFound):
+        belt(urls=[]).load("docs.pdf")
+    with serving() as other:
+        other.entries = [dict(mcp.entries[0])]  # lists the same, and has none of it
+        with pytest.raises(LoadError):
+            belt(urls=[f"{other.url}#docs"]).load("docs.pdf")
+        assert URI in other.requests
 
 
 def test_a_project_can_not_start_anything(project: Tree) -> None:

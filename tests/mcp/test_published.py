@@ -89,7 +89,7 @@ NOTE = "name: note\ndescription: Takes notes."
         (f"{NOTE}\nmetadata:\n  version: 1.10", "metadata values are not text: 'version'"),
         (f"{NOTE}\nmetadata:\n  tags: [a]", "metadata"),
         (f"{NOTE}\nmetadata: hello", "metadata"),
-        (f"{NOTE}\nlicense: 2", "license is not text (put the value in quotes)"),
+        (f"{NOTE}\nlicense: 2", "SKILL.md:4: warning mcp-not-published"),
         (f"{NOTE}\ncompatibility: ''", "compatibility is empty"),
         (f"{NOTE}\ncompatibility: {'x' * 600}", "compatibility has 600 characters"),
         (f"{NOTE}\nversion: '1'", "'version' is not part of the specification"),

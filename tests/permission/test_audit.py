@@ -19,6 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skillbelt.errors import ConfigError
+from skillbelt.permission import audit
 from skillbelt.permission.audit import TYPES, AuditEvent, AuditLog, open_audit, user_name
 from tests import needs, warm
 from tests.examples import examples
@@ -589,3 +590,44 @@ def test_the_user_has_a_name() -> None:
 def test_a_user_without_a_name_is_a_number(open_tree: Tree) -> None:
     code = "import os, pwd; from skillbelt.permission.audit import user_name; os.setuid(54321)\n"
     assert open_tree.python("-c", f"{code}print(user_name())").stdout == "54321\n"
+
+
+def decoded_lines(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """A list of the lines that are decoded from now on."""
+    decode, seen = audit._decode_event, list[bytes]()
+
+    def noted(line: bytes) -> AuditEvent | None:
+        seen.append(line)
+        return decode(line)
+
+    monkeypatch.setattr(audit, "_decode_event", noted)
+    return seen
+
+
+@pytest.mark.parametrize("wanted", [{"since": 60.0}, {"limit": 2}, {"since": 55.0, "limit": 2}])
+def test_the_beginning_of_a_long_log_is_not_read(
+    log: AuditLog, wanted: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, *events(*range(1, 61)))
+    monkeypatch.setattr(audit, "_OLDER_IN_A_ROW", 5)
+    seen = decoded_lines(monkeypatch)
+    found = list(log.read(**wanted))  # type: ignore[arg-type]
+    assert [event.time for event in found] == [60.0] if wanted == {"since": 60.0} else [59.0, 60.0]
+    assert len(set(seen)) < 20
+
+
+def test_events_are_given_while_they_are_read(
+    log: AuditLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, *events(*range(1, 51)))
+    seen = decoded_lines(monkeypatch)
+    reading = log.read()
+    assert next(reading).time == 1.0
+    assert len(seen) == 1
+    reading.close()  # type: ignore[attr-defined]
+
+
+def test_a_few_wrong_times_do_not_hide_what_comes_before(log: AuditLog) -> None:
+    times = [100.0, 101.0, 1.0, 2.0, 102.0]
+    fill(log, *(AuditEvent(time, "load") for time in times))
+    assert [event.time for event in log.read(since=100.0)] == [100.0, 101.0, 102.0]

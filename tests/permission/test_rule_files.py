@@ -273,6 +273,38 @@ def test_a_project_that_is_not_trusted_turns_no_deny_of_the_users_into_a_questio
     assert any(rule.source == "project" for rule in policy(tree).rules)
 
 
+# The home folder in paths
+
+
+@pytest.mark.parametrize("pattern", ["~", "$HOME", "${HOME}", "~/", "$HOME/"])
+def test_every_spelling_of_the_home_is_denied(tree: Tree, pattern: str) -> None:
+    tree.write(USER, f'[permission.host_file]\n"*" = "allow"\n"{pattern}" = "deny"\n')
+    found = policy(tree)
+    assert decided(found, "host_file", str(tree.home)) == "deny"
+    assert decided(found, "host_file", str(tree.home / "a")) == "allow"
+
+
+@pytest.mark.parametrize("pattern", ["~/.ssh/*", "$HOME/.ssh/*", "${HOME}/.ssh/*", "$HOME/.ss*"])
+def test_what_lies_in_the_home_is_denied(tree: Tree, pattern: str) -> None:
+    tree.write(USER, f'[permission.host_file]\n"*" = "allow"\n"{pattern}" = "deny"\n')
+    assert decided(policy(tree), "host_file", str(tree.home / ".ssh/id")) == "deny"
+    rules = [Rule("host_file", "*", "allow"), Rule("host_file", pattern, "deny")]
+    given = policy(tree, session_rules=rules)
+    assert decided(given, "host_file", str(tree.home / ".ssh/id")) == "deny"
+
+
+@pytest.mark.parametrize("pattern", ["secrets/*", "./x", "~bob/.ssh/*", "$XDG_DATA_HOME/x", "."])
+def test_a_path_that_could_never_match_is_an_error(tree: Tree, pattern: str) -> None:
+    with pytest.raises(ConfigError, match="is no path that could be asked for"):
+        policy(tree, session_rules=[Rule("host_file", pattern, "deny")])
+    tree.write(USER, f'[permission]\ndeny = ["Read({pattern})"]\n')
+    with pytest.raises(ConfigError, match=r"config.toml:2: .* is no path"):
+        policy(tree)
+    tree.write(USER, f'[permission.host_file]\n"{pattern}" = "deny"\n')
+    with pytest.raises(ConfigError, match=r"config.toml:2: .* is no path"):
+        policy(tree)
+
+
 # Rules that never decide
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from skillbelt import Limits, SkillNotFound
+from skillbelt import Limits, LoadError, ReadableSkill, SkillNotFound
 from skillbelt.errors import PermissionDenied
 from skillbelt.permission.rules import Answer, Rule
 from skillbelt.permission.waiting import Pending
@@ -88,6 +88,21 @@ def test_a_skill_by_its_name_is_as_the_last_refresh_found_it(tree: Tree) -> None
     one.catalog.refresh()
     with pytest.raises(SkillNotFound):
         one.get_skill("pdf")
+
+
+def test_the_instructions_of_a_skill_are_read_after_permission(tree: Tree) -> None:
+    one = runtime(tree)
+    skill = one.get_skill("pdf")
+    assert isinstance(skill, ReadableSkill)
+    assert skill == one.skills()["pdf"]
+    assert skill.instructions == one.load("pdf").text
+    tree.skill(f"{SKILLS}/pdf", text="Newer.\n")
+    assert skill.instructions.strip() == "Newer."
+    denied = runtime(tree, rules=[Rule("skill", "pdf", "deny")])
+    with pytest.raises(PermissionDenied):
+        _ = denied.get_skill("pdf").instructions
+    with pytest.raises(LoadError, match="get_skill"):
+        _ = skill._replace(name="other").instructions
 
 
 def test_what_a_filter_hides_is_no_suggestion(tree: Tree) -> None:

@@ -566,3 +566,14 @@ def test_a_folder_that_cannot_be_entered_is_not_an_empty_store(open_tree: Tree) 
         "    print(error)\n"
     )
     assert f"{folder}/state.sqlite3: Permission denied" in open_tree.as_user(code)
+
+
+def test_a_damaged_entry_is_named_and_the_others_are_listed(
+    store: SqliteStore, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.append(KEY, [NewEvent("a")])
+    store.append(KEY._replace(session="other"), [NewEvent("a")])
+    raw(path, "UPDATE session SET created = 'x' WHERE name = 'other'")
+    assert [info.key for info in store.sessions()] == [KEY]
+    assert f"{path}: the entry of session" in caplog.text
+    assert "'other'" in caplog.text

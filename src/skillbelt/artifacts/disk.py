@@ -10,7 +10,7 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import BinaryIO
@@ -28,6 +28,8 @@ from skillbelt.artifacts.protocol import (
     missing,
     owner,
     owners,
+    refuse_damaged,
+    tell_damaged,
 )
 from skillbelt.errors import ArtifactError
 from skillbelt.files.contain import FOLLOW_FOLDER, NEW_FILE, READ_FILE
@@ -65,7 +67,8 @@ class DiskArtifacts:
         """What is known of a version; of the newest when none is given."""
         folder = self._place(key, check_name(name))
         with _reported(f"artifact {name!r} cannot be read"):
-            for found in _records(folder, _newest_first(folder) if version is None else [version]):
+            numbers = _newest_first(folder) if version is None else [version]
+            for found in _records(folder, numbers, damaged=refuse_damaged):
                 return found
         raise missing(name, version)
 
@@ -89,25 +92,37 @@ class DiskArtifacts:
                 newest += islice(_records(folder, _newest_first(folder)), 1)
         return sorted(newest)
 
+    def damaged(self, key: SessionKey) -> list[str]:
+        """The files of records that the session sees and that cannot be read."""
+        paths: list[str] = []
+        with _reported("the artifacts cannot be listed"):
+            for folder in self._folders(key):
+                numbers = _numbers(folder, ".json")
+                list(_records(folder, numbers, damaged=lambda path, _: paths.append(path)))
+        return sorted(paths)
+
     def versions(self, key: SessionKey, name: str) -> list[Artifact]:
         """Every version that is there, oldest first; none for a name that does not exist."""
         folder = self._place(key, check_name(name))
         with _reported(f"artifact {name!r} cannot be read"):
-            return list(_records(folder, _numbers(folder, ".json")))
+            return list(_records(folder, _numbers(folder, ".json"), damaged=refuse_damaged))
 
     def delete(self, key: SessionKey, name: str) -> bool:
         """Forget every version of it; whether there was one."""
         folder = self._place(key, check_name(name))
         with _reported(f"artifact {name!r} cannot be deleted"):
-            gone = list(_records(folder, _numbers(folder, ".json")))
+            numbers = _numbers(folder, ".json")
+            gone = list(_records(folder, numbers))
             # Not before: the last must be no lower than any that goes.
             claims = _numbers(folder, ".data")
             hashes = {found.version: found.sha256 for found in gone}
             hashes |= _abandoned(folder, claims[:-1])
+            lost = _hashes(folder, (number for number in numbers if number not in hashes))
+            hashes |= lost
             for number, sha256 in hashes.items():
                 self._forget(folder, number, last=number == claims[-1])
                 _drop(self._blob(sha256))
-        return bool(gone)
+        return bool(gone or lost)
 
     def _prepare(self) -> None:
         make_folder(os.path.dirname(self.folder))
@@ -246,24 +261,41 @@ def _newest_first(folder: str) -> list[int]:
     return _numbers(folder, ".json")[::-1]
 
 
-def _records(folder: str, numbers: Iterable[int]) -> Iterator[Artifact]:
-    """The records of these numbers that are there; one may go at any time."""
+def _records(
+    folder: str,
+    numbers: Iterable[int],
+    *,
+    damaged: Callable[[str, ArtifactError], object] = tell_damaged,
+) -> Iterator[Artifact]:
+    """The records of these numbers that are there; one may go at any time.
+
+    A damaged one is left out after `damaged` was called with its path.
+    """
     for number in filter(is_version, numbers):
+        path = f"{folder}/{number}.json"
         try:
-            with open(f"{folder}/{number}.json", "rb") as file:
-                yield decoded(file.read())
+            with open(path, "rb") as file:
+                found = decoded(file.read())
         except FileNotFoundError:
             continue
+        except ArtifactError as error:
+            damaged(path, error)
+        else:
+            yield found
 
 
 def _abandoned(folder: str, claims: list[int]) -> dict[int, str]:
     """Numbers without a record, whose writer is not at work any more, with the data's hash."""
+    without = set(claims) - set(_numbers(folder, ".json"))
+    return _hashes(folder, (number for number in without if _stale(f"{folder}/{number}.data")))
+
+
+def _hashes(folder: str, numbers: Iterable[int]) -> dict[int, str]:
+    """The hash of the data of each number that has some."""
     found = {}
-    for number in set(claims) - set(_numbers(folder, ".json")):
-        path = f"{folder}/{number}.data"
-        if _stale(path):
-            with suppress(FileNotFoundError), open(path, "rb") as file:
-                found[number] = hashlib.file_digest(file, "sha256").hexdigest()
+    for number in numbers:
+        with suppress(FileNotFoundError), open(f"{folder}/{number}.data", "rb") as file:
+            found[number] = hashlib.file_digest(file, "sha256").hexdigest()
     return found
 
 

@@ -15,7 +15,7 @@ import hashlib
 import io
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
@@ -33,6 +33,8 @@ from skillbelt.artifacts.protocol import (
     missing,
     owner,
     owners,
+    refuse_damaged,
+    tell_damaged,
 )
 from skillbelt.errors import ArtifactError, MissingExtra
 from skillbelt.store.protocol import SessionKey
@@ -113,11 +115,21 @@ class ObjectArtifacts:
                     break
         return sorted(newest)
 
+    def damaged(self, key: SessionKey) -> list[str]:
+        """The records that the session sees and that cannot be read."""
+        paths: list[str] = []
+        with _reported("the artifacts cannot be listed"):
+            for folder in self._folders(key):
+                claims = self._claims(folder)
+                list(self._records(claims, damaged=lambda path, _: paths.append(path)))
+        return sorted(paths)
+
     def versions(self, key: SessionKey, name: str) -> list[Artifact]:
         """Every version that is there, oldest first; none for a name that does not exist."""
         folder = self._place(key, check_name(name))
         with _reported(f"artifact {name!r} cannot be read"):
-            return [found for _, found in self._records(self._claims(folder))]
+            claims = self._claims(folder)
+            return [found for _, found in self._records(claims, damaged=refuse_damaged)]
 
     def delete(self, key: SessionKey, name: str) -> bool:
         """Forget every version of it; whether there was one."""
@@ -171,18 +183,32 @@ class ObjectArtifacts:
             else:
                 numbers = filter(is_version, [version])
                 wanted = [_Claim(number, _record(folder, number), True) for number in numbers]
-            for found in self._records(wanted):
+            for found in self._records(wanted, damaged=refuse_damaged):
                 return found
         raise missing(name, version)
 
-    def _records(self, claims: Iterable[_Claim]) -> Iterator[tuple[int, Artifact]]:
-        """The records that are there, each with the epoch of its bytes."""
+    def _records(
+        self,
+        claims: Iterable[_Claim],
+        *,
+        damaged: Callable[[str, ArtifactError], object] = tell_damaged,
+    ) -> Iterator[tuple[int, Artifact]]:
+        """The records that are there, each with the epoch of its bytes.
+
+        A damaged one is left out after `damaged` was called with its path.
+        """
         for claim in claims:
             if claim.live:
                 with suppress(FileNotFoundError):
                     epoch, _, record = bytes(self._store.get(claim.path).bytes()).partition(b"\n")
-                    if record:
-                        yield int(epoch), decoded(record)
+                    if not record:
+                        continue
+                    try:
+                        found = decoded(record)
+                    except ArtifactError as error:
+                        damaged(claim.path, error)
+                    else:
+                        yield int(epoch), found
 
     def _claims(self, folder: str) -> list[_Claim]:
         """Every number that was given and is still known, in order."""

@@ -196,6 +196,18 @@ def decoded(data: bytes) -> Artifact:
     return found
 
 
+def refuse_damaged(path: str, error: ArtifactError) -> None:
+    """Raise ArtifactError for a damaged record, with its place and the remedy."""
+    raise ArtifactError(f"{path}: {error}; remove it, or delete the artifact") from error
+
+
+def tell_damaged(path: str, error: ArtifactError) -> None:
+    """Log a damaged record that is left out."""
+    import logging  # cost: 8 ms, only for this warning
+
+    logging.getLogger("skillbelt").warning("%s: %s; it is left out", path, error)
+
+
 def is_version(number: int) -> bool:
     """Whether any artifact could have a version of that number."""
     return 0 <= number <= _MAX_VERSION

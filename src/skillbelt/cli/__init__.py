@@ -128,6 +128,9 @@ COMMANDS: dict[str, CliCommand] = {
     ),
     "config": CliCommand("config", "print the merged settings and the source of each"),
 }
+# What the loader of shared libraries says, and Python.
+_NO_MEMORY = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
+_NO_THREAD = "can't start new thread"
 _EXIT_CODES = (
     "Exit codes: 0 done, 1 failed or nothing found, 2 wrong usage or configuration, "
     "3 no such skill, 4 denied, 5 sandbox unavailable, 124 timed out, 130 interrupted."
@@ -173,10 +176,31 @@ def _run(arguments: list[str], as_json: bool) -> int:
         print(f"skillbelt: {one_line(str(error))}", file=sys.stderr)
         return _report_system_error(error, as_json)
     except Exception as error:
+        if _report_shortage(error, as_json):
+            return 1
         if as_json:
             message = f"{type(error).__name__}: {error}"
             print_error(describe("internal", message, "report it, with the text on stderr", 1))
         raise
+
+
+def _report_shortage(error: Exception, as_json: bool) -> bool:
+    """Print what the process lacks, if that is why it failed; return whether it is."""
+    said = _shortage(error)
+    if said:
+        print(f"skillbelt: {said}", file=sys.stderr)
+    if said and as_json:
+        print_error(describe("system", said, "raise the limit, or end other programs", 1))
+    return bool(said)
+
+
+def _shortage(error: Exception) -> str:
+    """Return what the process lacks, if that is why it failed; such errors have no type."""
+    if isinstance(error, MemoryError) or any(one in str(error) for one in _NO_MEMORY):
+        return "there is not enough memory for this (see ulimit -v)"
+    if _NO_THREAD in str(error):
+        return "no thread can be started: too many processes, or too little memory (see ulimit -a)"
+    return ""
 
 
 def _wants_json(arguments: list[str]) -> bool:
@@ -205,7 +229,12 @@ def _report_system_error(error: OSError, as_json: bool) -> int:
 
 def _discard_output() -> None:
     """Redirect stdout to /dev/null, so that Python does not flush to the closed pipe at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    number = sys.stdout.fileno()
+    os.close(number)  # first, so that there is a handle to open even if they have run out
+    handle = os.open(os.devnull, os.O_WRONLY)
+    if handle != number:
+        os.dup2(handle, number)
+        os.close(handle)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -14,6 +14,8 @@ from skillbelt.artifacts import (
     parse_reference,
     read,
 )
+from skillbelt.artifacts.disk import DiskArtifacts
+from skillbelt.artifacts.objects import ObjectArtifacts
 from skillbelt.artifacts.protocol import SCHEME
 from skillbelt.cli.load import print_text
 from skillbelt.cli.output import CLI_SESSION, count, print_json, print_table, say
@@ -77,7 +79,9 @@ def _list(store: ArtifactStore, key: SessionKey, args: argparse.Namespace) -> in
         print_table(head, [_row(artifact) for artifact in found])
     else:
         say(f"no artifacts in {session_id(key)}", args)
-    return 0
+    # What is damaged was named in a warning, and left out.
+    whole = not isinstance(store, DiskArtifacts | ObjectArtifacts) or not store.damaged(key)
+    return 0 if whole else 1
 
 
 def _versions(store: ArtifactStore, key: SessionKey, text: str) -> list[Artifact]:

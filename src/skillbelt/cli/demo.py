@@ -28,9 +28,11 @@ from skillbelt.permission.rules import Answer
 from skillbelt.running.call import RunResult
 from skillbelt.running.json_call import Execution
 from skillbelt.running.packages.environments import can_be_written
+from skillbelt.running.packages.installers import find_uv
 from skillbelt.running.workspace import places
 from skillbelt.runtime.runtime import Runtime
-from skillbelt.settings import load_settings
+from skillbelt.sandbox.wasm.engine import packages
+from skillbelt.settings import load_settings, process_environment
 from skillbelt.text import one_line, shorten, tokens
 
 _REVIEW = "Review app.py: is it safe to merge?"
@@ -85,6 +87,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show each stage when it is done; return 1 when one of them failed."""
     begun, shown = time.monotonic(), []
+    for extra, what in _missing_extras().items():
+        say(f"skillbelt: {what} needs the extra {extra!r} ({_install(extra)}) and is skipped", args)
     with _project() as project, _belt(project, args) as belt:
         for number, stage in enumerate(_stages(belt, project), 1):
             shown.append(stage)
@@ -178,6 +182,25 @@ def _stages(belt: Runtime, project: str) -> Iterator[DemoStage]:
     yield _forbid(belt, project)
 
 
+def _missing_extras() -> dict[str, str]:
+    """Return the extras that a stage needs and that are not installed, each with the stage."""
+    missing = {} if packages() else {"wasm": "executing a WASM module"}
+    try:
+        find_uv("", process_environment())
+    except RunRefused:
+        missing["packages"] = "running a skill with a package"
+    return missing
+
+
+def _install(extra: str) -> str:
+    return f"pip install 'skillbelt[{extra}]'"
+
+
+def _skipped(title: str, extra: str) -> DemoStage:
+    said = f"skipped: it needs the extra {extra!r}: {_install(extra)}"
+    return DemoStage(title, [said], {"skipped": extra})
+
+
 def _discover(belt: Runtime) -> DemoStage:
     begun = time.monotonic()
     skills = belt.discover_skills()
@@ -217,13 +240,17 @@ def _costs(belt: Runtime) -> tuple[int, int]:
 def _review(belt: Runtime) -> Iterator[DemoStage]:
     skill, stage = _match(belt, _REVIEW)
     yield stage
+    title = f"Execute: {skill.name} as a WASM module"
+    if "wasm" in _missing_extras():
+        yield _skipped(title, "wasm")
+        return
     given = {"files": [{"path": "app.py", "content": _CODE}]}
     done = belt.execute_skill_sync(skill.name, given)
     output: Any = done.output if isinstance(done.output, dict) else {}
     findings = output.get("findings", [])
     lines = [_describe_finding(one) for one in findings[:_FINDINGS]] or [one_line(done.stderr)]
     yield DemoStage(
-        f"Execute: {skill.name} as a WASM module",
+        title,
         [*lines, *_describe_sandbox(done)],
         {"ok": bool(findings), "skill": skill.name, **done.document()},
     )
@@ -237,6 +264,9 @@ def _extract(belt: Runtime, project: str) -> Iterator[DemoStage]:
     skill, stage = _match(belt, _PDF)
     yield stage
     title = f"Run: {skill.name} in the native sandbox, with the package it declares (pypdf)"
+    if "packages" in _missing_extras():
+        yield _skipped(title, "packages")
+        return
     try:
         done = belt.run_sync(
             skill.name,

@@ -13,6 +13,7 @@ from skillbelt.cli.output import (
     open_catalog,
     print_json,
     print_table,
+    rule_problems,
     show_progress,
     wants_progress,
 )
@@ -66,10 +67,11 @@ def run(args: argparse.Namespace) -> int:
     everything = args.json or args.verbose or args.sandbox
     states = _probe_all(settings) if everything else _probe_until_used(settings)
     unserved = unpublished(catalog.values(), settings.limits)
+    ruled = rule_problems(settings)
     if not args.json:
         _print_files(settings)
         _print_roots(catalog, args)
-        _print_problems([*catalog.diagnostics, *unserved], args)
+        _print_problems([*catalog.diagnostics, *ruled, *unserved], args)
         if unserved and not args.verbose:
             number = count(len(unserved), "skill")
             print(f"{number} for MCP clients through tools only (--verbose says why)")
@@ -78,12 +80,12 @@ def run(args: argparse.Namespace) -> int:
     for state in states:
         state.sandbox.close()
     if args.json:
-        print_json(_document(catalog, states, matrix, unserved))
+        print_json(_document(catalog, states, matrix, [*ruled, *unserved]))
     elif args.sandbox:
         _print_matrix(matrix, args)
     if args.sandbox and not matrix:
         return UNAVAILABLE
-    broken = any(d.severity == "error" for d in catalog.diagnostics)
+    broken = any(d.severity == "error" for d in (*catalog.diagnostics, *ruled))
     return 1 if broken or any(_not_stopped(results) for results in matrix.values()) else 0
 
 

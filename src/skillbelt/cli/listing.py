@@ -13,6 +13,7 @@ from skillbelt.cli.output import (
     open_catalog,
     print_json,
     print_table,
+    rule_problems,
     say,
     skill_json,
 )
@@ -42,8 +43,12 @@ def run(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     clients = clients_of(catalog)
     skills = _select(catalog, clients, args)
+    ruled = rule_problems(catalog.settings)
     for text in () if args.json else _named_roots_without_skills(catalog):
         say(text, args)
+    for one in () if args.json else ruled:
+        if one.severity == "error":
+            say(one_line(str(one)), args)
     if args.json:
         print_json(
             {
@@ -51,15 +56,15 @@ def run(args: argparse.Namespace) -> int:
                     {**skill_json(skill), "client": clients.get(skill.location, "")}
                     for skill in skills
                 ],
-                "diagnostics": diagnostics_json(catalog.diagnostics),
+                "diagnostics": diagnostics_json((*catalog.diagnostics, *ruled)),
             }
         )
     elif skills:
         _print_skills(catalog, skills, clients)
-        _print_summary(catalog, skills, args)
+        _print_summary(catalog, skills, len(ruled), args)
     else:
         say(_explain_empty(catalog), args)
-        _print_summary(catalog, skills, args)
+        _print_summary(catalog, skills, len(ruled), args)
     return 0
 
 
@@ -112,8 +117,10 @@ def _describe_scope(skill: Skill, shadowed: Collection[str]) -> str:
     return ", ".join(marks)
 
 
-def _print_summary(catalog: Catalog, skills: list[Skill], args: argparse.Namespace) -> None:
-    problems = len(catalog.problems)
+def _print_summary(
+    catalog: Catalog, skills: list[Skill], ruled: int, args: argparse.Namespace
+) -> None:
+    problems = len(catalog.problems) + ruled
     if problems:
         found, wrong = count(len(skills), "skill"), count(problems, "problem")
         say(f"{found}; {wrong}: `skillbelt doctor` shows more", args)

@@ -8,11 +8,12 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
+from itertools import islice
 
-from skillbelt.cli.output import count, print_json, print_table, say
+from skillbelt.cli.output import count, print_json, print_json_list, print_table, say
 from skillbelt.errors import ConfigError
 from skillbelt.permission.audit import TYPES, AuditEvent, AuditLog, Verified, open_audit
 from skillbelt.settings import load_settings
@@ -23,6 +24,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _HEAD = ("time", "type", "who", "what", "outcome", "why")
 # On a terminal what matters most comes first. Programs that read a pipe know the order above.
 _ON_SCREEN = ("time", "outcome", "type", "what", "who", "why")
+_BATCH = 1_000
 _CHANGES = {"add": "added", "remove": "removed"}
 # Keys of events of other types for the subject and the outcome.
 _WHAT = ("command", "patterns", "path", "value")
@@ -58,20 +60,23 @@ def run(args: argparse.Namespace) -> int:
         return _verify(log, wanted, args)
     if args.follow:
         return _follow(log, wanted, args)
-    events = list(log.read(**wanted))  # type: ignore[arg-type]
+    events = log.read(**wanted)  # type: ignore[arg-type]
     if args.json:
-        print_json({"events": [_document(event) for event in events]})
-    elif events:
-        _print_events(events)
-    else:
+        print_json_list("events", map(_document, events))
+    elif not _print_events(events):
         say("no such events", args) if _is_filtered(wanted) else say("the log is empty", args)
     return 0
 
 
-def _print_events(events: Iterable[AuditEvent]) -> None:
-    head = _ON_SCREEN if sys.stdout.isatty() else _HEAD
-    rows = [dict(zip(_HEAD, _row(event), strict=True)) for event in events]
-    print_table(head, [[row[title] for title in head] for row in rows], wrap=True)
+def _print_events(events: Iterator[AuditEvent]) -> bool:
+    """Print the events while they are read; return whether there was one."""
+    head, found = _ON_SCREEN if sys.stdout.isatty() else _HEAD, False
+    # The columns of a table are as wide as its rows need.
+    while batch := list(islice(events, _BATCH if sys.stdout.isatty() else 1)):
+        found = True
+        rows = [dict(zip(_HEAD, _row(event), strict=True)) for event in batch]
+        print_table(head, [[row[title] for title in head] for row in rows], wrap=True)
+    return found
 
 
 def _verify(log: AuditLog, wanted: Mapping[str, object], args: argparse.Namespace) -> int:

@@ -11,9 +11,11 @@ from typing import TextIO
 
 from skillbelt.cli.failure import Printed
 from skillbelt.discovery.catalog import Catalog
+from skillbelt.errors import ConfigError
 from skillbelt.format.skill import Skill
-from skillbelt.settings import load_settings
+from skillbelt.settings import Settings, load_settings
 from skillbelt.text import one_line, shorten
+from skillbelt.trust import Trust
 from skillbelt.values import Diagnostic
 
 _ONE_RUN = 3600.0
@@ -40,6 +42,31 @@ def open_catalog(args: argparse.Namespace, *, refresh: bool = False) -> Catalog:
     return catalog
 
 
+def rule_problems(settings: Settings) -> list[Diagnostic]:
+    """Return what is wrong with the rules of permission in the settings files."""
+    if not settings.rule_tables:
+        return []
+    from skillbelt.permission.rule_files import read_policy  # cost: 10 ms, only with rules
+
+    trusted = Trust(settings.state_dir).project(settings.project)
+    try:
+        return list(read_policy(settings, project_trusted=trusted).diagnostics)
+    except ConfigError as error:
+        place, _, message = str(error).partition(": ")
+        path, _, line = place.rpartition(":")
+        known = line.isdigit()
+        return [
+            Diagnostic(
+                code="rules-wrong",
+                severity="error",
+                path=path if known else place,
+                line=int(line) if known else None,
+                message=message,
+                remedy="fix the rule: no command that needs permission works before",
+            )
+        ]
+
+
 def wants_progress(args: argparse.Namespace) -> bool:
     """Whether stderr is a terminal that may show progress."""
     return sys.stderr.isatty() and not args.quiet
@@ -63,6 +90,18 @@ def print_json(document: object) -> None:
     """Print the one JSON document of a command."""
     Printed.document = True
     print(json.dumps(document, indent=2))
+
+
+def print_json_list(name: str, items: Iterable[object]) -> None:
+    """Print the document of a command that is one list, item by item as they come."""
+    Printed.document = True
+    print("{", f'  "{name}": [', sep="\n", end="")
+    before = ""
+    for item in items:
+        text = json.dumps(item, indent=2).replace("\n", "\n    ")
+        print(f"{before}\n    {text}", end="")
+        before = ","
+    print("\n  ]" if before else "]", "}", sep="\n")
 
 
 def skill_json(skill: Skill) -> dict[str, object]:

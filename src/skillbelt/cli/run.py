@@ -37,6 +37,7 @@ _NOT_FOR_LIVE = ("stdout truncated", "stderr truncated")
 _REPORTED_ELSEWHERE = (
     "max_stream_bytes", "run_timeout_seconds", "exec_timeout_seconds", "timeout_ms",
 )  # fmt: skip
+_PIECE_BYTES = 2**16
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -148,7 +149,11 @@ def _read_stdin() -> bytes:
     """Read piped input, at most one byte above the limit; nothing from a terminal."""
     if sys.stdin is None or sys.stdin.isatty():
         return b""
-    return sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
+    data = bytearray()
+    # In pieces: one read of so many bytes takes that much memory for no input at all.
+    while piece := sys.stdin.buffer.read(min(_PIECE_BYTES, MAX_STDIN_BYTES + 1 - len(data))):
+        data += piece
+    return bytes(data)
 
 
 def _parse_variable(text: str) -> tuple[str, str]:

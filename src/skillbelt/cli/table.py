@@ -14,9 +14,10 @@ from rich.text import Text
 
 _GAP = 2  # spaces between two columns
 _INDENT = 4
-# A last column that is cut needs this much to say anything, and one that is wrapped for a line.
+# A last column that is cut needs this much to say anything; one that is wrapped needs more, or a
+# few words fill the screen.
 _MIN_CUT_WIDTH = 10
-_MIN_WRAPPED_WIDTH = 30
+_MIN_WRAPPED_WIDTH = 40
 
 
 def print_on_terminal(head: Sequence[str], rows: Sequence[Sequence[str]], wrap: bool) -> None:
@@ -37,22 +38,14 @@ def print_on_terminal(head: Sequence[str], rows: Sequence[Sequence[str]], wrap: 
 def _fit_columns(
     head: Sequence[str], rows: Sequence[Sequence[str]], room: int, wrap: bool
 ) -> list[int]:
-    """Return the width of each column; none when a column would have to break a word."""
+    """Return the width of each column; none when the last one would have too little."""
     columns = [[title, *(row[n] for row in rows)] for n, title in enumerate(head)]
-    widths = [max(map(cell_len, cells)) for cells in columns]
-    least = [max(map(_longest_word, cells)) for cells in columns]
-    if not wrap or not any(head):  # facts without a head stay beside their names
-        least[-1] = min(least[-1] if wrap else widths[-1], _MIN_CUT_WIDTH)
-    over = sum(widths) + _GAP * (len(widths) - 1) - room
-    # The last column gives way first, then the widest ones.
-    preferred = min(widths[-1], max(least[-1], _MIN_WRAPPED_WIDTH if wrap else 0))
-    order = sorted(range(len(widths) - 1), key=lambda n: -widths[n])
-    last = len(widths) - 1
-    for n, lowest in [(last, preferred), *((n, least[n]) for n in order), (last, least[last])]:
-        given = max(0, min(over, widths[n] - lowest))
-        widths[n] -= given
-        over -= given
-    return widths if over <= 0 else []
+    *first, last = (max(map(cell_len, cells)) for cells in columns)
+    left = room - sum(first) - _GAP * len(first)
+    least = _MIN_CUT_WIDTH
+    if wrap and any(head):  # facts without a head stay beside their names
+        least = max(min(_MIN_WRAPPED_WIDTH, room // 2), *map(_longest_word, columns[-1]))
+    return [*first, min(last, left)] if left >= min(last, least) else []
 
 
 def _align_first(head: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> list[int]:

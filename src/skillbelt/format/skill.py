@@ -123,7 +123,13 @@ class Skill(NamedTuple):
     @property
     def fields(self) -> dict[str, object]:
         """The frontmatter's keys as they are written, unknown ones included."""
-        return _parse_fields(self._head, self.location)
+        fields = _parse_fields(self._head, self.location)
+        metadata = fields.get("metadata")
+        # A copy without the marks of values as they were written, which some libraries refuse.
+        if not isinstance(metadata, dict):
+            return fields
+        plain = {key: str(one) if isinstance(one, str) else one for key, one in metadata.items()}
+        return {**fields, "metadata": plain}
 
     @property
     def _head(self) -> bytes:

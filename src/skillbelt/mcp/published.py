@@ -24,7 +24,7 @@ from skillbelt.check.rules import finding
 from skillbelt.errors import LoadError, PathEscape
 from skillbelt.files.manifest import SkillFiles, is_complete
 from skillbelt.format.fields import SPECIFIED
-from skillbelt.format.frontmatter import MAX_CHECKED_BYTES, written
+from skillbelt.format.frontmatter import MAX_CHECKED_BYTES, key_lines, written
 from skillbelt.format.skill import Skill
 from skillbelt.text import one_line
 from skillbelt.values import SKILL_FILE, Diagnostic, FileEntry, Limits
@@ -206,7 +206,8 @@ def _check(skill: Skill, limits: Limits) -> bytes | Diagnostic:
     # As every host reads it, for which `1.10` without quotes is a number.
     for field, value in _text_values(written(data, limits) or {}):
         if not isinstance(value, str):
-            wrong = finding("field-type", skill.location, None, f"{field} is not text", _QUOTE)
+            line = key_lines(data).get(field.partition(".")[0])
+            wrong = finding("field-type", skill.location, line, f"{field} is not text", _QUOTE)
             return _refuse(skill, wrong.message, wrong)
     return data
 

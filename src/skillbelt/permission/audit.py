@@ -16,7 +16,6 @@ import os
 import pwd
 import stat
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -48,6 +47,7 @@ _MAX_LINE_BYTES = 2**20
 _HEAD_CHARS = 4_000  # kept of an event that is too long
 _MAX_DEPTH = 32  # of data, so that readers cannot exceed the recursion limit
 _FOLLOW_SECONDS = 0.5
+_OLDER_IN_A_ROW = 1_000
 NONE = "0" * 64  # the hash before the first record
 _LINK_FIELDS = ("seq", "prev", "torn")  # of a record, beside those of the event
 _MOST_FAULTS = 100
@@ -446,16 +446,31 @@ def _finite(seconds: float) -> float:
 
 
 def _select(files: list[_File], chosen: _Filter, limit: int | None) -> Iterator[AuditEvent]:
-    if limit is None:
-        yield from filter(chosen.takes, _forward(files))
-        return
-    newest: deque[AuditEvent] = deque()
-    for event in _backward(files) if limit > 0 else ():
-        if chosen.takes(event):
-            newest.appendleft(event)
-            if len(newest) >= limit:
-                break
-    yield from newest
+    if limit is not None or chosen.since is not None:
+        files = _beginning(files, chosen, limit)
+    yield from filter(chosen.takes, _forward(files))
+
+
+def _beginning(files: list[_File], chosen: _Filter, limit: int | None) -> list[_File]:
+    """Return the files from the first event that is wanted on; no event is kept in memory.
+
+    The search goes back from the end. It is over at so many older events in a row: the times of a
+    few may be wrong, when the clock was set meanwhile.
+    """
+    begins: list[_File] = []
+    taken = older = 0
+    for place in range(len(files) - 1, -1, -1):
+        for start, line in _places_backward(files[place]):
+            if taken == limit or older > _OLDER_IN_A_ROW:
+                return begins
+            event = _decode_event(line)
+            if event is None:
+                continue
+            older = older + 1 if chosen.since is not None and event.time < chosen.since else 0
+            if chosen.takes(event):
+                taken += 1
+                begins = [files[place]._replace(start=start), *files[place + 1 :]]
+    return begins
 
 
 def _forward(files: list[_File]) -> Iterator[AuditEvent]:
@@ -473,11 +488,12 @@ def _lines(opened: _File) -> Iterator[bytes]:
             yield line
 
 
-def _backward(files: list[_File]) -> Iterator[AuditEvent]:
-    for file in reversed(files):
-        for line in _lines_backward(file.handle, file.size):
-            if (event := _decode_event(line)) is not None:
-                yield event
+def _places_backward(file: _File) -> Iterator[tuple[int, bytes]]:
+    """Yield each line with where it begins, the last one first."""
+    end = file.size
+    for line in _lines_backward(file.handle, file.size):
+        yield end - len(line), line
+        end -= len(line) + 1
 
 
 def _lines_backward(handle: int, size: int) -> Iterator[bytes]:

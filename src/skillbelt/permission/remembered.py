@@ -6,6 +6,7 @@ keys belong to the project and not to a session: deleting or expiring sessions l
 
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from skillbelt.untrusted_json import read_json
 APP = "skillbelt:permission"
 _PREFIX = "user:remembered:"
 _ID_DIGITS = 12
+_log = logging.getLogger("skillbelt")
 
 
 class Remembered(NamedTuple):
@@ -165,6 +167,8 @@ def _entries(state: dict[str, str], project: str) -> Iterator[Remembered]:
     for key, value in state.items():
         if key.startswith(_PREFIX):
             entry = _decoded(key.removeprefix(_PREFIX), value)
+            if entry is None:
+                _log.warning("the remembered answer %s is damaged and does not count", key)
             if entry is not None and entry.project == project:
                 yield entry
 

@@ -21,6 +21,7 @@ from skillbelt.permission.rules import (
     MAX_PATTERN_CHARS,
     SOURCES,
     TYPES,
+    UNCLEAR,
     Action,
     Request,
     Rule,
@@ -210,9 +211,13 @@ def read_policy(
                 strict.append(rule)
             (agents if rule.source == "agent" else rules).append(rule)
     said += _idle([*rules, *agents])
+    given = tuple(session_rules)
+    for rule in given:
+        if fault := _no_path(rule, settings.home):
+            raise ConfigError(f"rules: {fault}")
     session = [
         spread._replace(source="session")
-        for rule in session_rules
+        for rule in given
         for spread in spelled(rule, settings.home)
     ]
     return Policy(
@@ -352,6 +357,7 @@ class _File:
         for key, value in fields.items():
             like = self._narrowed((*at, key), key, value, like)
         self._check_host(written, like)
+        self._check_path(written, like)
         action = self._action((*at, "action"), fields.get("action"))
         yield from spelled(like._replace(action=action, line=self._line(written)), self._home)
 
@@ -365,6 +371,10 @@ class _File:
             raise self._wrong(
                 at, f"{said}; write example.com, *.example.com or an address"
             ) from None
+
+    def _check_path(self, at: Key, rule: Rule) -> None:
+        if fault := _no_path(rule, self._home):
+            raise self._wrong(at, fault)
 
     def _narrowed(self, at: Key, key: str, value: object, like: Rule) -> Rule:
         if key == "action":
@@ -400,6 +410,7 @@ class _File:
                 raise self._wrong(place, f"{_quote(text)} is no rule{_EXAMPLES}")
             for rule in rules:
                 self._check_host(place, rule)
+                self._check_path(place, rule)
                 yield from spelled(rule, self._home)
 
     def _action(self, at: Key, value: object) -> Action:
@@ -444,6 +455,17 @@ _EXAMPLES = (
     "; write a tool, as in Bash, or one with a pattern, as in Bash(git add *), Skill(pdf), "
     "WebFetch(domain:example.com), Read(/srv/*)"
 )
+
+
+def _no_path(rule: Rule, home: str) -> str:
+    """Say why the rule can match no path, so that a deny of it would do nothing; "" if it can."""
+    plain = path_pattern(rule.pattern, home) if rule.type == "host_file" else ""
+    if not plain or plain.startswith(("/", "*", "?", UNCLEAR)):
+        return ""
+    return (
+        f"{_quote(rule.pattern)} is no path that could be asked for; write an absolute path, "
+        "~/... or $HOME/..., or begin with *"
+    )
 
 
 def spelled(rule: Rule, home: str) -> Iterator[Rule]:

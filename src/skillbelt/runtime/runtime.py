@@ -22,6 +22,7 @@ from skillbelt.conversation.changes import (
     write_notes,
 )
 from skillbelt.conversation.messages import Material, Message, block, materialize
+from skillbelt.conversation.plain import plain_messages
 from skillbelt.conversation.state import LoadedSkill, LoadRequest, Session
 from skillbelt.disclosure.body import (
     Loaded,
@@ -226,9 +227,14 @@ class Runtime:
         """Return whether the filters let the skill exist at all."""
         return self.audience(visible=visible).admits(skill)
 
-    def get_skill(self, name: str) -> Skill:
-        """Return the skill of that name; raise SkillNotFound with the closest names."""
-        return self._find(name, self.audience())
+    def get_skill(self, name: str) -> ReadableSkill:
+        """Return the skill of that name; raise SkillNotFound with the closest names.
+
+        Nothing of its body is read until its `instructions` are.
+        """
+        skill = ReadableSkill._make(self._find(name, self.audience()))
+        skill.reader = self.load
+        return skill
 
     def _find(self, name: str, audience: Audience) -> Skill:
         skill = self.skills().get(name) or self.look().get(name)
@@ -642,6 +648,22 @@ class Runtime:
         return self.store.delete(key) or any(gone)
 
 
+class ReadableSkill(Skill):
+    """A skill of a runtime: the descriptor, and its instructions for the user."""
+
+    reader: Callable[[str], Loaded] | None = None
+
+    @property
+    def instructions(self) -> str:
+        """The body, read when it is asked for: as `Runtime.load`, with its permission and limits.
+
+        Raises PermissionDenied or LoadError.
+        """
+        if self.reader is None:  # a changed copy, which no runtime knows
+            raise LoadError(self.location, "call get_skill for a skill that can be read")
+        return self.reader(self.name).text
+
+
 class Command(NamedTuple):
     """A skill the user called by name. `text` goes to the model in place of what the user wrote.
 
@@ -703,18 +725,20 @@ class RuntimeSession:
 
     # The messages for the model
 
-    def request(
-        self, messages: Sequence[Message], *, new_turn: bool | None = None
-    ) -> list[Message]:
+    def request(self, messages: Sequence[object], *, new_turn: bool | None = None) -> list[Message]:
         """Return the messages to send: the history, with the texts of what is loaded now.
+
+        A message is a dict, or an object of the openai or anthropic package as it came; those are
+        dicts in what is returned. Anything else is a ConfigError.
 
         A user message that was not there before begins a turn, unless `new_turn` says whether: the
         catalogue is scanned again, and that message gets a note of what changed. The system text
         stays as it was first given.
         """
-        state = self._begin_turn(messages, new_turn)
+        plain = plain_messages(messages)
+        state = self._begin_turn(plain, new_turn)
         self._declared = []
-        noted = with_notes(messages, read_notes(state.get(self._key("notes"), "")))
+        noted = with_notes(plain, read_notes(state.get(self._key("notes"), "")))
         made = materialize(
             noted,
             self._texts.read(self.session.loaded(state), self._caller(state)),

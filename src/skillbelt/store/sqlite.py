@@ -92,7 +92,8 @@ class SqliteStore:
         try:
             return [_event(row) for row in rows]
         except ValueError as error:
-            raise ConfigError(f"{self.path}: an event is not JSON; {_BROKEN}") from error
+            which = f"an event is not JSON, of session {'/'.join(key)}"
+            raise ConfigError(f"{self.path}: {which}; {_BROKEN}") from error
 
     def first_events(self, key: SessionKey, most: int) -> list[Event]:
         """Return the first events that can be read, without reading the others."""
@@ -121,10 +122,22 @@ class SqliteStore:
         given = {name: _cell(value) for name, value in wanted.items() if value is not None}
         where = " AND ".join(f"{name} = ?" for name in given) or "TRUE"
         query = f"SELECT app, user, name, created, updated, last FROM session WHERE {where}"
-        return sorted(
-            SessionInfo(SessionKey(*map(_text, row[:3])), *row[3:])
-            for row in self._read(query, *given.values())
+        infos = (self._info(row) for row in self._read(query, *given.values()))
+        return sorted(info for info in infos if info is not None)
+
+    def _info(self, row: tuple[Any, ...]) -> SessionInfo | None:
+        """The session of a row; None for a damaged row, which is logged."""
+        names, times = row[:3], row[3:]
+        if all(isinstance(one, str | bytes) for one in names) and all(
+            isinstance(one, int | float) for one in times
+        ):
+            return SessionInfo(SessionKey(*map(_text, names)), *times)
+        import logging  # cost: 8 ms, only for this warning
+
+        logging.getLogger("skillbelt").warning(
+            "%s: the entry of session %r is damaged; it is left out", self.path, names
         )
+        return None
 
     def delete(self, key: SessionKey) -> bool:
         """Forget the session's events and state, not its user's or app's; whether there was one."""

@@ -167,7 +167,8 @@ DEFINITIONS: Mapping[str, Definition] = {
             },
         },
         required=("file_name",),
-        guidance="{read_file} reads on in a text that was cut; give the first line and how many.",
+        guidance="{read_file} reads on in a text that was cut, or a file that a result has a ref "
+        "for; give the first line and how many.",
     ),
     "skill_run": Definition(
         common="run_skill_script",
@@ -323,7 +324,7 @@ DEFINITIONS: Mapping[str, Definition] = {
             },
         },
         required=("query",),
-        guidance="{skill_search} finds skills that are not listed; describe the task to it.",
+        guidance="{skill_search} finds skills by what they are for; describe the task to it.",
     ),
 }
 # They change what an earlier call gave, and cannot work where that is in a history which another

@@ -23,8 +23,9 @@ class Looks:
 
     def begin(self) -> None:
         """Start the thread; a run that is over sooner needs none."""
-        self._thread = Thread(target=self._work, name="skillbelt-look", daemon=True)
-        self._thread.start()
+        thread = Thread(target=self._work, name="skillbelt-look", daemon=True)
+        thread.start()  # if there is no thread left, there is none to wait for
+        self._thread = thread
 
     def limit(self) -> str | None:
         """Return the limit that was passed; raise what a look has raised."""
