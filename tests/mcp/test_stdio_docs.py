@@ -29,17 +29,25 @@ def servers() -> list[dict[str, Any]]:
     """Every server of the page's settings for clients."""
     documents = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
     documents += [tomllib.loads(text) for text in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)]
-    named = ("mcpServers", "servers", "mcp_servers")
+    named = ("mcpServers", "servers", "mcp_servers", "context_servers", "mcp")
     return [
         one["skillbelt"] for document in documents for key in named if (one := document.get(key))
     ]
 
 
+def words(server: dict[str, Any]) -> list[str]:
+    """The command with its arguments, which some clients take in one list."""
+    command = server["command"]
+    return command if isinstance(command, list) else [command, *server["args"]]
+
+
 def test_every_client_is_told_the_same_command() -> None:
-    started = [one for one in servers() if "command" in one]
-    assert len(started) == 3
-    assert {(one["command"], *one["args"]) for one in started} == {("skillbelt", "serve", "mcp")}
-    assert len(servers()) == 4
+    told = [words(one) for one in servers() if "command" in one]
+    serve, at = ["skillbelt", "serve", "mcp"], ["--project", "/path/to/project"]
+    by_path = ["/path/to/.venv/bin/skillbelt", *serve[1:], *at]
+    by_uvx = ["/path/to/uvx", "--from", "/path/to/skillbelt[mcp]", *serve, *at]
+    assert sorted(told) == sorted([*[serve] * 5, by_path, by_uvx])
+    assert len(servers()) == 8
 
 
 @pytest.mark.anyio
@@ -55,7 +63,7 @@ async def test_the_command_of_the_page_serves(skills: Tree) -> None:
         command=told["command"], args=told["args"], cwd=skills.project, env=environ
     )
     async with Client(started) as client:
-        assert len((await client.list_tools()).tools) == 10
+        assert len((await client.list_tools()).tools) == 8
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "examples" / "mcp").glob("*.py")), ids=str)

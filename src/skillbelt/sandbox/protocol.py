@@ -3,7 +3,6 @@
 `skillbelt.testing.suites.SandboxConformance` tests all of it.
 """
 
-import _thread
 import threading
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
@@ -148,9 +147,12 @@ def run_to_end(
     if threading.current_thread() is not threading.main_thread():
         attended.work()
         return attended.result()
+    run_it = copy_context().run
+    thread = threading.Thread(target=run_it, args=(attended.work,), name="skillbelt-run")
+    thread.daemon = True
     try:
-        _thread.start_new_thread(copy_context().run, (attended.work,))
-        attended.ended.wait()
+        thread.start()
+        thread.join()
     except BaseException:
         attended.cancel()
         raise
