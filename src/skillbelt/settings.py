@@ -251,7 +251,7 @@ def load_settings(
     env = os.environ if environ is None else environ
     start = os.path.abspath(os.path.expanduser(project or "."))
     if not os.path.isdir(start):
-        raise ConfigError(f"{start}: no such folder; give an existing one with --project")
+        raise ConfigError(f"{start}: no such folder; give an existing one as the project")
     home = _home(env)
     config_home = _absolute(env.get("XDG_CONFIG_HOME")) or os.path.join(home, ".config")
     files = _files([*_config_dirs(env), config_home], config)

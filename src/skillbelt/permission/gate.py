@@ -125,6 +125,8 @@ class Gate:
         ask: Ask | None = None,
     ) -> None:
         self._settings, self._rules = settings, checked_rules(rules)
+        if ask is not None and not callable(ask):
+            raise ConfigError(f"ask: {type(ask).__name__} cannot be called; give a function")
         self._store, self._ask = store, ask
         self._through: set[tuple[str, ...]] = set()
         self._made: _Compiled | None = None
