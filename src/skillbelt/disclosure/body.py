@@ -237,6 +237,12 @@ def load_resource(
     return _make_loaded(skill, path, data, chosen, ref)
 
 
+def resource_text(skill: Skill, relative_path: str, limits: Limits = _LIMITS) -> str:
+    """Return the whole of a text file that `load_resource` would give a part of."""
+    path = check_relative(relative_path, skill.dir)
+    return _resource_text(skill, path, RESOURCE_ENDINGS, limits)[1]
+
+
 def load_document(
     skill: Skill,
     relative_path: str,
