@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from skillbelt.errors import ConfigError, closest
+from skillbelt.errors import ConfigError, closest, log_warning
 from skillbelt.files.contain import inside
 from skillbelt.trust import Neighbours
 from skillbelt.untrusted_json import BadJson, read_jsonc
@@ -591,12 +591,8 @@ def _warn_of_removed(
     found += [(f"argument {key}", key) for key in overrides]
     for where, key in found:
         if key in REMOVED:
-            import logging  # cost: 5 ms, only for files written for an older release
-
             advice = f"; {REMOVED[key]} instead" if REMOVED[key] else "; remove it"
-            logging.getLogger("skillbelt").warning(
-                "%s: the setting %s no longer has an effect%s", where, key, advice
-            )
+            log_warning(f"{where}: the setting {key} no longer has an effect{advice}")
 
 
 def _files(

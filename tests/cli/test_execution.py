@@ -231,7 +231,7 @@ def test_somebody_at_a_terminal_is_asked(sums: Tree) -> None:
 
 
 def test_a_script_that_takes_too_long(sums: Tree) -> None:
-    sums.write(f"{FOLDER}/scripts/slow.sh", "echo begun; while :; do sleep 1; done\n")
+    sums.write(f"{FOLDER}/scripts/slow.sh", "echo begun; while :; do :; done\n")
     done = sums.run("exec", "sums", "--yes", "--script", "slow", "--timeout-ms", "500")
     assert (done.exit_code, done.stdout) == (124, "begun\n")
     assert done.stderr.startswith("skillbelt: timed out after 0.")
@@ -258,7 +258,7 @@ def test_verbose_says_what_was_enforced(sums: Tree) -> None:
 
 
 def test_who_interrupts_it_leaves_nothing_running(sums: Tree) -> None:
-    sums.write(f"{FOLDER}/scripts/slow6125.sh", "echo begun; while :; do sleep 1; done\n")
+    sums.write(f"{FOLDER}/scripts/slow6125.sh", "echo begun; while :; do :; done\n")
     with warm.Popen[bytes](
         [sys.executable, "-m", "skillbelt", "exec", "sums", "--yes", "--script", "slow6125"],
         cwd=sums.project,
