@@ -199,7 +199,7 @@ def test_a_missing_config_is_an_error(tree: Tree) -> None:
 
 
 def test_a_missing_project_is_an_error(tree: Tree) -> None:
-    with pytest.raises(ConfigError, match="nowhere: no such folder"):
+    with pytest.raises(ConfigError, match="nowhere: no such folder; give an existing one as"):
         tree.settings("nowhere")
 
 

@@ -40,6 +40,13 @@ def closest(name: str, known: Iterable[str], *, most: int = 3, cutoff: float = 0
     return [one for text in near for one in folded[text]][:most]
 
 
+def log_warning(text: str) -> None:
+    """Log a problem that does not stop the work."""
+    import logging  # cost: 8 ms, only when there is something to say
+
+    logging.getLogger("skillbelt").warning("%s", text)
+
+
 class SkillbeltError(Exception):
     """Base class of every error that skillbelt raises on purpose.
 

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from skillbelt.errors import ConfigError, closest
+from skillbelt.errors import ConfigError, closest, log_warning
 from skillbelt.files.contain import inside
 from skillbelt.trust import Neighbours
 from skillbelt.untrusted_json import BadJson, read_jsonc
@@ -255,7 +255,7 @@ def load_settings(
     env = os.environ if environ is None else environ
     start = os.path.abspath(os.path.expanduser(project or "."))
     if not os.path.isdir(start):
-        raise ConfigError(f"{start}: no such folder; give an existing one with --project")
+        raise ConfigError(f"{start}: no such folder; give an existing one as the project")
     home = _home(env)
     config_home = _absolute(env.get("XDG_CONFIG_HOME")) or os.path.join(home, ".config")
     files = _files([*_config_dirs(env), config_home], config)
@@ -595,12 +595,8 @@ def _warn_of_removed(
     found += [(f"argument {key}", key) for key in overrides]
     for where, key in found:
         if key in REMOVED:
-            import logging  # cost: 5 ms, only for files written for an older release
-
             advice = f"; {REMOVED[key]} instead" if REMOVED[key] else "; remove it"
-            logging.getLogger("skillbelt").warning(
-                "%s: the setting %s no longer has an effect%s", where, key, advice
-            )
+            log_warning(f"{where}: the setting {key} no longer has an effect{advice}")
 
 
 def _files(

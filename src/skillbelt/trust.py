@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -248,8 +249,6 @@ class Neighbours:
 
 def trust_command(folder: str) -> str:
     """Return the command that trusts a folder."""
-    import shlex  # cost: 1 ms, only in messages
-
     return f"skillbelt trust add {shlex.quote(folder)}"
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from skillbelt.check.folder import Content, UnusableFile, check_entries, read
 from skillbelt.files.tree import MAX_ENTRY_DEPTH
+from skillbelt.running.workspace import LINKS
 from skillbelt.values import Limits
 from tests.tree import Tree
 
@@ -47,13 +48,21 @@ def test_links(tree: Tree) -> None:
     folder = tree.skill("pdf")
     secret = tree.write("secret.md", "text")
     tree.write("pdf/a.md", "text")
-    for name, target in {"in": "a.md", "out": str(secret), "up": "../..", "gone": "b.md"}.items():
+    for name, target in {"in": "a.md", "away": str(secret), "up": "../..", "gone": "b.md"}.items():
         os.symlink(target, folder / name)
     assert said(folder) == [
+        ("link-outside", "away"),
         ("broken-link", "gone"),
-        ("link-outside", "out"),
         ("link-outside", "up"),
     ]
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_what_a_run_hides_is_named(tree: Tree, name: str) -> None:
+    folder = tree.skill("pdf")
+    tree.write(f"pdf/{name}/own.txt", "text")
+    tree.write(f"pdf/references/{name}/own.txt", "text")
+    assert said(folder) == [("entry-hidden", name)]
 
 
 def test_a_skill_file_that_is_a_link_out(tree: Tree) -> None:

@@ -433,7 +433,7 @@ def read_through(maze: Maze) -> Iterator[object]:
 
 
 def read_skill(skill: Skill) -> Iterator[object]:
-    yield [skill.fields, parts_of(skill, Limits()), build_manifest(skill.dir, skill.fence)]
+    yield [skill.fields, parts_of(skill, Limits()), build_manifest(skill.dir, None, skill.fence)]
     with suppress(SkillbeltError):
         yield load_skill_body(skill)
     names = [

@@ -211,7 +211,8 @@ def test_a_request_that_is_none_is_refused_by_its_id(shared: Raw, id: str, told:
 )
 def test_whatever_is_answered_but_yes_is_no(shared: Raw, answer: dict[str, object]) -> None:
     """And at once: nobody waits for another answer of a client that sent one."""
-    command = {"skill": "pdf", "command": "echo happened"}
+    # What it prints is not in its text, which a refusal repeats.
+    command = {"skill": "pdf", "command": "echo happened-$((40+2))"}
     shared.ask("tools/call", "run", name="skill_run", arguments=command)
     question = shared.answer()
     assert question["method"] == "elicitation/create"
@@ -220,7 +221,7 @@ def test_whatever_is_answered_but_yes_is_no(shared: Raw, answer: dict[str, objec
     while (found := shared.answer()).get("id") != "run":
         assert found["error"]["code"] == -32600
     assert found["result"]["isError"] is True
-    assert "happened" not in found["result"]["content"][0]["text"].partition("`echo happened`")[2]
+    assert "happened-42" not in json.dumps(found["result"])
 
 
 def test_a_huge_line_is_never_held_whole(shared: Raw) -> None:

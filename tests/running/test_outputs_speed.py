@@ -18,6 +18,7 @@ def test_the_files_are_as_described(tmp_path: Path) -> None:
     assert "Zürich" in made[4].read_text("utf-8")
 
 
+@pytest.mark.long
 def test_every_way_is_measured_beside_a_copy() -> None:
     found = collect.rows(rounds=1, files=3, size=1000)
     assert [row.barred for row in found] == [True, False, False, True, False]

@@ -53,6 +53,7 @@ def test_handles_are_closed_wherever_they_run_out(bench: Bench, sandbox: str) ->
     assert results[-1] == "done"
 
 
+@pytest.mark.long  # it compiles an interpreter first
 def test_handles_of_the_wasm_sandbox_are_closed_wherever_they_run_out(bench: Bench) -> None:
     need("wasm")
     bench.write("a.py", "print(1)")

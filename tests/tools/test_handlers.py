@@ -309,6 +309,27 @@ def test_what_is_no_text_of_the_skill_is_refused(tree: Tree, path: str) -> None:
         assert str(tree.root) not in result.text
 
 
+def test_read_file_pages_a_file_of_a_skill_as_any_other_text(tree: Tree) -> None:
+    tree.write(f"{SKILLS}/pdf/long.md", "".join(f"line {number}\n" for number in range(1, 301)))
+    name = "skill://pdf/long.md"
+    page = call(tree, "read_file", file_name=name, start_line=2)
+    assert page.startswith("(line 2 on, of 300; next: start_line 202)\nline 2\n")
+    last = call(tree, "read_file", file_name=name, start_line=300, start_char=6)
+    assert last == "(line 300 on, of 300; this is the end)\n300\n"
+
+
+def test_a_resource_from_a_line_on_is_given_to_its_end_or_says_that_it_was_cut(tree: Tree) -> None:
+    lines = [f"line {number}\n" for number in range(1, 3001)]
+    tree.write(f"{SKILLS}/pdf/long.md", "".join(lines))
+    given = {"skill": "pdf", "relative_path": "long.md"}
+    assert call(tree, "load_resource", **given, start_line=2500) == "".join(lines[2499:])
+    assert "(cut; read on with read_file: stored:" in call(
+        tree, "load_resource", **given, start_line=2
+    )
+    alone = conversation(tree, tools=["load_resource"]).call_sync("load_resource", given)
+    assert alone.text.startswith("(cut; read on with start_line)\n\nline 1\n")
+
+
 def test_a_long_text_is_stored_and_read_in_pieces(tree: Tree) -> None:
     lines = [f"line {number}\n" for number in range(1, 3001)]
     tree.write(f"{SKILLS}/pdf/long.md", "".join(lines))

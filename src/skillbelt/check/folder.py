@@ -15,7 +15,13 @@ from skillbelt.check.rules import finding
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import below, name_fault, open_file, read_handle
 from skillbelt.files.manifest import LocalFiles
-from skillbelt.files.tree import MAX_MANIFEST_FILES, TreeEntry, is_left_out, relative_target
+from skillbelt.files.tree import (
+    MAX_MANIFEST_FILES,
+    RUN_FOLDERS,
+    TreeEntry,
+    is_left_out,
+    relative_target,
+)
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
 # What every host that gets skills over MCP must accept.
@@ -85,6 +91,11 @@ def check_entries(folder: str, limits: Limits) -> Iterator[Diagnostic]:
         elif entry.path != SKILL_FILE or entry.target:
             yield from _check_entry(entry, folder, limits)
     yield from cut
+    for name in RUN_FOLDERS:
+        path = os.path.join(folder, name)
+        if os.path.lexists(path):
+            message = f"{name!r} is hidden in a run: the workspace has its own there"
+            yield finding("entry-hidden", path, None, message)
     sizes = [entry.size for entry in entries if entry.kind == "file" and not entry.target]
     if len(sizes) > _ACCEPTED_FILES or sum(sizes) > _ACCEPTED_BYTES:
         message = f"the skill has {len(sizes):,} files with {sum(sizes):,} bytes"

@@ -485,6 +485,14 @@ _ROWS = (
         fix="make it readable, rename it, or remove it",
     ),
     CheckRule(
+        code="entry-hidden",
+        severity="warning",
+        strict="warning",
+        what="an entry of the skill is named `out`, `work` or `inputs`",
+        why="A run has folders of its own with these names, so scripts do not see the skill's.",
+        fix="give it another name",
+    ),
+    CheckRule(
         code="entry-large",
         severity="info",
         strict="info",

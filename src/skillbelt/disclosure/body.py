@@ -237,6 +237,12 @@ def load_resource(
     return _make_loaded(skill, path, data, chosen, ref)
 
 
+def resource_text(skill: Skill, relative_path: str, limits: Limits = _LIMITS) -> str:
+    """Return the whole of a text file that `load_resource` would give a part of."""
+    path = check_relative(relative_path, skill.dir)
+    return _resource_text(skill, path, RESOURCE_ENDINGS, limits)[1]
+
+
 def load_document(
     skill: Skill,
     relative_path: str,
@@ -381,15 +387,21 @@ def _explain(skill: Skill, path: str, error: OSError) -> str:
 # --- lists ---------------------------------------------------------------------------------------
 
 
-def list_docs(skill: Skill) -> list[str]:
-    """Return every .md and .txt file of the skill but the SKILL.md, sorted, as paths to load."""
+def list_docs(skill: Skill, limits: Limits | None = None) -> list[str]:
+    """Return every .md and .txt file of the skill but the SKILL.md, sorted, as paths to load.
+
+    `limits` has no effect any more.
+    """
     own = os.path.basename(skill.location)
     found = (path for path in walk(skill) if path.lower().endswith(DOCUMENT_ENDINGS))
     return sorted(path for path in found if path != own and os.path.basename(path) != SKILL_FILE)
 
 
-def sample_files(skill: Skill) -> list[str]:
-    """Return some files of the skill with their folder, hidden ones too, but no SKILL.md."""
+def sample_files(skill: Skill, limits: Limits | None = None) -> list[str]:
+    """Return some files of the skill with their folder, hidden ones too, but no SKILL.md.
+
+    `limits` has no effect any more.
+    """
     found = (path for path in walk(skill) if SKILL_FILE not in path)
     return [f"{place_of(skill)}/{path}" for path in islice(found, MAX_SAMPLED_FILES)]
 

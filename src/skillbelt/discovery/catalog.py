@@ -14,7 +14,7 @@ from skillbelt.discovery.clients import Root, fence_of, local_roots
 from skillbelt.discovery.index import Index, MemoryIndex, SqliteIndex
 from skillbelt.discovery.scan import Progress, Scan, scan
 from skillbelt.discovery.watch import ticks
-from skillbelt.errors import ConfigError, SkillNotFound
+from skillbelt.errors import ConfigError, SkillNotFound, log_warning
 from skillbelt.format.bounds import (
     DERIVED_DESCRIPTION_CHARS,
     FIRST_READ_BYTES,
@@ -206,14 +206,14 @@ class Catalog(Mapping[str, Skill]):
                 new = self._reload()
             except ConfigError as error:
                 # The rules and bounds that were in force stay so.
-                _warn(f"the changed settings are not taken over: {error}")
+                log_warning(f"the changed settings are not taken over: {error}")
                 self._wrong_settings = _not_taken_over(self.settings.project, error)
             else:
                 self._wrong_settings = None
                 self.settings, kept = taken_over(self.settings, new)
                 self._stamps = file_stamps(self.settings)
                 for key in kept:
-                    _warn(f"the setting {key} changed; it counts after a restart")
+                    log_warning(f"the setting {key} changed; it counts after a restart")
             self._renewed = True
         return True
 
@@ -504,12 +504,6 @@ class Catalog(Mapping[str, Skill]):
                 own = origin.kind == "local" and source not in theirs
                 fence = fence_of(folder, self.settings) if own else folder
                 yield Root(folder, scope, "", origin, fence=fence)
-
-
-def _warn(text: str) -> None:
-    import logging  # cost: 5 ms, only when a settings file changes
-
-    logging.getLogger("skillbelt").warning("%s", text)
 
 
 def _not_taken_over(project: str, error: ConfigError) -> Diagnostic:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 from skillbelt.errors import FileTooLarge, FileTypeRefused, FileUnreadable, PathEscape
 from skillbelt.files.contain import FOLLOW_FILE, below, open_beneath, open_dir, open_file
 from skillbelt.files.tree import LEFT_OUT, SkillTree, TreeEntry, is_left_out
-from skillbelt.values import SKILL_FILE, Diagnostic, FileEntry, Manifest
+from skillbelt.values import SKILL_FILE, Diagnostic, FileEntry, Limits, Manifest
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -238,11 +238,11 @@ def stamp_of(entries: Iterable[TreeEntry]) -> TreeStamp:
     return TreeStamp(_sha256(marshal.dumps(rows, 2)).hexdigest(), newest)
 
 
-def build_manifest(folder: str, fence: str = "") -> Manifest:
+def build_manifest(folder: str, limits: Limits | None = None, fence: str = "") -> Manifest:
     """Return every regular file below a skill's folder, and the hash over all of it.
 
     Links are named in a diagnostic and not followed; only the SKILL.md may be a link, as far as the
-    fence allows.
+    fence allows. `limits` has no effect any more.
     """
     return LocalFiles(folder, fence).manifest()
 

@@ -29,6 +29,8 @@ from skillbelt.values import SKILL_FILE
 # Histories of version control, and what a package manager or an interpreter creates again. None of
 # it runs in a copy: a `.venv` holds absolute paths, and packages are installed for each run.
 LEFT_OUT = frozenset((".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__"))
+# The names that a run puts its own folders at, in the copy of a skill.
+RUN_FOLDERS = ("inputs", "out", "work")
 # Entries of one skill's folder; hashing more would hold up every run.
 MAX_MANIFEST_FILES = 10_000
 # Components of a path below a skill: no longer path can be asked for (`check_relative`).

@@ -131,6 +131,8 @@ class Gate:
     ) -> None:
         self._settings, self._rules = settings, checked_rules(rules)
         self._renew = renew
+        if ask is not None and not callable(ask):
+            raise ConfigError(f"ask: {type(ask).__name__} cannot be called; give a function")
         self._store, self._ask = store, ask
         self._through: set[tuple[str, ...]] = set()
         self._made: _Compiled | None = None

@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from skillbelt.errors import ConfigError
+from skillbelt.errors import ConfigError, log_warning
 from skillbelt.events import Event, NewEvent
 from skillbelt.files.private import create_file, is_missing, make_folder
 from skillbelt.store.protocol import (
@@ -132,11 +132,7 @@ class SqliteStore:
             isinstance(one, int | float) for one in times
         ):
             return SessionInfo(SessionKey(*map(_text, names)), *times)
-        import logging  # cost: 8 ms, only for this warning
-
-        logging.getLogger("skillbelt").warning(
-            "%s: the entry of session %r is damaged; it is left out", self.path, names
-        )
+        log_warning(f"{self.path}: the entry of session {names!r} is damaged; it is left out")
         return None
 
     def delete(self, key: SessionKey) -> bool:
@@ -205,11 +201,9 @@ class SqliteStore:
             with suppress(sqlite3.Error):
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self.close()
-        import logging  # cost: 8 ms, only for this warning
-
-        logging.getLogger("skillbelt").warning(
-            "%s was moved or removed while it was in use; sessions are kept in a new file there",
-            self.path,
+        log_warning(
+            f"{self.path} was moved or removed while it was in use;"
+            " sessions are kept in a new file there"
         )
         return True
 

@@ -12,7 +12,13 @@ from typing import NamedTuple
 
 from skillbelt.conversation.messages import Material, block
 from skillbelt.conversation.state import SelectedDocs
-from skillbelt.disclosure.body import list_docs, load_resource, place_of, sample_files
+from skillbelt.disclosure.body import (
+    list_docs,
+    load_resource,
+    place_of,
+    resource_text,
+    sample_files,
+)
 from skillbelt.disclosure.overflow import read_piece
 from skillbelt.errors import (
     ArtifactError,
@@ -353,15 +359,14 @@ def read_resource(call: Call) -> ToolResult:
 
 def _resource(call: Call, skill: Skill, path: str) -> ToolResult:
     hint = call.arguments.get("section_hint")
-    start, count = _range(call)
     loaded = load_resource(
         skill,
         path,
         hint if isinstance(hint, str) else None,
         call.caller.limits,
         full=call.arguments.get("full") is True,
-        start_line=start,
-        lines=count,
+        start_line=_whole(call, "start_line"),
+        lines=_whole(call, "num_lines"),
         storage=call.caller.overflow,
     )
     notes = []
@@ -371,17 +376,15 @@ def _resource(call: Call, skill: Skill, path: str) -> ToolResult:
     reader = call.caller.names.get("read_file")
     if loaded.report.truncated and reference and reader:
         notes.append(f"(cut; read on with {reader}: {STORED}{os.path.basename(reference)})")
+    elif loaded.report.truncated:
+        notes.append("(cut; read on with start_line)")
     text = "\n\n".join([*notes, call.caller.presentable(loaded.text)])
     return ToolResult(text, data={"name": skill.name, "report": report_of(loaded)})
 
 
-def _range(call: Call) -> tuple[int | None, int | None]:
-    start, count = call.arguments.get("start_line"), call.arguments.get("num_lines")
-    first = start if isinstance(start, int) else None
-    number = count if isinstance(count, int) else None
-    if first is None and number is None:
-        return None, None
-    return first or 1, number or _LINES
+def _whole(call: Call, name: str) -> int | None:
+    value = call.arguments.get(name)
+    return value if isinstance(value, int) else None
 
 
 def read_file(call: Call) -> ToolResult:
@@ -390,7 +393,10 @@ def read_file(call: Call) -> ToolResult:
     scheme, separator, rest = name.partition("://")
     if separator and scheme == "skill":
         skill_name, _, path = rest.partition("/")
-        return _resource(call, find(call.caller, skill_name), path)
+        skill = find(call.caller, skill_name)
+        if not any(name in call.arguments for name in ("start_line", "num_lines", "start_char")):
+            return _resource(call, skill, path)
+        return _piece(call, [resource_text(skill, path, call.caller.limits)])
     if separator and scheme in ("workspace", "artifact"):
         return _read_run_file(call, name)
     if not separator and name.removeprefix("./").split("/")[0] in RUN_FOLDERS:
@@ -408,14 +414,12 @@ def _read_run_file(call: Call, name: str) -> ToolResult:
 
 def _piece(call: Call, chunks: Iterable[str], *, count: bool = True) -> ToolResult:
     """Give the part of a text that the call asks for."""
-    start, number = _range(call)
-    char = call.arguments.get("start_char")
     piece = read_piece(
         chunks,
-        start or 1,
-        number or _LINES,
+        _whole(call, "start_line") or 1,
+        _whole(call, "num_lines") or _LINES,
         call.caller.limits.max_resource_excerpt_chars,
-        start_char=char if isinstance(char, int) else 1,
+        start_char=_whole(call, "start_char") or 1,
         count=count,
     )
     header = f"(line {piece.start_line} on"
