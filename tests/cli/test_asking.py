@@ -138,7 +138,7 @@ def test_a_paste_is_told_apart_only_while_it_is_asked(asked: Tree) -> None:
 def test_under_a_pipe_it_is_denied_and_says_how_to_allow_it(asked: Tree) -> None:
     done = asked.run("load", "pdf", "--json")
     assert done.exit_code == 4
-    assert done.stdout == ""
+    assert json.loads(done.stdout)["error"]["kind"] == "permission_denied"
     assert "no user or callback can grant it" in done.stderr
     assert "skillbelt permissions allow" in done.stderr
 
