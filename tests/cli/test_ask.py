@@ -111,6 +111,17 @@ def test_a_refusal_is_in_the_document(ask: Ask) -> None:
     assert (document["error"]["kind"], document["error"]["exit_code"]) == ("permission_denied", 4)
 
 
+def test_the_error_of_a_document_is_the_refusal_and_not_another_failure(ask: Ask) -> None:
+    missed = called("skill_load", {"skill": "nosuch"}, "m")
+    again = called("skill_load", {"skill": "neither"}, "n")
+    with serving(missed, RUN, again, said("It is 6.00.")) as server:
+        done = ask("Echo it", "--model", f"tiny@{server.url}", "--json")
+    error = json.loads(done.stdout)["error"]
+    assert (error["kind"], error["exit_code"]) == ("permission_denied", 4)
+    assert error["message"].startswith("Permission to run")
+    assert "skillbelt permissions why" in error["remedy"]
+
+
 def test_a_model_that_finds_another_way_succeeds(ask: Ask, skilled: Tree) -> None:
     skilled.write(
         "home/.config/skillbelt/config.toml", '[permission.run]\n"python3 --version" = "allow"\n'

@@ -91,6 +91,11 @@ def test_why_of_a_command_takes_it_apart(rules: Tree) -> None:
     assert given(rules, "why", "--type", "run", "git push; rm x")["model"]["action"] == "deny"
 
 
+def test_a_command_that_is_allowed_as_a_skill_gets_a_hint(rules: Tree) -> None:
+    assert "add --type run" in rules.run("permissions", "allow", "git push").stderr
+    assert "add --type run" not in rules.run("permissions", "allow", "pdf").stderr
+
+
 def test_why_of_an_unknown_skill(rules: Tree) -> None:
     assert rules.run("permissions", "why", "pfd").exit_code == 3
 

@@ -223,12 +223,19 @@ def document(kept: list[AgentEvent], loading: Container[str], exit_code: int) ->
 
 def _failure(final: Final, responses: Sequence[ToolResponse], exit_code: int) -> dict[str, object]:
     """Return what went wrong, as every document has it."""
-    kind, message = _KINDS[final.reason], final.error
-    for one in responses:
-        about = one.data.get("error")
-        if one.error and final.reason == "answer" and isinstance(about, Mapping):
-            kind, message = str(about["kind"]), message or one.error
-    return describe(kind, message, _REMEDY, exit_code)
+    faults = [(about, one) for one in responses if one.error and (about := _kind(one))]
+    if exit_code == PermissionDenied.exit_code:
+        faults = [fault for fault in faults if fault[0] == PermissionDenied.kind] or faults
+    if final.reason != "answer" or not faults:
+        return describe(_KINDS[final.reason], final.error, _REMEDY, exit_code)
+    kind, last = faults[-1]
+    remedy = PermissionDenied.remedy if kind == PermissionDenied.kind else _REMEDY
+    return describe(kind, final.error or last.error, remedy, exit_code)
+
+
+def _kind(response: ToolResponse) -> str:
+    about = response.data.get("error")
+    return str(about.get("kind", "")) if isinstance(about, Mapping) else ""
 
 
 def _arguments(call: ToolCall) -> object:
@@ -303,7 +310,6 @@ def _refused(kept: Iterable[AgentEvent]) -> list[ToolResponse]:
     """Return the calls that permission was refused for, the same refusal once."""
     found: dict[str, ToolResponse] = {}
     for one in _responses(kept):
-        about = one.data.get("error")
-        if isinstance(about, Mapping) and about.get("kind") == PermissionDenied.kind:
+        if _kind(one) == PermissionDenied.kind:
             found[one.error] = one
     return list(found.values())

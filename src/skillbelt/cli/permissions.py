@@ -239,6 +239,8 @@ def _add(gate: Gate, args: argparse.Namespace) -> int:
         print_json(rule_json(written))
     else:
         say(f"{args.action} {args.type} {one_line(args.subject)!r}: {_location(written)}", args)
+    if args.type == "skill" and " " in args.subject.strip():
+        say("this is a rule about skills; for a command, add --type run", args)
     return 0
 
 

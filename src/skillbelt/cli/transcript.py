@@ -11,6 +11,7 @@ from skillbelt.text import one_line, shorten
 
 _MAX_TITLE_CHARS = 60
 _MAX_TOOL_CHARS = 120
+_INDENT = " " * 4
 _SPEAKERS = {"user": "you", "assistant": "assistant"}
 
 
@@ -42,6 +43,8 @@ def _describe_message(message: Mapping[str, object], agent: str) -> Iterator[str
     text = plain(_said(message)).strip()
     if text and role != "system":
         name = f" ({one_line(agent)})" if agent else ""
+        # Indented, so that no line of a message looks like another speaker or a tool.
+        text = text.replace("\n", f"\n{_INDENT}")
         yield f"{_SPEAKERS.get(role, one_line(role))}{name}: {text}"
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list) else []:
