@@ -600,6 +600,26 @@ def test_a_link_out_of_the_project_is_not_read_as_its_opencode_file(tree: Tree) 
     assert tree.settings().files == ()
 
 
+def test_a_linked_folder_out_of_the_project_is_not_read_for_its_opencode_file(tree: Tree) -> None:
+    tree.write("elsewhere/opencode.json", '{"skills": {"paths": ["a"]}}')
+    (tree.project / ".opencode").symlink_to(tree.path("elsewhere"))
+    assert tree.settings().files == ()
+
+
+def test_opencode_rules_about_several_tools_forbid_skills_too(tree: Tree) -> None:
+    text = '{"permission": {"*": {"a": "deny", "b": "allow"}, "s?il*": "ask", "[s]kill": "deny"}}'
+    tree.write("home/.config/opencode/opencode.json", text)
+    found = read_policy(tree.settings(), project_trusted=False).rules[len(DEFAULT_RULES) :]
+    assert [(one.pattern, one.action) for one in found] == [("a", "deny"), ("*", "ask")]
+
+
+def test_a_settings_file_that_is_too_large_is_no_half_of_one(tree: Tree) -> None:
+    rules = f"{'#' * 2**20}\n[permission]\nrun = 'deny'\n"
+    tree.write("home/.config/skillbelt/config.toml", rules)
+    with pytest.raises(ConfigError, match=r"config.toml: is larger than 1048576 bytes"):
+        tree.settings()
+
+
 @pytest.mark.parametrize(
     "text",
     ["{", "[]", '{"skills": {"paths": "a"}}', '{"permission": {"skill": {"a": "maybe"}}}'],

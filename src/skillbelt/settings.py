@@ -9,6 +9,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -22,6 +23,9 @@ ENV_PREFIX = "SKILLBELT_"
 PROJECT_FILE = "skillbelt.toml"
 # The last of them holds the rules that commands add.
 _USER_FILES = ("config.toml", PROJECT_FILE, "permissions.toml")
+_OPENCODE_FILES = ("opencode.json", "opencode.jsonc")
+_OUR_TABLE = b"[tool.skillbelt"
+_MAX_FILE_BYTES = 2**20
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 FileSource = Literal["system", "user", "project"]
 
@@ -328,11 +332,12 @@ class _Opencode:
     def _find_in_project(self, folders: Sequence[str], neighbours: Neighbours) -> None:
         """Add the files of the project: those of the nearest folder are the strongest."""
         known = {path for _, path in self.files}
-        worktree = folders[-1]
+        start, worktree = folders[0], folders[-1]
         folders = folders[::-1]
         paths = [*_in_folders(folders), *_in_folders(f"{one}/.opencode" for one in folders)]
         there = (path for path in paths if path not in known and _is_file(path))
-        stay = [path for path in there if _stays(path, worktree)]
+        # The folder `.opencode` may be a link too.
+        stay = [path for path in there if inside(path, worktree) or inside(path, start)]
         self.files += [("project", path) for path in neighbours.without_theirs(stay, True)]
 
     def read(
@@ -387,15 +392,15 @@ class _Opencode:
         table = {"*": value} if isinstance(value, str) else self._table(path, where, value)
         patterns: dict[str, object] = {}
         for key, said in table.items():
-            # An allow of everything is about OpenCode's own tools.
-            if key == "*" and said in ("ask", "deny"):
-                patterns = {"*": said}
-            elif key == "skill":
-                named = {"*": said} if isinstance(said, str) else said
-                for pattern, action in self._table(path, f"{where}.skill", named).items():
-                    if action not in ("allow", "ask", "deny"):
-                        at = f"{where}.skill[{pattern!r}]"
-                        raise self._wrong(path, f"{at} must be allow, ask or deny, not {action!r}")
+            if not fnmatchcase("skill", key.replace("[", "[[]")):  # brackets stand for themselves
+                continue
+            named = {"*": said} if isinstance(said, str) else said
+            for pattern, action in self._table(path, f"{where}.{key}", named).items():
+                if action not in ("allow", "ask", "deny"):
+                    at = f"{where}.{key}[{pattern!r}]"
+                    raise self._wrong(path, f"{at} must be allow, ask or deny, not {action!r}")
+                # An allow of several tools is about OpenCode's own.
+                if key == "skill" or action != "allow":
                     patterns.pop(pattern, None)  # the last one decides, so it goes to the end
                     patterns[pattern] = action
         return {"skill": patterns} if patterns else {}
@@ -411,8 +416,7 @@ class _Opencode:
 
 
 def _in_folders(folders: Iterable[str]) -> list[str]:
-    names = ("opencode.json", "opencode.jsonc")
-    return [os.path.join(folder, name) for folder in folders for name in names]
+    return [os.path.join(folder, name) for folder in folders for name in _OPENCODE_FILES]
 
 
 def _state_dir(
@@ -626,7 +630,7 @@ def _project_files(start: str, worktree: str) -> list[str]:
         found: list[str] = []
         # A linked pyproject.toml belongs to another tool; a linked skillbelt.toml is an error.
         if os.path.isfile(pyproject) and _stays(pyproject, worktree):
-            found += [pyproject] if b"[tool.skillbelt" in _bytes(pyproject) else []
+            found += [pyproject] if _OUR_TABLE in _head(pyproject) else []
         if _is_file(own):
             if _stays(own, worktree):
                 found.append(own)
@@ -676,11 +680,28 @@ def _unreadable(path: str, error: OSError) -> ConfigError:
 
 
 def _bytes(path: str) -> bytes:
+    """Return the whole file: the rules at the end of one that is cut would not count."""
+    data = _head(path)
+    if len(data) > _MAX_FILE_BYTES:
+        most = f"{_MAX_FILE_BYTES} bytes"
+        raise ConfigError(f"{path}: is larger than {most}; take out what it does not need")
+    return data
+
+
+def _head(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
-            return file.read(2**20)
+            return file.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
         raise _unreadable(path, error) from error
+
+
+def is_settings_file(name: str, data: bytes) -> bool:
+    """Whether a file with that path and content would be read as settings of a project."""
+    last = name.rpartition("/")[2].lower()  # some file systems do not tell capitals apart
+    return last in (PROJECT_FILE, *_OPENCODE_FILES) or (
+        last == "pyproject.toml" and _OUR_TABLE in data
+    )
 
 
 def _read_file(path: str) -> RuleTables:

@@ -138,7 +138,7 @@ def test_a_paste_is_told_apart_only_while_it_is_asked(asked: Tree) -> None:
 def test_under_a_pipe_it_is_denied_and_says_how_to_allow_it(asked: Tree) -> None:
     done = asked.run("load", "pdf", "--json")
     assert done.exit_code == 4
-    assert done.stdout == ""
+    assert json.loads(done.stdout)["error"]["kind"] == "permission_denied"
     assert "no user or callback can grant it" in done.stderr
     assert "skillbelt permissions allow" in done.stderr
 
@@ -189,6 +189,13 @@ def test_a_rule_of_the_host_is_not_overridden_by_a_command(tree: Tree) -> None:
     reason = gate.check(Request("run", ("ls",))).reason
     assert "skillbelt permissions" not in reason
     assert "in code: Rule('run', 'ls', 'allow')" in reason
+
+
+def test_no_command_is_named_for_what_a_rule_cannot_hold(tree: Tree) -> None:
+    gate = Gate(tree.settings(), MemoryStore)
+    reason = gate.check(Request("run", ("echo \udcff",))).reason
+    assert "permissions allow" not in reason
+    assert "`skillbelt permissions watch` answers" in reason
 
 
 def test_what_the_refusal_says_to_do_helps(asked: Tree) -> None:

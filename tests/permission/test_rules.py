@@ -437,6 +437,9 @@ def test_what_is_no_rule_is_refused_by_the_runtime(tree: Tree) -> None:
         Runtime(settings=tree.settings(), rules=wrong)
     with pytest.raises(ConfigError, match="is no Rule; write Rule"):
         Runtime(settings=tree.settings()).session("ada", "s", rules=wrong)
+    changed: Any = Rule("run", "*", "deny")._replace(action="Deny")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="action must be one of"):
+        Runtime(settings=tree.settings(), rules=[changed])
 
 
 def test_what_cannot_be_asked_is_refused_by_the_runtime(tree: Tree) -> None:

@@ -307,6 +307,12 @@ def test_files_are_saved_as_artifacts_byte_for_byte(echo: Bench) -> None:
 ASK = (Rule("*", "*", "allow"), Rule("run", "*", "ask"))
 
 
+def test_a_line_end_in_a_command_is_seen_in_the_question(echo: Bench) -> None:
+    echo.run("bash -c 'echo a\nrm  -rf x'", bench=echo.make(ASK))
+    (request,) = (one.request for one in echo.asked)
+    assert request.summary == r"run `bash -c 'echo a\nrm  -rf x'` with the skill echo"
+
+
 def test_a_run_is_asked_for_with_what_it_would_do(echo: Bench) -> None:
     bench = echo.make(ASK)
     assert echo.run("git add . && ls", bench=bench).exit_code != 127

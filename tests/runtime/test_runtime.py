@@ -385,6 +385,21 @@ def test_changed_rules_count_from_the_next_look_on(tree: Tree) -> None:
     assert list(belt.available()) == ["pdf"]
 
 
+def test_a_new_deny_counts_for_the_next_decision(tree: Tree) -> None:
+    tree.skill(f"{SKILLS}/pdf")
+    belt = runtime(tree)
+    session = belt.session("u", "s", rules=[Rule("run", "ls", "allow")])
+    assert session.permits("Bash", "ls").allowed
+    assert belt.load("pdf").text
+    tree.write(CONFIG, '[permission]\ndeny = ["Skill(pdf)"]\n')
+    with pytest.raises(PermissionDenied, match="the user's rules"):
+        belt.load("pdf")
+    assert session.gate.explain(Request("skill", ("pdf",))).action == "deny"
+    tree.write(CONFIG, 'disabled_clients = ["agents"]\n')
+    assert session.permits("Bash", "ls").allowed
+    assert list(belt.look()) == []  # the decision took over the settings, and the look scans
+
+
 def test_changed_paths_limits_and_trust_count(tree: Tree) -> None:
     tree.skill("more/pdf")
     belt = runtime(tree, max_depth=3)

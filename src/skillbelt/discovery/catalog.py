@@ -186,14 +186,15 @@ class Catalog(Mapping[str, Skill]):
         """Return every skill there is now by name; `rescan_seconds` says how often that scans."""
         age = time.monotonic() - self._scanned_at
         if (
-            self._take_over_settings()
+            self.take_over_settings()
+            or self._renewed
             or self._known is None
             or age >= max(self.settings.rescan_seconds, self._pause())
         ):
             self._rescan(refresh=False)
         return self.snapshot
 
-    def _take_over_settings(self) -> bool:
+    def take_over_settings(self) -> bool:
         """Load the settings again if one of their files changed; whether they are others now."""
         if self._reload is None or (stamps := file_stamps(self.settings)) == self._stamps:
             return False
@@ -348,7 +349,7 @@ class Catalog(Mapping[str, Skill]):
         signalled, followed = False, -float("inf")
         for changed in ticks(self._watched, self.settings.watch_seconds, stop):
             # The pause after a periodic scan does not delay a change that was signalled.
-            signalled = self._take_over_settings() or signalled or changed
+            signalled = self.take_over_settings() or signalled or changed
             now = time.monotonic()
             if now - (followed if signalled else self._scanned_at) < self._pause():
                 continue  # a later tick looks, so that watching takes no more than its share

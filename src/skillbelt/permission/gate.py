@@ -42,7 +42,7 @@ from skillbelt.permission.spelling import host_text, is_file_url, path_texts
 from skillbelt.permission.waiting import NotAnswered, Pending, Settled, WaitingRequests
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey, Store
-from skillbelt.text import one_line, shell_word
+from skillbelt.text import exact, one_line, shell_word
 from skillbelt.trust import Trust
 from skillbelt.values import Diagnostic, Origin
 
@@ -114,7 +114,11 @@ class _Compiled(NamedTuple):
 
 
 class Gate:
-    """Decides for one project. The host's `rules` come last, so they are the strongest."""
+    """Decides for one project. The host's `rules` come last, so they are the strongest.
+
+    `renew` is called before each decision: it brings `settings` up to date, so that a deny that was
+    just written counts at once.
+    """
 
     def __init__(
         self,
@@ -123,8 +127,10 @@ class Gate:
         *,
         rules: Iterable[Rule] = (),
         ask: Ask | None = None,
+        renew: Callable[[], object] = lambda: None,
     ) -> None:
         self._settings, self._rules = settings, checked_rules(rules)
+        self._renew = renew
         if ask is not None and not callable(ask):
             raise ConfigError(f"ask: {type(ask).__name__} cannot be called; give a function")
         self._store, self._ask = store, ask
@@ -190,6 +196,7 @@ class Gate:
 
     def explain(self, request: Request) -> Explanation:
         """Return what `check` would decide, without asking or recording anything."""
+        self._renew()
         request = _normalize(request)
         action, rule = self.rules.decide(request)
         remembered = self.ledger.covering(request) if action == "ask" else None
@@ -229,6 +236,7 @@ class Gate:
         Where only built-in rules match, skills `in_use` grant what they declare. Pass them only for
         actions that the sandbox confines.
         """
+        self._renew()
         request = _normalize(request)
         decision = self._decide(request, in_use)
         self.record("decision", request, _describe_decision(request, decision))
@@ -254,6 +262,7 @@ class Gate:
         A skill already allowed in the conversation is not asked for again, nor one whose `run` is
         asked for by the same rule: the question about the run names the skill.
         """
+        self._renew()
         action, rule = self.rules.decide(request)
         if action == "allow":
             return
@@ -320,6 +329,7 @@ class Gate:
             rules = tuple(Rule(request.type, text, "allow") for text in _literal(request))
         except ConfigError:  # longer than a pattern may be
             rules = ()
+        rules = rules if all(_is_text(rule.pattern) for rule in rules) else ()
         if not 0 < len(rules) <= _MAX_ADVISED:
             return " `skillbelt permissions watch` answers such requests as they come."
         commands = " && ".join(map(_command, rules)) if self._would_allow(request, rules) else ""
@@ -344,7 +354,13 @@ class Gate:
         added = checked_rules(rules)
         if not added:
             return self
-        other = Gate(self._settings, self._store, rules=(*self._rules, *added), ask=self._ask)
+        other = Gate(
+            self._settings,
+            self._store,
+            rules=(*self._rules, *added),
+            ask=self._ask,
+            renew=self._renew,
+        )
         other.__dict__.update(desk=self.desk, audit=self.audit, _through=self._through)
         return other
 
@@ -419,6 +435,7 @@ class Gate:
 
     def _declared(self, request: Request, skill: Skill, sandboxed: bool) -> Decision:
         """Decide about a tool that the skill declares, as a whole or for some uses."""
+        self._renew()
         action, rule = self.rules.decide(request)
         counts = sandboxed and _may_declare(skill) and self.settings.trust_declared_tools
         if action != "ask" or rule.source != "default" or not counts:
@@ -562,7 +579,7 @@ def tool_request(
     kind = type_of(names[-1]) if argument else "tool"
     if kind == "network" and is_file_url(argument):
         kind = "host_file"
-    about = f"use {one_line(tool)}" + (f" on {one_line(argument)}" if argument else "")
+    about = f"use {one_line(tool)}" + (f" on {exact(argument)}" if argument else "")
     if kind == "tool":
         return Request(
             type=kind,
@@ -677,6 +694,15 @@ def _literal(request: Request) -> Iterator[str]:
             yield text
         else:
             yield text.replace("*", "?")
+
+
+def _is_text(pattern: str) -> bool:
+    """Whether a file of rules can hold the pattern: not with bytes that are no UTF-8."""
+    try:
+        pattern.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _command(rule: Rule) -> str:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import tomllib
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
@@ -290,8 +291,7 @@ class _File:
 
     def __init__(self, source: FileSource, path: str, read: RuleTables, home: str) -> None:
         self._source, self._path, self._read, self._home = source, path, read, home
-        # Of OpenCode's JSON the lines are sought when they are needed.
-        self._json = path.endswith((".json", ".jsonc"))
+        self._json = _JsonLines(read.text) if path.endswith((".json", ".jsonc")) else None
         self._lines = {} if self._json else key_lines(read.text)
 
     def rules(self) -> Iterator[Rule]:
@@ -431,7 +431,7 @@ class _File:
 
     def _line(self, at: Key) -> int:
         if self._json:
-            return _json_line(self._read.text, at)
+            return self._json.find(at)
         key: Key = (*self._read.at, *at)
         while key and key not in self._lines:
             key = key[:-1]
@@ -441,14 +441,23 @@ class _File:
         return ConfigError(f"{self._path}:{self._line(at)}: {what}")
 
 
-def _json_line(text: str, at: Key) -> int:
-    """Return the line of a key in a JSON text: each part is sought after those above it."""
-    places = [0]
-    for part in at:
-        word = json.dumps(part, ensure_ascii=False)
-        found = [n for start in places[:-3:-1] if (n := text.find(word, start)) >= 0]
-        places.append(found[0] if found else places[-1])
-    return text.count("\n", 0, places[-1]) + 1
+class _JsonLines:
+    """The lines of the strings in a JSON text, read once: a hostile file may have many rules."""
+
+    def __init__(self, text: str) -> None:
+        self._ends = [match.start() for match in re.finditer("\n", text)]
+        self._places: dict[str, list[int]] = {}
+        for match in re.finditer(r'"(?:[^"\\\n]|\\.)*+"', text):
+            self._places.setdefault(match[0], []).append(match.start())
+
+    def find(self, at: Key) -> int:
+        """Return the line of a key: each part is sought after those above it."""
+        above = [0]
+        for part in at:
+            places = self._places.get(json.dumps(part, ensure_ascii=False), [])
+            later = (bisect_left(places, start) for start in above[:-3:-1])
+            above.append(next((places[n] for n in later if n < len(places)), above[-1]))
+        return bisect_left(self._ends, above[-1]) + 1
 
 
 _EXAMPLES = (

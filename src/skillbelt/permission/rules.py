@@ -170,7 +170,7 @@ def checked_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
             raise ConfigError(
                 f'rules: {_shown(rule)} is no Rule; write Rule("run", "git *", "allow")'
             )
-    return given
+    return tuple(Rule(*rule) for rule in given)  # `_replace` checks nothing
 
 
 def checked_answer(given: object) -> Answer | None:

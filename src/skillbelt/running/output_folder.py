@@ -1,7 +1,8 @@
 """A folder of the host that the user wants the output files of a run in.
 
 The names come from the run, so they are hostile: nothing that is there is replaced, no link is
-followed, and no hidden file is created. Tools of the user act on hidden files unasked.
+followed, and no hidden file is created, nor one with settings. Tools of the user act on hidden
+files unasked, and so do we on settings: in a trusted project they hold rules.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 from skillbelt.errors import PathEscape, RunRefused
 from skillbelt.files.contain import create_beneath, open_folder
 from skillbelt.running.workspace import OUT
+from skillbelt.settings import is_settings_file
 from skillbelt.text import one_line
 
 
@@ -41,6 +43,8 @@ class OutputFolder:
         relative = name.removeprefix(f"{OUT}/")
         if any(part.startswith(".") for part in relative.split("/")):
             raise OSError(errno.EPERM, "its name begins with a dot")
+        if is_settings_file(relative, data):
+            raise OSError(errno.EPERM, "it would be read as settings and rules of a project")
         os.makedirs(self._path, exist_ok=True)
         top = open_folder(self._path)
         try:

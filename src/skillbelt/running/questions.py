@@ -18,7 +18,7 @@ from skillbelt.running.named_files import Ground, loose_files, sha256_of, touche
 from skillbelt.running.packages.declared import Needs, describe
 from skillbelt.running.run import Run
 from skillbelt.running.secrets import secrets_of
-from skillbelt.text import one_line, shorten
+from skillbelt.text import exact, one_line, shorten
 from skillbelt.values import Limits
 
 _DEFAULTS = Limits()
@@ -45,19 +45,20 @@ def run_request(run: Run, tools: tuple[str, ...] = (), where: str = "") -> Reque
         facts = {**facts, "secrets_in_the_skill": list(secrets)}
     # An answer cannot cover input that is only written later.
     known = run.inputs.exact and call.stdin is not None
-    exact = loose.certain and known and not changing
-    shown = shorten(one_line(call.text), _SHOWN)
+    bindable = loose.certain and known and not changing
+    # Line ends stay visible: in a command they divide one from the next.
+    shown = shorten(exact(call.text), _SHOWN)
     return Request(
         type="run",
         patterns=asked_for(call, run.line, run.ground),
-        always=(f"{one_line(call.shown)}{describe_call(call)}",) if exact else (),
+        always=(f"{exact(call.shown)}{describe_call(call)}",) if bindable else (),
         summary=f"run `{shown}` with the skill {skill.name}{describe_call(call)}{where}",
         skill=skill.name,
         origin=str(skill.origin) if skill.origin.remote else skill.dir,
         trusted=skill.trusted,
         metadata={"call": facts},
         # Where the words are not all that counts, no answer to the same words covers it.
-        exact=digest(bound if exact else {**bound, "exact": False}),
+        exact=digest(bound if bindable else {**bound, "exact": False}),
         initiator=who.initiator,
         agent=who.agent,
         session=session_id(who.key),

@@ -123,7 +123,13 @@ class Runtime:
             **overrides,  # type: ignore[arg-type]
         )
         self._progress = progress
-        self.gate = Gate(lambda: self.settings, lambda: self.store, rules=rules, ask=ask)
+        self.gate = Gate(
+            lambda: self.settings,
+            lambda: self.store,
+            rules=rules,
+            ask=ask,
+            renew=self.catalog.take_over_settings,
+        )
         self._store, self._artifacts, self.visible = store, artifacts, visible
         self.always = (always,) if isinstance(always, str) else tuple(always)
         kinds = choose(tools, self.settings.tool_profile)
