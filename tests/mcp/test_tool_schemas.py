@@ -9,6 +9,7 @@ from jsonschema import Draft202012Validator
 
 from skillbelt import Runtime
 from skillbelt.mcp.tools import SCHEMAS
+from skillbelt.running.outputs import OutputFile, Saved
 from tests.mcp.clients import connected, over_stdio
 from tests.tree import Tree
 
@@ -17,6 +18,14 @@ from tests.tree import Tree
 def test_each_is_a_schema(kind: str) -> None:
     Draft202012Validator.check_schema(SCHEMAS[kind])
     assert not Draft202012Validator(SCHEMAS[kind]).is_valid({})
+
+
+def test_a_run_says_what_a_file_and_an_artifact_of_it_have() -> None:
+    ended = SCHEMAS["skill_run"]["properties"]
+    for file in (ended["output_files"]["items"], ended["primary_output"]):
+        assert set(file["properties"]) == set(file["required"]) == set(OutputFile._fields)
+    saved = ended["artifact_files"]["items"]
+    assert set(saved["properties"]) == set(saved["required"]) == set(Saved._fields)
 
 
 @pytest.mark.anyio
@@ -38,7 +47,8 @@ async def test_every_document_fits(skills: Tree) -> None:
         await call("skill_run", skill="pdf", command="exit 3")
         kept = "echo x > $OUTPUT_DIR/a.txt; echo y >&2"
         wanted = {"output_files": ["out/*"], "save_as_artifacts": True}
-        await call("skill_run", skill="pdf", command=kept, **wanted)
+        ran = await call("skill_run", skill="pdf", command=kept, **wanted)
+        assert ran["output_files"] and ran["primary_output"] and ran["artifact_files"]
         await call("skill_run", skill="pdf", command="sleep 9", timeout=1)
         begun = await call("skill_run", skill="pdf", command="cat", background=True)
         await call("skill_poll", run_id=begun["run_id"], stdin="hello\n")

@@ -39,7 +39,23 @@ _TEXT: dict[str, Any] = {"type": "string"}
 _NUMBER: dict[str, Any] = {"type": "integer"}
 _FLAG: dict[str, Any] = {"type": "boolean"}
 _TEXTS: dict[str, Any] = {"type": "array", "items": _TEXT}
-_FILES: dict[str, Any] = {"type": "array", "items": {"type": "object"}}
+_FILE: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": _TEXT,
+        "ref": {"type": "string", "description": "Names the file in later calls."},
+        "content": {"type": "string", "description": "Its text, if it is one and was asked for."},
+        "mime_type": _TEXT,
+        "size_bytes": _NUMBER,
+        "truncated": {"type": "boolean", "description": "Whether content is not all of it."},
+    },
+    "required": ["name", "ref", "content", "mime_type", "size_bytes", "truncated"],
+}
+_SAVED: dict[str, Any] = {
+    "type": "object",
+    "properties": {"name": _TEXT, "version": _NUMBER},
+    "required": ["name", "version"],
+}
 _RUN_ID: dict[str, Any] = {"type": "string", "description": "For skill_poll."}
 
 _ENDED: dict[str, Any] = {
@@ -49,9 +65,9 @@ _ENDED: dict[str, Any] = {
     "timed_out": _FLAG,
     "cancelled": _FLAG,
     "duration_ms": _NUMBER,
-    "output_files": _FILES,
-    "primary_output": {"type": "object"},
-    "artifact_files": _FILES,
+    "output_files": {"type": "array", "items": _FILE},
+    "primary_output": _FILE,
+    "artifact_files": {"type": "array", "items": _SAVED},
     "warnings": _TEXTS,
     "errors": _TEXTS,
     "limits_hit": _TEXTS,
