@@ -10,7 +10,7 @@ import pytest
 from skillbelt.errors import RunRefused
 from skillbelt.running.inputs import skills_named
 from skillbelt.tools.run_handlers import run_call
-from tests.benches import SKILL, Bench
+from tests.benches import FOLDER, SKILL, Bench
 
 LONE = "\ud800"  # half of a character: JSON can write it, nothing else can
 
@@ -79,6 +79,8 @@ def test_a_variable_is_text(value: object) -> None:
 def test_the_skills_that_a_call_takes_files_of() -> None:
     inputs = [{"from": "skill://a/x"}, {"from": "skill://b"}, {"from": "host:///skill://c"}, {}]
     assert skills_named(inputs) == ["a", "b"]
+    copies = ["workspace://skills/a/x", "workspace://./skills/b", "workspace://work/skills/c"]
+    assert skills_named([{"from": one} for one in copies]) == ["a", "b"]
     assert skills_named(None) == []
 
 
@@ -221,16 +223,36 @@ def test_a_file_of_the_skill_that_a_run_gave_is_read_by_its_reference(bench: Ben
 
 
 def test_a_staged_file_is_for_those_who_may_have_the_skill(bench: Bench) -> None:
+    bench.tree.skill(f"{FOLDER.removesuffix(SKILL)}other")
     bench.run("true")
     hidden = bench.open(visible=lambda skill: skill.name != SKILL).session("ada", "chat")
     arguments = {"file_name": f"workspace://skills/{SKILL}/SKILL.md"}
     assert hidden.call_sync("read_file", arguments).error == f"unknown skill: {SKILL}"
+    given = {"skill": "other", "command": "true"}
+    inputs = [{"from": f"workspace://skills/{SKILL}/SKILL.md"}]
+    assert hidden.call_sync("skill_run", given | {"inputs": inputs}).error == (
+        f"unknown skill: {SKILL}"
+    )
 
 
 @pytest.mark.parametrize("name", ["out/a.txt", "./out/a.txt", "inputs/a.txt", "inputs/out/a.txt"])
 def test_a_file_of_the_workspace_is_read_by_its_path(bench: Bench, name: str) -> None:
     bench.run("echo text | tee out/a.txt > inputs/a.txt")
     assert bench.read(name) == "text\n"
+
+
+def test_no_link_of_a_run_leads_read_file_beside_the_folder_it_is_in(bench: Bench) -> None:
+    """Such as to the metadata of the workspace, or to the copy of a skill that is denied."""
+    bench.run("ln -s .. out/up; ln -s ../work out/work; echo text > work/a.txt")
+    for name in ("out/up/metadata.json", "out/up/out/a.txt", "out/work/a.txt"):
+        refused = bench.call("read_file", file_name=name)
+        assert refused.error == f"{name!r} refused: is a link that leads out of the folder"
+
+
+def test_a_link_of_a_run_inside_its_folder_is_read(bench: Bench) -> None:
+    bench.run("echo text > out/a-1.txt; ln -s a-1.txt out/a.txt")
+    assert bench.read("out/a.txt") == "text\n"
+    assert bench.read(f"skills/{SKILL}/out/a.txt") == "text\n"
 
 
 def test_a_large_file_and_artifact_are_read_in_pieces(bench: Bench) -> None:

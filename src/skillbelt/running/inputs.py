@@ -42,6 +42,7 @@ from skillbelt.running.workspace import (
     Workspace,
     checked_name,
     expanded,
+    open_inside,
     own,
     placed,
     plain,
@@ -54,7 +55,6 @@ MAX_INPUT_BYTES = 2**30
 Mode = Literal["copy", "link"]
 _SCHEMES = ("artifact", "host", "workspace", "skill")
 _LIMITS = Limits()
-_SKILL = "skill://"
 _CHUNK = 2**20
 _MOST_DIGITS = 18
 _LISTED = 1000  # file names in a permission request
@@ -186,8 +186,16 @@ def skills_named(inputs: object) -> list[str]:
     """Return the names of the skills that inputs come from."""
     listed = inputs if isinstance(inputs, list | tuple) else ()
     sources = [str(one.get("from")) for one in listed if isinstance(one, Mapping)]
-    wanted = [source.removeprefix(_SKILL) for source in sources if source.startswith(_SKILL)]
-    return [source.partition("/")[0] for source in wanted]
+    return [name for name in map(skill_of, sources) if name is not None]
+
+
+def skill_of(source: str) -> str | None:
+    """Return the skill whose files a reference names, also by its staged copy; None for others."""
+    scheme, _, path = source.partition("://")
+    if scheme == "workspace":
+        top, _, path = path.removeprefix("./").partition("/")
+        scheme = "skill" if top == SKILLS else ""
+    return path.partition("/")[0] if scheme == "skill" else None
 
 
 def _read(item: object, run: str) -> _Wish:
@@ -511,13 +519,7 @@ class Inputs:
                 return open_beneath(
                     self._private(), f"{earlier.name}/{rest}".removesuffix("/."), FOLLOW_FILE
                 )
-        # Beneath the first folder, not the workspace: a link to the metadata must not resolve.
-        top, _, rest = path.partition("/")
-        folder = os.open(top, READ_FOLDER, dir_fd=self.workspace.handle)
-        try:
-            return open_beneath(folder, rest or ".", FOLLOW_FILE)
-        finally:
-            os.close(folder)
+        return open_inside(self.workspace.handle, path, FOLLOW_FILE)
 
     def _copy(self, wanted: _Wish, *, root: str = "", runner: int | None = None) -> TreeCopy:
         what = f"input {wanted.source[:200]!r}"

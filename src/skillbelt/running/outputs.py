@@ -19,14 +19,21 @@ from skillbelt.files.contain import (
     MAX_PATH_PARTS,
     READ_FILE,
     READ_FOLDER,
-    open_beneath,
     open_folder,
     read_handle,
 )
 from skillbelt.files.globs import Globs, State, alternatives
 from skillbelt.files.manifest import kind_of
 from skillbelt.running.cleanup import COPIES, METADATA
-from skillbelt.running.workspace import OUT, PRIVATE, SKILLS, expanded, placed, plain
+from skillbelt.running.workspace import (
+    OUT,
+    PRIVATE,
+    SKILLS,
+    expanded,
+    open_inside,
+    placed,
+    plain,
+)
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
 
@@ -377,7 +384,7 @@ def _skills(patterns: Globs, homes: Mapping[str, str]) -> Iterator[tuple[str, St
 def _entries(root: int, below: str, report: _Report) -> Iterator[os.DirEntry[str]]:
     try:
         # A trailing slash would follow a link.
-        handle = open_beneath(root, below.rstrip("/") or ".", READ_FOLDER)
+        handle = open_inside(root, below.rstrip("/") or ".", READ_FOLDER)
         try:
             with os.scandir(handle) as listing:
                 yield from listing
@@ -498,7 +505,7 @@ class _Reading:
 
     def _open(self, name: str) -> _Read | None:
         try:
-            handle = open_beneath(self._root, placed(name, self._homes), READ_FILE)
+            handle = open_inside(self._root, placed(name, self._homes), READ_FILE)
         except (OSError, PathEscape) as error:
             self._report.warn(f"{_short(name)!r} cannot be read: {_reason(error)}")
             return None

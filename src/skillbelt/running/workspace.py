@@ -431,6 +431,24 @@ def own(path: str, run: str) -> bool:
     return path.partition("/")[0] != RUNS or bool(run and below(path, run))
 
 
+def open_inside(workspace: int, path: str, flags: int) -> int:
+    """Open a path of the workspace beneath its first folder.
+
+    A link that a run made must not lead to what is beside that folder: the metadata, the copies of
+    other skills, the folders of other calls.
+    """
+    top, _, rest = path.partition("/")
+    if not rest:
+        return open_beneath(workspace, top, flags)
+    folder = os.open(top, READ_FOLDER, dir_fd=workspace)
+    try:
+        return open_beneath(folder, rest, flags)
+    except PathEscape as escape:
+        raise PathEscape(path, escape.root, escape.reason) from escape
+    finally:
+        os.close(folder)
+
+
 def plain(path: str) -> str:
     """Resolve a staged skill's links `out`, `work` and `inputs` in the path."""
     parts = path.split("/", 3)

@@ -34,7 +34,7 @@ from skillbelt.errors import (
 from skillbelt.events import NewEvent
 from skillbelt.files.handles import BUSY, is_shortage
 from skillbelt.format.skill import Skill
-from skillbelt.running.inputs import skills_named
+from skillbelt.running.inputs import skill_of, skills_named
 from skillbelt.running.outputs import SCHEME
 from skillbelt.text import break_tag, one_line, shorten, xml
 from skillbelt.tools.caller import STORED, Call, Caller, GivenDocument, report_of
@@ -44,7 +44,6 @@ from skillbelt.tools.run_handlers import (
     open_run_text,
     poll,
     run_command,
-    skill_of,
 )
 from skillbelt.tools.schema import Handler, ToolResult
 from skillbelt.untrusted_json import read_json

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import posixpath
 import stat
 from codecs import getincrementaldecoder
 from collections.abc import Iterator, Mapping
@@ -14,10 +13,18 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from skillbelt.artifacts import parse_reference
 from skillbelt.errors import FileUnreadable, PathEscape, RunRefused
-from skillbelt.files.contain import READ_FILE, check_relative, open_beneath
+from skillbelt.files.contain import FOLLOW_FILE, check_relative
 from skillbelt.running.call import RunCall
 from skillbelt.running.outputs import SCHEME
-from skillbelt.running.workspace import INPUTS, SKILLS, WRITABLE, Workspace, placed
+from skillbelt.running.workspace import (
+    INPUTS,
+    SKILLS,
+    WRITABLE,
+    Workspace,
+    open_inside,
+    placed,
+    plain,
+)
 from skillbelt.tools.caller import Call, Caller, Runs
 from skillbelt.tools.schema import ToolResult
 from skillbelt.tracing import span
@@ -163,12 +170,6 @@ def _decoded(file: BinaryIO, name: str, sha256: str = "") -> Iterator[str]:
         raise FileUnreadable(name, "was damaged since it was saved")
 
 
-def skill_of(name: str) -> str:
-    """Return the skill that a reference to a file of a staged copy names; "" for others."""
-    top, _, rest = name.removeprefix(SCHEME).removeprefix("./").partition("/")
-    return rest.partition("/")[0] if top == SKILLS else ""
-
-
 def _open_file(runs: Runs, name: str) -> int:
     """Open a regular file of a run; return its handle."""
     path = check_relative(name.removeprefix(SCHEME))
@@ -190,16 +191,16 @@ def _open_alias(workspace: Workspace, path: str) -> int:
 
     `inputs/` is the folder of inputs, and where it has no such file the workspace itself.
     """
+    path = plain(path)
     top, _, rest = path.partition("/")
     if top == SKILLS:
         staged = workspace.metadata().staged
-        homes = {name: posixpath.join(one.copy, name) for name, one in staged.items()}
-        return open_beneath(workspace.handle, placed(path, homes), READ_FILE)
-    if top == _INPUTS:
+        path = placed(path, {name: f"{one.copy}/{name}" for name, one in staged.items()})
+    elif top == _INPUTS:
         try:
-            return open_beneath(workspace.handle, posixpath.join(INPUTS, rest), READ_FILE)
+            return open_inside(workspace.handle, f"{INPUTS}/{rest}", FOLLOW_FILE)
         except FileNotFoundError:
             if rest.split("/")[0] not in WRITABLE:
                 raise
             path = rest
-    return open_beneath(workspace.handle, path, READ_FILE)
+    return open_inside(workspace.handle, path, FOLLOW_FILE)
