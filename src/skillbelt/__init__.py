@@ -40,7 +40,7 @@ _HOMES = {
     "runtime.runtime": "Command ReadableSkill Runtime RuntimeSession",
     "search.protocol": "Ranked Ranker Result",
     "format.sections": "Section",
-    "conversation.state": "LoadedSkill Session",
+    "conversation.state": "LoadRequest LoadedSkill Session",
     "disclosure.overflow": "Page Storage",
     "store": "SessionInfo SessionKey Store open_store",
     "tools.schema": "Tool ToolResult",

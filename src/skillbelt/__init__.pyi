@@ -24,6 +24,7 @@ from skillbelt.artifacts import ArtifactStore as ArtifactStore
 from skillbelt.artifacts import open_artifacts as open_artifacts
 from skillbelt.check.check import check_all as check_all
 from skillbelt.check.check import check_file as check_file
+from skillbelt.conversation.state import LoadRequest as LoadRequest
 from skillbelt.conversation.state import LoadedSkill as LoadedSkill
 from skillbelt.conversation.state import Session as Session
 from skillbelt.disclosure.body import Loaded as Loaded

@@ -191,6 +191,13 @@ def test_a_rule_of_the_host_is_not_overridden_by_a_command(tree: Tree) -> None:
     assert "in code: Rule('run', 'ls', 'allow')" in reason
 
 
+def test_a_model_is_told_that_the_command_is_for_the_user(tree: Tree) -> None:
+    gate = Gate(tree.settings(), MemoryStore)
+    said = "Only the user may decide: `skillbelt permissions allow ls --type run`"
+    assert said in gate.check(Request("run", ("ls",))).reason
+    assert "Only the user" not in gate.check(Request("run", ("ls",), initiator="user")).reason
+
+
 def test_no_command_is_named_for_what_a_rule_cannot_hold(tree: Tree) -> None:
     gate = Gate(tree.settings(), MemoryStore)
     reason = gate.check(Request("run", ("echo \udcff",))).reason

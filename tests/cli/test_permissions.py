@@ -142,6 +142,15 @@ def test_revoke_takes_the_text_that_is_listed(rules: Tree) -> None:
     assert gate.ledger.all() == []
 
 
+def test_a_line_end_in_a_rule_is_listed_and_its_text_is_revoked(rules: Tree) -> None:
+    added = rules.run("permissions", "allow", "echo a\nrm -rf x", "--type", "run")
+    assert r"allow run 'echo a\nrm -rf x'" in added.stderr
+    shown = r"echo a\nrm -rf x"
+    assert shown in rules.run("permissions").stdout
+    assert given(rules, "revoke", shown, "--type", "run")["rules"] == 1
+    assert shown not in rules.run("permissions").stdout
+
+
 def _on_a_full_disk(tree: Tree, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command where no file can become larger than 8 KB, as SQLite's have to."""
     code = (

@@ -425,6 +425,19 @@ def test_what_is_declared_within_a_turn_goes_with_it(chat: Chat) -> None:
     assert "The body" not in text(chat.says("two"))
 
 
+def test_what_the_host_does_to_its_list_later_changes_no_declaration(
+    chat: Chat, tree: Tree
+) -> None:
+    for name in ("a.md", "b.md"):
+        tree.write(f"project/.agents/skills/pdf/{name}", f"Text of {name}")
+    docs = ["a.md"]
+    chat.session.declare([LoadRequest("pdf", docs)])
+    docs[0] = "b.md"
+    sent = text(chat.says("one"))
+    assert "Text of a.md" in sent
+    assert "Text of b.md" not in sent
+
+
 def test_a_declaration_with_a_fault_changes_nothing(chat: Chat) -> None:
     """Case 54."""
     with pytest.raises(LoadError, match=r"x\.md: pdf has no such document"):

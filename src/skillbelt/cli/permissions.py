@@ -41,7 +41,7 @@ from skillbelt.permission.waiting import Pending
 from skillbelt.running.facts import facts
 from skillbelt.settings import load_settings
 from skillbelt.store import open_store
-from skillbelt.text import one_line
+from skillbelt.text import exact, one_line
 
 _HASH_CHARS = 19  # shown of a hash
 _INITIATORS: tuple[Initiator, ...] = get_args(Initiator)
@@ -119,7 +119,7 @@ def _list(gate: Gate, args: argparse.Namespace) -> int:
         )
         return 0
     rows = [
-        (rule.action, rule.type, rule.pattern, _bounded(rule, gate), _location(rule))
+        (rule.action, rule.type, exact(rule.pattern), _bounded(rule, gate), _location(rule))
         for rule in rules
     ]
     print_table(("action", "type", "pattern", "only", "where"), rows, wrap=True)
@@ -133,7 +133,7 @@ def _list(gate: Gate, args: argparse.Namespace) -> int:
 
 def _row(one: Remembered) -> tuple[str, ...]:
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.time))
-    return (one.id, one.type, one.pattern, one.skill, one.hash[:_HASH_CHARS], since)
+    return (one.id, one.type, exact(one.pattern), one.skill, one.hash[:_HASH_CHARS], since)
 
 
 def _bounded(rule: Rule, gate: Gate) -> str:
@@ -219,7 +219,7 @@ def _because(one: Explanation) -> str:
 
 
 def _describe(rule: Rule) -> str:
-    return f"{rule.type} {one_line(rule.pattern)!r} {rule.action}, {_location(rule)}"
+    return f"{rule.type} {one_line(repr(rule.pattern))} {rule.action}, {_location(rule)}"
 
 
 def _add(gate: Gate, args: argparse.Namespace) -> int:
@@ -238,7 +238,7 @@ def _add(gate: Gate, args: argparse.Namespace) -> int:
     if args.json:
         print_json(rule_json(written))
     else:
-        say(f"{args.action} {args.type} {one_line(args.subject)!r}: {_location(written)}", args)
+        say(f"{args.action} {args.type} {one_line(repr(args.subject))}: {_location(written)}", args)
     if args.type == "skill" and " " in args.subject.strip():
         say("this is a rule about skills; for a command, add --type run", args)
     return 0
@@ -252,7 +252,13 @@ def _revoke(gate: Gate, args: argparse.Namespace) -> int:
     taken = _revoke_remembered(gate, args)
     # The rules come last: if they cannot be written, no restriction is gone.
     try:
-        rules = remove_rules(rulebook_file(gate.settings), args.type, args.subject)
+        path = rulebook_file(gate.settings)
+        own = {
+            one.pattern for one in gate.policy.rules if (one.path, one.type) == (path, args.type)
+        }
+        # A rule may be named by the text that `list` shows of it, too.
+        named = {args.subject, *(text for text in own if exact(text) == args.subject)}
+        rules = sum(remove_rules(path, args.type, text) for text in sorted(named))
     except ConfigError as error:
         done = f" ({count(len(taken), 'remembered answer')} revoked)" if taken else ""
         raise ConfigError(f"{error}{done}") from error
@@ -272,7 +278,7 @@ def _revoke_remembered(gate: Gate, args: argparse.Namespace) -> list[Remembered]
     taken = [
         one
         for one in gate.ledger.all()
-        if args.subject in (one.id, one.pattern, one_line(one.pattern))
+        if args.subject in (one.id, one.pattern, exact(one.pattern), one_line(one.pattern))
         and gate.ledger.revoke(one.id)
     ]
     if args.type == "skill":

@@ -335,7 +335,9 @@ class Gate:
         commands = " && ".join(map(_command, rules)) if self._would_allow(request, rules) else ""
         code = ", ".join(map(_code, rules))
         if commands:
-            return f" `{commands}` allows it, or in code {code}."
+            # A model that can run commands must not take this for its next step.
+            whose = " Only the user may decide:" if request.initiator == "model" else ""
+            return f"{whose} `{commands}` allows it, or in code {code}."
         return f" A host allows it in code: {code}."
 
     def _would_allow(self, request: Request, added: tuple[Rule, ...]) -> bool:

@@ -988,7 +988,13 @@ class RuntimeSession:
 
         Raises SkillNotFound or LoadError, and nothing changes.
         """
-        wanted = [LoadRequest(one) if isinstance(one, str) else one for one in skills]
+        # A copy: the list of documents is the host's, and the turn may begin much later.
+        wanted = [
+            LoadRequest(one)
+            if isinstance(one, str)
+            else one._replace(docs=None if one.docs is None else tuple(one.docs))
+            for one in skills
+        ]
         caller = self._caller(self.session.state())
         allowed = [self._allow_declared(request, caller) for request in wanted]
         evicted = self.session.load_all(wanted)
