@@ -606,6 +606,15 @@ def test_a_linked_folder_out_of_the_project_is_not_read_for_its_opencode_file(tr
     assert tree.settings().files == ()
 
 
+def test_skills_that_opencode_switches_off_are_denied(tree: Tree) -> None:
+    off = '{"tools": {"skill": false}, "permission": {"skill": {"pdf": "allow"}}}'
+    text = f'{{"tools": {{"*": false, "skill": true}}, "agent": {{"plan": {off}}}}}'
+    tree.write("home/.config/opencode/opencode.json", text)
+    found = read_policy(tree.settings(), project_trusted=False).rules[len(DEFAULT_RULES) :]
+    denied = [(one.pattern, one.action, one.agent) for one in found]
+    assert denied == [("*", "deny", "plan"), ("pdf", "allow", "plan")]
+
+
 def test_an_empty_opencode_file_says_nothing(tree: Tree) -> None:
     tree.write("project/opencode.json", "\n")
     assert tree.settings().all_paths == ()

@@ -313,8 +313,9 @@ def _absolute(path: str | None) -> str:
 class _Opencode:
     """What the configuration of OpenCode says about skills, weakest file first.
 
-    `skills.paths`, `skills.urls` and `permission.skill` count, also that of an agent. `{env:X}`
-    and `{file:X}` are not filled in: a project could send what they stand for to its own server.
+    `skills.paths`, `skills.urls`, `permission.skill` and `tools.skill` count, the last two also of
+    an agent. `{env:X}` and `{file:X}` are not filled in: a project could send what they stand for
+    to its own server.
     """
 
     def __init__(self, env: Mapping[str, str], home: str, config_home: str) -> None:
@@ -372,26 +373,27 @@ class _Opencode:
             if not isinstance(items, list) or not all(isinstance(one, str) for one in items):
                 raise self._wrong(path, f"skills.{key} must be a list of strings")
             found += [(source, item) for item in items]
-        rules = self._rules(path, "permission", document.get("permission"))
+        rules = self._rules(path, "", document)
         agents = {
             name: {"permission": said}
             for name, agent in self._table(path, "agent", document.get("agent", {})).items()
-            if isinstance(agent, dict)
-            and (said := self._rules(path, f"agent.{name}.permission", agent.get("permission")))
+            if isinstance(agent, dict) and (said := self._rules(path, f"agent.{name}.", agent))
         }
         tables = {"permission": rules} if rules else {}
         if tables or agents:
             text = data.decode("utf-8")
             self.rule_tables[path] = RuleTables(text, (), {**tables, "agent": agents})
 
-    def _rules(self, path: str, where: str, value: object) -> dict[str, object]:
-        """Return what a `permission` says about skills, as our own tables do."""
-        if value is None:
-            return {}
-        table = {"*": value} if isinstance(value, str) else self._table(path, where, value)
+    def _rules(self, path: str, before: str, table: Mapping[str, object]) -> dict[str, object]:
+        """Return what `tools` and then `permission` say about skills, as our own tables do."""
         patterns: dict[str, object] = {}
-        for key, said in table.items():
-            if not fnmatchcase("skill", key.replace("[", "[[]")):  # brackets stand for themselves
+        for key, on in self._table(path, f"{before}tools", table.get("tools") or {}).items():
+            if _means_skills(key):
+                patterns = {} if on else {"*": "deny"}
+        value, where = table.get("permission") or {}, f"{before}permission"
+        said_of = {"*": value} if isinstance(value, str) else self._table(path, where, value)
+        for key, said in said_of.items():
+            if not _means_skills(key):
                 continue
             named = {"*": said} if isinstance(said, str) else said
             for pattern, action in self._table(path, f"{where}.{key}", named).items():
@@ -412,6 +414,11 @@ class _Opencode:
     def _wrong(self, path: str, what: str) -> ConfigError:
         remedy = 'fix it, or leave out OpenCode with SKILLBELT_DISABLED_CLIENTS="opencode"'
         return ConfigError(f"{path}: {what}; {remedy}")
+
+
+def _means_skills(key: str) -> bool:
+    """Whether OpenCode's name of a tool, with wildcards, means the one that loads skills."""
+    return fnmatchcase("skill", key.replace("[", "[[]"))  # brackets stand for themselves
 
 
 def _opencode_of_user(env: Mapping[str, str], home: str, config_home: str) -> list[str]:
