@@ -606,6 +606,11 @@ def test_a_linked_folder_out_of_the_project_is_not_read_for_its_opencode_file(tr
     assert tree.settings().files == ()
 
 
+def test_an_empty_opencode_file_says_nothing(tree: Tree) -> None:
+    tree.write("project/opencode.json", "\n")
+    assert tree.settings().all_paths == ()
+
+
 def test_opencode_rules_about_several_tools_forbid_skills_too(tree: Tree) -> None:
     text = '{"permission": {"*": {"a": "deny", "b": "allow"}, "s?il*": "ask", "[s]kill": "deny"}}'
     tree.write("home/.config/opencode/opencode.json", text)

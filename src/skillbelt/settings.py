@@ -318,10 +318,7 @@ class _Opencode:
     """
 
     def __init__(self, env: Mapping[str, str], home: str, config_home: str) -> None:
-        folders = [os.path.join(config_home, "opencode"), os.path.join(home, ".opencode")]
-        folders += [env["OPENCODE_CONFIG_DIR"]] if env.get("OPENCODE_CONFIG_DIR") else []
-        named = [env["OPENCODE_CONFIG"]] if env.get("OPENCODE_CONFIG") else []
-        own = [*_in_folders(folders[:1]), *named, *_in_folders(folders[1:])]
+        own = _opencode_of_user(env, home, config_home)
         self.files: list[tuple[FileSource, str]] = [
             ("user", os.path.abspath(path)) for path in own if _is_file(path)
         ]
@@ -358,6 +355,8 @@ class _Opencode:
 
     def _read(self, source: FileSource, path: str) -> None:
         data = _bytes(path)
+        if not data.strip():
+            return  # OpenCode takes an empty file as one that says nothing
         try:
             document = read_jsonc(data)
         except BadJson as error:
@@ -415,6 +414,14 @@ class _Opencode:
         return ConfigError(f"{path}: {what}; {remedy}")
 
 
+def _opencode_of_user(env: Mapping[str, str], home: str, config_home: str) -> list[str]:
+    """Return where OpenCode's configuration of the user may be, weakest first."""
+    folders = [os.path.join(config_home, "opencode"), os.path.join(home, ".opencode")]
+    folders += [env["OPENCODE_CONFIG_DIR"]] if env.get("OPENCODE_CONFIG_DIR") else []
+    named = [env["OPENCODE_CONFIG"]] if env.get("OPENCODE_CONFIG") else []
+    return [*_in_folders(folders[:1]), *named, *_in_folders(folders[1:])]
+
+
 def _in_folders(folders: Iterable[str]) -> list[str]:
     return [os.path.join(folder, name) for folder in folders for name in _OPENCODE_FILES]
 
@@ -461,10 +468,11 @@ def file_stamps(settings: Settings) -> tuple[object, ...]:
     """
     own = os.path.join(settings.config_home, "skillbelt")
     paths = [os.path.join(own, name) for name in _USER_FILES]
-    opencode = [os.path.join(settings.config_home, "opencode"), f"{settings.home}/.opencode"]
+    paths += [f"{folder}/skillbelt/config.toml" for folder in _config_dirs(os.environ)]
+    paths += _opencode_of_user(os.environ, settings.home, settings.config_home)
     folders = upward(settings.project, settings.worktree)
     paths += [f"{one}/{name}" for one in folders for name in ("pyproject.toml", PROJECT_FILE)]
-    paths += _in_folders((*opencode, *folders, *(f"{one}/.opencode" for one in folders)))
+    paths += _in_folders((*folders, *(f"{one}/.opencode" for one in folders)))
     paths += [path for _, path in settings.files]
     paths.append(os.path.join(settings.state_dir, "trust.json"))
     return tuple(map(_stamp, paths))

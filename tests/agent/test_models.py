@@ -6,13 +6,13 @@ import asyncio
 import json
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from skillbelt import ConfigError, MissingExtra, Runtime
+from skillbelt import ConfigError, MissingExtra, Runtime, Tool
 from skillbelt.agent import (
     Agent,
     Called,
@@ -403,15 +403,17 @@ def test_nobody_else_is_sent_a_field_they_may_not_know() -> None:
         assert "prompt_cache_key" not in server.requests[0]
 
 
-def test_anthropic_is_told_what_to_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
-    sent = anthropic_request(model_by_name("anthropic:claude-haiku-5-5"))
+def test_anthropic_is_told_what_to_cache(tree: Tree) -> None:
+    tree.setenv("ANTHROPIC_API_KEY", "key")
+    tree.skill("project/.agents/skills/pdf")
+    tools = Runtime(tree.project).tools()
+    sent = anthropic_request(model_by_name("anthropic:claude-haiku-5-5"), tools)
     assert sent["system"][0]["cache_control"]["type"] == "ephemeral"
     assert sent["tools"][-1]["cache_control"]["type"] == "ephemeral"
     assert sent["cache_control"]["type"] == "ephemeral"  # the end of the history, wherever that is
 
 
-def anthropic_request(model: ProvidedModel) -> dict[str, Any]:
+def anthropic_request(model: ProvidedModel, tools: Sequence[Tool] = ()) -> dict[str, Any]:
     """What goes to the provider, up to the socket."""
     import httpx2
     from anthropic import AsyncAnthropic
@@ -428,7 +430,6 @@ def anthropic_request(model: ProvidedModel) -> dict[str, Any]:
     provider = AnthropicProvider(anthropic_client=AsyncAnthropic(api_key="key", http_client=client))
     other = ProvidedModel(AnthropicModel(model.name.partition(":")[2], provider=provider))
     messages = [{"role": "system", "content": "Be brief."}, *ASKED]
-    tools = Runtime().tools()
 
     async def ask() -> None:
         async with client, other:

@@ -45,7 +45,8 @@ def test_the_primary_output_is_the_first_text(workspace: Path) -> None:
     )
     assert found == expected
     assert collect(str(workspace), ALL).primary == expected
-    assert collect(str(workspace), Wanted(("out/**",))).primary == expected
+    assert collect(str(workspace), Wanted(("out/**",), inline=True)).primary == expected
+    assert collect(str(workspace), Wanted(("out/**",))).primary is None
 
 
 def test_the_primary_output_is_small(workspace: Path) -> None:
@@ -109,7 +110,10 @@ def test_a_cut_file_is_an_error_and_not_an_artifact(workspace: Path) -> None:
     store = MemoryArtifacts()
     wanted = Wanted(("out/*",), inline=True, save=True, max_file_bytes=4)
     found = collect(str(workspace), wanted, save=saving(store))
-    assert found.errors == ("'out/a' was not saved: it has 5 bytes, and only 4 may be collected",)
+    assert found.errors == (
+        "'out/a' was not saved: it has 5 bytes, and only 4 may be collected; ask for more with"
+        " outputs.max_file_bytes, up to 67,108,864",
+    )
     assert [file.truncated for file in found.files] == [True, False]
     assert found.saved == (("out/b", 0),)
     assert [one.name for one in store.latest(KEY)] == ["out/b"]

@@ -400,6 +400,17 @@ def test_a_new_deny_counts_for_the_next_decision(tree: Tree) -> None:
     assert list(belt.look()) == []  # the decision took over the settings, and the look scans
 
 
+def test_a_file_that_a_variable_names_counts_when_it_appears(tree: Tree) -> None:
+    tree.setenv("OPENCODE_CONFIG_DIR", tree.path("named"))
+    tree.setenv("XDG_CONFIG_DIRS", tree.path("etc"))
+    belt = runtime(tree)
+    assert decided(belt, "skill", "pdf") == "allow"
+    tree.write("named/opencode.json", '{"permission": {"skill": "deny"}}')
+    assert decided(belt, "skill", "pdf") == "deny"
+    tree.write("etc/skillbelt/config.toml", '[permission]\nrun = "deny"\n')
+    assert decided(belt, "run", "ls") == "deny"
+
+
 def test_changed_paths_limits_and_trust_count(tree: Tree) -> None:
     tree.skill("more/pdf")
     belt = runtime(tree, max_depth=3)

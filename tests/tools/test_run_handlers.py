@@ -257,6 +257,17 @@ def test_a_file_of_the_workspace_is_read_by_its_path(bench: Bench, name: str) ->
     assert bench.read(name) == "text\n"
 
 
+@pytest.mark.parametrize("scheme", ["skill://", "workspace://skills/"])
+def test_a_link_to_the_copy_of_another_skill_leads_there(bench: Bench, scheme: str) -> None:
+    bench.tree.skill(f"{FOLDER.removesuffix(SKILL)}other")
+    bench.run("true")
+    inputs = [{"from": f"{scheme}{SKILL}/SKILL.md", "mode": "link"}]
+    given = bench.call(
+        "skill_run", skill="other", command="grep name: inputs/SKILL.md", inputs=inputs
+    )
+    assert given.data["stdout"] == f"name: {SKILL}\n"
+
+
 def test_no_link_of_a_run_leads_read_file_beside_the_folder_it_is_in(bench: Bench) -> None:
     """Such as to the metadata of the workspace, or to the copy of a skill that is denied."""
     bench.run("ln -s .. out/up; ln -s ../work out/work; echo text > work/a.txt")

@@ -472,7 +472,7 @@ class Inputs:
     def _inner(self, wanted: _Wish) -> _Taken:
         """Copy or link a file of the workspace or of a staged skill."""
         path = self._inner_path(wanted)
-        place = self._locate(path, wanted.scheme == "skill")
+        place = self._locate(path, wanted)
         with handles() as keep:
             source = keep(self._open_inner(place))
             copy = self._copy(wanted, runner=(self.workspace.owner or (os.geteuid(),))[0])
@@ -499,15 +499,19 @@ class Inputs:
             raise PathEscape(rest, "the workspace", f"is not below {SKILLS}, {', '.join(WRITABLE)}")
         return path
 
-    def _locate(self, path: str, may_stage: bool) -> str:
-        """Return the path on disk; RunRefused for a skill that is not staged and may not be."""
+    def _locate(self, path: str, wanted: _Wish) -> str:
+        """Return the path on disk; RunRefused for a skill that is not staged and may not be.
+
+        A run sees only the skills that are staged for it, and a link needs its target.
+        """
         top, _, rest = path.partition("/")
         name = rest.partition("/")[0]
         if top != SKILLS or not name:
             return path
+        staged = self.workspace.metadata().staged.get(name)
+        may_stage = wanted.scheme == "skill" or (staged is not None and wanted.mode == "link")
         if may_stage and self.stage_skill is not None:
             return placed(path, {name: self.stage_skill(name)})
-        staged = self.workspace.metadata().staged.get(name)
         if staged is None:
             raise RunRefused(f"skill {name!r} is not staged in this session")
         return placed(path, {name: f"{staged.copy}/{name}"})
