@@ -231,6 +231,15 @@ def test_a_damaged_record_is_named_and_the_rest_is_listed(
     assert tree.run("artifacts", "list").exit_code == 0
 
 
+def test_an_artifact_whose_name_ends_like_a_version_is_deleted(
+    tree: Tree, store: ArtifactStore
+) -> None:
+    for name in ("a", "a@0"):
+        store.save(OWN, name, b"x", "text/plain")
+    assert tree.run("artifacts", "delete", "a@0").stderr == "deleted a@0\n"
+    assert tree.run("artifacts", "delete", "a").exit_code == 0
+
+
 def test_delete_removes_every_version(
     tree: Tree, store: ArtifactStore, kept: list[Artifact]
 ) -> None:

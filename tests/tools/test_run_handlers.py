@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from skillbelt.artifacts import Artifact
+from skillbelt.artifacts.memory import MemoryArtifacts
 from skillbelt.errors import RunRefused
 from skillbelt.running.inputs import skills_named
 from skillbelt.tools.run_handlers import run_call
@@ -168,6 +170,20 @@ def test_what_could_not_be_saved_is_an_error_with_the_result(bench: Bench) -> No
     result = bench.tool("echo a > out/a.txt; exit 3", **arguments)
     assert "'out/a.txt' was not saved" in result.error
     assert json.loads(result.text)["exit_code"] == 3
+
+
+class _UnreachableArtifacts(MemoryArtifacts):
+    def save(self, *_: Any) -> Artifact:
+        raise ConnectionError("the bucket cannot be reached")
+
+
+def test_the_result_of_a_run_survives_a_store_that_fails(bench: Bench) -> None:
+    bench.runtime = bench.open(artifacts=_UnreachableArtifacts())
+    arguments = {"output_files": ["out/*"], "save_as_artifacts": True}
+    result = bench.tool("echo a > out/a.txt; echo done", **arguments)
+    assert "'out/a.txt' was not saved: the artifact store failed" in result.error
+    assert "the bucket cannot be reached" in result.error
+    assert json.loads(result.text)["stdout"] == "done\n"
 
 
 # In the background

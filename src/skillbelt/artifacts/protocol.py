@@ -95,8 +95,11 @@ class SessionArtifacts:
         return self.store.open(self.key, name, version)
 
     def save(self, name: str, data: bytes | BinaryIO, mime: str = DEFAULT_MIME) -> int:
-        """Keep the bytes; the number of their version."""
-        return self.store.save(self.key, name, data, mime).version
+        """Keep the bytes; the number of their version. ArtifactError if the store cannot."""
+        try:
+            return self.store.save(self.key, name, data, mime).version
+        except OSError as error:  # of a host's own store: the run that gave the file is over
+            raise ArtifactError(f"the artifact store failed: {error}") from error
 
 
 def parse_reference(text: str) -> tuple[str, int | None]:

@@ -113,8 +113,12 @@ def _get(store: ArtifactStore, key: SessionKey, args: argparse.Namespace) -> int
 
 def _delete(store: ArtifactStore, key: SessionKey, args: argparse.Namespace) -> int:
     name, version = _parse(args.name)
+    if version is not None and args.name in {one.name for one in store.latest(key)}:
+        name, version = args.name, None  # its name ends like a version
     if version is not None:
-        raise ConfigError("artifacts delete takes a NAME without a version: all of them go")
+        raise ConfigError(
+            "artifacts delete takes a NAME without a version; it deletes all versions"
+        )
     _find(store, key, name, None)
     store.delete(key, name)
     if args.json:
