@@ -176,6 +176,14 @@ for path in ("to/x", ".envrc", ".git/config"):
     assert not letters.path("home/x").exists()
 
 
+def test_no_file_is_written_whose_name_hides_what_it_is(letters: Tree) -> None:
+    letters.write(f"{FOLDER}/scripts/hide.py", 'open("out/\\u202egpj.sh", "w").write("x")')
+    found = document(letters, "--script", "hide", "--output-dir", "got", code=1)
+    [said] = found["errors"]
+    assert said.endswith("was not written: its name has characters that cannot be seen")
+    assert not letters.path("project/got").exists()
+
+
 def test_a_run_writes_no_settings_into_a_project(letters: Tree) -> None:
     script = """
 for name, text in {

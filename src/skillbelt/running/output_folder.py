@@ -14,7 +14,7 @@ from skillbelt.errors import PathEscape, RunRefused
 from skillbelt.files.contain import create_beneath, open_folder
 from skillbelt.running.workspace import OUT
 from skillbelt.settings import is_settings_file
-from skillbelt.text import one_line
+from skillbelt.text import exact, one_line
 
 
 def check_folder(path: str) -> None:
@@ -43,6 +43,8 @@ class OutputFolder:
         relative = name.removeprefix(f"{OUT}/")
         if any(part.startswith(".") for part in relative.split("/")):
             raise OSError(errno.EPERM, "its name begins with a dot")
+        if exact(relative) != relative:  # hidden characters can make it look like another file
+            raise OSError(errno.EPERM, "its name has characters that cannot be seen")
         if is_settings_file(relative, data):
             raise OSError(errno.EPERM, "it would be read as settings and rules of a project")
         os.makedirs(self._path, exist_ok=True)
