@@ -364,8 +364,8 @@ def test_nothing_is_left_after_closing(open_tree: Tree) -> None:
     ids = [desk.start("setsid sleep 300 & cat", terminal=number % 2 == 0) for number in range(4)]
     desk.background.close()
     assert all(desk.poll(id).result for id in ids)
-    assert threads() == going
-    assert set(os.listdir("/proc/self/fd")) == handles
+    assert threads() <= going  # a thread of an earlier test may still end
+    assert set(os.listdir("/proc/self/fd")) <= handles
     assert desk.workbench.forget(KEY)
     with pytest.raises(RunRefused, match="closed"):
         desk.start("true")

@@ -42,12 +42,10 @@ def test_a_named_host_is_reached_and_reported(server: Server) -> None:
     assert egress.connections == tuple(told)
 
 
-def threads() -> int:
-    return sum("egress" in thread.name or thread.daemon for thread in threading.enumerate())
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+def in_use() -> set[object]:
+    """The threads and file descriptors of this process; those of earlier tests may still end."""
+    with os.scandir("/proc/self/fd") as entries:
+        return {*threading.enumerate(), *(entry.name for entry in entries)}
 
 
 def test_closing_ends_every_connection_and_leaves_nothing(server: Server) -> None:
@@ -55,7 +53,7 @@ def test_closing_ends_every_connection_and_leaves_nothing(server: Server) -> Non
         while peer.recv(65536):
             pass
 
-    before = threads(), descriptors()
+    before = in_use()
     with plain_server(wait) as port:
         egress = Proxy(f"example.com:{port}")
         idle, busy = connect(egress), connect(egress)
@@ -67,7 +65,7 @@ def test_closing_ends_every_connection_and_leaves_nothing(server: Server) -> Non
             read_all(client)
             client.close()
     assert [seen.reason for seen in egress.connections if seen.allowed] == ["the run is over"]
-    assert (threads(), descriptors()) == before
+    assert in_use() <= before
 
 
 def test_closing_does_not_wait_for_a_host_that_does_not_answer() -> None:
@@ -112,9 +110,9 @@ def test_a_proxy_that_is_gone_is_no_way_out() -> None:
 
 
 def test_a_proxy_that_never_gets_a_port_ends_all_the_same() -> None:
-    before = threads(), descriptors()
+    before = in_use()
     Egress(["example.com"]).close()
-    assert (threads(), descriptors()) == before
+    assert in_use() <= before
 
 
 def test_only_one_port_is_taken() -> None:
