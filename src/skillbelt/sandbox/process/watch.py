@@ -73,8 +73,11 @@ class DiskWatch:
         return None if quiet and time.monotonic() < self._mark.time else self._measure(free, hoard)
 
     def finish(self) -> None:
-        """Look once more, for what was written just before the end."""
-        self._mark = self._mark._replace(time=float("inf"))
+        """Measure once more, for what was written since the last time.
+
+        The disk alone does not tell: others free space while a run takes it.
+        """
+        self._mark = self._mark._replace(time=0)
         limit = self.look()
         self.seen |= {limit} if limit else set()
 
