@@ -266,15 +266,18 @@ class Workbench:
         *,
         grant: Callable[[Run], Capabilities] | None = None,
         needs: str = "",
+        observed: bool = False,
     ) -> Iterator[Run]:
         """Yield the run, allowed and ready to start; the end of the block releases what it holds.
 
         `grant` returns what the allowed run may do; each host in it is asked for. The default is
         to start processes, and to reach the hosts that the skill names. `needs` names the only
-        sandbox that can carry this out.
+        sandbox that can carry this out. `observed` has the proxy note which hosts the command asks
+        for even where it may reach none.
         """
         with busy_without_handles(), ExitStack() as stack:
             run = self._check(skill, call, who, needs)
+            run.observed = observed and run.remaps
             self._stage(run, stack)
             # A single script does not use a shell; the grant says what it may start.
             self._ask(run, () if grant else SHELL_TOOLS)
@@ -482,7 +485,7 @@ class Workbench:
         hosts = tuple(host for host in granted.hosts if host not in refused)
         run.warnings += tuple(f"{host} is not opened: {why}" for host, why in refused.items())
         run.capabilities = granted._replace(hosts=hosts)
-        if hosts:
+        if hosts or run.observed:
             owner = self.owner and self.owner[0]
             run.egress = stack.enter_context(Egress(hosts, limits=run.limits, owner=owner))
 

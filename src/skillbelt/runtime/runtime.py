@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from skillbelt.running.background import Background
     from skillbelt.running.executor import Workbench
     from skillbelt.running.json_call import Execution
+    from skillbelt.running.trial.trial import ScriptTrial, Trial
     from skillbelt.sandbox.protocol import Listener
     from skillbelt.search.protocol import Result
 
@@ -591,6 +592,33 @@ class Runtime:
         )
 
     execute_skill = in_thread(execute_skill_sync)
+
+    def try_skill_sync(
+        self,
+        name: str,
+        scripts: Iterable[str] = (),
+        *,
+        timeout_seconds: float = 0.0,
+        told: Callable[[ScriptTrial], None] | None = None,
+    ) -> Trial:
+        """Start every script of a skill once in the sandbox, or these; return what became of each.
+
+        Each gets `--help`, an empty workspace and `timeout_seconds`. One permission request covers
+        all of them and their packages. `told` gets each result as it comes, from another thread.
+        """
+        # cost: 60 ms, only for a run
+        from skillbelt.running.trial.trial import TRIAL_SECONDS, TrialBounds, try_skill
+
+        return try_skill(
+            self.workbench,
+            self._visible_skill(name, None),
+            _who("user"),
+            only=(scripts,) if isinstance(scripts, str) else tuple(scripts),
+            bounds=TrialBounds(seconds=timeout_seconds or TRIAL_SECONDS),
+            told=told,
+        )
+
+    try_skill = in_thread(try_skill_sync)
 
     def _visible_skill(self, name: str, session: RuntimeSession | None) -> Skill:
         """Return the skill of that name, unless it is hidden from the conversation."""
