@@ -57,8 +57,8 @@ class History(NamedTuple):
     """A vendor's history: its items as dicts, and the same as messages of one shape.
 
     A message is a dict with `role` (system, user, assistant, tool), `content`, `tool_calls` (each
-    with `id`, `name`, `arguments`) or `tool_call_id`, and its `HistoryPlace` under `AT`; those of the chat
-    API are the items themselves. `sources` has the index of each item in the history as given.
+    with `id`, `name`, `arguments`) or `tool_call_id`, and its `HistoryPlace` under `AT`; those of
+    the chat API are the items themselves. `sources` has the index of each item as it was given.
     """
 
     items: list[Item]
