@@ -134,7 +134,7 @@ def _without_ours(messages: Sequence[Message]) -> list[Message]:
     """Remove a fallback message of an earlier request, if the host kept it."""
     result = list(messages)
     for index in range(_head(result) - 1, -1, -1):
-        if _is_ours(result[index]):
+        if is_context(result[index]):
             del result[index]
     return result
 
@@ -147,7 +147,8 @@ def _head(messages: Sequence[Message]) -> int:
     return len(messages)
 
 
-def _is_ours(message: Message) -> bool:
+def is_context(message: Message) -> bool:
+    """Return whether it is the message with the skills whose answers are not in the history."""
     content = message.get("content")
     return isinstance(content, str) and content.startswith(_OURS) and content.endswith(_OURS_END)
 
@@ -438,3 +439,11 @@ def _put_fallback(messages: list[Message], places: Mapping[int, Mapping[str, str
     if _FALLBACK in places:
         content = "\n\n".join([HEADER, *places[_FALLBACK].values(), FOOTER])
         messages.insert(_head(messages), {"role": "system", "content": content})
+
+
+def replace_context(messages: Sequence[Message], loaded: Sequence[Material]) -> list[Message]:
+    """Return the messages with these skills, and no others, in the message of their own."""
+    result = _without_ours(messages)
+    if loaded:
+        _put_fallback(result, {_FALLBACK: {one.name: one.text for one in loaded}})
+    return result
