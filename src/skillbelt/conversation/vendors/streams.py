@@ -51,9 +51,9 @@ def _join_chunks(chunks: list[Item]) -> Item:
     for chunk in chunks:
         choice = to_fields(next(iter(to_list(chunk.get("choices")) or []), None)) or {}
         ended = ended or bool(choice.get("finish_reason"))
-        delta = to_fields(choice.get("delta")) or {}
+        delta = dict(to_fields(choice.get("delta")) or {})
         for one in to_list(delta.pop("tool_calls", None) or []) or []:
-            _add_call(calls, to_fields(one) or {})
+            _add_call(calls, dict(to_fields(one) or {}))
         _add_texts(message, delta)
     if not ended:
         refuse("events", "a last chunk with a finish_reason", chunks[-1:])
