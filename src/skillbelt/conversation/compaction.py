@@ -20,7 +20,7 @@ from skillbelt.conversation.messages import (
     docs_block,
     join_context,
 )
-from skillbelt.conversation.state import GivenText, Session
+from skillbelt.conversation.state import RecordedText, Session
 from skillbelt.text import tokens, tokens_of_bytes
 from skillbelt.untrusted_json import read_json
 
@@ -199,16 +199,16 @@ def digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def record_given(material: Material, answer: str = "") -> GivenText:
+def record_given(material: Material, answer: str = "") -> RecordedText:
     """Return what to remember of a text that a model gets: in an answer, or by its requests."""
     given = record_docs(material.docs, answer)
     return given._replace(parts={_BODY: digest(material.body), **given.parts})
 
 
-def record_docs(docs: Sequence[tuple[str, str]], answer: str = "") -> GivenText:
+def record_docs(docs: Sequence[tuple[str, str]], answer: str = "") -> RecordedText:
     """Return what to remember of documents that a model gets apart from the body."""
     parts = {path: digest(text) for path, text in docs}
-    return GivenText(parts, digest(answer) if answer else "")
+    return RecordedText(parts, digest(answer) if answer else "")
 
 
 class Lacking(NamedTuple):
@@ -219,7 +219,7 @@ class Lacking(NamedTuple):
 
 
 def find_lacking(
-    material: Material, given: Sequence[GivenText], results: Collection[str]
+    material: Material, given: Sequence[RecordedText], results: Collection[str]
 ) -> Lacking | None:
     """Return what to put back of a skill whose text was in answers; None if all is there.
 
@@ -242,7 +242,7 @@ def find_lacking(
     return as_loaded(material._replace(docs=tuple(docs)), given)
 
 
-def as_loaded(material: Material, given: Sequence[GivenText]) -> Lacking:
+def as_loaded(material: Material, given: Sequence[RecordedText]) -> Lacking:
     """Return the block of a skill; what is not as the session loaded it is said to be changed."""
     newest = {part: one for text in given for part, one in text.parts.items()}
     body = _as_loaded(_BODY, material.body, newest)
@@ -292,7 +292,7 @@ def state_key(kind: str, agent: str) -> str:
     return f"temp:skill:{kind}:{agent}" if agent else f"temp:skill:{kind}"
 
 
-def lands_anew(name: str, given: GivenText, session: Session, state: Mapping[str, str]) -> bool:
+def lands_anew(name: str, given: RecordedText, session: Session, state: Mapping[str, str]) -> bool:
     """Return whether a second load must give the text again: it had no room, or it changed."""
     if name in Selection.read(state.get(state_key("restored", session.agent), "")).left:
         return True

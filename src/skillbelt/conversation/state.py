@@ -42,7 +42,7 @@ class LoadRequest(NamedTuple):
     call_id: str = ""
 
 
-class GivenText(NamedTuple):
+class RecordedText(NamedTuple):
     """A text of a skill that a model was given: digests of its parts, and of the whole answer.
 
     The parts are the body ("") and documents, by path. Without an `answer`, requests carry them.
@@ -102,7 +102,7 @@ class Session:
             for part, call in draft.landed(name).items()
         }
 
-    def given(self, state: Mapping[str, str] | None = None) -> dict[str, list[GivenText]]:
+    def given(self, state: Mapping[str, str] | None = None) -> dict[str, list[RecordedText]]:
         """Return the texts that a model was given, by skill; the newest is last."""
         draft = self._draft(state)
         return {name: draft.given(name) for name in draft.names("given")}
@@ -121,7 +121,7 @@ class Session:
         *,
         known: Container[str] | None = None,
         state: Mapping[str, str] | None = None,
-        given: GivenText | None = None,
+        given: RecordedText | None = None,
         anew: bool = False,
     ) -> tuple[str, ...]:
         """Load a skill, or change the documents of a loaded one; return the names it pushed out.
@@ -141,7 +141,7 @@ class Session:
         return self._evict_and_save(draft)
 
     def give(
-        self, name: str, given: GivenText, event: NewEvent, *, state: Mapping[str, str]
+        self, name: str, given: RecordedText, event: NewEvent, *, state: Mapping[str, str]
     ) -> None:
         """Record a text that a model was given without loading its skill."""
         draft = self._draft(state)
@@ -171,7 +171,7 @@ class Session:
         call_id: str = "",
         *,
         state: Mapping[str, str] | None = None,
-        given: GivenText | None = None,
+        given: RecordedText | None = None,
     ) -> SelectedDocs:
         """Change which documents come with a skill. An unknown mode works as `replace`.
 
@@ -326,24 +326,24 @@ class _Draft:
         found = _decode(self.after.get(self._key("landed", name), ""))
         return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
-    def given(self, name: str) -> list[GivenText]:
+    def given(self, name: str) -> list[RecordedText]:
         """Return the texts of the skill that a model was given."""
         found = _decode(self.after.get(self._key("given", name), ""))
         pairs = [one for one in found if isinstance(one, list)] if isinstance(found, list) else []
         return [
-            GivenText({str(k): str(v) for k, v in pair[1].items()}, str(pair[0]))
+            RecordedText({str(k): str(v) for k, v in pair[1].items()}, str(pair[0]))
             for pair in pairs
             if len(pair) == 2 and isinstance(pair[1], dict)
         ]
 
-    def give(self, name: str, given: GivenText | None) -> None:
+    def give(self, name: str, given: RecordedText | None) -> None:
         """Add a text that a model was given; the same answer counts once, at its newest place."""
         if given is not None:
             known = self.given(name)
             before = [one for one in known if one.answer != given.answer]
             same = [one.parts for one in known if one.answer == given.answer]
             parts = {**(same[0] if same else {}), **given.parts}
-            kept = [*before, GivenText(parts, given.answer)][-MAX_GIVEN:]
+            kept = [*before, RecordedText(parts, given.answer)][-MAX_GIVEN:]
             value = _encode([[one.answer, dict(one.parts)] for one in kept])
             self._set(self._key("given", name), value)
             if not self.is_loaded(name):

@@ -778,6 +778,8 @@ class RuntimeSession:
         self._materialize(made.messages, survivors, state)
         return survivors.made._replace(messages=made.messages, kept=made.kept)
 
+    compact_async = in_thread(compact)
+
     def restore(
         self, messages: Sequence[object], *, restore_tokens: int | None = None
     ) -> Compacted:
@@ -796,6 +798,8 @@ class RuntimeSession:
         self._put_back = survivors.blocks
         sent = insert_context(plain, text) if text else plain
         return survivors.made._replace(messages=sent, kept=tuple(kept))
+
+    restore_async = in_thread(restore)
 
     def _materialize(
         self, messages: Sequence[Message], survivors: Survivors, state: Mapping[str, str]
