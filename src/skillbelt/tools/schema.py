@@ -11,12 +11,12 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
-from skillbelt.running.call import USUAL_TIMEOUT_SECONDS
 from skillbelt.running.outputs import MAX_OUTPUT_BYTES, MAX_OUTPUT_FILES, MOST, OUTPUT_FILE_BYTES
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
 from skillbelt.tools.caller import Call
 from skillbelt.tools.definitions import DEFINITIONS, NEED_REQUESTS, PROFILES, Schema
+from skillbelt.values import USUAL_TIMEOUT_SECONDS
 
 ToolFormat = Literal["openai", "anthropic", "gemini", "mcp"]
 
