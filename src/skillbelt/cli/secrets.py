@@ -125,10 +125,10 @@ def _read_hidden(question: str) -> str:
     before = termios.tcgetattr(handle)
     hidden = list(before)
     hidden[3] &= ~(termios.ECHO | termios.ECHONL)
-    print(question, end="", file=sys.stderr, flush=True)
     try:
         # What was typed before was shown already, so it is not taken.
         termios.tcsetattr(handle, termios.TCSAFLUSH, hidden)
+        print(question, end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
     finally:
         termios.tcsetattr(handle, termios.TCSAFLUSH, before)

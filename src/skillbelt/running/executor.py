@@ -436,7 +436,7 @@ class Workbench:
         lowered = self._sandboxes.warnings(run.sandbox)
         run.ground = ground_of(run.workspace, run.staged.path, run.call.cwd, run.skill.name)
         where = f", in the sandbox {run.sandbox.name} alone" if lowered else ""
-        find_secrets(run, self.secret_store)
+        find_secrets(run, self.secret_store, self.settings.for_skill(run.skill.name))
         run.request = run_request(run, tools, where)
         self._require_use(run, run.skill, run.staged.hash, run.request)
         decision = run.gate.check(run.request)
@@ -510,9 +510,8 @@ class Workbench:
     def _remember_given(self, run: Run) -> None:
         """Keep the values in memory: later runs may print them from files, and are redacted too."""
         for name, value in run.secrets.items():
-            known = self._given.setdefault(name, value)
-            if known != value:
-                self._given[f"{run.skill.name}/{name}"] = value
+            if value not in self._given.values():
+                self._given[f"{len(self._given)}/{name}"] = value
 
     # Afterwards
 

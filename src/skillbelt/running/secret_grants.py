@@ -11,6 +11,7 @@ from skillbelt.running.run import Run
 from skillbelt.running.secret_store import SecretStore, StoredSecret, refuse_name
 from skillbelt.running.secrets import redacted
 from skillbelt.text import exact, one_line, shorten
+from skillbelt.values import SkillSettings
 
 _SHOWN = 120
 
@@ -23,35 +24,39 @@ class Wish(NamedTuple):
     """
 
     name: str
-    by: Literal["caller", "skill"]
+    by: Literal["caller", "settings", "skill"]
     required: bool = True
 
 
-def find_secrets(run: Run, store: SecretStore) -> None:
+def find_secrets(run: Run, store: SecretStore, switches: SkillSettings) -> None:
     """Find what the run asks for among the stored secrets, and note what is missing.
 
-    RunRefused for a secret that the caller names and that is not there.
+    The caller, the user's settings for the skill and the skill itself may name one. RunRefused for
+    one that the caller names and that is not there.
     """
     found: dict[str, StoredSecret] = {}
-    for wish in _wishes(run):
-        if wish.name in found or wish.name in run.call.env:
+    given = {*run.call.env, *switches.values}
+    for wish in _wishes(run, switches):
+        if wish.name in found or wish.name in given:
             continue
+        given.add(wish.name)
         stored = store.find(wish.name, run.skill.name)
         if stored is not None:
             found[wish.name] = stored
         elif wish.by == "caller":
-            raise RunRefused(f"{_missing(run, wish.name)}; nothing was run")
+            raise RunRefused(f"{_missing(run, wish)}; nothing was run")
         elif wish.required:
-            run.missing_secrets += (f"{_missing(run, wish.name)}",)
+            run.missing_secrets += (_missing(run, wish),)
     run.stored = tuple(found.values())
 
 
-def _wishes(run: Run) -> Iterator[Wish]:
+def _wishes(run: Run, switches: SkillSettings) -> Iterator[Wish]:
     for name in run.call.secrets:
         fault = refuse_name(name)
         if fault:
             raise RunRefused(f"{one_line(shorten(name, 40))!r} {fault}; nothing was run")
         yield Wish(name, "caller")
+    yield from (Wish(name, "settings") for name in switches.env if not refuse_name(name))
     if run.skill.scope == "builtin":  # code of an answer belongs to no skill of a user
         return
     needs = run.skill.requirements
@@ -60,11 +65,17 @@ def _wishes(run: Run) -> Iterator[Wish]:
     yield from (wish for wish in declared if not refuse_name(wish.name))
 
 
-def _missing(run: Run, name: str) -> str:
-    who = "the user sets it with" if run.who.initiator == "model" else "set it with"
-    whose = "" if name in run.call.secrets else f", which the skill {run.skill.name} declares,"
-    command = f"`skillbelt secrets set {name} --skill {run.skill.name}`"
-    return f"the secret {name}{whose} is not set; {who} {command}"
+def _missing(run: Run, wish: Wish) -> str:
+    skill, model = run.skill.name, run.who.initiator == "model"
+    whose = {
+        "caller": "",
+        "settings": f", which the settings name for the skill {skill},",
+        "skill": f", which the skill {skill} declares,",
+    }[wish.by]
+    return (
+        f"the secret {wish.name}{whose} is not set; {'the user sets' if model else 'set'} it with "
+        f"`skillbelt secrets set {wish.name} --skill {skill}`"
+    )
 
 
 def give_secrets(run: Run, store: SecretStore) -> dict[str, str]:
@@ -79,7 +90,7 @@ def give_secrets(run: Run, store: SecretStore) -> dict[str, str]:
         if value is not None:
             given[stored.name] = value
             continue
-        reason = _missing(run, stored.name) if decision.allowed else decision.reason
+        reason = "it was removed meanwhile" if decision.allowed else decision.reason
         if stored.name in run.call.secrets:
             raise PermissionDenied(run.skill.name, reason)
         run.warnings += (f"the secret {stored.name} was not given to the command: {reason}",)

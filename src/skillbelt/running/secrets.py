@@ -123,7 +123,7 @@ class Redactor:
     """Redacts a stream that comes in pieces: the possible beginning of a secret is held back."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
-        """`secrets` are values by name; `SKILL/NAME` tells two of one name apart."""
+        """`secrets` are values by name; what stands before a `/` tells two of one name apart."""
         named = {
             form: _bytes(f"[{name.rpartition('/')[2]}]")
             for name, value in secrets.items()
