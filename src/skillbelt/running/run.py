@@ -17,6 +17,7 @@ from skillbelt.running.inputs import Inputs
 from skillbelt.running.named_files import Ground
 from skillbelt.running.outputs import Wanted
 from skillbelt.running.packages.declared import Needs
+from skillbelt.running.programs.folder import Programs
 from skillbelt.running.secret_store import StoredSecret
 from skillbelt.running.secrets import redacted, secrets_of
 from skillbelt.running.staging import Staged
@@ -70,6 +71,8 @@ class Run:
 
     # Provided: what was granted, and the job for the sandbox.
     packages: Environment | None = field(init=False, default=None)
+    programs: Programs | None = field(init=False, default=None)
+    program_folders: tuple[tuple[str, str], ...] = field(init=False, default=())
     capabilities: Capabilities = field(init=False)
     granted_tools: tuple[str, ...] = field(init=False, default=())
     egress: Egress | None = field(init=False, default=None)
