@@ -16,12 +16,12 @@ from tests.terminal import on_terminal
 from tests.tree import Done, Tree
 
 VALUE = "s3cr3t-value"
-NEEDING = {"metadata": {"openclaw": {"requires": {"env": ["WEATHER_KEY"]}}}}
+NEEDING = {"openclaw": {"requires": {"env": ["WEATHER_KEY"]}}}
 
 
 @pytest.fixture
 def weather(tree: Tree) -> Tree:
-    tree.skill("project/.agents/skills/weather", **NEEDING)
+    tree.skill("project/.agents/skills/weather", metadata=NEEDING)
     return tree
 
 
@@ -189,7 +189,7 @@ def test_removing_names_where_else_it_is_kept(tree: Tree) -> None:
 
 def test_two_processes_that_set_at_once_lose_nothing(tree: Tree) -> None:
     started = [
-        warm.Popen(
+        warm.Popen[bytes](
             [sys.executable, "-m", "skillbelt", "secrets", "set", f"KEY_{number}"],
             cwd=tree.project,
             stdin=subprocess.PIPE,
