@@ -92,6 +92,7 @@ class Settings(NamedTuple):
     allowed_commands: tuple[str, ...] = ()
     denied_commands: tuple[str, ...] = ()
     host_roots: tuple[str, ...] = ()
+    program_folders: tuple[str, ...] = ()
     require_load: bool = False
     allow_builds: bool = False
     package_hosts: tuple[str, ...] = ()
@@ -183,6 +184,8 @@ DEFAULTS: dict[str, object] = {
     **{key: value for key, value in Settings._field_defaults.items() if key not in _MACHINE},
     **Limits._field_defaults,
 }
+# Lists of folders: relative to the file that names them, separated as a PATH is.
+_FOLDER_LISTS = ("paths", "host_roots", "program_folders")
 _SKILLS = "skills"
 # Tables of a settings file that only group what is in them.
 _GROUPS = ("skills", "limits")
@@ -198,7 +201,7 @@ USER_ONLY = frozenset(
      "max_memory_bytes", "max_network_bytes", "max_output_file_bytes", "max_packages_bytes",
      "max_processes", "max_steps", "max_stream_bytes", "max_temporary_bytes", "max_wasm_fuel",
      "max_workspace_bytes", "max_workspace_files", "max_written_file_bytes", "mcp_commands",
-     "model", "package_hosts", "permission_timeout_seconds", "private_sources",
+     "model", "package_hosts", "permission_timeout_seconds", "private_sources", "program_folders",
      "run_timeout_seconds", "sandbox", "state_dir", "trust_declared_tools", "trust_project",
      "untrusted_sandbox")
 )  # fmt: skip
@@ -1032,7 +1035,7 @@ def _parts(dotted: str) -> tuple[str, ...]:
 
 def _based(key: str, value: object, folder: str) -> object:
     """A relative path written in a file is relative to that file."""
-    if key in ("paths", "host_roots") and isinstance(value, tuple):
+    if key in _FOLDER_LISTS and isinstance(value, tuple):
         return tuple(_joined(folder, item) for item in value)
     if key in ("cache_dir", "state_dir") and isinstance(value, str) and value:
         return _joined(folder, value)
@@ -1105,7 +1108,7 @@ def _from_text(key: str, text: str, where: str) -> object:
     default = DEFAULTS.get(key)
     try:
         if isinstance(default, tuple):
-            separator = os.pathsep if key in ("paths", "host_roots") else ","
+            separator = os.pathsep if key in _FOLDER_LISTS else ","
             return _typed(
                 key, [part.strip() for part in text.split(separator) if part.strip()], where
             )
