@@ -572,6 +572,7 @@ class Runtime:
         save_as_artifacts: bool = False,
         output_dir: str = "",
         omit_inline_content: bool = False,
+        secrets: Iterable[str] = (),
         listener: Listener | None = None,
     ) -> RunResult:
         """Run a command of a skill in its sandbox, as the user.
@@ -579,7 +580,8 @@ class Runtime:
         Without a session it has an empty workspace of its own, which is removed afterwards. A
         sequence of words is run as it is, a text by `bash -c`. A command that fails is a normal
         result; RunRefused, PermissionDenied and SandboxUnavailable mean that nothing was run.
-        Copies of the output files go to the folder `output_dir`, if there is one.
+        Copies of the output files go to the folder `output_dir`, if there is one. `secrets` are
+        names of stored secrets, which the command gets as variables once that is allowed.
         """
         patterns = (outputs,) if isinstance(outputs, str) else outputs
         call = RunCall(
@@ -594,6 +596,7 @@ class Runtime:
             output_dir=output_dir and os.path.abspath(output_dir),
             omit_inline_content=omit_inline_content,
             stdin=stdin,
+            secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
         )
         skill = self._visible_skill(name, session)
         return self.workbench.run(skill, call, _who("user", session), Watch(listener))
@@ -612,12 +615,13 @@ class Runtime:
         outputs: Iterable[str] = (),
         save_as_artifacts: bool = False,
         output_dir: str = "",
+        secrets: Iterable[str] = (),
         session: RuntimeSession | None = None,
         listener: Listener | None = None,
     ) -> Execution:
         """Run a skill's module or script on JSON, as the user; its JSON on stdout is the output.
 
-        `inputs` and `outputs` are files for it and from it, as for `run`. Without `outputs`, a call
+        `inputs`, `outputs` and `secrets` are as for `run`. Without `outputs`, a call
         without a session gives back everything in `out`.
         """
         from skillbelt.running.json_call import execute  # cost: 60 ms, only for a run
@@ -634,6 +638,7 @@ class Runtime:
             outputs=(outputs,) if isinstance(outputs, str) else tuple(outputs),
             save_as_artifacts=save_as_artifacts,
             output_dir=output_dir and os.path.abspath(output_dir),
+            secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
             watch=Watch(listener),
         )
 
