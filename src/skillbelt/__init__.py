@@ -44,7 +44,8 @@ _HOMES = {
     "disclosure.overflow": "Page Storage",
     "store": "SessionInfo SessionKey Store open_store",
     "tools.schema": "Tool ToolResult",
-    "values": "Capabilities Diagnostic FileEntry Frontmatter Limits Manifest Origin Requirements",
+    "values": "Capabilities Diagnostic FileEntry Frontmatter Limits Manifest Origin Requirements "
+    "SkillSettings",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -102,6 +102,7 @@ from skillbelt.values import Limits as Limits
 from skillbelt.values import Manifest as Manifest
 from skillbelt.values import Origin as Origin
 from skillbelt.values import Requirements as Requirements
+from skillbelt.values import SkillSettings as SkillSettings
 
 __version__: str
 __all__: list[str]

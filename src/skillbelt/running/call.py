@@ -26,6 +26,7 @@ from skillbelt.running.workspace import OUT
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Captured, Outcome
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten
+from skillbelt.values import USUAL_TIMEOUT_SECONDS
 
 _ALL = (f"{OUT}/**",)
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -37,10 +38,6 @@ _QUOTED = re.compile(r"""\\(.)|"([^"]*)"|'([^']*)'""", re.DOTALL)
 _SCRIPT = re.compile(r".*\.(?:py|[cm]?js|m?ts|sh|bash)\b", re.DOTALL)
 # Programs whose first argument is the program that really runs.
 _INTERPRETERS = frozenset(("python", "python3", "bash", "sh", "node", "perl", "ruby"))
-
-
-# A run takes no longer unless the call asks for more, up to `run_timeout_seconds` of the settings.
-USUAL_TIMEOUT_SECONDS = 300.0
 
 
 class Asker(NamedTuple):

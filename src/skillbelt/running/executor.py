@@ -65,6 +65,8 @@ from skillbelt.running.named_files import ground_of
 from skillbelt.running.output_folder import OutputFolder, check_folder
 from skillbelt.running.outputs import HINT, Collected, Save, collect, primary
 from skillbelt.running.packages.declared import needs_of
+from skillbelt.running.programs.folder import PROGRAMS, provide_programs
+from skillbelt.running.programs.outside import folder_of_programs
 from skillbelt.running.questions import (
     bind_answer,
     check_answer,
@@ -90,8 +92,8 @@ from skillbelt.sandbox.linux.identity import run_identity
 from skillbelt.sandbox.network.connection import Connection
 from skillbelt.sandbox.network.proxy import Egress
 from skillbelt.sandbox.protocol import Outcome, run_to_end
-from skillbelt.sandbox.registry import Sandboxes
-from skillbelt.settings import Settings
+from skillbelt.sandbox.registry import CONTAINER, WASM, Sandboxes
+from skillbelt.settings import Settings, process_environment
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line
 from skillbelt.tracing import skill_attributes, span
@@ -477,6 +479,7 @@ class Workbench:
                     progress=self._progress,
                 )
             )
+        self._provide_programs(run)
         granted = grant(run)
         refused = {host: why for host in granted.hosts if (why := _refusal(run, host))}
         hosts = tuple(host for host in granted.hosts if host not in refused)
@@ -485,6 +488,23 @@ class Workbench:
         if hosts:
             owner = self.owner and self.owner[0]
             run.egress = stack.enter_context(Egress(hosts, limits=run.limits, owner=owner))
+
+    def _provide_programs(self, run: Run) -> None:
+        """Set the folders of programs beside the system's; a module needs none."""
+        if run.sandbox.name == WASM:
+            return
+        settings = self.settings
+        run.programs = provide_programs(
+            os.path.join(os.path.dirname(run.workspace.path), PROGRAMS),
+            path=process_environment().get("PATH", ""),
+            project=settings.project,
+            foreign=run.sandbox.name == CONTAINER and bool(settings.container_image),
+        )
+        for path in settings.program_folders:
+            try:
+                run.program_folders += (folder_of_programs(path),)
+            except ValueError as error:
+                run.warnings += (f"program_folders: {one_line(path)} is not shown: {error}",)
 
     # Afterwards
 

@@ -17,6 +17,7 @@ from skillbelt.running.inputs import Inputs
 from skillbelt.running.named_files import Ground
 from skillbelt.running.outputs import Wanted
 from skillbelt.running.packages.declared import Needs
+from skillbelt.running.programs.folder import Programs
 from skillbelt.running.staging import Staged
 from skillbelt.running.workspace import SKILLS, Workspace, placed
 from skillbelt.sandbox.network.proxy import Egress
@@ -65,6 +66,8 @@ class Run:
 
     # Provided: what was granted, and the job for the sandbox.
     packages: Environment | None = field(init=False, default=None)
+    programs: Programs | None = field(init=False, default=None)
+    program_folders: tuple[tuple[str, str], ...] = field(init=False, default=())
     capabilities: Capabilities = field(init=False)
     granted_tools: tuple[str, ...] = field(init=False, default=())
     egress: Egress | None = field(init=False, default=None)

@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
-from skillbelt.running.call import USUAL_TIMEOUT_SECONDS
 from skillbelt.running.outputs import MAX_OUTPUT_BYTES, MAX_OUTPUT_FILES, MOST, OUTPUT_FILE_BYTES
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
@@ -25,6 +24,7 @@ from skillbelt.tools.definitions import (
     Definition,
     Schema,
 )
+from skillbelt.values import USUAL_TIMEOUT_SECONDS
 
 ToolFormat = Literal["openai", "anthropic", "gemini", "mcp"]
 
