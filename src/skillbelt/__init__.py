@@ -41,6 +41,7 @@ _HOMES = {
     "search.protocol": "Ranked Ranker Result",
     "format.sections": "Section",
     "conversation.state": "LoadRequest LoadedSkill Session",
+    "conversation.vendors.streams": "join_stream",
     "disclosure.overflow": "Page Storage",
     "store": "SessionInfo SessionKey Store open_store",
     "tools.schema": "Tool ToolResult",

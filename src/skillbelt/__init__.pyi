@@ -27,6 +27,7 @@ from skillbelt.check.check import check_file as check_file
 from skillbelt.conversation.state import LoadRequest as LoadRequest
 from skillbelt.conversation.state import LoadedSkill as LoadedSkill
 from skillbelt.conversation.state import Session as Session
+from skillbelt.conversation.vendors.streams import join_stream as join_stream
 from skillbelt.disclosure.body import Loaded as Loaded
 from skillbelt.disclosure.body import Report as Report
 from skillbelt.disclosure.body import injection_block as injection_block
