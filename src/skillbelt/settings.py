@@ -720,6 +720,12 @@ class _Place(NamedTuple):
         return f"{self.path}:1"
 
 
+def split_place(place: str) -> tuple[str, int | None]:
+    """Return the file of a place and the line; a variable or an argument has none."""
+    path, _, line = place.rpartition(":")
+    return (path, int(line)) if path and line.isdecimal() else (place, None)
+
+
 def _table_from_text(text: str, variable: str) -> object:
     try:
         return _parse_toml(text)

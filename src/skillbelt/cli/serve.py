@@ -73,6 +73,8 @@ def _serve(args: argparse.Namespace, prepare: Callable[[Runtime], Serving]) -> i
     chosen = {} if args.profile is None else {"tool_profile": args.profile}
     reload = partial(load_settings, args.project, config=args.config, overrides=chosen)
     with Runtime(settings=reload(), reload=reload) as belt:
+        if belt.settings.skills:
+            belt.look()  # a client must not find out later that a required skill is missing
         try:
             serving = prepare(belt)
         except ImportError as error:

@@ -48,6 +48,8 @@ from skillbelt.disclosure.overview import (
     Overview,
     compact,
     default_budget,
+    diagnose_pins,
+    has_line,
     overview,
 )
 from skillbelt.discovery.catalog import Catalog, Snapshot
@@ -58,6 +60,7 @@ from skillbelt.errors import (
     PermissionDenied,
     RunRefused,
     SkillNotFound,
+    log_warning,
 )
 from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill, Skills
@@ -219,12 +222,33 @@ class Runtime:
     # Which skills there are
 
     def skills(self) -> Snapshot:
-        """Return every skill by name, as of the last scan."""
-        return self.catalog.snapshot
+        """Return every skill by name, as of the last scan.
+
+        Raises RequiredSkillUnusable if a skill that the settings require cannot be used.
+        """
+        return self._checked(self.catalog.snapshot)
 
     def look(self) -> Snapshot:
-        """Return every skill by name, as of now; `rescan_seconds` says how often that scans."""
-        return self.catalog.current()
+        """Return the same as `skills`, as of now; `rescan_seconds` says how often that scans."""
+        return self._checked(self.catalog.current())
+
+    def _checked(self, found: Snapshot) -> Snapshot:
+        if self.settings.skills:
+            self.check_required(found, self.gate)
+        return found
+
+    def check_required(self, found: Snapshot, gate: Gate, agent: str | None = None) -> None:
+        """Raise RequiredSkillUnusable if a required skill cannot be used by this agent."""
+
+        def make() -> bool:
+            # cost: 30 ms for the sandboxes, only where the settings name single skills
+            from skillbelt.runtime.required import check_required
+
+            check_required(found, self.settings, gate, agent)
+            return True
+
+        # Only a success is kept: what was missing may be there the next time.
+        found.derive(("required", gate, agent), make)
 
     def audience(
         self,
@@ -269,8 +293,7 @@ class Runtime:
     def _find(self, name: str, audience: Audience) -> Skill:
         skill = self.skills().get(name) or self.look().get(name)
         if skill is None or not audience.admits(skill):
-            there = filter(audience.admits, self.skills().values())
-            raise SkillNotFound(name, [one.name for one in there])
+            raise self.skills().missing(name, audience.admits)
         return skill
 
     def discover_skills(self) -> list[Skill]:
@@ -305,15 +328,19 @@ class Runtime:
         guided = self.guidance_for(skills, audience=audience)
 
         def make() -> Overview:
-            return overview(
+            budget = default_budget(self.settings)
+            made = overview(
                 skills.values(),
                 format=self.settings.overview_format,
-                budget_tokens=default_budget(self.settings),
+                budget_tokens=budget,
                 guidance=guided,
                 search=self.search_tool,
                 loader=name_of(self.names, LOADERS),
                 suggested=suggested,
             )
+            for one in diagnose_pins(skills.values(), made, budget):
+                log_warning(f"{one.message}; {one.remedy}")
+            return made
 
         return skills.derive(("overview", tuple(suggested), guided), make)
 
@@ -345,7 +372,7 @@ class Runtime:
             settings = self.settings
             budget, format = default_budget(settings), settings.overview_format
             made = overview(skills.values(), format=format, budget_tokens=budget)
-            return made.shown < len(skills)
+            return made.shown < sum(map(has_line, skills.values()))
 
         return skills.derive("crowded", make)
 
@@ -643,7 +670,9 @@ class Runtime:
         `visible` hides skills from it alone, and `rules` hold for it on top of all others. A
         `store` keeps it in place of the runtime's own.
         """
-        settings = self.settings
+        settings, gate = self.settings, self.gate.with_rules(rules)
+        if settings.skills:
+            self.check_required(self.look(), gate, agent or None)
         key = SessionKey(app, user, session)
         state = Session(
             store or self.store,
@@ -657,7 +686,7 @@ class Runtime:
             session=state,
             storage=self.storage(key),
             visible=visible,
-            gate=self.gate.with_rules(rules),
+            gate=gate,
         )
 
     def delete_session(self, user: str, session: str, *, app: str = APP) -> bool:
@@ -924,7 +953,9 @@ class RuntimeSession:
 
     def _record_turn(self, mark: Mark, state: Mapping[str, str]) -> None:
         runtime = self.runtime
-        runtime.look()
+        found = runtime.look()
+        if self.settings.skills:
+            runtime.check_required(found, self.gate, self.session.agent or None)
         skills = self.skills()
         known, before = runtime.remembered(skills), state.get(self._key("known"), "")
         note = changes_since(before, skills, now=known, search=runtime.search_tool)
