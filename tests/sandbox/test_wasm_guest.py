@@ -241,6 +241,7 @@ def test_compiling_can_be_stopped(sandbox: WasmSandbox, place: Place) -> None:
     assert outcome is not None and outcome.cancelled
 
 
+@pytest.mark.long
 def test_the_memory_of_the_compiler_is_bounded(sandbox: WasmSandbox, place: Place) -> None:
     limits = Limits(max_memory_bytes=40 * 2**20)
     outcome = outcome_of(sandbox, place, _bomb(2400), limits=limits)
