@@ -42,7 +42,11 @@ def other(key: str) -> tuple[object, str]:
     if isinstance(default, bool):
         return not default, str(not default).lower()
     if isinstance(default, tuple):
-        return ("/a", "/b"), "/a:/b" if key in ("paths", "host_roots") else "/a,/b"
+        return ("/a", "/b"), "/a:/b" if key in (
+            "paths",
+            "host_roots",
+            "program_folders",
+        ) else "/a,/b"
     if isinstance(default, int | float):
         return default + 1, str(default + 1)
     return "/elsewhere", "/elsewhere"

@@ -6,9 +6,10 @@ command line. Permission rules are in the same files; `permission.rule_files` re
 """
 
 import os
+import re
 import stat
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -17,7 +18,7 @@ from skillbelt.errors import ConfigError, closest, log_warning
 from skillbelt.files.contain import inside
 from skillbelt.trust import Neighbours
 from skillbelt.untrusted_json import BadJson, read_jsonc
-from skillbelt.values import SCOPES, Limits
+from skillbelt.values import SCOPES, USUAL_TIMEOUT_SECONDS, Limits, SkillSettings
 
 ENV_PREFIX = "SKILLBELT_"
 PROJECT_FILE = "skillbelt.toml"
@@ -39,6 +40,24 @@ class RuleTables(NamedTuple):
 
 
 _NO_TABLES: Mapping[str, RuleTables] = MappingProxyType({})
+
+
+class SkillSwitches(NamedTuple):
+    """What one place says about the skills of a name or pattern, and where each key is written."""
+
+    pattern: str
+    by: Literal["system", "user", "project", "call"]
+    said: Mapping[str, object]
+    places: Mapping[str, str]
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is about one skill."""
+        return not set("*?") & set(self.pattern)
+
+    def covers(self, name: str) -> bool:
+        """Whether it is about the skill of that name; brackets stand for themselves."""
+        return name == self.pattern or fnmatchcase(name, self.pattern.replace("[", "[[]"))
 
 
 class Settings(NamedTuple):
@@ -73,11 +92,13 @@ class Settings(NamedTuple):
     allowed_commands: tuple[str, ...] = ()
     denied_commands: tuple[str, ...] = ()
     host_roots: tuple[str, ...] = ()
+    program_folders: tuple[str, ...] = ()
     require_load: bool = False
     allow_builds: bool = False
     package_hosts: tuple[str, ...] = ()
     fetch_hosts: tuple[str, ...] = ()
     artifacts_url: str = ""
+    secrets_store: Literal["auto", "keyring", "file"] = "auto"
     empty_allowed_tools: Literal["allow", "deny"] = "allow"
     use_index: bool = True
     offline: bool = False
@@ -89,7 +110,7 @@ class Settings(NamedTuple):
     max_loaded_skills: int = 0
     model: str = "offline"
     tool_names: Literal["skillbelt", "common"] = "skillbelt"
-    tool_profile: Literal["simple", "knowledge", "trpc", "full"] = "full"
+    tool_profile: Literal["default", "simple", "knowledge", "trpc", "claude", "full"] = "default"
     rescan_seconds: float = 0.0
     watch_seconds: float = 2.0
     cache_dir: str = ""
@@ -111,6 +132,12 @@ class Settings(NamedTuple):
     client_urls: tuple[tuple[FileSource, str], ...] = ()
     # Folders that belong to another user and are not trusted, and to whom.
     strangers: tuple[tuple[str, str], ...] = ()
+    # What is said about single skills, weakest first; `for_skill` merges it.
+    skills: tuple[SkillSwitches, ...] = ()
+
+    def for_skill(self, name: str) -> SkillSettings:
+        """Return what the settings say about the skill of that name."""
+        return _merge_switches(self.skills, name) if self.skills else NO_SWITCHES
 
     def by_project(self, key: str) -> bool:
         """Whether a file of the project says what the setting is."""
@@ -148,16 +175,20 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "overview_format": ("xml", "markdown", "plain", "json"),
     "load_mode": ("turn", "once", "session"),
     "placement": ("tool", "system"),
+    "secrets_store": ("auto", "keyring", "file"),
     "tool_names": ("skillbelt", "common"),
-    "tool_profile": ("full", "knowledge", "trpc", "simple"),
+    "tool_profile": ("default", "full", "knowledge", "trpc", "claude", "simple"),
 }
 _MACHINE = ("limits", "project", "worktree", "home", "config_home", "client_homes", "skills_root",
             "sources", "files", "rule_tables", "client_paths", "client_urls",
-            "strangers")  # fmt: skip
+            "strangers", "skills")  # fmt: skip
 DEFAULTS: dict[str, object] = {
     **{key: value for key, value in Settings._field_defaults.items() if key not in _MACHINE},
     **Limits._field_defaults,
 }
+# Lists of folders: relative to the file that names them, separated as a PATH is.
+_FOLDER_LISTS = ("paths", "host_roots", "program_folders")
+_SKILLS = "skills"
 # Tables of a settings file that only group what is in them.
 _GROUPS = ("skills", "limits")
 # Tables that are no settings: the rules of permission.
@@ -172,9 +203,9 @@ USER_ONLY = frozenset(
      "max_memory_bytes", "max_network_bytes", "max_output_file_bytes", "max_packages_bytes",
      "max_processes", "max_steps", "max_stream_bytes", "max_temporary_bytes", "max_wasm_fuel",
      "max_workspace_bytes", "max_workspace_files", "max_written_file_bytes", "mcp_commands",
-     "model", "package_hosts", "permission_timeout_seconds", "private_sources",
-     "run_timeout_seconds", "sandbox", "state_dir", "trust_declared_tools", "trust_project",
-     "untrusted_sandbox")
+     "model", "package_hosts", "permission_timeout_seconds", "private_sources", "program_folders",
+     "run_timeout_seconds", "sandbox", "secrets_store", "state_dir", "trust_declared_tools",
+     "trust_project", "untrusted_sandbox")
 )  # fmt: skip
 # What a project may switch on, but not off again where the user has it on.
 GUARDS: Mapping[str, object] = MappingProxyType(
@@ -273,6 +304,7 @@ def load_settings(
     values, sources = _merged(reads, env, overrides or {})
     _complete(values, env, home)
     limits = Limits(**{key: values.pop(key) for key in Limits._fields if key in values})  # type: ignore[arg-type]
+    skills = _all_switches(files, reads, env, overrides or {})
     folders = upward(start, worktree) if config is None else []
     opencode = _Opencode(env, home, config_home)
     opencode.read(values, folders, neighbours)
@@ -292,6 +324,7 @@ def load_settings(
         client_paths=tuple(opencode.paths),
         client_urls=tuple(opencode.urls),
         strangers=tuple(neighbours.found.items()),
+        skills=skills,
     )
 
 
@@ -580,15 +613,204 @@ def _merged(
             values[key], sources[key] = value, path
     for name in sorted(env):
         key = name.removeprefix(ENV_PREFIX).lower()
-        if name.startswith(ENV_PREFIX) and key not in REMOVED:
+        if name.startswith(ENV_PREFIX) and key not in REMOVED and key != _SKILLS:
             values[key] = _from_text(key, env[name], f"environment variable {name}")
             sources[key] = name
     for key, value in overrides.items():
-        if key in REMOVED:
+        if key in REMOVED or key == _SKILLS:
             continue
         values[key] = _typed(key, value, f"argument {key}")
         sources[key] = "argument"
     return values, sources
+
+
+# What `[skills.NAME]` may hold, each with what it must be.
+_SWITCHES: Mapping[str, str] = MappingProxyType(
+    {"enabled": "true or false", "visible": '"full", "name" or "manual"',
+     "required": "true or false", "pin": "true or false", "packages": "a list of requirements",
+     "env": 'a list of NAME or NAME=VALUE, or a table of NAME = "VALUE"',
+     "hosts": "a list of hosts", "sandbox": "the name of a sandbox",
+     "timeout": "a number of seconds above 0"}
+)  # fmt: skip
+# A project's file may tighten the others: another skill of the project could bear the name.
+SKILL_USER_ONLY = frozenset(("env", "hosts", "packages", "pin", "sandbox"))
+NO_SWITCHES = SkillSettings()
+_VISIBLE = ("full", "name", "manual")  # the strictest last
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _merge_switches(all_switches: Iterable[SkillSwitches], name: str) -> SkillSettings:
+    """Merge what is said about a skill: the user's word, as the project tightens it, the call's.
+
+    In each of the three, the exact name counts more than a pattern, and a later place more than
+    an earlier one.
+    """
+    about = sorted((one for one in all_switches if one.covers(name)), key=lambda one: one.exact)
+    own = [one for one in about if one.by in ("system", "user")]
+    theirs = [one for one in about if one.by == "project"]
+    said, sources = _last_word(own)
+    tighter, places = _last_word(theirs)
+    ignored = {key: places[key] for key, value in tighter.items() if _loosens(key, value, said)}
+    for key in tighter.keys() - ignored.keys():
+        said[key], sources[key] = tighter[key], places[key]
+    called, places = _last_word(one for one in about if one.by == "call")
+    said |= called
+    sources |= places
+    return SkillSettings(**said, sources=sources, ignored=ignored)  # type: ignore[arg-type]
+
+
+def _last_word(switches: Iterable[SkillSwitches]) -> tuple[dict[str, object], dict[str, str]]:
+    said: dict[str, object] = {}
+    places: dict[str, str] = {}
+    for one in switches:
+        said.update(one.said)
+        places.update(one.places)
+    return said, places
+
+
+def _loosens(key: str, value: object, own: Mapping[str, object]) -> bool:
+    """Whether a project would undo by it what the user or the default says."""
+    said = own.get(key, getattr(NO_SWITCHES, key))
+    if key == "visible":
+        return _VISIBLE.index(str(value)) < _VISIBLE.index(str(said))
+    if key == "timeout" and isinstance(value, float) and isinstance(said, float):
+        return value > (said or USUAL_TIMEOUT_SECONDS)
+    return (said, value) == ((False, True) if key == "enabled" else (True, False))
+
+
+def _all_switches(
+    files: Iterable[tuple[FileSource, str]],
+    reads: Iterable[tuple[str, RuleTables]],
+    env: Mapping[str, str],
+    overrides: Mapping[str, object],
+) -> tuple[SkillSwitches, ...]:
+    """Return what every place says about single skills, weakest first."""
+    found: list[SkillSwitches] = []
+    for (source, _), (path, read) in zip(files, reads, strict=True):
+        table = read.tables.get(_SKILLS)
+        named = table.items() if isinstance(table, dict) else ()
+        for name, said in named:
+            if isinstance(said, dict):
+                found.append(_switches(name, said, source, _Place(path, read)))
+    variable = f"{ENV_PREFIX}{_SKILLS.upper()}"
+    calls = [(variable, _table_from_text(env[variable], variable))] if variable in env else []
+    calls += [(f"argument {_SKILLS}", overrides[_SKILLS])] if _SKILLS in overrides else []
+    for where, tables in calls:
+        if not isinstance(tables, Mapping):
+            raise ConfigError(f"{where}: must give a table of settings for each name of a skill")
+        for name, said in tables.items():
+            found.append(_switches(name, said, "call", _Place(where)))
+    return tuple(found)
+
+
+class _Place(NamedTuple):
+    """A file with its text, or a variable or argument: what an error names."""
+
+    path: str
+    read: RuleTables | None = None
+
+    def of(self, *keys: str) -> str:
+        """Return the place of the last of the keys, or of the nearest table around it."""
+        if self.read is None:
+            return self.path
+        names = tuple(key.replace("-", "_") for key in (*self.read.at, _SKILLS, *keys))
+        for length in range(len(names), len(self.read.at), -1):
+            if line := _first_line(self.read.text, (names[:length],)):
+                return f"{self.path}:{line}"
+        return f"{self.path}:1"
+
+
+def split_place(place: str) -> tuple[str, int | None]:
+    """Return the file of a place and the line; a variable or an argument has none."""
+    path, _, line = place.rpartition(":")
+    return (path, int(line)) if path and line.isdecimal() else (place, None)
+
+
+def _table_from_text(text: str, variable: str) -> object:
+    try:
+        return _parse_toml(text)
+    except (ValueError, RecursionError) as error:
+        example = "'pdf.enabled = false'"
+        raise ConfigError(
+            f"environment variable {variable}: not valid TOML: {error}; write it as {example}"
+        ) from error
+
+
+def _switches(name: object, said: object, by: str, place: _Place) -> SkillSwitches:
+    """Return what a table says about a skill; ConfigError for what is wrong with it."""
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise ConfigError(f"{place.path}: {name!r} is not the name of a skill")
+    if not isinstance(said, Mapping):
+        raise ConfigError(f"{place.of(name)}: skills.{name} must be a table")
+    made = SkillSwitches(name, by, {}, {})  # type: ignore[arg-type]
+    typed: dict[str, object] = {}
+    places: dict[str, str] = {}
+    for key, value in said.items():
+        where = place.of(name, key)
+        if key not in _SWITCHES:
+            close = closest(str(key), _SWITCHES, most=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(_SWITCHES)}"
+            raise ConfigError(f"{where}: unknown key {key!r} for the skill {name!r}; {hint}")
+        if by == "project" and key in SKILL_USER_ONLY:
+            raise ConfigError(
+                f"{where}: {key} of a skill cannot be set by a project; set it in your own config "
+                f"file, or in {ENV_PREFIX}{_SKILLS.upper()}"
+            )
+        if key == "required" and not made.exact:
+            raise ConfigError(f"{where}: required needs the whole name of a skill, not {name!r}")
+        fields = _switch(key, value, where)
+        typed.update(fields)
+        places.update(dict.fromkeys(fields, where))
+    return made._replace(said=typed, places=places)
+
+
+def _switch(key: str, value: object, where: str) -> dict[str, object]:
+    """Return the fields that a key sets; ConfigError unless the value is of its kind."""
+    if key == "env":
+        return _variables(value, where)
+    if key == "timeout":
+        number = not isinstance(value, bool) and isinstance(value, int | float)
+        right = number and 0 < float(value) < float("inf")  # type: ignore[arg-type]
+        value = float(value) if right else value  # type: ignore[arg-type]
+    elif key in ("packages", "hosts"):
+        right = isinstance(value, list | tuple) and all(map(_is_word, value))
+        value = tuple(value) if right else value  # type: ignore[arg-type]
+        if right and key == "hosts":
+            _check_hosts(value, where, key)  # type: ignore[arg-type]
+    elif key == "visible":
+        right = value in _VISIBLE
+    elif key == "sandbox":
+        right = _is_word(value)
+    else:
+        right = isinstance(value, bool)
+    if not right:
+        raise ConfigError(f"{where}: {key} must be {_SWITCHES[key]}, not {value!r}")
+    return {key: value}
+
+
+def _is_word(value: object) -> bool:
+    """Whether it is one line of text that no program takes for an option."""
+    return isinstance(value, str) and value.isprintable() and value.strip()[:1] not in ("", "-")
+
+
+def _variables(value: object, where: str) -> dict[str, object]:
+    """Return the variables by name alone, and those with their values. Errors show no value."""
+    pairs: list[tuple[object, object]] = []
+    if isinstance(value, Mapping):
+        pairs = list(value.items())
+    elif isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
+        split = [one.partition("=") for one in value]
+        pairs = [(name, text if given else None) for name, given, text in split]
+    else:
+        raise ConfigError(f"{where}: env must be {_SWITCHES['env']}")
+    for name, text in pairs:
+        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
+            raise ConfigError(f"{where}: env: {str(name)[:80]!r} is not the name of a variable")
+        if text is not None and (not isinstance(text, str) or "\0" in text):
+            raise ConfigError(f"{where}: env: the value of {name} must be text")
+    values = {name: text for name, text in pairs if text is not None}
+    names = tuple(dict.fromkeys(name for name, text in pairs if text is None))
+    return {"env": names, "values": MappingProxyType(values)}
 
 
 def _warn_of_removed(
@@ -721,16 +943,14 @@ def is_settings_file(name: str, data: bytes) -> bool:
 
 def _read_file(path: str) -> RuleTables:
     """The text of a file and the part of it that is ours."""
-    import tomllib  # cost: 4 ms, and most projects have no settings file
-
     data = _bytes(path)
     try:
         text = data.decode("utf-8")
-        parsed: object = tomllib.loads(text)
+        parsed = _parse_toml(text)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: not valid TOML: not UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
     except RecursionError as error:
         raise ConfigError(
@@ -742,6 +962,12 @@ def _read_file(path: str) -> RuleTables:
     if not isinstance(parsed, dict):
         raise ConfigError(f"{path}: [{'.'.join(at)}] must be a table")
     return RuleTables(text, at, parsed)
+
+
+def _parse_toml(text: str) -> object:
+    import tomllib  # cost: 4 ms, and most projects have no settings file
+
+    return tomllib.loads(text)
 
 
 def _settings(path: str, read: RuleTables) -> dict[str, object]:
@@ -758,11 +984,17 @@ def _settings(path: str, read: RuleTables) -> dict[str, object]:
 
 
 def _flatten(table: Mapping[str, object]) -> dict[str, object]:
-    """`[skills] paths` and `[limits] max_depth` mean the settings `paths` and `max_depth`."""
+    """`[skills] paths` and `[limits] max_depth` mean the settings `paths` and `max_depth`.
+
+    A table in `[skills]` is about the skill of that name, and not in the result.
+    """
     flat: dict[str, object] = {}
     for key, value in table.items():
         if key in _GROUPS and isinstance(value, dict):
-            flat.update(_flatten(value))
+            named = key == _SKILLS
+            flat.update(
+                _flatten({k: v for k, v in value.items() if not (named and isinstance(v, dict))})
+            )
         else:
             flat[key.replace("-", "_")] = value
     return flat
@@ -771,23 +1003,41 @@ def _flatten(table: Mapping[str, object]) -> dict[str, object]:
 def _line(text: str, table: tuple[str, ...], key: str) -> int:
     """Where the key is written: in our table, not where another tool's has one of that name."""
     places = {(*table, *group, key) for group in [(), *((name,) for name in _GROUPS)]}
+    return _first_line(text, places) or 1
+
+
+def _first_line(text: str, places: Collection[tuple[str, ...]]) -> int:
+    """Return the first line with one of these keys or tables; 0 when none has."""
     inside: tuple[str, ...] = ()
     for number, line in enumerate(text.split("\n"), 1):
         name = line.strip()
         if name.startswith("["):
-            inside = _parts(name.partition("]")[0].lstrip("["))
-        elif (*inside, *_parts(name.partition("=")[0])) in places:
+            inside = _parts(name.lstrip("["))
+            found = inside
+        else:
+            found = (*inside, *_parts(name))
+        if found in places:
             return number
-    return 1
+    return 0
+
+
+# A part of a dotted key, up to the end of the key: quoted, or bare.
+_PART = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([\w-]+))\s*(\.|.|$)""")
 
 
 def _parts(dotted: str) -> tuple[str, ...]:
-    return tuple(part.strip().strip("\"'").replace("-", "_") for part in dotted.split("."))
+    """Return the parts of the key that a line begins with."""
+    parts: list[str] = []
+    at, end = 0, "."
+    while end == "." and (found := _PART.match(dotted, at)):
+        parts.append((found[1] or found[2] or found[3] or "").replace("-", "_"))
+        at, end = found.end(), found[4]
+    return tuple(parts)
 
 
 def _based(key: str, value: object, folder: str) -> object:
     """A relative path written in a file is relative to that file."""
-    if key in ("paths", "host_roots") and isinstance(value, tuple):
+    if key in _FOLDER_LISTS and isinstance(value, tuple):
         return tuple(_joined(folder, item) for item in value)
     if key in ("cache_dir", "state_dir") and isinstance(value, str) and value:
         return _joined(folder, value)
@@ -820,18 +1070,18 @@ def _list(key: str, value: object, where: str) -> tuple[str, ...]:
     if key == "scope_order" and sorted(items) != sorted(SCOPES):
         raise ConfigError(f"{where}: scope_order must name each of {', '.join(SCOPES)} once")
     if key == "fetch_hosts" and items:
-        _check_hosts(items, where)
+        _check_hosts(items, where, key)
     return program_names(items, where) if key in COMMAND_LISTS else tuple(items)
 
 
-def _check_hosts(items: Iterable[str], where: str) -> None:
+def _check_hosts(items: Iterable[str], where: str, key: str) -> None:
     from skillbelt.hosts import parse_rule  # cost: 4 ms, few name hosts
 
     for item in items:
         try:
             parse_rule(item)
         except ValueError as error:
-            fault = f"{where}: fetch_hosts: {item!r} is not a host ({error})"
+            fault = f"{where}: {key}: {item!r} is not a host ({error})"
             raise ConfigError(f"{fault}; write a name, *.name or an address, with :port") from error
 
 
@@ -860,7 +1110,7 @@ def _from_text(key: str, text: str, where: str) -> object:
     default = DEFAULTS.get(key)
     try:
         if isinstance(default, tuple):
-            separator = os.pathsep if key in ("paths", "host_roots") else ","
+            separator = os.pathsep if key in _FOLDER_LISTS else ","
             return _typed(
                 key, [part.strip() for part in text.split(separator) if part.strip()], where
             )

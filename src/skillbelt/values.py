@@ -10,10 +10,14 @@ from typing import Literal, NamedTuple
 
 Severity = Literal["error", "warning", "info"]
 Scope = Literal["explicit", "project", "user", "remote", "builtin"]
+# How much of a skill an overview shows: name and description, the name, or nothing.
+Visibility = Literal["full", "name", "manual"]
 OriginKind = Literal["local", "archive", "index", "well-known", "url", "builtin", "mcp"]
 
 SCOPES: tuple[Scope, ...] = ("explicit", "project", "user", "remote", "builtin")
 SKILL_FILE = "SKILL.md"
+# A run takes no longer unless the call asks for more, up to `run_timeout_seconds` of the settings.
+USUAL_TIMEOUT_SECONDS = 300.0
 # Flags of a skill in the index: who may use it, and what kind of skill it is.
 USER, MODEL, DERIVED, INTERNAL, SKIPPED = 1, 2, 4, 8, 16
 
@@ -77,13 +81,17 @@ class Frontmatter(NamedTuple):
 
 
 class Requirements(NamedTuple):
-    """What a skill says it needs on the machine. Nothing is ever installed because of it."""
+    """What a skill says it needs on the machine. Nothing is ever installed because of it.
+
+    `env` are the variables it needs, `optional_env` those it can do without.
+    """
 
     bins: tuple[str, ...] = ()
     any_bins: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     config: tuple[str, ...] = ()
     os: tuple[str, ...] = ()
+    optional_env: tuple[str, ...] = ()
 
 
 class FileEntry(NamedTuple):
@@ -115,6 +123,29 @@ class Capabilities(NamedTuple):
     write: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     processes: bool = False
+
+
+class SkillSettings(NamedTuple):
+    """What the settings say about one skill. The defaults change nothing.
+
+    `env` names variables that a run gets from the secret store, `values` holds those that are
+    written out. `hosts` are the only hosts that a run may ask for, None for those that the skill
+    names. An empty `sandbox` and a `timeout` of 0 are the usual ones. `sources` says where each key
+    was set, `ignored` where a project tried to loosen one.
+    """
+
+    enabled: bool = True
+    visible: Visibility = "full"
+    required: bool = False
+    pin: bool = False
+    packages: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    values: Mapping[str, str] = MappingProxyType({})
+    hosts: tuple[str, ...] | None = None
+    sandbox: str = ""
+    timeout: float = 0.0
+    sources: Mapping[str, str] = MappingProxyType({})
+    ignored: Mapping[str, str] = MappingProxyType({})
 
 
 class Limits(NamedTuple):

@@ -65,6 +65,8 @@ from skillbelt.running.named_files import ground_of
 from skillbelt.running.output_folder import OutputFolder, check_folder
 from skillbelt.running.outputs import HINT, Collected, Save, collect, primary
 from skillbelt.running.packages.declared import needs_of
+from skillbelt.running.programs.folder import PROGRAMS, provide_programs
+from skillbelt.running.programs.outside import folder_of_programs
 from skillbelt.running.questions import (
     bind_answer,
     check_answer,
@@ -74,7 +76,9 @@ from skillbelt.running.questions import (
 )
 from skillbelt.running.quota import quota_for_run
 from skillbelt.running.run import Run
-from skillbelt.running.secrets import RedactingListener, secrets_of
+from skillbelt.running.secret_grants import find_secrets, give_secrets
+from skillbelt.running.secret_store import SecretStore
+from skillbelt.running.secrets import RedactingListener
 from skillbelt.running.slots import SLOTS, busy_without_handles
 from skillbelt.running.staging import check_unchanged, stage
 from skillbelt.running.workspace import (
@@ -90,8 +94,8 @@ from skillbelt.sandbox.linux.identity import run_identity
 from skillbelt.sandbox.network.connection import Connection
 from skillbelt.sandbox.network.proxy import Egress
 from skillbelt.sandbox.protocol import Outcome, run_to_end
-from skillbelt.sandbox.registry import Sandboxes
-from skillbelt.settings import Settings
+from skillbelt.sandbox.registry import CONTAINER, WASM, Sandboxes
+from skillbelt.settings import Settings, process_environment
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line
 from skillbelt.tracing import skill_attributes, span
@@ -127,6 +131,7 @@ class Workbench:
         self._settings, self.gate, self._find = settings, gate, find
         self._skills = skills
         self._artifacts, self._progress = artifacts, progress
+        self._given: dict[str, str] = {}
         self._sandboxes = Sandboxes(self.settings, progress, install_tools)
 
     @property
@@ -207,6 +212,16 @@ class Workbench:
             left = f"; left: {one_line(one.left[0])}" if one.left else ""
             self._say(f"cleared away {one.name} ({one.reason}): {one.size_bytes:,} bytes{left}")
         return cleaned
+
+    @property
+    def secret_store(self) -> SecretStore:
+        """The user's secrets."""
+        return SecretStore(self.settings)
+
+    @property
+    def given_secrets(self) -> dict[str, str]:
+        """The secrets that runs of this workbench were given so far, to redact them elsewhere."""
+        return dict(self._given)
 
     @property
     def _packages_folder(self) -> str:
@@ -291,10 +306,10 @@ class Workbench:
             check_unchanged(run.workspace, run.staged, run.limits)
             check_answer(run, alone=not others)
             run.began = run.workspace.mark_time()
-            self._say(f"running {run.skill.name}: {run.call.shown}")
-            listener, secrets = watch.listener, secrets_of(run.call.env)
+            self._say(f"running {run.skill.name}: {run.shown}")
+            listener, secrets = watch.listener, run.redacts
             redacting = RedactingListener(listener, secrets) if listener and secrets else None
-            facts = {**_skill_facts(run.skill), "cmd": run.call.shown, "cwd": run.job.cwd}
+            facts = {**_skill_facts(run.skill), "cmd": run.shown, "cwd": run.job.cwd}
             with span("workspace.run", **facts) as running:
                 job = run.job._replace(waited=True)
                 with SLOTS.hold(job.timeout_seconds):
@@ -330,6 +345,7 @@ class Workbench:
             argv=argv,
             listed_hosts=self.settings.fetch_hosts,
             policy=self.policy.active,
+            known_secrets=self.given_secrets,
         )
         self._saving(run)  # refuse an unusable store or folder before anything runs
         check_folder(call.output_dir)
@@ -422,6 +438,7 @@ class Workbench:
         lowered = self._sandboxes.warnings(run.sandbox)
         run.ground = ground_of(run.workspace, run.staged.path, run.call.cwd, run.skill.name)
         where = f", in the sandbox {run.sandbox.name} alone" if lowered else ""
+        find_secrets(run, self.secret_store, self.settings.for_skill(run.skill.name))
         run.request = run_request(run, tools, where)
         self._require_use(run, run.skill, run.staged.hash, run.request)
         decision = run.gate.check(run.request)
@@ -437,6 +454,7 @@ class Workbench:
             *save_warnings(run.call),
             *(f"{one.message}; {one.remedy}" for one in run.staged.diagnostics),
             *(one.warning for one in put if one.warning),
+            *run.missing_secrets,
         )
         bind_answer(run, decision.by, (run.folder, *(one.to for one in put)))
 
@@ -454,6 +472,8 @@ class Workbench:
     def _require_file(self, run: Run, host: HostInput) -> None:
         """Ask for files of the host, and for each other skill that they are a part of."""
         paths = (host.path, *host.files)
+        if any(inside(path, self.secret_store.folder) for path in paths):
+            raise PermissionDenied(run.skill.name, "your secrets are no input of a run")
         for skill in self._skills().values():
             folder = os.path.realpath(skill.dir)
             if skill.dir != run.skill.dir and any(inside(path, folder) for path in paths):
@@ -477,6 +497,10 @@ class Workbench:
                     progress=self._progress,
                 )
             )
+        if run.stored:
+            run.secrets = give_secrets(run, self.secret_store)
+            self._remember_given(run)
+        self._provide_programs(run)
         granted = grant(run)
         refused = {host: why for host in granted.hosts if (why := _refusal(run, host))}
         hosts = tuple(host for host in granted.hosts if host not in refused)
@@ -485,6 +509,29 @@ class Workbench:
         if hosts:
             owner = self.owner and self.owner[0]
             run.egress = stack.enter_context(Egress(hosts, limits=run.limits, owner=owner))
+
+    def _remember_given(self, run: Run) -> None:
+        """Keep the values in memory: later runs may print them from files, and are redacted too."""
+        for name, value in run.secrets.items():
+            if value not in self._given.values():
+                self._given[f"{len(self._given)}/{name}"] = value
+
+    def _provide_programs(self, run: Run) -> None:
+        """Set the folders of programs beside the system's; a module needs none."""
+        if run.sandbox.name == WASM:
+            return
+        settings = self.settings
+        run.programs = provide_programs(
+            os.path.join(os.path.dirname(run.workspace.path), PROGRAMS),
+            path=process_environment().get("PATH", ""),
+            project=settings.project,
+            foreign=run.sandbox.name == CONTAINER and bool(settings.container_image),
+        )
+        for path in settings.program_folders:
+            try:
+                run.program_folders += (folder_of_programs(path),)
+            except ValueError as error:
+                run.warnings += (f"program_folders: {one_line(path)} is not shown: {error}",)
 
     # Afterwards
 
@@ -505,8 +552,8 @@ class Workbench:
             run.workspace.wanted = True
             told = f"its files are kept in {run.workspace.path} until they are cleared away"
             result = result._replace(warnings=(*result.warnings, told))
-        result = without_secrets(result, run.call)
-        run.gate.record("run", run.request, record_of(result, run.call))
+        result = without_secrets(result, run.redacts)
+        run.gate.record("run", run.request, record_of(result, run.shown, run.secrets))
         return result
 
     def _collect(self, run: Run) -> Collected:

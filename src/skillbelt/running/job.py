@@ -97,8 +97,11 @@ def _outer_mounts(run: Run, net: str) -> Iterable[Mount]:
         if run.remaps and packages.modules:
             # `import` ignores NODE_PATH; this folder is a parent of every skill.
             yield Mount(packages.modules, os.path.join(run.root, "node_modules"))
-    python = interpreter()
-    yield from (Mount(folder, folder) for folder in (python.folders if python else ()))
+    python, programs = interpreter(), run.programs
+    shown = (programs.folder, *programs.shown) if programs else ()
+    shown += tuple(folder for folder, _ in run.program_folders)
+    for folder in dict.fromkeys((*(python.folders if python else ()), *shown)):
+        yield Mount(folder, folder)
     if run.egress is not None:
         yield Mount(run.egress.folder, net)
 
@@ -107,9 +110,13 @@ def environment(run: Run) -> dict[str, str]:
     """Return the whole environment of the command; the variables of the call win."""
     packages, name = run.packages, run.skill.name
     venv = run.inside(f"{SKILLS}/{name}/{VENV}")
+    programs = run.programs
+    ours = programs.folder if programs else ""
+    first = bool(programs and programs.first)
     # Nothing a run can write is on it, and no program of a package comes before the system's.
-    path = [packages.interpreter if packages else "", _SYSTEM_PATH, _python_folder(),
-            packages.bin if packages else "", *_own_programs(run)]  # fmt: skip
+    path = [packages.interpreter if packages else "", ours if first else "", _SYSTEM_PATH,
+            _python_folder(), packages.bin if packages else "", "" if first else ours,
+            *(folder for _, folder in run.program_folders), *_own_programs(run)]  # fmt: skip
     # Without mounts of its own, a run would share /tmp with everyone; it is closed there.
     temporary = "/tmp" if run.remaps else os.path.join(run.root, run.folder)
     env = {
@@ -129,7 +136,7 @@ def environment(run: Run) -> dict[str, str]:
         env["NODE_PATH"] = packages.modules
     if run.call.editor_text is not None:
         env |= dict.fromkeys(("EDITOR", "VISUAL"), os.path.join(run.root, run.folder, "editor"))
-    return env | clean_environment(run.call.env, policy=run.policy)
+    return env | clean_environment(run.call.env, policy=run.policy) | dict(run.secrets)
 
 
 def _own_programs(run: Run) -> Iterable[str]:

@@ -43,6 +43,11 @@ def shown_of(program: str, prefix: str) -> tuple[str, ...]:
     return (*parts, *standard)
 
 
+def holds_private(path: str) -> bool:
+    """Whether the path is, or holds, a private folder of the user."""
+    return _holds(os.path.realpath(path), {os.path.realpath(one) for one in _private()})
+
+
 def _private() -> Iterator[str]:
     """Yield the private folders: nothing that is mounted may be or hold one of them."""
     homes = [os.environ.get("HOME", "")]

@@ -1,0 +1,53 @@
+"""Read the history of any vendor: its items as dicts, and the messages they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skillbelt.conversation.vendors.anthropic_messages import AnthropicMessages
+from skillbelt.conversation.vendors.chat_completions import ChatCompletions
+from skillbelt.conversation.vendors.gemini_contents import GeminiContents
+from skillbelt.conversation.vendors.responses_items import ResponsesItems
+from skillbelt.conversation.vendors.shapes import (
+    MESSAGE_FORMATS,
+    History,
+    Item,
+    MessageFormat,
+    Vendor,
+    need_list,
+    refuse,
+)
+
+VENDORS: dict[MessageFormat, Vendor] = {
+    "openai": ChatCompletions(),
+    "responses": ResponsesItems(),
+    "anthropic": AnthropicMessages(),
+    "gemini": GeminiContents(),
+}
+
+
+def find_vendor(format: MessageFormat) -> Vendor:
+    """Return the shapes of a format; ConfigError with the formats there are."""
+    if format not in VENDORS:
+        refuse("format", f"one of {', '.join(MESSAGE_FORMATS)}", format)
+    return VENDORS[format]
+
+
+def read_history(
+    history: Sequence[object], format: MessageFormat, *, name: str = "history"
+) -> History:
+    """Return a history as values. It holds what the vendor's package gave: objects or dicts.
+
+    ConfigError names the first item that has another shape, and what was expected there; the
+    history is called `name` in it.
+    """
+    vendor = find_vendor(format)
+    items: list[Item] = []
+    where: list[str] = []
+    sources: list[int] = []
+    for index, one in enumerate(need_list(history, name, "a list")):
+        made = vendor.expand(one, f"{name}[{index}]")
+        items += made
+        where += [f"{name}[{index}]"] * len(made)
+        sources += [index] * len(made)
+    return History(items, vendor.read(items, where), sources)

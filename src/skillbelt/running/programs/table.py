@@ -1,0 +1,228 @@
+"""Which package has a program: a small table of what skills start, for the packagers people have.
+
+`python -m`, shells and what every system has are not in it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Packaged(NamedTuple):
+    """The package of each packager that has a program; "" where there is none."""
+
+    debian: str = ""
+    homebrew: str = ""
+    python: str = ""
+    node: str = ""
+    where: str = ""  # the vendor's own name for it, where no packager has it
+
+
+def _same(name: str, *programs: str) -> dict[str, Packaged]:
+    return dict.fromkeys(programs or (name,), Packaged(name, name))
+
+
+def _all(packaged: Packaged, *programs: str) -> dict[str, Packaged]:
+    return dict.fromkeys(programs, packaged)
+
+
+_POPPLER = ("pdftotext", "pdftoppm", "pdfinfo", "pdfimages", "pdfunite", "pdfseparate", "pdftohtml",
+            "pdftocairo", "pdffonts", "pdfdetach")  # fmt: skip
+_MAGICK = ("convert", "identify", "mogrify", "montage", "composite")
+PACKAGES: dict[str, Packaged] = {
+    # Documents
+    **_all(Packaged("poppler-utils", "poppler"), *_POPPLER),
+    **_all(Packaged("libreoffice", "libreoffice"), "soffice", "libreoffice", "localc", "lowriter",
+           "loimpress", "unoconv"),
+    **_same("pandoc"),
+    **_same("qpdf"),
+    **_same("ghostscript", "gs"),
+    **_all(Packaged("tesseract-ocr", "tesseract"), "tesseract"),
+    **_same("ocrmypdf"),
+    **_all(Packaged("pdftk-java", "pdftk-java"), "pdftk"),
+    **_all(Packaged("mupdf-tools", "mupdf-tools"), "mutool"),
+    **_all(Packaged("texlive-latex-base", "texlive"), "pdflatex", "latex", "bibtex"),
+    **_all(Packaged("texlive-xetex", "texlive"), "xelatex"),
+    **_all(Packaged("texlive-luatex", "texlive"), "lualatex"),
+    **_same("latexmk"),
+    **_all(Packaged("weasyprint", "weasyprint", "weasyprint"), "weasyprint"),
+    **_same("wkhtmltopdf", "wkhtmltopdf", "wkhtmltoimage"),
+    **_all(Packaged("csvkit", "csvkit", "csvkit"), "csvstat", "csvcut", "csvsql", "in2csv"),
+    **_same("antiword"),
+    **_same("catdoc"),
+    **_all(Packaged(python="markitdown"), "markitdown"),
+    **_all(Packaged(homebrew="typst", where="typst"), "typst"),
+    # Pictures, sound, film
+    **_same("ffmpeg", "ffmpeg", "ffprobe", "ffplay"),
+    **_all(Packaged("imagemagick", "imagemagick"), "magick", *_MAGICK),
+    **_same("sox", "sox", "soxi"),
+    **_all(Packaged("libimage-exiftool-perl", "exiftool"), "exiftool"),
+    **_same("graphviz", "dot", "neato", "twopi", "circo"),
+    **_all(Packaged("librsvg2-bin", "librsvg"), "rsvg-convert"),
+    **_same("inkscape"),
+    **_same("gifsicle"),
+    **_same("optipng"),
+    **_same("pngquant"),
+    **_all(Packaged("webp", "webp"), "cwebp", "dwebp"),
+    **_all(Packaged("mediainfo", "media-info"), "mediainfo"),
+    **_all(Packaged("yt-dlp", "yt-dlp", "yt-dlp"), "yt-dlp"),
+    **_all(Packaged(node="@mermaid-js/mermaid-cli"), "mmdc"),
+    **_same("plantuml"),
+    **_all(Packaged("manim", "manim", "manim"), "manim"),
+    # Browsers
+    **_all(Packaged("chromium", "chromium"), "chromium", "chromium-browser"),
+    **_all(Packaged(homebrew="google-chrome", where="Google Chrome"), "google-chrome",
+           "google-chrome-stable"),
+    **_all(Packaged("firefox-esr", "firefox"), "firefox"),
+    **_all(Packaged("chromium-driver", "chromedriver"), "chromedriver"),
+    **_all(Packaged(python="playwright", node="playwright"), "playwright"),
+    **_same("lynx"),
+    **_same("w3m"),
+    # Text and data
+    **_same("jq"),
+    **_all(Packaged(homebrew="yq", python="yq", where="yq"), "yq"),
+    **_same("ripgrep", "rg"),
+    **_all(Packaged("fd-find", "fd"), "fd", "fdfind"),
+    **_same("fzf"),
+    **_same("bat"),
+    **_same("tree"),
+    **_all(Packaged("silversearcher-ag", "the_silver_searcher"), "ag"),
+    **_all(Packaged("universal-ctags", "universal-ctags"), "ctags"),
+    **_all(Packaged(homebrew="ast-grep", python="ast-grep-cli", node="@ast-grep/cli"), "ast-grep",
+           "sg"),
+    **_all(Packaged("sqlite3", "sqlite"), "sqlite3"),
+    **_all(Packaged("postgresql-client", "libpq"), "psql", "pg_dump"),
+    **_all(Packaged("default-mysql-client", "mysql-client"), "mysql", "mysqldump"),
+    **_all(Packaged("redis-tools", "redis"), "redis-cli"),
+    **_all(Packaged(homebrew="duckdb", where="DuckDB"), "duckdb"),
+    **_all(Packaged("xmlstarlet", "xmlstarlet"), "xmlstarlet"),
+    **_all(Packaged("libxml2-utils", "libxml2"), "xmllint"),
+    **_all(Packaged("miller", "miller"), "mlr"),
+    **_same("hyperfine"),
+    **_same("aspell"),
+    **_same("hunspell"),
+    **_same("dos2unix"),
+    **_all(Packaged("bc", "bc"), "bc"),
+    **_same("gnuplot"),
+    **_same("gettext", "msgfmt", "xgettext", "envsubst"),
+    **_all(Packaged("file", "libmagic"), "file"),
+    # Archives and files
+    **_same("zip"),
+    **_same("unzip"),
+    **_all(Packaged("p7zip-full", "p7zip"), "7z", "7za"),
+    **_same("zstd"),
+    **_all(Packaged("xz-utils", "xz"), "xz"),
+    **_all(Packaged("unrar-free", "rar"), "unrar"),
+    **_same("rsync"),
+    **_same("rclone"),
+    **_same("gnupg", "gpg"),
+    **_same("age"),
+    **_all(Packaged("xxd", "vim"), "xxd"),
+    **_all(Packaged("binutils", "binutils"), "strings", "objdump", "readelf", "nm"),
+    # Network
+    **_same("curl"),
+    **_same("wget"),
+    **_same("httpie", "http"),
+    **_same("nmap"),
+    **_all(Packaged("dnsutils", "bind"), "dig", "nslookup"),
+    **_all(Packaged("openssh-client", "openssh"), "ssh", "scp"),
+    **_same("openssl"),
+    **_same("socat"),
+    # Languages and their tools
+    **_all(Packaged("nodejs", "node"), "node"),
+    **_all(Packaged("npm", "node"), "npm", "npx"),
+    **_all(Packaged(homebrew="pnpm", node="pnpm"), "pnpm"),
+    **_all(Packaged("yarnpkg", "yarn", node="yarn"), "yarn"),
+    **_all(Packaged(homebrew="oven-sh/bun/bun", node="bun", where="Bun"), "bun", "bunx"),
+    **_all(Packaged(homebrew="deno", node="deno", where="Deno"), "deno"),
+    **_all(Packaged(node="tsx"), "tsx"),
+    **_all(Packaged(node="ts-node"), "ts-node"),
+    **_all(Packaged(node="typescript"), "tsc"),
+    **_all(Packaged(node="eslint"), "eslint"),
+    **_all(Packaged(node="prettier"), "prettier"),
+    **_all(Packaged(node="vite"), "vite"),
+    **_all(Packaged(node="vitest"), "vitest"),
+    **_all(Packaged(node="jest"), "jest"),
+    **_all(Packaged(node="markdownlint-cli"), "markdownlint"),
+    **_all(Packaged(node="wrangler"), "wrangler"),
+    **_all(Packaged(node="vercel"), "vercel"),
+    **_all(Packaged(homebrew="uv", python="uv"), "uv", "uvx"),
+    **_all(Packaged("pipx", "pipx", "pipx"), "pipx"),
+    **_all(Packaged(homebrew="poetry", python="poetry"), "poetry"),
+    **_all(Packaged(homebrew="ruff", python="ruff"), "ruff"),
+    **_all(Packaged("black", "black", "black"), "black"),
+    **_all(Packaged("mypy", "mypy", "mypy"), "mypy"),
+    **_all(Packaged("python3-pytest", "pytest", "pytest"), "pytest"),
+    **_all(Packaged(homebrew="semgrep", python="semgrep"), "semgrep"),
+    **_all(Packaged("bandit", "bandit", "bandit"), "bandit"),
+    **_all(Packaged("yamllint", "yamllint", "yamllint"), "yamllint"),
+    **_all(Packaged("pre-commit", "pre-commit", "pre-commit"), "pre-commit"),
+    **_all(Packaged(python="jupyter", homebrew="jupyterlab", debian="jupyter"), "jupyter"),
+    **_all(Packaged(homebrew="micromamba", where="conda"), "conda", "mamba"),
+    **_all(Packaged("python3", "python"), "python", "python3"),
+    **_all(Packaged("python3-pip", "python"), "pip", "pip3"),
+    **_all(Packaged("golang-go", "go"), "go", "gofmt"),
+    **_all(Packaged("cargo", "rust"), "cargo"),
+    **_all(Packaged("rustc", "rust"), "rustc"),
+    **_all(Packaged("default-jdk-headless", "openjdk"), "java", "javac"),
+    **_same("maven", "mvn"),
+    **_same("gradle"),
+    **_all(Packaged("ruby", "ruby"), "ruby", "gem"),
+    **_all(Packaged("bundler", "ruby"), "bundle"),
+    **_all(Packaged("php-cli", "php"), "php"),
+    **_same("composer"),
+    **_same("perl"),
+    **_all(Packaged("r-base-core", "r"), "R", "Rscript"),
+    **_all(Packaged(homebrew="julia", where="Julia"), "julia"),
+    **_all(Packaged(homebrew="swift", where="Swift"), "swift"),
+    **_all(Packaged(homebrew="dotnet", where=".NET"), "dotnet"),
+    **_all(Packaged(homebrew="powershell", where="PowerShell"), "pwsh"),
+    **_all(Packaged("lua5.4", "lua"), "lua"),
+    **_all(Packaged("elixir", "elixir"), "elixir", "mix"),
+    **_all(Packaged("gcc", "gcc"), "gcc", "cc"),
+    **_all(Packaged("g++", "gcc"), "g++", "c++"),
+    **_same("clang"),
+    **_all(Packaged("clang-format", "clang-format"), "clang-format"),
+    **_same("make"),
+    **_same("cmake"),
+    **_all(Packaged("ninja-build", "ninja"), "ninja"),
+    **_same("shellcheck"),
+    **_same("shfmt"),
+    **_same("hugo"),
+    **_all(Packaged("just", "just"), "just"),
+    # Version control and services
+    **_same("git"),
+    **_same("git-lfs"),
+    **_all(Packaged("gh", "gh", where="GitHub CLI"), "gh"),
+    **_all(Packaged(homebrew="glab", where="GitLab CLI"), "glab"),
+    **_same("mercurial", "hg"),
+    **_all(Packaged("subversion", "subversion"), "svn"),
+    **_all(Packaged("awscli", "awscli", "awscli"), "aws"),
+    **_all(Packaged(homebrew="gcloud-cli", where="Google Cloud CLI"), "gcloud", "gsutil", "bq"),
+    **_all(Packaged(homebrew="azure-cli", python="azure-cli"), "az"),
+    **_all(Packaged("kubernetes-client", "kubernetes-cli"), "kubectl"),
+    **_all(Packaged(homebrew="helm", where="Helm"), "helm"),
+    **_all(Packaged(homebrew="terraform", where="Terraform"), "terraform"),
+    **_all(Packaged(homebrew="opentofu", where="OpenTofu"), "tofu"),
+    **_all(Packaged("docker.io", "docker"), "docker"),
+    **_same("podman"),
+    **_all(Packaged("ansible", "ansible", "ansible"), "ansible", "ansible-playbook"),
+    **_all(Packaged(homebrew="stripe/stripe-cli/stripe", where="Stripe CLI"), "stripe"),
+    **_all(Packaged(homebrew="flyctl", where="flyctl"), "fly", "flyctl"),
+    **_all(Packaged(homebrew="heroku", node="heroku"), "heroku"),
+    **_all(Packaged(homebrew="trivy", where="Trivy"), "trivy"),
+    **_all(Packaged(homebrew="gitleaks", where="Gitleaks"), "gitleaks"),
+    **_all(Packaged(homebrew="codeql", where="CodeQL"), "codeql"),
+    **_all(Packaged(homebrew="act", where="act"), "act"),
+    **_all(Packaged("tmux", "tmux"), "tmux"),
+    **_all(Packaged("expect", "expect"), "expect"),
+    **_all(Packaged("parallel", "parallel"), "parallel"),
+    **_all(Packaged("coreutils", "coreutils"), "timeout", "gtimeout", "shuf"),
+    **_all(Packaged("xvfb", ""), "xvfb-run", "Xvfb"),
+    **_all(Packaged("xdotool", "xdotool"), "xdotool"),
+    **_all(Packaged("libnotify-bin", ""), "notify-send"),
+}  # fmt: skip
+# Looked for on the user's PATH outside the system's folders. Not interpreters of ours or shells.
+LOOKED_FOR = frozenset(PACKAGES) - {
+    "python", "python3", "pip", "pip3", "ssh", "scp", "docker", "podman", "gpg"
+}  # fmt: skip
