@@ -21,6 +21,7 @@ from skillbelt.conversation.changes import (
     with_notes,
     write_notes,
 )
+from skillbelt.conversation.compaction import Compacted, cut, find_start, insert_context
 from skillbelt.conversation.messages import Material, Message, block, materialize
 from skillbelt.conversation.plain import plain_messages
 from skillbelt.conversation.state import LoadedSkill, LoadRequest, Session
@@ -47,6 +48,7 @@ from skillbelt.permission.gate import Ask, Gate, session_id, tool_request
 from skillbelt.permission.rules import Decision, Initiator, Request, Rule
 from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.following import Watch
+from skillbelt.runtime.survivors import Survivors
 from skillbelt.runtime.threads import in_thread
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey, Store, open_store
@@ -703,6 +705,7 @@ class RuntimeSession:
         self.searching = False  # whether search is offered even for few skills
         self._declared: list[LoadRequest] = []
         self._shown: frozenset[str] = frozenset()
+        self._put_back: frozenset[str] = frozenset()
         self._texts = LoadedTexts()
 
     def __repr__(self) -> str:
@@ -745,17 +748,75 @@ class RuntimeSession:
         state = self._begin_turn(plain, new_turn)
         self._declared = []
         noted = with_notes(plain, read_notes(state.get(self._key("notes"), "")))
-        made = materialize(
-            noted,
-            self._texts.read(self.session.loaded(state), self._caller(state)),
-            placement=self.settings.placement,
-            overview=state.get(self._key("system"), ""),
-            landed={k: v for k, v in self.session.landed(state).items() if v != UNNAMED},
-        )
+        survivors = self._find_survivors(state)
+        made = self._materialize(noted, survivors, state)
         self.session.after_request()
         results = (one.get("content") for one in made if one.get("role") == "tool")
         self._shown = frozenset(text for text in results if isinstance(text, str))
+        self._put_back = survivors.blocks
         return made
+
+    def compact(
+        self,
+        messages: Sequence[object],
+        keep: int = 8,
+        *,
+        summary: str = "",
+        restore_tokens: int | None = None,
+    ) -> Compacted:
+        """Return a history that is cut to its last messages, with a summary of the others.
+
+        System messages and the user's last question stay, and no call is parted from its result:
+        more than `keep` messages stay if need be. Skills that are loaded survive: the next
+        `request` (or `restore`) puts their texts back. The result says which, within
+        `restore_tokens`, by default a quarter of the window.
+        """
+        plain = plain_messages(messages)
+        made = cut(plain, find_start(plain, keep), summary)
+        state = self.session.state()
+        survivors = self._find_survivors(state, restore_tokens)
+        self._materialize(made.messages, survivors, state)
+        return survivors.made._replace(messages=made.messages, kept=made.kept)
+
+    compact_async = in_thread(compact)
+
+    def restore(
+        self, messages: Sequence[object], *, restore_tokens: int | None = None
+    ) -> Compacted:
+        """Return the messages to send, for a host whose answers hold the texts of skills.
+
+        Such a host makes its requests without `request`. What a cut history lacks of the loaded
+        skills comes back in one message before all others but the system's: once each, as it was
+        loaded, the most recently used within `restore_tokens`. Keep the history as it was given.
+        """
+        survivors = self._find_survivors(self.session.state(), restore_tokens)
+        given = plain_messages(messages)
+        kept = survivors.find_own(given)
+        plain = [given[index] for index in kept]
+        text = survivors.context(plain, {})
+        survivors.remember_context()
+        self._put_back = survivors.blocks
+        sent = insert_context(plain, text) if text else plain
+        return survivors.made._replace(messages=sent, kept=tuple(kept))
+
+    restore_async = in_thread(restore)
+
+    def _materialize(
+        self, messages: Sequence[Message], survivors: Survivors, state: Mapping[str, str]
+    ) -> list[Message]:
+        return materialize(
+            messages,
+            survivors.for_requests(),
+            placement=self.settings.placement,
+            overview=state.get(self._key("system"), ""),
+            landed={k: v for k, v in self.session.landed(state).items() if v != UNNAMED},
+            context=lambda blocks: survivors.context(messages, blocks),
+        )
+
+    def _find_survivors(
+        self, state: Mapping[str, str], restore_tokens: int | None = None
+    ) -> Survivors:
+        return Survivors(self.session, self._caller(state), self._texts, restore_tokens)
 
     def _begin_turn(self, messages: Sequence[Message], new_turn: bool | None) -> Mapping[str, str]:
         """Begin a turn if the messages do; return the state after that."""
@@ -869,7 +930,7 @@ class RuntimeSession:
         what is loaded is in the answer, for a host that makes its requests without `request`;
         `shown` are then the answers that the model has already, which are not given again.
         """
-        given = self._shown if shown is None else frozenset(shown)
+        given = self._put_back.union(self._shown if shown is None else shown)
         caller = self._caller(self.session.state(), watch=watch, inline=inline, shown=given)
         return dispatch(tool, arguments, caller, call_id)
 
