@@ -22,7 +22,7 @@ _PROGRAM = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}"
 _PATH = r"(?:/|\./|\.\./)?[A-Za-z0-9._+@-]+(?:/[A-Za-z0-9._+@-]+){0,30}"
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})(?:\.[A-Za-z0-9-]{1,63}){1,10}"
 _QUOTE = "[‘’'\"`]?"
-# A line that says so, whatever the exit code, and one that may be about anything else.
+# A line that says so with any exit code, and one that may be about anything else.
 _NO_COMMAND = re.compile(rf"(?:^|: )({_PATH}): command not found$")
 _NO_PROGRAM = re.compile(
     rf"(?:^|: )(?:exec: )?({_PATH}): "
@@ -163,14 +163,14 @@ def missing_program(name: str, facts: HintFacts) -> Hint:
     install = tuple(_install(packaged))
     if facts.image:
         said = f"{name} is not in the image {facts.image} (container_image): add it there"
-        return Hint("missing_program", name, said, _package(packaged), install)
+        return _program_hint(name, said, packaged, install)
     folder = facts.elsewhere(name)
     if folder:
         said = (
             f"{name} is on this machine in {folder}, which runs do not see: add that folder to "
             "program_folders in your own settings"
         )
-        return Hint("missing_program", name, said, _package(packaged))
+        return _program_hint(name, said, packaged)
     ways = ", or ".join(install)
     if packaged.python or packaged.node:
         package = packaged.python or packaged.node
@@ -180,12 +180,12 @@ def missing_program(name: str, facts: HintFacts) -> Hint:
         )
     elif not ways:
         ways = f"install {packaged.where or 'it'} on this machine, below /usr or /usr/local"
-    return Hint("missing_program", name, f"{name} is not installed here: {ways}",
-                _package(packaged), install)  # fmt: skip
+    return _program_hint(name, f"{name} is not installed here: {ways}", packaged, install)
 
 
-def _package(packaged: Packaged) -> str:
-    return next((name for name in packaged if name), "")
+def _program_hint(name: str, said: str, packaged: Packaged, install: tuple[str, ...] = ()) -> Hint:
+    package = next((one for one in packaged if one), "")
+    return Hint(kind="missing_program", name=name, message=said, package=package, install=install)
 
 
 def _install(packaged: Packaged) -> Iterator[str]:
