@@ -55,6 +55,17 @@ _SAVED: dict[str, Any] = {
     "properties": {"name": _TEXT, "version": _NUMBER},
     "required": ["name", "version"],
 }
+_HINT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "kind": _TEXT,
+        "name": _TEXT,
+        "message": {"type": "string", "description": "What was missing, and what provides it."},
+        "package": _TEXT,
+        "install": _TEXTS,
+    },
+    "required": ["kind", "message"],
+}
 _RUN_ID: dict[str, Any] = {"type": "string", "description": "For skill_poll."}
 
 _ENDED: dict[str, Any] = {
@@ -69,6 +80,7 @@ _ENDED: dict[str, Any] = {
     "artifact_files": {"type": "array", "items": _SAVED},
     "warnings": _TEXTS,
     "errors": _TEXTS,
+    "hints": {"type": "array", "items": _HINT},
     "limits_hit": _TEXTS,
     "hosts": _TEXTS,
     "sandbox": _TEXT,
