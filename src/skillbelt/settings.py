@@ -110,7 +110,7 @@ class Settings(NamedTuple):
     max_loaded_skills: int = 0
     model: str = "offline"
     tool_names: Literal["skillbelt", "common"] = "skillbelt"
-    tool_profile: Literal["simple", "knowledge", "trpc", "full"] = "full"
+    tool_profile: Literal["default", "simple", "knowledge", "trpc", "claude", "full"] = "default"
     rescan_seconds: float = 0.0
     watch_seconds: float = 2.0
     cache_dir: str = ""
@@ -177,7 +177,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "placement": ("tool", "system"),
     "secrets_store": ("auto", "keyring", "file"),
     "tool_names": ("skillbelt", "common"),
-    "tool_profile": ("full", "knowledge", "trpc", "simple"),
+    "tool_profile": ("default", "full", "knowledge", "trpc", "claude", "simple"),
 }
 _MACHINE = ("limits", "project", "worktree", "home", "config_home", "client_homes", "skills_root",
             "sources", "files", "rule_tables", "client_paths", "client_urls",
@@ -718,6 +718,12 @@ class _Place(NamedTuple):
             if line := _first_line(self.read.text, (names[:length],)):
                 return f"{self.path}:{line}"
         return f"{self.path}:1"
+
+
+def split_place(place: str) -> tuple[str, int | None]:
+    """Return the file of a place and the line; a variable or an argument has none."""
+    path, _, line = place.rpartition(":")
+    return (path, int(line)) if path and line.isdecimal() else (place, None)
 
 
 def _table_from_text(text: str, variable: str) -> object:
