@@ -48,6 +48,8 @@ from skillbelt.disclosure.overview import (
     Overview,
     compact,
     default_budget,
+    diagnose_pins,
+    has_line,
     overview,
 )
 from skillbelt.discovery.catalog import Catalog, Snapshot
@@ -58,6 +60,7 @@ from skillbelt.errors import (
     PermissionDenied,
     RunRefused,
     SkillNotFound,
+    log_warning,
 )
 from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill, Skills
@@ -77,9 +80,10 @@ from skillbelt.tools.caller import (
     Visible,
     variables_of,
 )
-from skillbelt.tools.definitions import RUNNING, SEARCH
+from skillbelt.tools.definitions import LOADERS, RUNNING, SEARCH, name_of
 from skillbelt.tools.handlers import HANDLERS, MAX_ENUM_SKILLS, UNNAMED, content, dispatch
 from skillbelt.tools.loaded import LoadedTexts
+from skillbelt.tools.run_handlers import execute_json
 from skillbelt.tools.schema import (
     Tool,
     ToolFormat,
@@ -99,10 +103,13 @@ if TYPE_CHECKING:
     from skillbelt.running.background import Background
     from skillbelt.running.executor import Workbench
     from skillbelt.running.json_call import Execution
+    from skillbelt.running.trial.trial import ScriptTrial, Trial
     from skillbelt.sandbox.protocol import Listener
     from skillbelt.search.protocol import Result
 
 APP = "skillbelt"
+# The list of skills in a tool's description: every request carries it, beside the schemas.
+MAX_LISTING_TOKENS = 2_000
 _COMMAND = re.compile(r"\s*[/$]([^\W_][\w.-]*)(?:\s+(.*))?", re.DOTALL)
 
 
@@ -154,8 +161,9 @@ class Runtime:
         self.always = (always,) if isinstance(always, str) else tuple(always)
         kinds = choose(tools, self.settings.tool_profile)
         self.names = offered_names(kinds, self.settings.tool_names)
+        self._brief = tools is None and self.settings.tool_profile == "default"
         # A host that names its tools gets those and no other; so does the simple profile.
-        more = tools is None and self.settings.tool_profile != "simple"
+        more = tools is None and SEARCH not in kinds and self.settings.tool_profile != "simple"
         self._more = offered_names((SEARCH,) * more, self.settings.tool_names)
         self._guidance = guidance
 
@@ -215,12 +223,33 @@ class Runtime:
     # Which skills there are
 
     def skills(self) -> Snapshot:
-        """Return every skill by name, as of the last scan."""
-        return self.catalog.snapshot
+        """Return every skill by name, as of the last scan.
+
+        Raises RequiredSkillUnusable if a skill that the settings require cannot be used.
+        """
+        return self._checked(self.catalog.snapshot)
 
     def look(self) -> Snapshot:
-        """Return every skill by name, as of now; `rescan_seconds` says how often that scans."""
-        return self.catalog.current()
+        """Return the same as `skills`, as of now; `rescan_seconds` says how often that scans."""
+        return self._checked(self.catalog.current())
+
+    def _checked(self, found: Snapshot) -> Snapshot:
+        if self.settings.skills:
+            self.check_required(found, self.gate)
+        return found
+
+    def check_required(self, found: Snapshot, gate: Gate, agent: str | None = None) -> None:
+        """Raise RequiredSkillUnusable if a required skill cannot be used by this agent."""
+
+        def make() -> bool:
+            # cost: 30 ms for the sandboxes, only where the settings name single skills
+            from skillbelt.runtime.required import check_required
+
+            check_required(found, self.settings, gate, agent)
+            return True
+
+        # Only a success is kept: what was missing may be there the next time.
+        found.derive(("required", gate, agent), make)
 
     def audience(
         self,
@@ -265,8 +294,7 @@ class Runtime:
     def _find(self, name: str, audience: Audience) -> Skill:
         skill = self.skills().get(name) or self.look().get(name)
         if skill is None or not audience.admits(skill):
-            there = filter(audience.admits, self.skills().values())
-            raise SkillNotFound(name, [one.name for one in there])
+            raise self.skills().missing(name, audience.admits)
         return skill
 
     def discover_skills(self) -> list[Skill]:
@@ -301,15 +329,19 @@ class Runtime:
         guided = self.guidance_for(skills, audience=audience)
 
         def make() -> Overview:
-            return overview(
+            budget = default_budget(self.settings)
+            made = overview(
                 skills.values(),
                 format=self.settings.overview_format,
-                budget_tokens=default_budget(self.settings),
+                budget_tokens=budget,
                 guidance=guided,
                 search=self.search_tool,
-                loader=self.names.get("skill_load") or self.names.get("skill", ""),
+                loader=name_of(self.names, LOADERS),
                 suggested=suggested,
             )
+            for one in diagnose_pins(skills.values(), made, budget):
+                log_warning(f"{one.message}; {one.remedy}")
+            return made
 
         return skills.derive(("overview", tuple(suggested), guided), make)
 
@@ -341,7 +373,7 @@ class Runtime:
             settings = self.settings
             budget, format = default_budget(settings), settings.overview_format
             made = overview(skills.values(), format=format, budget_tokens=budget)
-            return made.shown < len(skills)
+            return made.shown < sum(map(has_line, skills.values()))
 
         return skills.derive("crowded", make)
 
@@ -485,7 +517,7 @@ class Runtime:
         audience = audience or self.audience()
         if not skills and not any(map(audience.could_use, self.skills().values())):
             return []
-        budget = default_budget(self.settings)
+        budget = min(default_budget(self.settings), MAX_LISTING_TOKENS)
         search = self.search_tool
         text = compact(skills.values(), budget_tokens=budget, search=search) if listing else ""
         most = MAX_ENUM_SKILLS
@@ -498,6 +530,7 @@ class Runtime:
             max_enum=most,
             listing=text,
             inline=inline,
+            brief=self._brief,
             settings=self.settings,
         )
 
@@ -520,6 +553,7 @@ class Runtime:
             key=self._own_key,
             names=self.names_for(skills),
             executors=self,
+            brief=self._brief,
         )
         return dispatch(name, arguments, caller, call_id)
 
@@ -545,6 +579,7 @@ class Runtime:
         save_as_artifacts: bool = False,
         output_dir: str = "",
         omit_inline_content: bool = False,
+        secrets: Iterable[str] = (),
         listener: Listener | None = None,
     ) -> RunResult:
         """Run a command of a skill in its sandbox, as the user.
@@ -552,7 +587,8 @@ class Runtime:
         Without a session it has an empty workspace of its own, which is removed afterwards. A
         sequence of words is run as it is, a text by `bash -c`. A command that fails is a normal
         result; RunRefused, PermissionDenied and SandboxUnavailable mean that nothing was run.
-        Copies of the output files go to the folder `output_dir`, if there is one.
+        Copies of the output files go to the folder `output_dir`, if there is one. `secrets` are
+        names of stored secrets, which the command gets as variables once that is allowed.
         """
         patterns = (outputs,) if isinstance(outputs, str) else outputs
         call = RunCall(
@@ -567,6 +603,7 @@ class Runtime:
             output_dir=output_dir and os.path.abspath(output_dir),
             omit_inline_content=omit_inline_content,
             stdin=stdin,
+            secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
         )
         skill = self._visible_skill(name, session)
         return self.workbench.run(skill, call, _who("user", session), Watch(listener))
@@ -585,17 +622,16 @@ class Runtime:
         outputs: Iterable[str] = (),
         save_as_artifacts: bool = False,
         output_dir: str = "",
+        secrets: Iterable[str] = (),
         session: RuntimeSession | None = None,
         listener: Listener | None = None,
     ) -> Execution:
         """Run a skill's module or script on JSON, as the user; its JSON on stdout is the output.
 
-        `inputs` and `outputs` are files for it and from it, as for `run`. Without `outputs`, a call
+        `inputs`, `outputs` and `secrets` are as for `run`. Without `outputs`, a call
         without a session gives back everything in `out`.
         """
-        from skillbelt.running.json_call import execute  # cost: 60 ms, only for a run
-
-        return execute(
+        return execute_json(
             self.workbench,
             self._visible_skill(name, session),
             input,
@@ -607,10 +643,38 @@ class Runtime:
             outputs=(outputs,) if isinstance(outputs, str) else tuple(outputs),
             save_as_artifacts=save_as_artifacts,
             output_dir=output_dir and os.path.abspath(output_dir),
+            secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
             watch=Watch(listener),
         )
 
     execute_skill = in_thread(execute_skill_sync)
+
+    def try_skill_sync(
+        self,
+        name: str,
+        scripts: Iterable[str] = (),
+        *,
+        timeout_seconds: float = 0.0,
+        told: Callable[[ScriptTrial], None] | None = None,
+    ) -> Trial:
+        """Start every script of a skill once in the sandbox, or these; return what became of each.
+
+        Each gets `--help`, an empty workspace and `timeout_seconds`. One permission request covers
+        all of them and their packages. `told` gets each result as it comes, from another thread.
+        """
+        # cost: 60 ms, only for a run
+        from skillbelt.running.trial.trial import TRIAL_SECONDS, TrialBounds, try_skill
+
+        return try_skill(
+            self.workbench,
+            self._visible_skill(name, None),
+            _who("user"),
+            only=(scripts,) if isinstance(scripts, str) else tuple(scripts),
+            bounds=TrialBounds(seconds=timeout_seconds or TRIAL_SECONDS),
+            told=told,
+        )
+
+    try_skill = in_thread(try_skill_sync)
 
     def _visible_skill(self, name: str, session: RuntimeSession | None) -> Skill:
         """Return the skill of that name, unless it is hidden from the conversation."""
@@ -634,7 +698,9 @@ class Runtime:
         `visible` hides skills from it alone, and `rules` hold for it on top of all others. A
         `store` keeps it in place of the runtime's own.
         """
-        settings = self.settings
+        settings, gate = self.settings, self.gate.with_rules(rules)
+        if settings.skills:
+            self.check_required(self.look(), gate, agent or None)
         key = SessionKey(app, user, session)
         state = Session(
             store or self.store,
@@ -648,7 +714,7 @@ class Runtime:
             session=state,
             storage=self.storage(key),
             visible=visible,
-            gate=self.gate.with_rules(rules),
+            gate=gate,
         )
 
     def delete_session(self, user: str, session: str, *, app: str = APP) -> bool:
@@ -915,7 +981,9 @@ class RuntimeSession:
 
     def _record_turn(self, mark: Mark, state: Mapping[str, str]) -> None:
         runtime = self.runtime
-        runtime.look()
+        found = runtime.look()
+        if self.settings.skills:
+            runtime.check_required(found, self.gate, self.session.agent or None)
         skills = self.skills()
         known, before = runtime.remembered(skills), state.get(self._key("known"), "")
         note = changes_since(before, skills, now=known, search=runtime.search_tool)
@@ -1091,6 +1159,7 @@ class RuntimeSession:
             watch=watch,
             inline=inline,
             shown=shown,
+            brief=self.runtime._brief,
         )
 
     def approve(self, skill: Skill) -> str | None:
