@@ -58,9 +58,11 @@ DOCUMENTS = {
     "refresh": ("refresh",),
     "run": ("run", SKILL, "--yes", "--", "true"),
     "search": ("search", "review code"),
+    "secrets": ("secrets",),
     "sessions": ("sessions",),
     "show": ("show", SKILL),
     "trust": ("trust",),
+    "try": ("try", SKILL, "--yes"),
     "where": ("where", SKILL),
 }
 # What stands under these keys differs from machine to machine.

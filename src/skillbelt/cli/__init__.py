@@ -61,6 +61,13 @@ COMMANDS: dict[str, CliCommand] = {
         "call a skill with JSON input: its script runs in a sandbox and answers",
         "The exit code is that of the script; with --json it is 1 for any failure.",
     ),
+    "try": CliCommand(
+        "trial",
+        "start every script of a skill in the sandbox and say which start, and what others lack",
+        "Each script is started by itself with --help, or with the example in its own `# /// try` "
+        "block, in an empty workspace and without a network. Exit code 0: all start; 1: some do "
+        "not.",
+    ),
     "ask": CliCommand(
         "ask",
         "answer a question with the available skills, with or without a model",
@@ -98,6 +105,14 @@ COMMANDS: dict[str, CliCommand] = {
         "user rule; revoke removes a rule or a remembered answer; watch answers the requests of "
         "other processes, pending lists them, and answer answers one.",
         json="print one JSON document; with watch one line per request",
+    ),
+    "secrets": CliCommand(
+        "secrets",
+        "set, list and remove the secrets that skills may be given",
+        "The value of `set` is typed at a hidden prompt, or read from standard input, or taken "
+        "from a variable; it is never an argument. A skill gets a secret after a question, in the "
+        "environment of that run alone; `permissions allow SKILL/NAME --type secret` answers it "
+        "for good.",
     ),
     "doctor": CliCommand(
         "doctor",

@@ -17,6 +17,7 @@ from skillbelt.cli.run import (
     parse_inputs,
     print_files,
     print_outcome,
+    secret_option,
 )
 from skillbelt.errors import ConfigError, PermissionDenied
 from skillbelt.running.following import Watch
@@ -49,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the timeout in milliseconds (default: 30000)",
     )
     file_options(parser, "--file")
+    secret_option(parser)
     parser.add_argument("--session", metavar="S", help=SESSION_HELP)
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
     parser.add_argument(
@@ -74,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
                 outputs=args.output,
                 save_as_artifacts=args.save,
                 output_dir=args.output_dir and os.path.abspath(args.output_dir),
+                secrets=args.secret,
                 watch=Watch(None if args.json else live),
             )
     except PermissionDenied as error:

@@ -51,6 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="an environment variable for the command; may be repeated",
     )
+    secret_option(parser)
     parser.add_argument(
         "--cwd", metavar="D", default="", help="the working folder, relative to the skill"
     )
@@ -65,6 +66,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
     parser.add_argument(
         "--yes", action="store_true", help="answer permission requests of this run with yes"
+    )
+
+
+def secret_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option for stored secrets."""
+    parser.add_argument(
+        "--secret",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a secret of `skillbelt secrets` for the command, as the variable NAME; may be "
+        "repeated",
     )
 
 
@@ -142,6 +155,7 @@ def _build_call(args: argparse.Namespace) -> RunCall:
         save_as_artifacts=args.save,
         output_dir=args.output_dir and os.path.abspath(args.output_dir),
         stdin=_read_stdin(),
+        secrets=tuple(args.secret),
     )
 
 
@@ -203,6 +217,8 @@ def print_outcome(
     for text in texts:
         if text not in _NOT_FOR_LIVE:
             say(f"skillbelt: {one_line(text)}", args)
+    for hint in done.hints:
+        say(f"skillbelt: {one_line(hint.message)}", args)
     limits = [name for name in done.limits_hit if name not in _REPORTED_ELSEWHERE]
     if limits:
         say(f"skillbelt: limits hit: {', '.join(limits)}", args)

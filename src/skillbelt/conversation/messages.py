@@ -144,7 +144,7 @@ def _without_ours(messages: Sequence[Message]) -> list[Message]:
     """Remove a fallback message of an earlier request, if the host kept it."""
     result = list(messages)
     for index in range(_head(result) - 1, -1, -1):
-        if _is_ours(result[index]):
+        if is_context(result[index]):
             del result[index]
     return result
 
@@ -157,7 +157,8 @@ def _head(messages: Sequence[Message]) -> int:
     return len(messages)
 
 
-def _is_ours(message: Message) -> bool:
+def is_context(message: Message) -> bool:
+    """Return whether it is the message with the skills whose answers are not in the history."""
     content = message.get("content")
     return isinstance(content, str) and content.startswith(_OURS) and content.endswith(_OURS_END)
 

@@ -21,6 +21,7 @@ from skillbelt.running.outputs import (
     parse_output_files,
     parse_outputs,
 )
+from skillbelt.running.programs.hints import Hint
 from skillbelt.running.secrets import redacted, secrets_of
 from skillbelt.running.workspace import OUT
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Captured, Outcome
@@ -60,7 +61,7 @@ class RunCall(NamedTuple):
 
     A timeout of 0 is the usual one; a call may ask for more, up to the settings. Copies of the
     output files go to `output_dir`, a folder of the host: it is for users and hosts, never for a
-    model.
+    model. `secrets` are names of stored secrets, which the command gets as variables.
     """
 
     command: str | tuple[str, ...]
@@ -78,6 +79,7 @@ class RunCall(NamedTuple):
     terminal: bool = False
     output_dir: str = ""
     all_outputs: bool = False
+    secrets: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -96,7 +98,7 @@ class RunResult(NamedTuple):
     """How a run ended and what it left. A command that fails has a result too.
 
     `enforced` maps each protection to the layer of the `sandbox` that enforced it; `hosts` are
-    those that the run reached.
+    those that the run reached. `hints` say what a command lacked, and what provides it.
     """
 
     stdout: str
@@ -115,6 +117,7 @@ class RunResult(NamedTuple):
     cancelled: bool = False
     errors: tuple[str, ...] = ()
     written_files: tuple[Written, ...] = ()
+    hints: tuple[Hint, ...] = ()
 
     def document(self) -> dict[str, object]:
         """Return the result as a JSON document, without most empty fields."""
@@ -126,6 +129,7 @@ class RunResult(NamedTuple):
             "primary_output": self.primary_output and self.primary_output._asdict(),
             "artifact_files": [one._asdict() for one in self.artifact_files],
             "written_files": [one._asdict() for one in self.written_files],
+            "hints": [one.document() for one in self.hints],
             "enforced": dict(self.enforced),
         }
         return {key: value for key, value in plain.items() if value or key in always}
@@ -285,9 +289,8 @@ def end_warnings(outcome: Outcome) -> list[str]:
     return [said] if outcome.left else []
 
 
-def without_secrets(result: RunResult, call: RunCall) -> RunResult:
+def without_secrets(result: RunResult, secrets: Mapping[str, str]) -> RunResult:
     """Return the result with the run's secrets redacted; file names stay as they are."""
-    secrets = secrets_of(call.env)
     if not secrets:
         return result
 
@@ -302,6 +305,10 @@ def without_secrets(result: RunResult, call: RunCall) -> RunResult:
         primary_output=shown(result.primary_output) if result.primary_output else None,
         warnings=tuple(redacted(text, secrets) for text in result.warnings),
         errors=tuple(redacted(text, secrets) for text in result.errors),
+        hints=tuple(
+            one._replace(name=redacted(one.name, secrets), message=redacted(one.message, secrets))
+            for one in result.hints
+        ),
     )
 
 
@@ -323,14 +330,15 @@ def _is_complete(file: OutputFile) -> bool:
     return bool(file.content) or not file.size_bytes
 
 
-def record_of(result: RunResult, call: RunCall) -> dict[str, object]:
-    """Return the record of a run for the audit log."""
+def record_of(result: RunResult, shown: str, secrets: Iterable[str] = ()) -> dict[str, object]:
+    """Return the record of a run for the audit log; `secrets` are the names of those it got."""
     return {
-        "command": call.shown,
+        "command": shown,
         "exit_code": result.exit_code,
         "timed_out": result.timed_out,
         "duration_ms": result.duration_ms,
         "sandbox": result.sandbox,
         "limits_hit": list(result.limits_hit),
         "hosts": list(result.hosts),
+        **({"secrets": sorted(secrets)} if secrets else {}),
     }

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, NoReturn
 
 from skillbelt.disclosure.body import walk
 from skillbelt.errors import PathEscape, PermissionDenied, RunRefused
-from skillbelt.files.contain import check_relative
+from skillbelt.files.contain import check_relative, inside
 from skillbelt.format.skill import Skill
 from skillbelt.permission.gate import Granted
 from skillbelt.permission.grants import Grants, capabilities_of, hosts_by_tool, named_hosts
@@ -25,7 +25,10 @@ from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.executor import Workbench
 from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.running.outputs import OUTPUT_FILE_BYTES, OutputFile, Saved, Written
+from skillbelt.running.programs.hints import Hint
 from skillbelt.running.run import Run
+from skillbelt.running.secret_store import SecretStore
+from skillbelt.running.secrets import Redactor
 from skillbelt.sandbox.linux.identity import blocking_folder
 from skillbelt.sandbox.protocol import Captured, Outcome
 from skillbelt.sandbox.registry import WASM
@@ -81,6 +84,7 @@ class Execution(NamedTuple):
     artifact_files: tuple[Saved, ...] = ()
     written_files: tuple[Written, ...] = ()
     errors: tuple[str, ...] = ()
+    hints: tuple[Hint, ...] = ()
 
     def document(self) -> dict[str, object]:
         """Return the result as a JSON document; optional fields are left out when empty."""
@@ -95,6 +99,7 @@ class Execution(NamedTuple):
             "artifact_files": [one._asdict() for one in self.artifact_files],
             "written_files": [one._asdict() for one in self.written_files],
             "errors": list(self.errors),
+            "hints": [one.document() for one in self.hints],
         }
         return {
             "output": self.output,
@@ -129,13 +134,15 @@ def execute(
     output_dir: str = "",
     all_outputs: bool = False,
     arguments: Sequence[str] = (),
+    secrets: Sequence[str] = (),
     watch: Watch = UNWATCHED,
 ) -> Execution:
     """Run the skill on the input. A script that fails, or takes too long, is a result.
 
-    `inputs` are files for the run and `arguments` words for the script, as for `RunCall`; `outputs`
-    are patterns of files to give back. Without any, a run outside a conversation gives back all of
-    `out`, which nothing else can have written to, and one with `all_outputs` too.
+    `inputs` are files for the run and `arguments` words for the script, as for `RunCall`, and so
+    are `secrets`; `outputs` are patterns of files to give back. Without any, a run outside a
+    conversation gives back all of `out`, which nothing else can have written to, and one with
+    `all_outputs` too.
 
     RunRefused, PathEscape, PermissionDenied and SandboxUnavailable mean that nothing was run; for
     a model `denied` makes a result of the third. A `timeout_ms` of 0 is the one of the settings.
@@ -147,7 +154,7 @@ def execute(
     call = RunCall(
         command, timeout_seconds=seconds, stdin=text, inputs=inputs, output_files=tuple(outputs),
         save_as_artifacts=save_as_artifacts, output_dir=output_dir,
-        all_outputs=all_outputs or bool(who.once),
+        all_outputs=all_outputs or bool(who.once), secrets=tuple(secrets),
     )  # fmt: skip
     needs = WASM if target.mode == "wasm" or target.path.endswith(_TYPED) else ""
     grant = partial(_grant, settings=workbench.settings)
@@ -156,7 +163,7 @@ def execute(
         outcome = _name_timeout(workbench.carry_out(run, watch), timeout_ms, limits)
         run.outcome = _cut_streams(outcome, limits.max_stream_bytes)
         result = workbench.finish(run)
-    return _execution(outcome, result, _used_tools(run), limits)
+    return _execution(_redacted(outcome, run), result, _used_tools(run), limits)
 
 
 def denied(error: PermissionDenied) -> Execution:
@@ -349,10 +356,13 @@ def _grant(run: Run, settings: Settings) -> Capabilities:
     host = Grants(read=settings.host_roots)
     found = capabilities_of(granted.tools, host)
     ruled: dict[str, Rule] = {}
-    read, unreachable = [], []
+    read, unreachable, keeping = [], [], []
+    secrets = SecretStore(settings).folder
     for path in found.read:
         if not _reachable(path):
             unreachable.append(path)
+        elif os.path.isdir(secrets) and (inside(secrets, path) or inside(path, secrets)):
+            keeping.append(path)
         elif rule := run.gate.denied_below(run.request, path):
             ruled[path] = rule
         else:
@@ -360,6 +370,11 @@ def _grant(run: Run, settings: Settings) -> Capabilities:
     run.warnings += (
         *(f"not granted: {one_line(tool)}: {why}" for tool, why in denied),
         *(f"{path} cannot be read by runs" for path in unreachable),
+        *(
+            f"{path} is not opened to runs: your secrets are kept in it; name the folders in it "
+            "that are needed in host_roots, or set state_dir to a folder elsewhere"
+            for path in keeping
+        ),
         *(
             f"{path} is not opened to runs: a rule denies {one_line(rule.pattern)!r} in it; "
             "give the files that are needed as inputs"
@@ -439,6 +454,16 @@ def _cut_streams(outcome: Outcome, most: int) -> Outcome:
     return outcome._replace(stdout=stdout, stderr=stderr, limits_hit=named)
 
 
+def _redacted(outcome: Outcome, run: Run) -> Outcome:
+    """Return the outcome with the run's secrets redacted in stdout, which becomes the output."""
+    if not run.redacts:
+        return outcome
+    stream = Redactor(run.redacts)
+    data = stream.more(outcome.stdout.data) + stream.end()
+    total = outcome.stdout.total_bytes if outcome.stdout.truncated else len(data)
+    return outcome._replace(stdout=Captured(data, total))
+
+
 def _name_timeout(outcome: Outcome, timeout_ms: int, limits: Limits) -> Outcome:
     """Name the timeout that ended the script: its own, where that is the shorter one."""
     if _seconds(timeout_ms, limits) >= limits.run_timeout_seconds:
@@ -470,6 +495,7 @@ def _execution(
         artifact_files=result.artifact_files,
         written_files=result.written_files,
         errors=result.errors,
+        hints=result.hints,
     )
 
 

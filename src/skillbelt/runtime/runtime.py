@@ -10,21 +10,31 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 from skillbelt.conversation.changes import (
     Mark,
     Note,
     changes_since,
+    is_by_user,
     read_notes,
     remember,
     with_notes,
     write_notes,
 )
 from skillbelt.conversation.compaction import Compacted, cut, find_start, insert_context
-from skillbelt.conversation.messages import Material, Message, block, materialize
+from skillbelt.conversation.messages import Material, Message, block, join_context, materialize
 from skillbelt.conversation.plain import plain_messages
 from skillbelt.conversation.state import LoadedSkill, LoadRequest, Session
+from skillbelt.conversation.vendors.gemini_contents import OWN_ID
+from skillbelt.conversation.vendors.read import find_vendor, read_history
+from skillbelt.conversation.vendors.shapes import (
+    CallAnswer,
+    HistoryCall,
+    MessageFormat,
+    read_arguments,
+)
+from skillbelt.conversation.vendors.write import read_outgoing, write_request
 from skillbelt.disclosure.body import (
     Loaded,
     list_docs,
@@ -38,10 +48,20 @@ from skillbelt.disclosure.overview import (
     Overview,
     compact,
     default_budget,
+    diagnose_pins,
+    has_line,
     overview,
 )
 from skillbelt.discovery.catalog import Catalog, Snapshot
-from skillbelt.errors import LoadError, PathEscape, PermissionDenied, RunRefused, SkillNotFound
+from skillbelt.errors import (
+    ConfigError,
+    LoadError,
+    PathEscape,
+    PermissionDenied,
+    RunRefused,
+    SkillNotFound,
+    log_warning,
+)
 from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill, Skills
 from skillbelt.permission.gate import Ask, Gate, session_id, tool_request
@@ -60,9 +80,10 @@ from skillbelt.tools.caller import (
     Visible,
     variables_of,
 )
-from skillbelt.tools.definitions import RUNNING, SEARCH
+from skillbelt.tools.definitions import LOADERS, RUNNING, SEARCH, name_of
 from skillbelt.tools.handlers import HANDLERS, MAX_ENUM_SKILLS, UNNAMED, content, dispatch
 from skillbelt.tools.loaded import LoadedTexts
+from skillbelt.tools.run_handlers import execute_json
 from skillbelt.tools.schema import (
     Tool,
     ToolFormat,
@@ -74,6 +95,7 @@ from skillbelt.tools.schema import (
     offered_names,
     render,
 )
+from skillbelt.untrusted_json import BadJson
 from skillbelt.values import Limits
 
 if TYPE_CHECKING:
@@ -81,10 +103,13 @@ if TYPE_CHECKING:
     from skillbelt.running.background import Background
     from skillbelt.running.executor import Workbench
     from skillbelt.running.json_call import Execution
+    from skillbelt.running.trial.trial import ScriptTrial, Trial
     from skillbelt.sandbox.protocol import Listener
     from skillbelt.search.protocol import Result
 
 APP = "skillbelt"
+# The list of skills in a tool's description: every request carries it, beside the schemas.
+MAX_LISTING_TOKENS = 2_000
 _COMMAND = re.compile(r"\s*[/$]([^\W_][\w.-]*)(?:\s+(.*))?", re.DOTALL)
 
 
@@ -136,8 +161,9 @@ class Runtime:
         self.always = (always,) if isinstance(always, str) else tuple(always)
         kinds = choose(tools, self.settings.tool_profile)
         self.names = offered_names(kinds, self.settings.tool_names)
+        self._brief = tools is None and self.settings.tool_profile == "default"
         # A host that names its tools gets those and no other; so does the simple profile.
-        more = tools is None and self.settings.tool_profile != "simple"
+        more = tools is None and SEARCH not in kinds and self.settings.tool_profile != "simple"
         self._more = offered_names((SEARCH,) * more, self.settings.tool_names)
         self._guidance = guidance
 
@@ -197,12 +223,33 @@ class Runtime:
     # Which skills there are
 
     def skills(self) -> Snapshot:
-        """Return every skill by name, as of the last scan."""
-        return self.catalog.snapshot
+        """Return every skill by name, as of the last scan.
+
+        Raises RequiredSkillUnusable if a skill that the settings require cannot be used.
+        """
+        return self._checked(self.catalog.snapshot)
 
     def look(self) -> Snapshot:
-        """Return every skill by name, as of now; `rescan_seconds` says how often that scans."""
-        return self.catalog.current()
+        """Return the same as `skills`, as of now; `rescan_seconds` says how often that scans."""
+        return self._checked(self.catalog.current())
+
+    def _checked(self, found: Snapshot) -> Snapshot:
+        if self.settings.skills:
+            self.check_required(found, self.gate)
+        return found
+
+    def check_required(self, found: Snapshot, gate: Gate, agent: str | None = None) -> None:
+        """Raise RequiredSkillUnusable if a required skill cannot be used by this agent."""
+
+        def make() -> bool:
+            # cost: 30 ms for the sandboxes, only where the settings name single skills
+            from skillbelt.runtime.required import check_required
+
+            check_required(found, self.settings, gate, agent)
+            return True
+
+        # Only a success is kept: what was missing may be there the next time.
+        found.derive(("required", gate, agent), make)
 
     def audience(
         self,
@@ -247,8 +294,7 @@ class Runtime:
     def _find(self, name: str, audience: Audience) -> Skill:
         skill = self.skills().get(name) or self.look().get(name)
         if skill is None or not audience.admits(skill):
-            there = filter(audience.admits, self.skills().values())
-            raise SkillNotFound(name, [one.name for one in there])
+            raise self.skills().missing(name, audience.admits)
         return skill
 
     def discover_skills(self) -> list[Skill]:
@@ -283,15 +329,19 @@ class Runtime:
         guided = self.guidance_for(skills, audience=audience)
 
         def make() -> Overview:
-            return overview(
+            budget = default_budget(self.settings)
+            made = overview(
                 skills.values(),
                 format=self.settings.overview_format,
-                budget_tokens=default_budget(self.settings),
+                budget_tokens=budget,
                 guidance=guided,
                 search=self.search_tool,
-                loader=self.names.get("skill_load") or self.names.get("skill", ""),
+                loader=name_of(self.names, LOADERS),
                 suggested=suggested,
             )
+            for one in diagnose_pins(skills.values(), made, budget):
+                log_warning(f"{one.message}; {one.remedy}")
+            return made
 
         return skills.derive(("overview", tuple(suggested), guided), make)
 
@@ -323,7 +373,7 @@ class Runtime:
             settings = self.settings
             budget, format = default_budget(settings), settings.overview_format
             made = overview(skills.values(), format=format, budget_tokens=budget)
-            return made.shown < len(skills)
+            return made.shown < sum(map(has_line, skills.values()))
 
         return skills.derive("crowded", make)
 
@@ -467,7 +517,7 @@ class Runtime:
         audience = audience or self.audience()
         if not skills and not any(map(audience.could_use, self.skills().values())):
             return []
-        budget = default_budget(self.settings)
+        budget = min(default_budget(self.settings), MAX_LISTING_TOKENS)
         search = self.search_tool
         text = compact(skills.values(), budget_tokens=budget, search=search) if listing else ""
         most = MAX_ENUM_SKILLS
@@ -480,6 +530,7 @@ class Runtime:
             max_enum=most,
             listing=text,
             inline=inline,
+            brief=self._brief,
             settings=self.settings,
         )
 
@@ -502,6 +553,7 @@ class Runtime:
             key=self._own_key,
             names=self.names_for(skills),
             executors=self,
+            brief=self._brief,
         )
         return dispatch(name, arguments, caller, call_id)
 
@@ -527,6 +579,7 @@ class Runtime:
         save_as_artifacts: bool = False,
         output_dir: str = "",
         omit_inline_content: bool = False,
+        secrets: Iterable[str] = (),
         listener: Listener | None = None,
     ) -> RunResult:
         """Run a command of a skill in its sandbox, as the user.
@@ -534,7 +587,8 @@ class Runtime:
         Without a session it has an empty workspace of its own, which is removed afterwards. A
         sequence of words is run as it is, a text by `bash -c`. A command that fails is a normal
         result; RunRefused, PermissionDenied and SandboxUnavailable mean that nothing was run.
-        Copies of the output files go to the folder `output_dir`, if there is one.
+        Copies of the output files go to the folder `output_dir`, if there is one. `secrets` are
+        names of stored secrets, which the command gets as variables once that is allowed.
         """
         patterns = (outputs,) if isinstance(outputs, str) else outputs
         call = RunCall(
@@ -549,6 +603,7 @@ class Runtime:
             output_dir=output_dir and os.path.abspath(output_dir),
             omit_inline_content=omit_inline_content,
             stdin=stdin,
+            secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
         )
         skill = self._visible_skill(name, session)
         return self.workbench.run(skill, call, _who("user", session), Watch(listener))
@@ -567,17 +622,16 @@ class Runtime:
         outputs: Iterable[str] = (),
         save_as_artifacts: bool = False,
         output_dir: str = "",
+        secrets: Iterable[str] = (),
         session: RuntimeSession | None = None,
         listener: Listener | None = None,
     ) -> Execution:
         """Run a skill's module or script on JSON, as the user; its JSON on stdout is the output.
 
-        `inputs` and `outputs` are files for it and from it, as for `run`. Without `outputs`, a call
+        `inputs`, `outputs` and `secrets` are as for `run`. Without `outputs`, a call
         without a session gives back everything in `out`.
         """
-        from skillbelt.running.json_call import execute  # cost: 60 ms, only for a run
-
-        return execute(
+        return execute_json(
             self.workbench,
             self._visible_skill(name, session),
             input,
@@ -589,10 +643,38 @@ class Runtime:
             outputs=(outputs,) if isinstance(outputs, str) else tuple(outputs),
             save_as_artifacts=save_as_artifacts,
             output_dir=output_dir and os.path.abspath(output_dir),
+            secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
             watch=Watch(listener),
         )
 
     execute_skill = in_thread(execute_skill_sync)
+
+    def try_skill_sync(
+        self,
+        name: str,
+        scripts: Iterable[str] = (),
+        *,
+        timeout_seconds: float = 0.0,
+        told: Callable[[ScriptTrial], None] | None = None,
+    ) -> Trial:
+        """Start every script of a skill once in the sandbox, or these; return what became of each.
+
+        Each gets `--help`, an empty workspace and `timeout_seconds`. One permission request covers
+        all of them and their packages. `told` gets each result as it comes, from another thread.
+        """
+        # cost: 60 ms, only for a run
+        from skillbelt.running.trial.trial import TRIAL_SECONDS, TrialBounds, try_skill
+
+        return try_skill(
+            self.workbench,
+            self._visible_skill(name, None),
+            _who("user"),
+            only=(scripts,) if isinstance(scripts, str) else tuple(scripts),
+            bounds=TrialBounds(seconds=timeout_seconds or TRIAL_SECONDS),
+            told=told,
+        )
+
+    try_skill = in_thread(try_skill_sync)
 
     def _visible_skill(self, name: str, session: RuntimeSession | None) -> Skill:
         """Return the skill of that name, unless it is hidden from the conversation."""
@@ -616,7 +698,9 @@ class Runtime:
         `visible` hides skills from it alone, and `rules` hold for it on top of all others. A
         `store` keeps it in place of the runtime's own.
         """
-        settings = self.settings
+        settings, gate = self.settings, self.gate.with_rules(rules)
+        if settings.skills:
+            self.check_required(self.look(), gate, agent or None)
         key = SessionKey(app, user, session)
         state = Session(
             store or self.store,
@@ -630,7 +714,7 @@ class Runtime:
             session=state,
             storage=self.storage(key),
             visible=visible,
-            gate=self.gate.with_rules(rules),
+            gate=gate,
         )
 
     def delete_session(self, user: str, session: str, *, app: str = APP) -> bool:
@@ -734,22 +818,72 @@ class RuntimeSession:
 
     # The messages for the model
 
-    def request(self, messages: Sequence[object], *, new_turn: bool | None = None) -> list[Message]:
+    @overload
+    def request(
+        self, messages: Sequence[object], *, new_turn: bool | None = ..., format: None = None
+    ) -> list[Message]: ...
+    @overload
+    def request(
+        self,
+        messages: Sequence[object],
+        *,
+        new_turn: bool | None = ...,
+        format: MessageFormat,
+        system: object = ...,
+        tools: Sequence[object] | None = ...,
+        previous_response_id: str | None = ...,
+    ) -> dict[str, Any]: ...
+    def request(
+        self,
+        messages: Sequence[object],
+        *,
+        new_turn: bool | None = None,
+        format: MessageFormat | None = None,
+        system: object = None,
+        tools: Sequence[object] | None = None,
+        previous_response_id: str | None = None,
+    ) -> list[Message] | dict[str, Any]:
         """Return the messages to send: the history, with the texts of what is loaded now.
 
         A message is a dict, or an object of the openai or anthropic package as it came; those are
         dicts in what is returned. Anything else is a ConfigError.
 
+        With a `format` (openai, responses, anthropic, gemini) the history is one of that vendor's
+        package, and the result is what its call takes as keyword arguments, with the system text
+        where the vendor wants it. `system` is the host's own part of that text, and `tools` go
+        where they belong. With `previous_response_id` the vendor has everything before the
+        `messages`.
+
         A user message that was not there before begins a turn, unless `new_turn` says whether: the
         catalogue is scanned again, and that message gets a note of what changed. The system text
         stays as it was first given.
         """
-        plain = plain_messages(messages)
+        if format is None:
+            _refuse_arguments(
+                "format", system=system, tools=tools, previous_response_id=previous_response_id
+            )
+            return self._prepare(plain_messages(messages), new_turn)
+        if format != "responses":
+            _refuse_arguments("format='responses'", previous_response_id=previous_response_id)
+        outgoing = read_outgoing(messages, format, system)
+        made = self._prepare(
+            outgoing.messages, new_turn, continued=previous_response_id is not None
+        )
+        return write_request(outgoing, made, tools=tools, previous_response_id=previous_response_id)
+
+    request_async = in_thread(request)
+
+    def _prepare(
+        self, plain: Sequence[Message], new_turn: bool | None, *, continued: bool = False
+    ) -> list[Message]:
+        """Return the messages with all texts in place, and begin a turn if they do."""
+        if continued and new_turn is None:
+            new_turn = any(map(is_by_user, plain))
         state = self._begin_turn(plain, new_turn)
         self._declared = []
         noted = with_notes(plain, read_notes(state.get(self._key("notes"), "")))
         survivors = self._find_survivors(state)
-        made = self._materialize(noted, survivors, state)
+        made = self._materialize(noted, survivors, state, continued=continued)
         self.session.after_request()
         results = (one.get("content") for one in made if one.get("role") == "tool")
         self._shown = frozenset(text for text in results if isinstance(text, str))
@@ -802,15 +936,33 @@ class RuntimeSession:
     restore_async = in_thread(restore)
 
     def _materialize(
-        self, messages: Sequence[Message], survivors: Survivors, state: Mapping[str, str]
+        self,
+        messages: Sequence[Message],
+        survivors: Survivors,
+        state: Mapping[str, str],
+        *,
+        continued: bool = False,
     ) -> list[Message]:
+        """Return the messages with the texts of what is loaded.
+
+        If they are `continued`, the vendor has the skills of earlier answers. Those that are in no
+        answer, since the host loaded them, go with the message that begins the turn.
+        """
+        landed = {k: v for k, v in self.session.landed(state).items() if v != UNNAMED}
+        begins = any(map(is_by_user, messages))
+
+        def context(blocks: Mapping[str, str]) -> str:
+            if not continued:
+                return survivors.context(messages, blocks)
+            return join_context({n: b for n, b in blocks.items() if begins and not landed.get(n)})
+
         return materialize(
             messages,
             survivors.for_requests(),
             placement=self.settings.placement,
             overview=state.get(self._key("system"), ""),
-            landed={k: v for k, v in self.session.landed(state).items() if v != UNNAMED},
-            context=lambda blocks: survivors.context(messages, blocks),
+            landed=landed,
+            context=context,
         )
 
     def _find_survivors(
@@ -829,7 +981,9 @@ class RuntimeSession:
 
     def _record_turn(self, mark: Mark, state: Mapping[str, str]) -> None:
         runtime = self.runtime
-        runtime.look()
+        found = runtime.look()
+        if self.settings.skills:
+            runtime.check_required(found, self.gate, self.session.agent or None)
         skills = self.skills()
         known, before = runtime.remembered(skills), state.get(self._key("known"), "")
         note = changes_since(before, skills, now=known, search=runtime.search_tool)
@@ -936,6 +1090,52 @@ class RuntimeSession:
 
     call = in_thread(call_sync)
 
+    def answer_calls(
+        self,
+        reply: object,
+        format: MessageFormat,
+        *,
+        others: Callable[[str, object], str] | None = None,
+        watch: Watch | None = None,
+    ) -> list[Message]:
+        """Run the calls of a model's reply; return what the history goes on with.
+
+        `reply` is the response of the vendor's package, the message or the items in it, or dicts of
+        the same shape. The results are in the order of the calls, in the vendor's shape; the list
+        is empty when the reply has no call. `others` is called with the name and the arguments of
+        a call of another tool than ours, and returns the text for the model.
+        """
+        replied = reply if isinstance(reply, list | tuple) else [reply]
+        history = read_history(replied, format, name="reply")
+        done = {result.id for result in history.results()}
+        answers = []
+        for call in history.calls():
+            if not call.id or call.id not in done:
+                named = call if call.id else call._replace(id=f"{OWN_ID}{os.urandom(8).hex()}")
+                answers.append(self._answer(named, others, watch))
+        return find_vendor(format).answer(answers)
+
+    answer_calls_async = in_thread(answer_calls)
+
+    def _answer(
+        self,
+        call: HistoryCall,
+        others: Callable[[str, object], str] | None,
+        watch: Watch | None,
+    ) -> CallAnswer:
+        if others is None or call.name in self._offered():
+            result = self.call_sync(call.name, call.arguments, call.id, watch=watch)
+            return CallAnswer(call, result.text, bool(result.error))
+        try:
+            return CallAnswer(call, others(call.name, read_arguments(call.arguments)))
+        except BadJson as error:
+            return CallAnswer(call, f"the arguments of {call.name}: {error}", failed=True)
+
+    def _offered(self) -> Collection[str]:
+        """Return the names of the tools of this conversation."""
+        state = self.session.state()
+        return self.runtime.names_for(self.skills(), self._crowded(state)).values()
+
     def _caller(
         self,
         state: Mapping[str, str],
@@ -959,6 +1159,7 @@ class RuntimeSession:
             watch=watch,
             inline=inline,
             shown=shown,
+            brief=self.runtime._brief,
         )
 
     def approve(self, skill: Skill) -> str | None:
@@ -1094,3 +1295,9 @@ def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Asker:
     if session is None:
         return Asker(SessionKey(APP, "", "shared"), initiator, once="whole")
     return Asker(session.session.key, initiator, session.session.agent, session.gate)
+
+
+def _refuse_arguments(needed: str, **given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ConfigError(f"{name} needs {needed}")

@@ -9,13 +9,14 @@ import stat
 from codecs import getincrementaldecoder
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from skillbelt.artifacts import parse_reference
 from skillbelt.errors import FileUnreadable, PathEscape, RunRefused
 from skillbelt.files.contain import FOLLOW_FILE, check_relative
 from skillbelt.running.call import RunCall
 from skillbelt.running.outputs import SCHEME
+from skillbelt.running.secrets import redacted_chunks
 from skillbelt.running.workspace import (
     INPUTS,
     SKILLS,
@@ -31,6 +32,8 @@ from skillbelt.tracing import span
 
 if TYPE_CHECKING:
     from skillbelt.format.skill import Skill
+    from skillbelt.running.executor import Workbench
+    from skillbelt.running.json_call import Execution
 
 _CHUNK = 2**16
 _INPUTS = "inputs"
@@ -58,6 +61,43 @@ def run_command(call: Call, skill: Skill) -> ToolResult:
     text = json.dumps(shown, ensure_ascii=False)
     failure = "; ".join(result.errors)
     return ToolResult(text, failure, {**document, **_failure("run_incomplete", failure)})
+
+
+def execute_script(call: Call, skill: Skill) -> ToolResult:
+    """Run the skill's script on the JSON of the call; a script that fails is a result."""
+    runs, given = call.caller.runs(), call.arguments
+    done = execute_json(
+        runs.workbench,
+        skill,
+        given.get("input"),
+        who=runs.who,
+        script=str(given.get("script") or ""),
+        timeout_ms=_number(given, "timeout_ms"),
+        watch=runs.watch,
+    )
+    document = done.document()
+    shown = {key: value for key, value in document.items() if key not in _FOR_HOSTS}
+    failure = "; ".join(done.errors)
+    text = json.dumps(shown, ensure_ascii=False)
+    return ToolResult(text, failure, {**document, **_failure("run_incomplete", failure)})
+
+
+def execute_json(workbench: Workbench, skill: Skill, input: object, **options: Any) -> Execution:
+    """Run the skill on the input: `execute` of `running.json_call`, imported on first use."""
+    from skillbelt.running.json_call import execute  # cost: 60 ms, only for a run
+
+    return execute(workbench, skill, input, **options)
+
+
+def printed(result: Mapping[str, object]) -> str:
+    """Return what a command printed, as a terminal shows it, with how it failed before it."""
+    status = f"Exit code {result['exit_code']}" if result["exit_code"] else ""
+    if result.get("timed_out"):
+        status = "The command took too long and was stopped"
+    warnings = result.get("warnings")
+    notes = [f"({one})" for one in warnings] if isinstance(warnings, list) else []
+    streams = (str(result.get(stream) or "").rstrip("\n") for stream in ("stdout", "stderr"))
+    return "\n".join(filter(None, (status, *streams, *notes))) or "(no output)"
 
 
 def _begin(runs: Runs, skill: Skill, wanted: RunCall) -> ToolResult:
@@ -137,21 +177,24 @@ def run_call(arguments: Mapping[str, object]) -> RunCall:
 def open_run_text(caller: Caller, name: str) -> Iterator[RunText]:
     """Yield the text of a file in the workspace or of an artifact, and of nothing else.
 
-    It is read in chunks, so that a file of any size takes no more memory than one.
+    It is read in chunks, so that a file of any size takes no more memory than one. Secrets that
+    runs were given are redacted.
     """
     runs = caller.runs()
+    given = runs.workbench.given_secrets
     with span("workspace.inline", path=name):
         if name.startswith(SCHEME):
             handle = _open_file(runs, name)
             with open(handle, "rb") as file:
                 size = os.fstat(handle).st_size
-                yield RunText(_decoded(file, name), size)
+                yield RunText(redacted_chunks(_decoded(file, name), given), size)
             return
         kept, version = parse_reference(name)
         artifacts = runs.workbench.artifacts(runs.who.key)
         found = artifacts.store.find(artifacts.key, kept, version)
         with artifacts.open(kept, found.version) as file:
-            yield RunText(_decoded(file, name, found.sha256), found.size)
+            chunks = _decoded(file, name, found.sha256)
+            yield RunText(redacted_chunks(chunks, given), found.size)
 
 
 def _decoded(file: BinaryIO, name: str, sha256: str = "") -> Iterator[str]:
