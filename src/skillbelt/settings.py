@@ -110,7 +110,7 @@ class Settings(NamedTuple):
     max_loaded_skills: int = 0
     model: str = "offline"
     tool_names: Literal["skillbelt", "common"] = "skillbelt"
-    tool_profile: Literal["simple", "knowledge", "trpc", "full"] = "full"
+    tool_profile: Literal["default", "simple", "knowledge", "trpc", "claude", "full"] = "default"
     rescan_seconds: float = 0.0
     watch_seconds: float = 2.0
     cache_dir: str = ""
@@ -177,7 +177,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "placement": ("tool", "system"),
     "secrets_store": ("auto", "keyring", "file"),
     "tool_names": ("skillbelt", "common"),
-    "tool_profile": ("full", "knowledge", "trpc", "simple"),
+    "tool_profile": ("default", "full", "knowledge", "trpc", "claude", "simple"),
 }
 _MACHINE = ("limits", "project", "worktree", "home", "config_home", "client_homes", "skills_root",
             "sources", "files", "rule_tables", "client_paths", "client_urls",

@@ -101,7 +101,7 @@ def test_a_call_that_goes_wrong_is_an_answer(belt: Runtime) -> None:
 
 def test_while_it_streams(belt: Runtime) -> None:
     async def main() -> list[str]:
-        agent = Agent(TestModel(call_tools=["skill_list"]), toolsets=[SkillToolset(belt)])
+        agent = Agent(TestModel(call_tools=["skill_load"]), toolsets=[SkillToolset(belt)])
         async with agent.run_stream("what is there?") as stream:
             return [text async for text in stream.stream_text()]
 

@@ -217,6 +217,8 @@ def print_outcome(
     for text in texts:
         if text not in _NOT_FOR_LIVE:
             say(f"skillbelt: {one_line(text)}", args)
+    for hint in done.hints:
+        say(f"skillbelt: {one_line(hint.message)}", args)
     limits = [name for name in done.limits_hit if name not in _REPORTED_ELSEWHERE]
     if limits:
         say(f"skillbelt: limits hit: {', '.join(limits)}", args)

@@ -81,7 +81,7 @@ class SkillTool(BaseTool):
         """Call the tool; a skill that it loads is in the session's state from then on."""
         before = shown(tool_context.session.events)
         answer = await self._kit.call(self.name, args, before, self._make_tell(tool_context))
-        if self._tool.kind == "skill_load" and not answer.failed:
+        if self._tool.kind in ("skill_load", "claude_skill") and not answer.failed:
             loaded = [*tool_context.state.get(LOADED, []), str(args["skill"])]
             tool_context.state[LOADED] = list(dict.fromkeys(loaded))
         if answer.failed:

@@ -67,6 +67,7 @@ from skillbelt.running.output_folder import OutputFolder, check_folder
 from skillbelt.running.outputs import HINT, Collected, Save, collect, primary
 from skillbelt.running.packages.declared import needs_of
 from skillbelt.running.programs.folder import PROGRAMS, provide_programs
+from skillbelt.running.programs.lacking import lacking
 from skillbelt.running.programs.outside import folder_of_programs
 from skillbelt.running.questions import (
     bind_answer,
@@ -282,15 +283,18 @@ class Workbench:
         *,
         grant: Callable[[Run], Capabilities] | None = None,
         needs: str = "",
+        observed: bool = False,
     ) -> Iterator[Run]:
         """Yield the run, allowed and ready to start; the end of the block releases what it holds.
 
         `grant` returns what the allowed run may do; each host in it is asked for. The default is
         to start processes, and to reach the hosts that the skill names. `needs` names the only
-        sandbox that can carry this out.
+        sandbox that can carry this out. `observed` has the proxy note which hosts the command asks
+        for even where it may reach none.
         """
         with busy_without_handles(), ExitStack() as stack:
             run = self._check(skill, call, who, needs)
+            run.observed = observed and run.remaps
             self._stage(run, stack)
             # A single script does not use a shell; the grant says what it may start.
             self._ask(run, () if grant else SHELL_TOOLS)
@@ -524,7 +528,7 @@ class Workbench:
         hosts = tuple(host for host in granted.hosts if host not in refused)
         run.warnings += tuple(f"{host} is not opened: {why}" for host, why in refused.items())
         run.capabilities = granted._replace(hosts=hosts)
-        if hosts:
+        if hosts or run.observed:
             owner = self.owner and self.owner[0]
             run.egress = stack.enter_context(Egress(hosts, limits=run.limits, owner=owner))
 
@@ -565,7 +569,7 @@ class Workbench:
         if once:  # without a conversation, no later call can name a file
             said = tuple(text for text in collected.warnings if text != HINT)
             collected = collected._replace(warnings=said)
-        result = _result(run, collected)
+        result = self._with_hints(run, _result(run, collected))
         if once and left_behind(result, run.workspace.results(), shown=once == "whole"):
             run.workspace.wanted = True
             told = f"its files are kept in {run.workspace.path} until they are cleared away"
@@ -573,6 +577,15 @@ class Workbench:
         result = without_secrets(result, run.redacts)
         run.gate.record("run", run.request, record_of(result, run.shown, run.secrets))
         return result
+
+    def _with_hints(self, run: Run, result: RunResult) -> RunResult:
+        """Add what the command lacked; a module has no programs, and says itself what it lacks."""
+        if run.sandbox.name == WASM:
+            return result
+        image = self.settings.container_image if run.sandbox.name == CONTAINER else ""
+        path = process_environment().get("PATH", "")
+        found = lacking(run, result.stdout, result.stderr, path=path, image=one_line(image))
+        return result._replace(hints=found)
 
     def _collect(self, run: Run) -> Collected:
         limits, omit = run.limits, run.call.omit_inline_content

@@ -25,6 +25,7 @@ from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.executor import Workbench
 from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.running.outputs import OUTPUT_FILE_BYTES, OutputFile, Saved, Written
+from skillbelt.running.programs.hints import Hint
 from skillbelt.running.run import Run
 from skillbelt.running.secret_store import SecretStore
 from skillbelt.running.secrets import Redactor
@@ -83,6 +84,7 @@ class Execution(NamedTuple):
     artifact_files: tuple[Saved, ...] = ()
     written_files: tuple[Written, ...] = ()
     errors: tuple[str, ...] = ()
+    hints: tuple[Hint, ...] = ()
 
     def document(self) -> dict[str, object]:
         """Return the result as a JSON document; optional fields are left out when empty."""
@@ -97,6 +99,7 @@ class Execution(NamedTuple):
             "artifact_files": [one._asdict() for one in self.artifact_files],
             "written_files": [one._asdict() for one in self.written_files],
             "errors": list(self.errors),
+            "hints": [one.document() for one in self.hints],
         }
         return {
             "output": self.output,
@@ -494,6 +497,7 @@ def _execution(
         artifact_files=result.artifact_files,
         written_files=result.written_files,
         errors=result.errors,
+        hints=result.hints,
     )
 
 
