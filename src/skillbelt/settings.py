@@ -543,6 +543,15 @@ def taken_over(old: Settings, new: Settings) -> tuple[Settings, list[str]]:
     return kept, differ + [key for key in limits if getattr(new.limits, key) != limits[key]]
 
 
+def with_sandbox(settings: Settings, name: str) -> Settings:
+    """Return the settings with the sandbox that the user chose for one command, for every skill."""
+    rest = [
+        one._replace(said={key: value for key, value in one.said.items() if key != "sandbox"})
+        for one in settings.skills
+    ]
+    return settings._replace(sandbox=name, skills=tuple(rest))
+
+
 def read_rules(path: str) -> RuleTables:
     """Return the permission tables of a settings file; ConfigError if it cannot be read."""
     return _rules(_read_file(path))
