@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -58,7 +59,7 @@ def test_a_text_that_is_no_unicode_is_redacted_too() -> None:
 
 # --- spelled otherwise ---------------------------------------------------------------------------
 
-ENCODINGS = {
+ENCODINGS: dict[str, Callable[[str], str]] = {
     "base64": lambda text: base64.b64encode(text.encode()).decode(),
     "base64 for URLs": lambda text: base64.urlsafe_b64encode(text.encode()).decode(),
     "hex": lambda text: text.encode().hex(),
