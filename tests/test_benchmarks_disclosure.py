@@ -77,7 +77,7 @@ def test_a_vendor_gets_each_request_with_the_whole_of_the_one_before(
     for mode in prefix.STEADY_MODES:
         row = prefix.measured(BELT, "tool", mode, format)
         assert (row.system_texts, row.least(same_turn=True), row.passed) == (1, 1.0, True)
-    sent = prefix.progressive(prefix.SCRIPT, BELT, format=format)[1].text
+    sent = progressive(prefix.SCRIPT, BELT, format=format)[1].text
     assert "[Loaded] " in sent and '"tools"' in sent
 
 
