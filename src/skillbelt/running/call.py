@@ -167,7 +167,7 @@ def timeout_warnings(call: RunCall, most: float) -> tuple[str, ...]:
     asked = f"{call.timeout_seconds:g}"
     return (
         f"timeout was lowered from {asked} to {most:g} seconds, the maximum: run_timeout_seconds "
-        "of the settings",
+        "of the settings, or the timeout that they give the skill",
     )
 
 

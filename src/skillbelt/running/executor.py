@@ -15,6 +15,7 @@ from typing import Self
 
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
 from skillbelt.artifacts.protocol import USER_PREFIX
+from skillbelt.discovery.catalog import Snapshot
 from skillbelt.errors import ArtifactError, PermissionDenied, RunRefused
 from skillbelt.files.contain import inside
 from skillbelt.files.private import create_file
@@ -100,7 +101,7 @@ from skillbelt.settings import Settings, process_environment
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line
 from skillbelt.tracing import skill_attributes, span
-from skillbelt.values import Capabilities
+from skillbelt.values import Capabilities, Limits
 
 # An unused workspace is removed after a week.
 WORKSPACE_IDLE_SECONDS = 7 * 24 * 3600.0
@@ -333,9 +334,14 @@ class Workbench:
 
     def _check(self, skill: Skill, call: RunCall, who: Asker, needs: str) -> Run:
         """Return the run, or raise for a call that cannot be carried out; nothing is touched."""
+        said, limits = self.settings.for_skill(skill.name), self.limits_for(skill)
+        call = call._replace(
+            env={**said.values, **call.env},
+            timeout_seconds=call.timeout_seconds or min(said.timeout, limits.run_timeout_seconds),
+        )
         argv = self._argv(call)
         check_stdin(call)
-        timeout_of(call, self.settings.limits.run_timeout_seconds)
+        timeout_of(call, limits.run_timeout_seconds)
         # Users need not ask for what their own settings allow.
         most = self.settings.limits.max_output_file_bytes if who.initiator == "user" else 0
         run = Run(
@@ -343,17 +349,24 @@ class Workbench:
             call=call,
             who=who,
             gate=who.gate or self.gate,
-            limits=self.settings.limits,
+            limits=limits,
             wanted=wanted_outputs(call, most),
-            sandbox=self._sandboxes.of(skill, needs),
+            sandbox=self._sandboxes.of(skill, needs, said),
             argv=argv,
             listed_hosts=self.settings.fetch_hosts,
+            only_hosts=said.hosts,
             policy=self.policy.active,
             known_secrets=self.given_secrets,
         )
         self._saving(run)  # refuse an unusable store or folder before anything runs
         check_folder(call.output_dir)
         return run
+
+    def limits_for(self, skill: Skill) -> Limits:
+        """Return the limits of a run of the skill, with the timeout that the settings give it."""
+        limits, own = self.settings.limits, self.settings.for_skill(skill.name).timeout
+        most = min(own or limits.run_timeout_seconds, limits.run_timeout_seconds)
+        return limits._replace(run_timeout_seconds=most)
 
     def _argv(self, call: RunCall) -> tuple[str, ...]:
         check_vector(() if isinstance(call.command, str) else call.command, call.env)
@@ -478,7 +491,12 @@ class Workbench:
         paths = (host.path, *host.files)
         if any(inside(path, self.secret_store.folder) for path in paths):
             raise PermissionDenied(run.skill.name, "your secrets are no input of a run")
-        for skill in self._skills().values():
+        known = self._skills()
+        disabled = known.disabled if isinstance(known, Snapshot) else {}
+        for name, (skill, where) in disabled.items():
+            if any(inside(path, os.path.realpath(skill.dir)) for path in paths):
+                raise PermissionDenied(name, f"the skill of this file is disabled by {where}")
+        for skill in known.values():
             folder = os.path.realpath(skill.dir)
             if skill.dir != run.skill.dir and any(inside(path, folder) for path in paths):
                 self._require_use(run, skill, "")
@@ -595,7 +613,7 @@ class Workbench:
 
 
 def _grant_commands(run: Run) -> Capabilities:
-    found = hosts_by_tool(run.skill.frontmatter.allowed_tools, run.listed_hosts)
+    found = hosts_by_tool(run.skill.frontmatter.allowed_tools, run.listed_hosts, run.only_hosts)
     run.unopened = tuple(
         f"{one_line(one.tool)} opens no host: {one.fault}" for one in found if one.fault
     )
