@@ -60,7 +60,7 @@ class RunCall(NamedTuple):
 
     A timeout of 0 is the usual one; a call may ask for more, up to the settings. Copies of the
     output files go to `output_dir`, a folder of the host: it is for users and hosts, never for a
-    model.
+    model. `packages` are needed beside those of the skill; without `install` there are none at all.
     """
 
     command: str | tuple[str, ...]
@@ -78,6 +78,8 @@ class RunCall(NamedTuple):
     terminal: bool = False
     output_dir: str = ""
     all_outputs: bool = False
+    packages: tuple[str, ...] = ()
+    install: bool = True
 
     @property
     def text(self) -> str:

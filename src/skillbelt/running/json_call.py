@@ -129,11 +129,14 @@ def execute(
     output_dir: str = "",
     all_outputs: bool = False,
     arguments: Sequence[str] = (),
+    packages: Sequence[str] = (),
+    install: bool = True,
     watch: Watch = UNWATCHED,
 ) -> Execution:
     """Run the skill on the input. A script that fails, or takes too long, is a result.
 
-    `inputs` are files for the run and `arguments` words for the script, as for `RunCall`; `outputs`
+    `inputs` are files for the run, `arguments` words for the script, `packages` and `install` what
+    is installed for it, as for `RunCall`; `outputs`
     are patterns of files to give back. Without any, a run outside a conversation gives back all of
     `out`, which nothing else can have written to, and one with `all_outputs` too.
 
@@ -147,7 +150,7 @@ def execute(
     call = RunCall(
         command, timeout_seconds=seconds, stdin=text, inputs=inputs, output_files=tuple(outputs),
         save_as_artifacts=save_as_artifacts, output_dir=output_dir,
-        all_outputs=all_outputs or bool(who.once),
+        all_outputs=all_outputs or bool(who.once), packages=tuple(packages), install=install,
     )  # fmt: skip
     needs = WASM if target.mode == "wasm" or target.path.endswith(_TYPED) else ""
     grant = partial(_grant, settings=workbench.settings)

@@ -525,6 +525,8 @@ class Runtime:
         save_as_artifacts: bool = False,
         output_dir: str = "",
         omit_inline_content: bool = False,
+        packages: Iterable[str] = (),
+        install: bool = True,
         listener: Listener | None = None,
     ) -> RunResult:
         """Run a command of a skill in its sandbox, as the user.
@@ -532,7 +534,9 @@ class Runtime:
         Without a session it has an empty workspace of its own, which is removed afterwards. A
         sequence of words is run as it is, a text by `bash -c`. A command that fails is a normal
         result; RunRefused, PermissionDenied and SandboxUnavailable mean that nothing was run.
-        Copies of the output files go to the folder `output_dir`, if there is one.
+        Copies of the output files go to the folder `output_dir`, if there is one. `packages` are
+        those that the script needs beside the skill's own, each asked for; without `install` it
+        runs with what is there.
         """
         patterns = (outputs,) if isinstance(outputs, str) else outputs
         call = RunCall(
@@ -547,6 +551,8 @@ class Runtime:
             output_dir=output_dir and os.path.abspath(output_dir),
             omit_inline_content=omit_inline_content,
             stdin=stdin,
+            packages=_texts(packages),
+            install=install,
         )
         skill = self._visible_skill(name, session)
         return self.workbench.run(skill, call, _who("user", session), Watch(listener))
@@ -565,13 +571,16 @@ class Runtime:
         outputs: Iterable[str] = (),
         save_as_artifacts: bool = False,
         output_dir: str = "",
+        packages: Iterable[str] = (),
+        install: bool = True,
         session: RuntimeSession | None = None,
         listener: Listener | None = None,
     ) -> Execution:
         """Run a skill's module or script on JSON, as the user; its JSON on stdout is the output.
 
-        `inputs` and `outputs` are files for it and from it, as for `run`. Without `outputs`, a call
-        without a session gives back everything in `out`.
+        `inputs` and `outputs` are files for it and from it, `packages` and `install` what it needs
+        to run, as for `run`. Without `outputs`, a call without a session gives back everything in
+        `out`.
         """
         from skillbelt.running.json_call import execute  # cost: 60 ms, only for a run
 
@@ -587,6 +596,8 @@ class Runtime:
             outputs=(outputs,) if isinstance(outputs, str) else tuple(outputs),
             save_as_artifacts=save_as_artifacts,
             output_dir=output_dir and os.path.abspath(output_dir),
+            packages=_texts(packages),
+            install=install,
             watch=Watch(listener),
         )
 
@@ -1033,3 +1044,7 @@ def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Asker:
     if session is None:
         return Asker(SessionKey(APP, "", "shared"), initiator, once="whole")
     return Asker(session.session.key, initiator, session.session.agent, session.gate)
+
+
+def _texts(values: Iterable[str]) -> tuple[str, ...]:
+    return (values,) if isinstance(values, str) else tuple(values)
