@@ -58,6 +58,7 @@ DOCUMENTS = {
     "refresh": ("refresh",),
     "run": ("run", SKILL, "--yes", "--", "true"),
     "search": ("search", "review code"),
+    "secrets": ("secrets",),
     "sessions": ("sessions",),
     "show": ("show", SKILL),
     "trust": ("trust",),

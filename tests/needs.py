@@ -44,4 +44,5 @@ node = needs(
     shutil.which("node", path="/usr/bin:/bin") is not None, "needs Node.js: apt install nodejs"
 )
 llvm_mc = needs(shutil.which("llvm-mc") is not None, "needs llvm-mc: apt install llvm")
+keyring = needs(find_spec("keyring") is not None, "needs keyring: pip install 'skillbelt[secrets]'")
 atheris = needs(find_spec("atheris") is not None, "needs atheris: pip install atheris")

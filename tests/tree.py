@@ -70,6 +70,8 @@ class Tree:
             if name.startswith(FOREIGN):
                 monkeypatch.delenv(name)
         self.setenv("HOME", self.home)
+        # No test writes to the keyring of whoever runs it.
+        self.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
         self.setenv("XDG_CONFIG_HOME", self.home / ".config")
         self.setenv("XDG_CACHE_HOME", self.home / ".cache")
         self.setenv("XDG_STATE_HOME", self.home / ".local" / "state")

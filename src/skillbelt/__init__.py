@@ -28,8 +28,8 @@ _HOMES = {
     "check.check": "check_all check_file",
     "errors": "ArchiveRefused ArtifactError ConfigError FileTooLarge FileTypeRefused "
     "FileUnreadable InvalidFrontmatter LoadError MissingExtra NotFound PathEscape "
-    "PermissionDenied RunRefused SandboxUnavailable SectionNotFound SkillbeltError SkillNotFound "
-    "SourceError UsageError",
+    "PermissionDenied RequiredSkillUnusable RunRefused SandboxUnavailable SectionNotFound "
+    "SkillbeltError SkillDisabled SkillNotFound SourceError UsageError",
     "files.manifest": "build_manifest",
     "settings": "Settings load_settings",
     "format.skill": "Skill",
@@ -41,6 +41,7 @@ _HOMES = {
     "search.protocol": "Ranked Ranker Result",
     "format.sections": "Section",
     "conversation.state": "LoadRequest LoadedSkill Session",
+    "conversation.vendors.streams": "join_stream",
     "disclosure.overflow": "Page Storage",
     "store": "SessionInfo SessionKey Store open_store",
     "tools.schema": "Tool ToolResult",

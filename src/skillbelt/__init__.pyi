@@ -27,6 +27,7 @@ from skillbelt.check.check import check_file as check_file
 from skillbelt.conversation.state import LoadRequest as LoadRequest
 from skillbelt.conversation.state import LoadedSkill as LoadedSkill
 from skillbelt.conversation.state import Session as Session
+from skillbelt.conversation.vendors.streams import join_stream as join_stream
 from skillbelt.disclosure.body import Loaded as Loaded
 from skillbelt.disclosure.body import Report as Report
 from skillbelt.disclosure.body import injection_block as injection_block
@@ -54,9 +55,11 @@ from skillbelt.errors import MissingExtra as MissingExtra
 from skillbelt.errors import NotFound as NotFound
 from skillbelt.errors import PathEscape as PathEscape
 from skillbelt.errors import PermissionDenied as PermissionDenied
+from skillbelt.errors import RequiredSkillUnusable as RequiredSkillUnusable
 from skillbelt.errors import RunRefused as RunRefused
 from skillbelt.errors import SandboxUnavailable as SandboxUnavailable
 from skillbelt.errors import SectionNotFound as SectionNotFound
+from skillbelt.errors import SkillDisabled as SkillDisabled
 from skillbelt.errors import SkillNotFound as SkillNotFound
 from skillbelt.errors import SkillbeltError as SkillbeltError
 from skillbelt.errors import SourceError as SourceError

@@ -8,6 +8,8 @@ SkillbeltError            failed               exit 1
 │   ├── UsageError        usage                exit 2   a command line that no command takes
 │   └── MissingExtra      missing_extra        exit 2   an optional dependency is not installed
 ├── SkillNotFound         skill_not_found      exit 3   no skill has that name
+│   └── SkillDisabled     skill_disabled       exit 3   the settings switch it off
+├── RequiredSkillUnusable required_skill       exit 3   a skill that the settings require
 ├── NotFound              not_found            exit 1   no session, request or entry is called so
 ├── PathEscape            path_escape          exit 4   a path leads out of its folder
 ├── PermissionDenied      permission_denied    exit 4   a rule or a person said no
@@ -104,6 +106,31 @@ class SkillNotFound(SkillbeltError):
         )
         self.remedy = hint
         super().__init__(f"no skill named {name!r}; {hint}")
+
+
+class SkillDisabled(SkillNotFound):
+    """The settings switch the skill off; `by` is the file and line that do, or a variable."""
+
+    kind = "skill_disabled"
+    facts = ("name", "by")
+
+    def __init__(self, name: str, by: str) -> None:
+        super().__init__(name, ())
+        self.by = by
+        self.remedy = f"remove `enabled = false` for it, or give `skillbelt enable {name}`"
+        self.args = (f"the skill {name!r} is disabled by {by}; {self.remedy}",)
+
+
+class RequiredSkillUnusable(SkillbeltError):
+    """A skill that the settings require cannot be used; `by` is the place that requires it."""
+
+    exit_code = 3
+    kind = "required_skill"
+    facts = ("name", "reason", "by")
+
+    def __init__(self, name: str, reason: str, by: str, remedy: str) -> None:
+        self.name, self.reason, self.by, self.remedy = name, reason, by, remedy
+        super().__init__(f"the skill {name!r} is required by {by}, but {reason}; {remedy}")
 
 
 class NotFound(SkillbeltError):

@@ -98,6 +98,7 @@ class Settings(NamedTuple):
     package_hosts: tuple[str, ...] = ()
     fetch_hosts: tuple[str, ...] = ()
     artifacts_url: str = ""
+    secrets_store: Literal["auto", "keyring", "file"] = "auto"
     empty_allowed_tools: Literal["allow", "deny"] = "allow"
     use_index: bool = True
     offline: bool = False
@@ -174,6 +175,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "overview_format": ("xml", "markdown", "plain", "json"),
     "load_mode": ("turn", "once", "session"),
     "placement": ("tool", "system"),
+    "secrets_store": ("auto", "keyring", "file"),
     "tool_names": ("skillbelt", "common"),
     "tool_profile": ("full", "knowledge", "trpc", "simple"),
 }
@@ -202,8 +204,8 @@ USER_ONLY = frozenset(
      "max_processes", "max_steps", "max_stream_bytes", "max_temporary_bytes", "max_wasm_fuel",
      "max_workspace_bytes", "max_workspace_files", "max_written_file_bytes", "mcp_commands",
      "model", "package_hosts", "permission_timeout_seconds", "private_sources", "program_folders",
-     "run_timeout_seconds", "sandbox", "state_dir", "trust_declared_tools", "trust_project",
-     "untrusted_sandbox")
+     "run_timeout_seconds", "sandbox", "secrets_store", "state_dir", "trust_declared_tools",
+     "trust_project", "untrusted_sandbox")
 )  # fmt: skip
 # What a project may switch on, but not off again where the user has it on.
 GUARDS: Mapping[str, object] = MappingProxyType(
@@ -716,6 +718,12 @@ class _Place(NamedTuple):
             if line := _first_line(self.read.text, (names[:length],)):
                 return f"{self.path}:{line}"
         return f"{self.path}:1"
+
+
+def split_place(place: str) -> tuple[str, int | None]:
+    """Return the file of a place and the line; a variable or an argument has none."""
+    path, _, line = place.rpartition(":")
+    return (path, int(line)) if path and line.isdecimal() else (place, None)
 
 
 def _table_from_text(text: str, variable: str) -> object:

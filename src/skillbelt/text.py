@@ -82,6 +82,17 @@ def break_tag(text: str, name: str) -> str:
     return re.sub(rf"<(\s*/?\s*{name})", r"<\\\1", text, flags=re.IGNORECASE)
 
 
+def break_lines(text: str, *starts: str) -> str:
+    """Return a text in which no line begins with one of the starts, and all else is as it was."""
+    folded = text.casefold()
+    if not any(start.casefold() in folded for start in starts):
+        return text
+    ends = "\r\v\f\x1c-\x1e\x85\u2028\u2029"
+    found = "|".join(map(re.escape, starts))
+    pattern = rf"(^|(?<=[{ends}]))([^\S\n]*)({found})"
+    return re.sub(pattern, r"\1\2\\\3", text, flags=re.IGNORECASE | re.MULTILINE)
+
+
 def json_string(text: str) -> str:
     """Return the text as a JSON string without `<` and with hidden characters escaped."""
     dumped = json.dumps(text, ensure_ascii=False).replace("<", "\\u003c")

@@ -13,14 +13,14 @@ import shlex
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
-from skillbelt.files.contain import FOLLOW_FILE, NEW_FILE
+from skillbelt.files.contain import FOLLOW_FILE
 from skillbelt.files.locks import locked
 from skillbelt.files.owners import folder_identity, stranger
-from skillbelt.files.private import make_folder
+from skillbelt.files.private import make_folder, replace_file
 from skillbelt.text import file_url
 from skillbelt.untrusted_json import read_json
 from skillbelt.values import Diagnostic, Origin
@@ -194,21 +194,8 @@ class Trust:
     def _write(self, entries: list[TrustEntry]) -> None:
         """Replace the file by a new one."""
         document = {"version": _FORMAT, "trusted": [entry._asdict() for entry in entries]}
-        part = f"{self.path}.part"
-        # A killed writer left it; we hold the lock, so no other writer is active.
-        with suppress(FileNotFoundError):
-            os.unlink(part)
-        handle = os.open(part, NEW_FILE, 0o600)
-        try:
-            with open(handle, "w", encoding="ascii") as file:
-                json.dump(document, file, indent=2)
-                file.write("\n")
-                file.flush()
-                os.fsync(handle)
-            os.rename(part, self.path)
-        except BaseException:
-            os.unlink(part)
-            raise
+        text = json.dumps(document, indent=2)
+        replace_file(self.path, f"{text}\n".encode("ascii"))
 
 
 class Neighbours:

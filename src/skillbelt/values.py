@@ -81,13 +81,17 @@ class Frontmatter(NamedTuple):
 
 
 class Requirements(NamedTuple):
-    """What a skill says it needs on the machine. Nothing is ever installed because of it."""
+    """What a skill says it needs on the machine. Nothing is ever installed because of it.
+
+    `env` are the variables it needs, `optional_env` those it can do without.
+    """
 
     bins: tuple[str, ...] = ()
     any_bins: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     config: tuple[str, ...] = ()
     os: tuple[str, ...] = ()
+    optional_env: tuple[str, ...] = ()
 
 
 class FileEntry(NamedTuple):

@@ -15,7 +15,7 @@ def merged(tree: Tree, *arguments: str) -> dict[str, dict[str, Any]]:
 
 def test_every_setting_has_value_and_source(tree: Tree) -> None:
     document = merged(tree)
-    assert document.keys() == DEFAULTS.keys()
+    assert document.keys() == {*DEFAULTS, "skills"}
     assert all(one.keys() == {"value", "source"} for one in document.values())
     assert document["max_depth"] == {"value": 8, "source": "default"}
     assert document["cache_dir"]["value"] == str(tree.path("home/.cache/skillbelt"))

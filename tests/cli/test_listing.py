@@ -16,6 +16,11 @@ KEYS = {
     "model_visible",
     "user_invocable",
     "trusted",
+    "enabled",
+    "disabled_by",
+    "visible",
+    "pinned",
+    "required",
     "shadows",
     "client",
 }
@@ -58,6 +63,11 @@ def test_json_of_one_skill(skills: Tree) -> None:
         "model_visible": True,
         "user_invocable": True,
         "trusted": True,
+        "enabled": True,
+        "disabled_by": "",
+        "visible": "full",
+        "pinned": False,
+        "required": False,
         "shadows": [str(skills.path("home/.agents/skills/pdf/SKILL.md"))],
         "client": "agents",
     }

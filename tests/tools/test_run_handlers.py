@@ -39,6 +39,7 @@ def test_every_argument_has_its_place_in_the_call() -> None:
             "terminal": True,
             "output_dir": "/etc",
             "all_outputs": True,
+            "secrets": ["A_KEY"],
         }
     )
     assert call == (
@@ -57,6 +58,7 @@ def test_every_argument_has_its_place_in_the_call() -> None:
         True,
         "",  # only a user copies files to the host
         False,
+        (),  # only a user names secrets
     )
 
 

@@ -218,7 +218,7 @@ def test_every_shape_is_json_and_has_the_order_of_the_tools(format: ToolFormat) 
 
 
 def test_an_unknown_shape_is_a_mistake_of_the_caller() -> None:
-    with pytest.raises(ConfigError, match="openai, anthropic, gemini, mcp, not 'xml'"):
+    with pytest.raises(ConfigError, match="openai, responses, anthropic, gemini, mcp, not 'xml'"):
         render(tools([]), "xml")  # type: ignore[arg-type]
 
 

@@ -99,6 +99,14 @@ COMMANDS: dict[str, CliCommand] = {
         "other processes, pending lists them, and answer answers one.",
         json="print one JSON document; with watch one line per request",
     ),
+    "secrets": CliCommand(
+        "secrets",
+        "set, list and remove the secrets that skills may be given",
+        "The value of `set` is typed at a hidden prompt, or read from standard input, or taken "
+        "from a variable; it is never an argument. A skill gets a secret after a question, in the "
+        "environment of that run alone; `permissions allow SKILL/NAME --type secret` answers it "
+        "for good.",
+    ),
     "doctor": CliCommand(
         "doctor",
         "show the skill folders, what was found there, and problems",

@@ -17,15 +17,19 @@ from skillbelt.cli.output import (
     show_progress,
     wants_progress,
 )
+from skillbelt.disclosure.overview import default_budget, diagnose_pins, overview, visible
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.discovery.scan import Scan
 from skillbelt.errors import SkillbeltError
 from skillbelt.mcp.published import unpublished
+from skillbelt.permission.gate import Gate
 from skillbelt.running.build.toolset import install_tools
+from skillbelt.runtime.required import diagnose_required, required_names
 from skillbelt.sandbox import registry
 from skillbelt.sandbox.linux import cgroups
 from skillbelt.sandbox.protocol import Sandbox
 from skillbelt.settings import Settings
+from skillbelt.store import open_store
 from skillbelt.testing.attacks import AttackResult, run_attacks
 from skillbelt.testing.probes import PROBES, Probe
 from skillbelt.text import one_line
@@ -67,7 +71,10 @@ def run(args: argparse.Namespace) -> int:
     everything = args.json or args.verbose or args.sandbox
     states = _probe_all(settings) if everything else _probe_until_used(settings)
     unserved = unpublished(catalog.values(), settings.limits)
-    ruled = rule_problems(settings)
+    ruled = rule_problems(settings) + _over_budget(catalog)
+    if required_names(settings) and not any(one.code == "rules-wrong" for one in ruled):
+        gate = Gate(settings, lambda: open_store(settings))
+        ruled += diagnose_required(catalog.snapshot, settings, gate)
     if not args.json:
         _print_files(settings)
         _print_roots(catalog, args)
@@ -89,6 +96,15 @@ def run(args: argparse.Namespace) -> int:
     return 1 if broken or any(_not_stopped(results) for results in matrix.values()) else 0
 
 
+def _over_budget(catalog: Catalog) -> list[Diagnostic]:
+    """Return what is wrong with the pinned skills, as far as the catalogue knows."""
+    skills, budget = visible(catalog.values()), default_budget(catalog.settings)
+    if not any(skill.pinned for skill in skills):
+        return []
+    made = overview(skills, format=catalog.settings.overview_format, budget_tokens=budget)
+    return diagnose_pins(skills, made, budget)
+
+
 def _document(
     catalog: Catalog,
     states: Sequence[SandboxState],
@@ -97,6 +113,9 @@ def _document(
 ) -> dict[str, object]:
     return {
         "files": [{"source": source, "path": path} for source, path in catalog.settings.files],
+        "disabled": [
+            {"name": name, "by": where} for name, (_, where) in catalog.snapshot.disabled.items()
+        ],
         "roots": [_root_json(scan, _shadowed(scan, catalog)) for scan in catalog.scans],
         "sandboxes": [_sandbox_json(state) for state in states],
         "matrix": [
@@ -151,7 +170,11 @@ def _print_roots(catalog: Catalog, args: argparse.Namespace) -> None:
         print(f"  {rest} absent (--verbose lists them)")
     hidden = sum(skill.hidden for skill in catalog.values())
     found = count(len(catalog), "skill")
-    print(f"{found}, {len(catalog.shadowed)} shadowed, {hidden} hidden")
+    disabled = catalog.snapshot.disabled
+    off = f", {len(disabled)} disabled" if disabled else ""
+    print(f"{found}, {len(catalog.shadowed)} shadowed, {hidden} hidden{off}")
+    for name, (_, where) in disabled.items():
+        print(f"  {one_line(name)} is disabled by {one_line(where)}")
 
 
 def _state(scan: Scan, catalog: Catalog) -> str:

@@ -19,6 +19,7 @@ from skillbelt.cli.run import (
     parse_inputs,
     print_files,
     print_outcome,
+    secret_option,
 )
 from skillbelt.errors import ConfigError, PermissionDenied
 from skillbelt.running.following import Watch
@@ -52,6 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     file_options(parser, "--file")
     package_options(parser)
+    secret_option(parser)
     parser.add_argument("--session", metavar="S", help=SESSION_HELP)
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
     parser.add_argument(
@@ -79,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
                 output_dir=args.output_dir and os.path.abspath(args.output_dir),
                 packages=packages_of(args),
                 install=not args.no_install,
+                secrets=args.secret,
                 watch=Watch(None if args.json else live),
             )
     except PermissionDenied as error:

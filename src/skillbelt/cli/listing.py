@@ -53,7 +53,10 @@ def run(args: argparse.Namespace) -> int:
         print_json(
             {
                 "skills": [
-                    {**skill_json(skill), "client": clients.get(skill.location, "")}
+                    {
+                        **skill_json(skill, catalog.settings.for_skill(skill.name)),
+                        "client": clients.get(skill.location, ""),
+                    }
                     for skill in skills
                 ],
                 "diagnostics": diagnostics_json((*catalog.diagnostics, *ruled)),
@@ -80,7 +83,7 @@ def _print_skills(catalog: Catalog, skills: list[Skill], clients: Mapping[str, s
     """Print the table; programs that read a pipe know the first three columns in this order."""
     shadowed = {skill.location for skill in catalog.shadowed}
     rows = [
-        (s.name, _describe_scope(s, shadowed), s.description, clients.get(s.location, ""))
+        (s.name, _describe_scope(s, shadowed, catalog), s.description, clients.get(s.location, ""))
         for s in skills
     ]
     if sys.stdout.isatty():
@@ -91,11 +94,13 @@ def _print_skills(catalog: Catalog, skills: list[Skill], clients: Mapping[str, s
 
 
 def _select(catalog: Catalog, clients: Mapping[str, str], args: argparse.Namespace) -> list[Skill]:
-    skills = list(catalog.values())
+    disabled = [skill for skill, _ in catalog.snapshot.disabled.values()]
+    skills = [*catalog.values(), *disabled]
     if args.all:
-        skills = sorted([*skills, *catalog.shadowed], key=lambda s: s.name)
+        skills += catalog.shadowed
     else:
         skills = [skill for skill in skills if not skill.hidden]
+    skills.sort(key=lambda skill: skill.name)
     return [
         skill
         for skill in skills
@@ -104,8 +109,11 @@ def _select(catalog: Catalog, clients: Mapping[str, str], args: argparse.Namespa
     ]
 
 
-def _describe_scope(skill: Skill, shadowed: Collection[str]) -> str:
+def _describe_scope(skill: Skill, shadowed: Collection[str], catalog: Catalog) -> str:
     marks: list[str] = [skill.scope]
+    said = catalog.settings.for_skill(skill.name)
+    if not said.enabled:
+        return f"{skill.scope}, disabled"
     if skill.location in shadowed:
         marks.append("shadowed")
     if not skill.trusted:
@@ -114,6 +122,9 @@ def _describe_scope(skill: Skill, shadowed: Collection[str]) -> str:
         marks.append("hidden")
     elif not skill.model_visible:
         marks.append("user only")
+    elif skill.visible == "name":
+        marks.append("name only")
+    marks += ["pinned"] * said.pin + ["required"] * said.required
     return ", ".join(marks)
 
 

@@ -185,6 +185,8 @@ def _what(event: AuditEvent) -> str:
     data = event.data
     if event.type == "trust":
         return f"{_text(data.get('kind'))} {_text(data.get('value'))}"
+    if event.type == "secret":
+        return f"{_text(data.get('name'))} for {event.skill or 'any skill'}"
     about = [event.skill]
     if event.type == "decision" and data.get("type") != "skill":
         about.append(_text(data.get("type")))
@@ -196,7 +198,7 @@ def _outcome(event: AuditEvent) -> str:
     data = event.data
     if isinstance(data.get("allowed"), bool):
         return "allowed" if data["allowed"] else "denied"
-    if event.type == "trust":
+    if event.type in ("trust", "secret"):
         action = _text(data.get("action"))
         return _CHANGES.get(action, action)
     return next((_text(data[key]) for key in _OUTCOME if key in data), "")

@@ -13,10 +13,10 @@ from skillbelt.cli.failure import Printed
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError
 from skillbelt.format.skill import Skill
-from skillbelt.settings import Settings, load_settings
+from skillbelt.settings import NO_SWITCHES, Settings, load_settings
 from skillbelt.text import one_line, shorten
 from skillbelt.trust import Trust
-from skillbelt.values import Diagnostic
+from skillbelt.values import Diagnostic, SkillSettings
 
 _ONE_RUN = 3600.0
 SANDBOX_HELP = "auto, none, or one that `skillbelt doctor -v` lists (default: the setting sandbox)"
@@ -104,8 +104,8 @@ def print_json_list(name: str, items: Iterable[object]) -> None:
     print("\n  ]" if before else "]", "}", sep="\n")
 
 
-def skill_json(skill: Skill) -> dict[str, object]:
-    """Return a skill as `list --json` prints it."""
+def skill_json(skill: Skill, said: SkillSettings = NO_SWITCHES) -> dict[str, object]:
+    """Return a skill as `list --json` prints it, with what the settings say about it."""
     return {
         "name": skill.name,
         "description": skill.description,
@@ -115,8 +115,23 @@ def skill_json(skill: Skill) -> dict[str, object]:
         "model_visible": skill.model_visible,
         "user_invocable": skill.user_invocable,
         "trusted": skill.trusted,
+        "enabled": said.enabled,
+        "disabled_by": "" if said.enabled else said.sources["enabled"],
+        "visible": said.visible,
+        "pinned": said.pin,
+        "required": said.required,
         "shadows": list(skill.shadows),
     }
+
+
+def switches_json(said: SkillSettings) -> dict[str, dict[str, object]]:
+    """Return what the settings say about a skill, with the source of each; values by name only."""
+    shown = {**said._asdict(), "values": sorted(said.values)}
+    return {
+        key: {"value": list(found) if isinstance(found := shown[key], tuple) else found,
+              "source": source}
+        for key, source in said.sources.items()
+    }  # fmt: skip
 
 
 def clients_of(catalog: Catalog) -> dict[str, str]:

@@ -26,7 +26,12 @@ from skillbelt.errors import ConfigError
 from skillbelt.permission.command_lines import simple_commands
 from skillbelt.permission.gate import Explanation, Gate, rule_json
 from skillbelt.permission.remembered import Remembered
-from skillbelt.permission.rule_files import add_rule, remove_rules, rulebook_file
+from skillbelt.permission.rule_files import (
+    add_rule,
+    find_fault,
+    remove_rules,
+    rulebook_file,
+)
 from skillbelt.permission.rules import (
     SHELL_TOOLS,
     TYPES,
@@ -233,6 +238,9 @@ def _add(gate: Gate, args: argparse.Namespace) -> int:
         agent=args.agent,
         initiator=args.initiator or "",
     )
+    fault = find_fault(rule, gate.settings.home)
+    if fault:  # in the file, it would be an error for every command
+        raise ConfigError(fault)
     add_rule(path, rule)
     [written] = [one for one in _gate(args).policy.rules if _is(one, rule)][-1:]
     if args.json:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from skillbelt.cli.output import open_catalog, print_json, say
-from skillbelt.disclosure.overview import Overview, default_budget, overview, visible
+from skillbelt.disclosure.overview import Overview, default_budget, diagnose_pins, overview, visible
 from skillbelt.permission.gate import Gate
+from skillbelt.runtime.required import check_required
 from skillbelt.settings import CHOICES
 from skillbelt.store import open_store
 
@@ -33,8 +34,11 @@ def run(args: argparse.Namespace) -> int:
     settings = catalog.settings
     budget = default_budget(settings) if args.budget is None else args.budget
     gate = Gate(settings, lambda: open_store(settings))
+    if settings.skills:
+        check_required(catalog.snapshot, settings, gate, args.agent)
+    skills = visible(gate.permitted(args.agent, catalog).values())
     made = overview(
-        visible(gate.permitted(args.agent, catalog).values()),
+        skills,
         format=args.format or settings.overview_format,
         budget_tokens=budget,
     )
@@ -42,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
         print_json(made._asdict())
     elif made.text:
         print(made.text)
+    for one in diagnose_pins(skills, made, budget):
+        say(f"skillbelt: {one.message}; {one.remedy}", args)
     if args.verbose:
         say(_summary(made, budget), args)
     return 0

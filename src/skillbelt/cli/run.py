@@ -51,6 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="an environment variable for the command; may be repeated",
     )
+    secret_option(parser)
     parser.add_argument(
         "--cwd", metavar="D", default="", help="the working folder, relative to the skill"
     )
@@ -90,6 +91,18 @@ def packages_of(args: argparse.Namespace) -> tuple[str, ...]:
     if args.packages and args.no_install:
         raise ConfigError("--with and --no-install are both given; leave one of them out")
     return tuple(args.packages)
+
+
+def secret_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option for stored secrets."""
+    parser.add_argument(
+        "--secret",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a secret of `skillbelt secrets` for the command, as the variable NAME; may be "
+        "repeated",
+    )
 
 
 def file_options(parser: argparse.ArgumentParser, name: str) -> None:
@@ -168,6 +181,7 @@ def _build_call(args: argparse.Namespace) -> RunCall:
         stdin=_read_stdin(),
         packages=packages_of(args),
         install=not args.no_install,
+        secrets=tuple(args.secret),
     )
 
 

@@ -67,6 +67,8 @@ def _serve(args: argparse.Namespace, prepare: Callable[[Runtime], Serving]) -> i
     raise_limit()
     reload = partial(load_settings, args.project, config=args.config)
     with Runtime(settings=reload(), reload=reload) as belt:
+        if belt.settings.skills:
+            belt.look()  # a client must not find out later that a required skill is missing
         try:
             serving = prepare(belt)
         except ImportError as error:

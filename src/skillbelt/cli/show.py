@@ -14,10 +14,11 @@ from skillbelt.cli.output import (
     print_json,
     print_table,
     skill_json,
+    switches_json,
 )
 from skillbelt.format.skill import Skill
 from skillbelt.text import one_line, tokens, tokens_of_bytes
-from skillbelt.values import SKILL_FILE, Diagnostic, Manifest
+from skillbelt.values import SKILL_FILE, Diagnostic, Manifest, SkillSettings
 
 _DOCUMENTS = (".md", ".txt")
 
@@ -30,7 +31,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print everything about one skill."""
     catalog = open_catalog(args)
-    skill = catalog.find(args.name)
+    switched_off = catalog.snapshot.disabled.get(args.name)
+    skill = switched_off[0] if switched_off else catalog.find(args.name)
     limits = catalog.settings.limits
     listing, client = skill.files.manifest(), clients_of(catalog).get(skill.location, "")
     # A skill of an MCP server has only its frontmatter here, so there is nothing to check.
@@ -39,16 +41,19 @@ def run(args: argparse.Namespace) -> int:
         () if foreign else check_file(skill.location, limits=limits, fence=skill.fence).diagnostics
     )
     diagnostics = [*checked, *listing.diagnostics]
+    said = catalog.settings.for_skill(skill.name)
     if args.json:
-        print_json({**_document(skill, listing, diagnostics), "client": client})
+        print_json({**_document(skill, listing, diagnostics, said), "client": client})
     else:
-        _print(skill, listing, diagnostics, client)
+        _print(skill, listing, diagnostics, client, said)
     return 0
 
 
-def _document(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) -> dict[str, object]:
+def _document(
+    skill: Skill, listing: Manifest, diagnostics: list[Diagnostic], said: SkillSettings
+) -> dict[str, object]:
     return {
-        **skill_json(skill),
+        **skill_json(skill, said),
         "title": skill.title,
         "dir": skill.dir,
         "derived": skill.derived,
@@ -58,6 +63,7 @@ def _document(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) ->
         "hash": listing.hash,
         "tokens": _estimate_tokens(skill, listing),
         "diagnostics": diagnostics_json(diagnostics),
+        "settings": switches_json(said),
     }
 
 
@@ -73,7 +79,13 @@ def _estimate_tokens(skill: Skill, listing: Manifest) -> dict[str, int]:
     }
 
 
-def _print(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic], client: str) -> None:
+def _print(
+    skill: Skill,
+    listing: Manifest,
+    diagnostics: list[Diagnostic],
+    client: str,
+    switches: SkillSettings,
+) -> None:
     cost = _estimate_tokens(skill, listing)
     facts = {
         "name": skill.name,
@@ -92,6 +104,11 @@ def _print(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic], clien
     }
     print_table(("", ""), [(key, value) for key, value in facts.items() if value], wrap=True)
     _print_fields(skill)
+    said = switches_json(switches)
+    if said:
+        print("settings")
+    for key, one in said.items():
+        print(f"  {key} = {json.dumps(one['value'], ensure_ascii=False)}  ({one['source']})")
     print("files")
     for entry in listing.files:
         print(f"  {one_line(entry.path)}  {count(entry.size, 'byte')}, {entry.kind}")

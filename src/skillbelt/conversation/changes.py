@@ -35,7 +35,7 @@ class Mark(NamedTuple):
     @classmethod
     def of(cls, messages: Sequence[Message]) -> Mark:
         """Return the mark of a request."""
-        said = [message for message in messages if _by_user(message)]
+        said = [message for message in messages if is_by_user(message)]
         return cls(len(said), _digest(_content_text(said[-1]) if said else ""))
 
     @classmethod
@@ -77,7 +77,7 @@ def with_notes(messages: Sequence[Message], notes: Sequence[Note]) -> list[Messa
     The nearest message of that text has it, should the history have been cut before it.
     """
     result = list(messages)
-    said = [index for index, one in enumerate(result) if _by_user(one)]
+    said = [index for index, one in enumerate(result) if is_by_user(one)]
     for note in notes:
         same = [
             (abs(place - note.mark.number), index)
@@ -135,7 +135,7 @@ def _fingerprint(skill: Skill) -> str:
     return _digest("\0".join((skill.description, skill.when_to_use, skill.location)))
 
 
-def _by_user(message: Message) -> bool:
+def is_by_user(message: Message) -> bool:
     """Return whether it is the user's; some histories use that role for tool results too."""
     content = message.get("content")
     parts = content if isinstance(content, list) else []

@@ -4,18 +4,20 @@ Text stays in the answer where it first landed, so that a request begins with th
 request before it. Nothing made here is written back: the stored history keeps its short answers.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from operator import itemgetter, length_hint
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from skillbelt.disclosure.overview import Overview, merge
-from skillbelt.text import one_line
+from skillbelt.text import break_lines, one_line
 from skillbelt.untrusted_json import read_json
 
 Message = dict[str, Any]
 Placement = Literal["tool", "system"]
+# Makes the text of the message with the blocks, by skill, that have no answer in the history.
+Context = Callable[[Mapping[str, str]], str]
 _Found = tuple[int, Any, Any]  # a call that loads: where its answers begin, its id, its skill
 
 HEADER = "Loaded skill context:"
@@ -27,7 +29,8 @@ _ARGUMENTS = ("skill", "name", "skill_name")
 _SYSTEM = ("system", "developer")
 _NONE: Mapping[str, str] = MappingProxyType({})
 _FALLBACK = -1
-_OURS = (f"{HEADER}\n\n[Loaded] ", f"{HEADER}\n\n[Docs] ")
+LOADED, DOCS, LEFT_OUT = "[Loaded] ", "[Docs] ", "[Left out] "
+_OURS = tuple(f"{HEADER}\n\n{start}" for start in (LOADED, DOCS, LEFT_OUT))
 _OURS_END = f"\n\n{FOOTER}"
 _FIRST = itemgetter(0)
 _line = lru_cache(maxsize=1024)(one_line)  # the same few paths, in every request
@@ -68,13 +71,15 @@ def materialize(
     overview: str = "",
     note: str = "",
     landed: Mapping[str, str] = _NONE,
+    context: Context | None = None,
 ) -> list[Message]:
     """Return the messages to send. The input is not changed; unchanged messages are shared.
 
     `landed` names the tool call whose answer first held a skill's body (`name`), one of its
     documents (`name#path`) or all of them (`name#*`); an empty id means that no answer did. A
     skill it does not name is put into the last answer to a loading call for it. What has no
-    answer in this history goes into one message of its own behind the system message.
+    answer in this history goes into one message of its own behind the system message; `context`
+    makes its text of the blocks, "" for none.
     """
     result = _without_ours(messages)
     materials = sorted(loaded, key=_FIRST)
@@ -92,9 +97,9 @@ def materialize(
     _mark_unloaded(result, skills, homes, taken.union(places), landed)
     _put_blocks(result, places)
     _put_note(result, note)
-    context = "\n\n".join(map(block, materials)) if in_system else ""
-    _put_system(result, [text for text in (overview, context) if text])
-    _put_fallback(result, places)
+    texts = "\n\n".join(map(block, materials)) if in_system else ""
+    _put_system(result, [text for text in (overview, texts) if text])
+    _put_fallback(result, places.get(_FALLBACK, {}), context or join_context)
     return result
 
 
@@ -104,7 +109,12 @@ def block(material: Material) -> str:
 
 
 def _block(name: str, body: str, docs: Sequence[tuple[str, str]]) -> str:
-    return _with_documents(["[Loaded] " + name, body, "Docs loaded: none"], docs)
+    return _with_documents([LOADED + name, body, "Docs loaded: none"], docs)
+
+
+def docs_block(name: str, docs: Sequence[tuple[str, str]]) -> str:
+    """Return documents of a skill as a model reads them apart from its body."""
+    return _with_documents([DOCS + name, ""], docs)
 
 
 def _with_documents(parts: list[str], docs: Sequence[tuple[str, str]]) -> str:
@@ -134,7 +144,7 @@ def _without_ours(messages: Sequence[Message]) -> list[Message]:
     """Remove a fallback message of an earlier request, if the host kept it."""
     result = list(messages)
     for index in range(_head(result) - 1, -1, -1):
-        if _is_ours(result[index]):
+        if is_context(result[index]):
             del result[index]
     return result
 
@@ -147,7 +157,8 @@ def _head(messages: Sequence[Message]) -> int:
     return len(messages)
 
 
-def _is_ours(message: Message) -> bool:
+def is_context(message: Message) -> bool:
+    """Return whether it is the message with the skills whose answers are not in the history."""
     content = message.get("content")
     return isinstance(content, str) and content.startswith(_OURS) and content.endswith(_OURS_END)
 
@@ -320,7 +331,7 @@ def _split(
         docs.setdefault(_doc_home(name, doc[0], home, calls, landed), []).append(doc)
     texts = {home: _block(name, body, docs.pop(home))}
     for index, some in docs.items():
-        texts[index] = _with_documents(["[Docs] " + name, ""], some)
+        texts[index] = docs_block(name, some)
     return texts
 
 
@@ -434,7 +445,22 @@ def _before(content: str | list[Message], note: str) -> object:
     return f"{note}\n\n{content}" if content else note
 
 
-def _put_fallback(messages: list[Message], places: Mapping[int, Mapping[str, str]]) -> None:
-    if _FALLBACK in places:
-        content = "\n\n".join([HEADER, *places[_FALLBACK].values(), FOOTER])
+def join_context(blocks: Mapping[str, str]) -> str:
+    """Return the message with these blocks, by skill; "" for none."""
+    if not blocks:
+        return ""
+    # A body must not end the message, nor begin the block of another skill.
+    safe = [_keep_inside(text) for text in blocks.values()]
+    return "\n\n".join([HEADER, *safe, FOOTER])
+
+
+def _keep_inside(text: str) -> str:
+    """Return a block without a line of its own that looks like one of ours."""
+    first, line_end, rest = text.partition("\n")
+    return first + line_end + break_lines(rest, HEADER, FOOTER, LOADED, DOCS, LEFT_OUT)
+
+
+def _put_fallback(messages: list[Message], blocks: Mapping[str, str], context: Context) -> None:
+    content = context(blocks)
+    if content:
         messages.insert(_head(messages), {"role": "system", "content": content})

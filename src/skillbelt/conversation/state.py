@@ -18,6 +18,8 @@ LoadMode = Literal["turn", "once", "session"]
 DocsMode = Literal["add", "replace", "clear"]
 
 ALL = "*"
+# Answers that hold a skill's text, remembered for each; older ones do not count as present.
+MAX_GIVEN = 32
 _KEYS = "temp:skill:"
 _BODY = ""  # the entry for the body among the places where a skill's text landed
 _NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -38,6 +40,16 @@ class LoadRequest(NamedTuple):
     docs: Sequence[str] | None = None
     all_docs: bool = False
     call_id: str = ""
+
+
+class RecordedText(NamedTuple):
+    """A text of a skill that a model was given: digests of its parts, and of the whole answer.
+
+    The parts are the body ("") and documents, by path. Without an `answer`, requests carry them.
+    """
+
+    parts: Mapping[str, str]
+    answer: str = ""
 
 
 class SelectedDocs(NamedTuple):
@@ -90,6 +102,16 @@ class Session:
             for part, call in draft.landed(name).items()
         }
 
+    def given(self, state: Mapping[str, str] | None = None) -> dict[str, list[RecordedText]]:
+        """Return the texts that a model was given, by skill; the newest is last."""
+        draft = self._draft(state)
+        return {name: draft.given(name) for name in draft.names("given")}
+
+    def order(self, state: Mapping[str, str] | None = None) -> list[str]:
+        """Return the skills that are loaded or were shown, the least recently used first."""
+        draft = self._draft(state)
+        return [*(name for name in draft.shown() if not draft.is_loaded(name)), *draft.order()]
+
     def load(
         self,
         name: str,
@@ -99,18 +121,33 @@ class Session:
         *,
         known: Container[str] | None = None,
         state: Mapping[str, str] | None = None,
+        given: RecordedText | None = None,
+        anew: bool = False,
     ) -> tuple[str, ...]:
         """Load a skill, or change the documents of a loaded one; return the names it pushed out.
 
         Without `docs` and `all_docs` the selection stays as it is. A name that is not among the
-        `known` raises SkillNotFound, counts as a miss and changes no state.
+        `known` raises SkillNotFound, counts as a miss and changes no state. `given` is the text
+        that the model gets by it; `anew` puts the text of a loaded skill into this call's answer.
         """
         if not _is_name(name) or (known is not None and name not in known):
             self.missed(name)
             raise _unknown(name, known)
         draft = self._draft(state)
         draft.load(LoadRequest(name, docs, all_docs, call_id))
+        if anew:
+            draft.land(name, call_id)
+        draft.give(name, given)
         return self._evict_and_save(draft)
+
+    def give(
+        self, name: str, given: RecordedText, event: NewEvent, *, state: Mapping[str, str]
+    ) -> None:
+        """Record a text that a model was given without loading its skill."""
+        draft = self._draft(state)
+        draft.give(name, given)
+        draft.events.append(event)
+        self._save(draft)
 
     def load_all(
         self, requests: Iterable[LoadRequest], known: Container[str] | None = None
@@ -134,6 +171,7 @@ class Session:
         call_id: str = "",
         *,
         state: Mapping[str, str] | None = None,
+        given: RecordedText | None = None,
     ) -> SelectedDocs:
         """Change which documents come with a skill. An unknown mode works as `replace`.
 
@@ -151,6 +189,7 @@ class Session:
         else:
             after = _unique([*before, *docs] if chosen == "add" else docs)
         draft.select(name, after, call_id, chosen)
+        draft.give(name, given if draft.is_loaded(name) else None)
         draft.touch(name)
         self._save(draft)
         return SelectedDocs(name, after or (), after is None, chosen)
@@ -272,7 +311,7 @@ class _Draft:
         self._set(self._own(kind), value)
 
     def names(self, kind: str) -> list[str]:
-        """Return the skills of this agent that have a `loaded`, `docs` or `landed` entry."""
+        """Return the skills of this agent that have an entry of that kind, such as `loaded`."""
         start = self._key(kind, "")
         found = [key.removeprefix(start) for key in self.after if key.startswith(start)]
         return [name for name in found if _is_name(name)]
@@ -286,6 +325,33 @@ class _Draft:
         """Return the call in whose answer the body and each document landed."""
         found = _decode(self.after.get(self._key("landed", name), ""))
         return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+    def given(self, name: str) -> list[RecordedText]:
+        """Return the texts of the skill that a model was given."""
+        found = _decode(self.after.get(self._key("given", name), ""))
+        pairs = [one for one in found if isinstance(one, list)] if isinstance(found, list) else []
+        return [
+            RecordedText({str(k): str(v) for k, v in pair[1].items()}, str(pair[0]))
+            for pair in pairs
+            if len(pair) == 2 and isinstance(pair[1], dict)
+        ]
+
+    def give(self, name: str, given: RecordedText | None) -> None:
+        """Add a text that a model was given; the same answer counts once, at its newest place."""
+        if given is not None:
+            known = self.given(name)
+            before = [one for one in known if one.answer != given.answer]
+            same = [one.parts for one in known if one.answer == given.answer]
+            parts = {**(same[0] if same else {}), **given.parts}
+            kept = [*before, RecordedText(parts, given.answer)][-MAX_GIVEN:]
+            value = _encode([[one.answer, dict(one.parts)] for one in kept])
+            self._set(self._key("given", name), value)
+            if not self.is_loaded(name):
+                self.put("shown", _encode([*(one for one in self.shown() if one != name), name]))
+
+    def shown(self) -> tuple[str, ...]:
+        """Return the skills whose text was shown without loading them, the newest last."""
+        return _strings(self.get("shown"))
 
     def order(self) -> list[str]:
         """Return the loaded skills, the least recently used first."""
@@ -317,9 +383,13 @@ class _Draft:
                 self._set(self._key("docs", name), ALL if docs is None else _encode(docs))
             self.order().append(name)
             self._set(self._key("loaded", name), "1")
-            self._set(self._key("landed", name), _encode({_BODY: call}))
+            self.land(name, call)
             self.log("skill_loaded", {"name": name, "docs": self._selected(name), "call_id": call})
         self.touch(name)
+
+    def land(self, name: str, call: str) -> None:
+        """Put the whole text of a skill into the call's answer."""
+        self._set(self._key("landed", name), _encode({_BODY: call}))
 
     def select(self, name: str, docs: tuple[str, ...] | None, call: str, mode: DocsMode) -> None:
         """Select these documents, or all for None. What is new lands in the call's answer."""
@@ -339,12 +409,14 @@ class _Draft:
         if name in order:
             order.remove(name)
             self.log("skill_unloaded", {"name": name, "reason": reason})
-        for kind in ("loaded", "docs", "landed"):
+        for kind in ("loaded", "docs", "landed", "given"):
             self._set(self._key(kind, name), None)
         self.put("order", _encode(order) if order else None)
+        shown = [one for one in self.shown() if one != name]
+        self.put("shown", _encode(shown) if shown else None)
 
     def clear(self, reason: str) -> None:
-        for name in sorted({*self.names("loaded"), *self.names("docs")}):
+        for name in sorted({*self.names("loaded"), *self.names("docs"), *self.names("given")}):
             self.unload(name, reason)
 
     def _landed_with(

@@ -11,12 +11,14 @@ import sys
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import takewhile
 from typing import Literal, NamedTuple, assert_never
 
 from skillbelt.errors import SkillNotFound
 from skillbelt.format.skill import Skill
 from skillbelt.settings import Settings
 from skillbelt.text import bytes_of_tokens, json_string, one_line, shorten, tokens, xml
+from skillbelt.values import Diagnostic
 
 # The overview is in every request: 2 % of the context window at most.
 OVERVIEW_SHARE = 0.02
@@ -76,14 +78,18 @@ def overview(
 
     All with their descriptions if that fits (but at most `most_full`); else the first ones, very
     long descriptions cut, and the names of the others; else the names that fit and a count of the
-    others, with a pointer to the tool `search` names. Where not all descriptions fit, those of the
-    `suggested` skills come first. `guidance` is for `plain`: None the usual text, "" none, else
-    verbatim. `loader` is the tool that loads a skill, which `xml` names; "" names none.
+    others, with a pointer to the tool `search` names. Where not all descriptions fit, those of
+    pinned skills come first, even if they alone exceed the budget, then those of the `suggested`
+    ones. A skill that the settings show by name never has its description. `guidance` is for
+    `plain`: None the usual text, "" none, else verbatim. `loader` is the tool that loads a skill,
+    which `xml` names; "" names none.
     """
     ordered = sorted(skills, key=_order)
     if not ordered:
         return Overview(text="", tokens=0, shown=0, names_only=0, omitted=0)
-    most = len(ordered) if most_full is None else min(max(most_full, 0), len(ordered))
+    described = sum(map(has_line, ordered))
+    pins = sum(skill.pinned for skill in ordered)
+    most = described if most_full is None else max(min(most_full, described), pins)
     guidance = GUIDANCE if guidance is None else guidance
     around = _Around(guidance=guidance, search=search, loader=loader)
     for longest in (sys.maxsize, _LONG_DESCRIPTION_CHARS):
@@ -91,11 +97,11 @@ def overview(
         full, names = _fitting(page, most, budget_tokens)
         if full == most:
             break
-    if full < most and suggested:
-        ordered.sort(key=lambda skill: skill.name not in suggested)
-        first = sum(skill.name in suggested for skill in ordered)
+    if full < most and (suggested or pins):
+        ordered.sort(key=lambda skill: _rank(skill, suggested))
+        first = sum(_rank(skill, suggested) < _OTHERS for skill in ordered)
         page = _page(ordered, format, budget_tokens, _LONG_DESCRIPTION_CHARS, around)
-        full, names = _fitting(page, most, budget_tokens, min(first, most))
+        full, names = _fitting(page, most, budget_tokens, min(first, most), least=pins)
     text = page.text(full, names)
     if not names and not full and tokens(text) > budget_tokens:
         text = page.least()
@@ -108,9 +114,43 @@ def overview(
     )
 
 
+def has_line(skill: Skill) -> bool:
+    """Return whether an overview without a budget has a line for the skill, not just its name."""
+    return skill.pinned or skill.visible != "name"
+
+
+_PINNED, _SUGGESTED, _OTHERS, _BY_NAME = range(4)
+
+
+def _rank(skill: Skill, suggested: Collection[str]) -> int:
+    """Return the place of the skill where not all fit, lower ones first."""
+    if skill.pinned or not has_line(skill):
+        return _PINNED if skill.pinned else _BY_NAME
+    return _SUGGESTED if skill.name in suggested else _OTHERS
+
+
 def compact(skills: Iterable[Skill], *, budget_tokens: int = 10_000, search: str = "") -> str:
     """Return the list for a tool's description; empty when there are no skills."""
     return overview(skills, format="markdown", budget_tokens=budget_tokens, search=search).text
+
+
+def diagnose_pins(skills: Iterable[Skill], made: Overview, budget_tokens: int) -> list[Diagnostic]:
+    """Return the warning that pinned skills alone exceed the budget of an overview, if they do."""
+    pins = sum(skill.pinned for skill in skills)
+    if not pins or made.tokens <= budget_tokens:
+        return []
+    number = f"the pinned skills ({pins})" if pins > 1 else "the pinned skill"
+    return [
+        Diagnostic(
+            code="pins-over-budget",
+            severity="warning",
+            path="max_overview_tokens",
+            line=None,
+            message=f"{number} need {made.tokens} tokens in the overview, more than its "
+            f"{budget_tokens}; no other skill is in it",
+            remedy="unpin some, or raise max_overview_tokens or context_window_tokens",
+        )
+    ]
 
 
 def default_budget(settings: Settings) -> int:
@@ -258,7 +298,10 @@ def _page(
     # Names in XML are escaped together with the note around them.
     clean: dict[Format, Callable[[str], str]] = {"xml": str, "json": json_string}
     names = _within(map(clean.get(format, _line), (skill.name for skill in skills)), room)
-    lines = _within((_full(skill, format, longest) for skill in skills), room)
+    # Pinned skills come first, and have their lines also beyond the budget.
+    pins = [_full(one, format, longest) for one in takewhile(lambda one: one.pinned, skills)]
+    others = (_full(one, format, longest) for one in skills[len(pins) :])
+    lines = [*pins, *_within(others, max(room - sum(map(len, pins)), 0))]
     return _Page(format=format, lines=lines, names=names, total=len(skills), around=around)
 
 
@@ -273,10 +316,13 @@ def _within(parts: Iterator[str], size: int) -> list[str]:
     return taken
 
 
-def _fitting(page: _Page, most: int, budget_tokens: int, first: int = 0) -> tuple[int, int]:
+def _fitting(
+    page: _Page, most: int, budget_tokens: int, first: int = 0, *, least: int = 0
+) -> tuple[int, int]:
     """Return how many skills fit with their descriptions, and how many by name.
 
-    The `first` ones have their descriptions before others have their names.
+    The `first` ones have their descriptions before others have their names, the `least` of them
+    even beyond the budget.
     """
 
     def over(full: int, names: int) -> bool:
@@ -290,36 +336,42 @@ def _fitting(page: _Page, most: int, budget_tokens: int, first: int = 0) -> tupl
     if not over(0, total):
         tried = range(1, min(most, len(page.lines)))
         full = bisect_right(tried, False, key=lambda count: over(count, total - count))
-        return full, total - full
-    full = bisect_right(range(1, first + 1), False, key=lambda count: over(count, 0))
+        if full >= least:
+            return full, total - full
+    full = max(bisect_right(range(1, first + 1), False, key=lambda count: over(count, 0)), least)
     others = range(1, max(len(page.names) - full, 1))
     return full, bisect_right(others, False, key=lambda count: over(full, count))
 
 
 def _full(skill: Skill, format: Format, longest: int) -> str:
-    about = shorten(_about(skill), longest)
+    about, told = shorten(_about(skill), longest), skill.visible != "name"
     match format:
         case "xml":
+            what = f"    <description>{xml(about)}</description>\n" if told else ""
             return (
-                f"  <skill>\n    <name>{xml(skill.name)}</name>\n"
-                f"    <description>{xml(about)}</description>\n"
+                f"  <skill>\n    <name>{xml(skill.name)}</name>\n{what}"
                 f"    <location>{xml(skill.location)}</location>\n  </skill>"
             )
         case "markdown":
-            return f"- **{_line(skill.name)}**: {_line(about)}"
+            return f"- **{_line(skill.name)}**" + (f": {_line(about)}" if told else "")
         case "plain":
-            return f"- {_line(skill.name)}: {_line(about)}"
+            return f"- {_line(skill.name)}" + (f": {_line(about)}" if told else "")
         case "json":
-            name, what, where = map(json_string, (skill.name, about, skill.location))
-            return f'{{"name": {name}, "description": {what}, "location": {where}}}'
+            what = f'"description": {json_string(about)}, ' if told else ""
+            name, where = map(json_string, (skill.name, skill.location))
+            return f'{{"name": {name}, {what}"location": {where}}}'
     assert_never(format)
 
 
 def _order(skill: Skill) -> tuple[str, ...]:
-    return skill.name, skill.location, skill.description, skill.when_to_use
+    at_end = "" if has_line(skill) else "by name"
+    return at_end, skill.name, skill.location, skill.description, skill.when_to_use
 
 
 def _about(skill: Skill) -> str:
+    """Return what an overview says of the skill beside its name."""
+    if skill.visible == "name":
+        return ""
     return " ".join(filter(None, (skill.description, skill.when_to_use)))
 
 
@@ -345,13 +397,16 @@ def _changes(before: Mapping[str, Skill], after: Mapping[str, Skill]) -> Iterato
         if new is None:
             yield f"- removed {_line(name)}"
         elif old is None:
-            yield f"- added {_line(name)}: {_line(shorten(_about(new), _LONG_DESCRIPTION_CHARS))}"
+            yield f"- added {_named(new)}"
         else:
             if _about(old) != _about(new):
-                about = shorten(_about(new), _LONG_DESCRIPTION_CHARS)
-                yield f"- changed {_line(name)}: {_line(about)}"
+                yield f"- changed {_named(new)}"
             if old.location != new.location:
                 yield f"- moved {_line(name)}: {_line(new.location)}"
+
+
+def _named(skill: Skill) -> str:
+    return _full(skill, "plain", _LONG_DESCRIPTION_CHARS).removeprefix("- ")
 
 
 def _note(lines: Sequence[str], count: int, search: str) -> str:

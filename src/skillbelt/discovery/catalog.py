@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.discovery import sources
@@ -14,7 +15,13 @@ from skillbelt.discovery.clients import Root, fence_of, local_roots
 from skillbelt.discovery.index import Index, MemoryIndex, SqliteIndex
 from skillbelt.discovery.scan import Progress, Scan, scan
 from skillbelt.discovery.watch import ticks
-from skillbelt.errors import ConfigError, SkillNotFound, log_warning
+from skillbelt.errors import (
+    ConfigError,
+    SkillDisabled,
+    SkillNotFound,
+    closest,
+    log_warning,
+)
 from skillbelt.format.bounds import (
     DERIVED_DESCRIPTION_CHARS,
     FIRST_READ_BYTES,
@@ -23,9 +30,16 @@ from skillbelt.format.bounds import (
     MAX_YAML_DEPTH,
 )
 from skillbelt.format.skill import Skill, Skills
-from skillbelt.settings import Settings, file_stamps, load_settings, resolve, taken_over
+from skillbelt.settings import (
+    Settings,
+    file_stamps,
+    load_settings,
+    resolve,
+    split_place,
+    taken_over,
+)
 from skillbelt.trust import Trust, trust_command
-from skillbelt.values import SKILL_FILE, Diagnostic, Scope
+from skillbelt.values import SKILL_FILE, Diagnostic, Scope, SkillSettings
 
 if TYPE_CHECKING:
     from skillbelt.search.engine import Searcher
@@ -62,19 +76,29 @@ class Changes(NamedTuple):
 class Snapshot(Skills):
     """What one scan found: the skills in name order, those they shadow, and the diagnostics.
 
-    A later scan that finds the same gives the same object, so what was computed from it stays.
+    `disabled` are the skills that the settings switch off, with the place that does: they are not
+    among the others. A later scan that finds the same gives the same object, so what was computed
+    from it stays.
     """
 
-    __slots__ = ("diagnostics", "shadowed")
+    __slots__ = ("diagnostics", "disabled", "shadowed")
 
     def __init__(
         self,
         skills: Mapping[str, Skill],
         shadowed: tuple[Skill, ...] = (),
         diagnostics: tuple[Diagnostic, ...] = (),
+        disabled: Mapping[str, tuple[Skill, str]] = MappingProxyType({}),
     ) -> None:
         super().__init__(skills)
-        self.shadowed, self.diagnostics = shadowed, diagnostics
+        self.shadowed, self.diagnostics, self.disabled = shadowed, diagnostics, disabled
+
+    def missing(self, name: str, admits: Callable[[Skill], bool] | None = None) -> SkillNotFound:
+        """Return the error for a name that no skill has; only those that `admits` are named."""
+        switched_off, where = self.disabled.get(name, (None, ""))
+        if switched_off is not None and (admits is None or admits(switched_off)):
+            return SkillDisabled(name, where)
+        return SkillNotFound(name, [n for n, one in self.items() if admits is None or admits(one)])
 
     @property
     def broken(self) -> Mapping[str, Diagnostic]:
@@ -87,6 +111,7 @@ class Snapshot(Skills):
             other is not None
             and self.diagnostics == other.diagnostics
             and self.shadowed == other.shadowed
+            and self.disabled == other.disabled
             and self == other
         )
 
@@ -176,7 +201,7 @@ class Catalog(Mapping[str, Skill]):
         try:
             return self[name]
         except KeyError:
-            raise SkillNotFound(name, self) from None
+            raise self.snapshot.missing(name) from None
 
     def all(self) -> list[Skill]:
         """Return every skill there is now, in name order."""
@@ -407,7 +432,7 @@ class Catalog(Mapping[str, Skill]):
                 )
             )
         self._scans = [stalled[root] if root in stalled else next(fresh) for root in roots]
-        found = merge(self._scans, said)
+        found = merge(self._scans, said, self.settings)
         if self._renewed or not found.same_as(self._known):
             self.snapshot = found
             self._renewed = False
@@ -530,8 +555,13 @@ def _foreign_project(path: str, owner: str) -> Diagnostic:
     )
 
 
-def merge(scans: Iterable[Scan], said: Iterable[Diagnostic] = ()) -> Snapshot:
-    """Merge scans: the first skill of each name wins and shadows the others."""
+def merge(
+    scans: Iterable[Scan], said: Iterable[Diagnostic] = (), settings: Settings | None = None
+) -> Snapshot:
+    """Merge scans: the first skill of each name wins and shadows the others.
+
+    What the settings say about single skills then holds for the winners.
+    """
     winners: dict[str, Skill] = {}
     losers: dict[str, list[Skill]] = {}
     folders: set[int] = set()
@@ -555,7 +585,60 @@ def merge(scans: Iterable[Scan], said: Iterable[Diagnostic] = ()) -> Snapshot:
     names = sorted(winners)
     ordered = winners if names == list(winners) else {name: winners[name] for name in names}
     lost = tuple(skill for name in sorted(losers) for skill in losers[name])
-    return Snapshot(ordered, lost, tuple(diagnostics))
+    if settings is None or not settings.skills:
+        return Snapshot(ordered, lost, tuple(diagnostics))
+    switches = {name: settings.for_skill(name) for name in ordered}
+    kept, disabled = _switch(ordered, switches)
+    diagnostics += _diagnose_switches(switches, settings)
+    return Snapshot(kept, lost, tuple(diagnostics), disabled)
+
+
+def _switch(
+    skills: Mapping[str, Skill], switches: Mapping[str, SkillSettings]
+) -> tuple[dict[str, Skill], dict[str, tuple[Skill, str]]]:
+    """Return the skills as the settings show them, and those that they switch off."""
+    kept: dict[str, Skill] = {}
+    disabled: dict[str, tuple[Skill, str]] = {}
+    for name, skill in skills.items():
+        said = switches[name]
+        shown = skill.model_visible and said.enabled and said.visible != "manual"
+        made = skill._replace(model_visible=shown, visible=said.visible, pinned=said.pin)
+        if said.enabled:
+            kept[name] = made
+        else:
+            disabled[name] = made, said.sources["enabled"]
+    return kept, disabled
+
+
+def _diagnose_switches(
+    switches: Mapping[str, SkillSettings], settings: Settings
+) -> Iterator[Diagnostic]:
+    """Yield what is said about no skill, and what a project may not loosen."""
+    for one in settings.skills:
+        if one.places and not any(map(one.covers, switches)):
+            close = closest(one.pattern, switches, most=1)
+            path, line = split_place(next(iter(one.places.values())))
+            yield Diagnostic(
+                code="settings-unused",
+                severity="info",
+                path=path,
+                line=line,
+                message=f"no skill is called {one.pattern!r}, so its settings have no effect",
+                remedy=f"did you mean {close[0]!r}?" if close else "remove them, or add the skill",
+            )
+    ignored = {
+        (key, place): name for name, said in switches.items() for key, place in said.ignored.items()
+    }
+    for (key, place), name in ignored.items():
+        path, line = split_place(place)
+        yield Diagnostic(
+            code="project-setting",
+            severity="warning",
+            path=path,
+            line=line,
+            message=f"{key} of {name!r} does not count: a project cannot loosen your settings",
+            remedy="set it in your own config file",
+        )
 
 
 def discover_skills(

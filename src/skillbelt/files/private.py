@@ -11,7 +11,7 @@ import os
 import stat
 from contextlib import suppress
 
-from skillbelt.files.contain import FOLLOW_FOLDER, NEW_FILE_TO_READ
+from skillbelt.files.contain import FOLLOW_FOLDER, NEW_FILE, NEW_FILE_TO_READ
 
 
 def make_folder(path: str) -> None:
@@ -40,6 +40,27 @@ def create_file(path: str) -> None:
     """Create the file with mode 0600 if it is missing."""
     with suppress(FileExistsError):
         os.close(os.open(path, NEW_FILE_TO_READ, 0o600))
+
+
+def replace_file(path: str, data: bytes) -> None:
+    """Put a new file of mode 0600 in the place of the old one; the caller holds a lock.
+
+    A process that is killed meanwhile leaves either the old file or the new one.
+    """
+    part = f"{path}.part"
+    # A killed writer left it; the caller holds the lock, so no other writer is active.
+    with suppress(FileNotFoundError):
+        os.unlink(part)
+    handle = os.open(part, NEW_FILE, 0o600)
+    try:
+        with open(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(handle)
+        os.rename(part, path)
+    except BaseException:
+        os.unlink(part)
+        raise
 
 
 def is_missing(path: str) -> bool:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from unicodedata import normalize
 
 from skillbelt.errors import closest
+from skillbelt.format.variables import needed_variables
 from skillbelt.format.yaml_fast import METADATA, TEXT_KEYS, AsWritten, Lazy
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Diagnostic, Frontmatter, Requirements
@@ -151,19 +152,22 @@ def to_frontmatter(fields: Mapping[str, object]) -> Frontmatter:
 
 
 _REQUIRING = ("openclaw", "clawdbot", "moltbot")  # one client under its three names
-_NEEDS = {"bins": "bins", "anyBins": "any_bins", "env": "env", "config": "config"}
+_NEEDS = {"bins": "bins", "anyBins": "any_bins", "config": "config"}
 
 
 def requirements(frontmatter: Frontmatter) -> Requirements:
-    """Return what the metadata says the skill needs; values that are no lists are ignored."""
+    """Return what the frontmatter says the skill needs; values that are no lists are ignored."""
+    env, optional_env = needed_variables(frontmatter)
     for client in _REQUIRING:
         says = frontmatter.metadata.get(client)
         if isinstance(says, dict):
             needs = says.get("requires")
             listed = needs if isinstance(needs, dict) else {}
             found = {name: _as_needs(listed.get(key)) for key, name in _NEEDS.items()}
-            return Requirements(**found, os=_as_needs(says.get("os")))
-    return Requirements()
+            return Requirements(
+                **found, env=env, os=_as_needs(says.get("os")), optional_env=optional_env
+            )
+    return Requirements(env=env, optional_env=optional_env)
 
 
 def _as_needs(value: object) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ from skillbelt.values import (
     Origin,
     Requirements,
     Scope,
+    Visibility,
 )
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Skill(NamedTuple):
     was written. The rest of the frontmatter is read from the file when it is asked for; `source`
     holds the text of a skill that has no file. `fence` is the folder that no link of the skill may
     lead out of to be read: the project's, empty for what the user keeps in folders of their own.
+    `visible` and `pinned` are what the settings say about the skill.
     """
 
     name: str
@@ -77,6 +79,8 @@ class Skill(NamedTuple):
     shadows: tuple[str, ...] = ()
     fence: str = ""
     ctime_ns: int = 0
+    visible: Visibility = "full"
+    pinned: bool = False
 
     @property
     def dir(self) -> str:

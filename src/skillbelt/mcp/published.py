@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote_to_bytes
 from skillbelt.check.check import check_bytes
 from skillbelt.check.folder import UnusableFile, read
 from skillbelt.check.rules import finding
-from skillbelt.errors import LoadError, PathEscape
+from skillbelt.errors import LoadError, PathEscape, RequiredSkillUnusable
 from skillbelt.files.manifest import SkillFiles, is_complete
 from skillbelt.format.fields import SPECIFIED
 from skillbelt.format.frontmatter import MAX_CHECKED_BYTES, key_lines, written
@@ -163,13 +163,16 @@ class PublishedSkills:
         """Resolve an address; None when there is no such skill, or not for this client."""
         return _resolve(uri, self.find_skill)
 
-    def digests(self, uris: Iterable[str]) -> dict[str, str]:
+    def digests(self, uris: Collection[str]) -> dict[str, str]:
         """Return the SHA-256 of the file at each address, "" where there is none.
 
         Each skill is read once, even for many of its files.
         """
         find_skill = cache(self.find_skill)
-        return {uri: _digest(_resolve(uri, find_skill)) for uri in uris}
+        try:
+            return {uri: _digest(_resolve(uri, find_skill)) for uri in uris}
+        except RequiredSkillUnusable:  # each request says so, and nothing is there until then
+            return dict.fromkeys(uris, "")
 
     def _publish(self, skill: Skill, listed: SkillFiles) -> Published | Diagnostic:
         limits = self._runtime.settings.limits

@@ -39,7 +39,7 @@ MAX_AUDIT_BYTES = 64 * 2**20
 # The number of log files; bounds the disk space on an unattended machine.
 MAX_AUDIT_FILES = 4
 
-TYPES = ("decision", "load", "run", "trust", "remembered", "revoked")
+TYPES = ("decision", "load", "run", "trust", "remembered", "revoked", "secret")
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _LOG, _LOCK = "log.jsonl", "lock"
 _CHUNK = 2**16

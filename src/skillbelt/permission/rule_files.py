@@ -214,7 +214,7 @@ def read_policy(
     said += _idle([*rules, *agents])
     given = tuple(session_rules)
     for rule in given:
-        if fault := _no_path(rule, settings.home):
+        if fault := _matches_nothing(rule, settings.home):
             raise ConfigError(f"rules: {fault}")
     session = [
         spread._replace(source="session")
@@ -362,18 +362,11 @@ class _File:
         yield from spelled(like._replace(action=action, line=self._line(written)), self._home)
 
     def _check_host(self, at: Key, rule: Rule) -> None:
-        if rule.type != "network":
-            return
-        try:
-            host_pattern(rule.pattern.removesuffix(":*"))
-        except ValueError as error:
-            said = f"{_quote(rule.pattern)} is no host that could be asked for: {error}"
-            raise self._wrong(
-                at, f"{said}; write example.com, *.example.com or an address"
-            ) from None
+        if fault := _no_host(rule):
+            raise self._wrong(at, fault)
 
     def _check_path(self, at: Key, rule: Rule) -> None:
-        if fault := _no_path(rule, self._home):
+        if fault := _matches_nothing(rule, self._home):
             raise self._wrong(at, fault)
 
     def _narrowed(self, at: Key, key: str, value: object, like: Rule) -> Rule:
@@ -466,8 +459,30 @@ _EXAMPLES = (
 )
 
 
-def _no_path(rule: Rule, home: str) -> str:
-    """Say why the rule can match no path, so that a deny of it would do nothing; "" if it can."""
+def find_fault(rule: Rule, home: str) -> str:
+    """Say why a file of rules cannot hold the rule; "" if it can."""
+    return _no_host(rule) or _matches_nothing(rule, home)
+
+
+def _no_host(rule: Rule) -> str:
+    if rule.type != "network":
+        return ""
+    try:
+        host_pattern(rule.pattern.removesuffix(":*"))
+    except ValueError as error:
+        said = f"{_quote(rule.pattern)} is no host that could be asked for: {error}"
+        return f"{said}; write example.com, *.example.com or an address"
+    return ""
+
+
+def _matches_nothing(rule: Rule, home: str) -> str:
+    """Say why the rule can match no request, so that a deny of it would do nothing; "" if it can.
+
+    Only paths and secrets have a form that tells.
+    """
+    if rule.type == "secret" and not {"/", "*", "?"}.intersection(rule.pattern):
+        named = _quote(f"*/{rule.pattern}")
+        return f"{_quote(rule.pattern)} is no secret of a skill; write SKILL/NAME, or {named}"
     plain = path_pattern(rule.pattern, home) if rule.type == "host_file" else ""
     if not plain or plain.startswith(("/", "*", "?", UNCLEAR)):
         return ""

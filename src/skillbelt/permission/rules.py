@@ -35,6 +35,7 @@ TYPES: Mapping[str, str] = MappingProxyType(
         "install": "a package by its name, or with the version that comes",
         "trust": "a project folder or an origin",
         "tool": "a tool that a skill declares",
+        "secret": "a skill and the name of a secret, as SKILL/NAME",
     }
 )
 # What stands before a text that may mean anything: a command line that cannot be taken apart, an
@@ -245,7 +246,7 @@ def _near(one: str, other: str) -> bool:
 class RuleSet:
     """Rules in their order. For each text the last rule that matches decides."""
 
-    __slots__ = ("_bounds", "_found", "_made", "_rules", "_views")
+    __slots__ = ("_bounds", "_found", "_made", "_rules", "_theirs", "_untrusting", "_views")
 
     def __init__(
         self,
@@ -261,6 +262,8 @@ class RuleSet:
         """
         self._rules = given = tuple(rules)
         self._bounds: RuleSet | None = None
+        self._theirs: tuple[tuple[Rule, ...], Collection[str]] | None = None
+        self._untrusting: RuleSet | None = None
         own = [rule for rule in given if not _of_project(rule, projects)]
         if len(own) < len(given):
             if not project_trusted:
@@ -268,8 +271,10 @@ class RuleSet:
                 first = SOURCES.index("project")
                 late = [rule for rule in given if SOURCES.index(rule.source) >= first]
                 self._rules, self._bounds = tuple(own), RuleSet(late)
-            elif any(map(self._is_strict, own)):
-                self._bounds = RuleSet(own)
+            else:
+                self._theirs = (given, projects)
+                if any(map(self._is_strict, own)):
+                    self._bounds = RuleSet(own)
         self._found = (*self._rules, DEFAULT_RULES[0])  # the last, at -1, is for what is not found
         self._views: dict[tuple[object, ...], _View] = {}
         self._made: dict[tuple[object, ...], _View] = {}
@@ -286,6 +291,12 @@ class RuleSet:
         one wins over a built-in one. A project's rule never weakens an ask or deny of the user or
         the machine.
         """
+        if request.type == "secret" and self._theirs is not None:
+            # A secret is the user's own: no project says who gets it, trusted or not.
+            if self._untrusting is None:
+                rules, projects = self._theirs
+                self._untrusting = RuleSet(rules, projects, project_trusted=False)
+            return self._untrusting.decide(request)
         rule = self._decisive(request)
         if self._bounds is not None:
             rule = self._stricter(rule, self._bounds._decisive(request))

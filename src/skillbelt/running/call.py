@@ -61,6 +61,7 @@ class RunCall(NamedTuple):
     A timeout of 0 is the usual one; a call may ask for more, up to the settings. Copies of the
     output files go to `output_dir`, a folder of the host: it is for users and hosts, never for a
     model. `packages` are needed beside those of the skill; without `install` there are none at all.
+    `secrets` are names of stored secrets, which the command gets as variables.
     """
 
     command: str | tuple[str, ...]
@@ -80,6 +81,7 @@ class RunCall(NamedTuple):
     all_outputs: bool = False
     packages: tuple[str, ...] = ()
     install: bool = True
+    secrets: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -287,9 +289,8 @@ def end_warnings(outcome: Outcome) -> list[str]:
     return [said] if outcome.left else []
 
 
-def without_secrets(result: RunResult, call: RunCall) -> RunResult:
+def without_secrets(result: RunResult, secrets: Mapping[str, str]) -> RunResult:
     """Return the result with the run's secrets redacted; file names stay as they are."""
-    secrets = secrets_of(call.env)
     if not secrets:
         return result
 
@@ -325,14 +326,15 @@ def _is_complete(file: OutputFile) -> bool:
     return bool(file.content) or not file.size_bytes
 
 
-def record_of(result: RunResult, call: RunCall) -> dict[str, object]:
-    """Return the record of a run for the audit log."""
+def record_of(result: RunResult, shown: str, secrets: Iterable[str] = ()) -> dict[str, object]:
+    """Return the record of a run for the audit log; `secrets` are the names of those it got."""
     return {
-        "command": call.shown,
+        "command": shown,
         "exit_code": result.exit_code,
         "timed_out": result.timed_out,
         "duration_ms": result.duration_ms,
         "sandbox": result.sandbox,
         "limits_hit": list(result.limits_hit),
         "hosts": list(result.hosts),
+        **({"secrets": sorted(secrets)} if secrets else {}),
     }

@@ -77,7 +77,9 @@ from skillbelt.running.questions import (
 )
 from skillbelt.running.quota import quota_for_run
 from skillbelt.running.run import Run
-from skillbelt.running.secrets import RedactingListener, secrets_of
+from skillbelt.running.secret_grants import find_secrets, give_secrets
+from skillbelt.running.secret_store import SecretStore
+from skillbelt.running.secrets import RedactingListener
 from skillbelt.running.slots import SLOTS, busy_without_handles
 from skillbelt.running.staging import check_unchanged, stage
 from skillbelt.running.workspace import (
@@ -130,6 +132,7 @@ class Workbench:
         self._settings, self.gate, self._find = settings, gate, find
         self._skills = skills
         self._artifacts, self._progress = artifacts, progress
+        self._given: dict[str, str] = {}
         self._sandboxes = Sandboxes(self.settings, progress, install_tools)
 
     @property
@@ -210,6 +213,16 @@ class Workbench:
             left = f"; left: {one_line(one.left[0])}" if one.left else ""
             self._say(f"cleared away {one.name} ({one.reason}): {one.size_bytes:,} bytes{left}")
         return cleaned
+
+    @property
+    def secret_store(self) -> SecretStore:
+        """The user's secrets."""
+        return SecretStore(self.settings)
+
+    @property
+    def given_secrets(self) -> dict[str, str]:
+        """The secrets that runs of this workbench were given so far, to redact them elsewhere."""
+        return dict(self._given)
 
     @property
     def _packages_folder(self) -> str:
@@ -294,10 +307,10 @@ class Workbench:
             check_unchanged(run.workspace, run.staged, run.limits)
             check_answer(run, alone=not others)
             run.began = run.workspace.mark_time()
-            self._say(f"running {run.skill.name}: {run.call.shown}")
-            listener, secrets = watch.listener, secrets_of(run.call.env)
+            self._say(f"running {run.skill.name}: {run.shown}")
+            listener, secrets = watch.listener, run.redacts
             redacting = RedactingListener(listener, secrets) if listener and secrets else None
-            facts = {**_skill_facts(run.skill), "cmd": run.call.shown, "cwd": run.job.cwd}
+            facts = {**_skill_facts(run.skill), "cmd": run.shown, "cwd": run.job.cwd}
             with span("workspace.run", **facts) as running:
                 job = run.job._replace(waited=True)
                 with SLOTS.hold(job.timeout_seconds):
@@ -333,6 +346,7 @@ class Workbench:
             argv=argv,
             listed_hosts=self.settings.fetch_hosts,
             policy=self.policy.active,
+            known_secrets=self.given_secrets,
         )
         self._saving(run)  # refuse an unusable store or folder before anything runs
         check_folder(call.output_dir)
@@ -425,6 +439,7 @@ class Workbench:
         lowered = self._sandboxes.warnings(run.sandbox)
         run.ground = ground_of(run.workspace, run.staged.path, run.call.cwd, run.skill.name)
         where = f", in the sandbox {run.sandbox.name} alone" if lowered else ""
+        find_secrets(run, self.secret_store, self.settings.for_skill(run.skill.name))
         run.request = run_request(run, tools, where)
         self._require_use(run, run.skill, run.staged.hash, run.request)
         decision = run.gate.check(run.request)
@@ -440,6 +455,7 @@ class Workbench:
             *save_warnings(run.call),
             *(f"{one.message}; {one.remedy}" for one in run.staged.diagnostics),
             *(one.warning for one in put if one.warning),
+            *run.missing_secrets,
         )
         bind_answer(run, decision.by, (run.folder, *(one.to for one in put)))
 
@@ -479,6 +495,8 @@ class Workbench:
     def _require_file(self, run: Run, host: HostInput) -> None:
         """Ask for files of the host, and for each other skill that they are a part of."""
         paths = (host.path, *host.files)
+        if any(inside(path, self.secret_store.folder) for path in paths):
+            raise PermissionDenied(run.skill.name, "your secrets are no input of a run")
         for skill in self._skills().values():
             folder = os.path.realpath(skill.dir)
             if skill.dir != run.skill.dir and any(inside(path, folder) for path in paths):
@@ -496,6 +514,9 @@ class Workbench:
             provided = stack.enter_context(provider.provide(run.request, run.needs))
             run.packages = provided.environment
             run.warnings += provided.warnings
+        if run.stored:
+            run.secrets = give_secrets(run, self.secret_store)
+            self._remember_given(run)
         self._provide_programs(run)
         granted = grant(run)
         refused = {host: why for host in granted.hosts if (why := _refusal(run, host))}
@@ -505,6 +526,12 @@ class Workbench:
         if hosts:
             owner = self.owner and self.owner[0]
             run.egress = stack.enter_context(Egress(hosts, limits=run.limits, owner=owner))
+
+    def _remember_given(self, run: Run) -> None:
+        """Keep the values in memory: later runs may print them from files, and are redacted too."""
+        for name, value in run.secrets.items():
+            if value not in self._given.values():
+                self._given[f"{len(self._given)}/{name}"] = value
 
     def _provide_programs(self, run: Run) -> None:
         """Set the folders of programs beside the system's; a module needs none."""
@@ -542,8 +569,8 @@ class Workbench:
             run.workspace.wanted = True
             told = f"its files are kept in {run.workspace.path} until they are cleared away"
             result = result._replace(warnings=(*result.warnings, told))
-        result = without_secrets(result, run.call)
-        run.gate.record("run", run.request, record_of(result, run.call))
+        result = without_secrets(result, run.redacts)
+        run.gate.record("run", run.request, record_of(result, run.shown, run.secrets))
         return result
 
     def _collect(self, run: Run) -> Collected:

@@ -121,7 +121,7 @@ def environment(run: Run) -> dict[str, str]:
         env["NODE_PATH"] = packages.modules
     if run.call.editor_text is not None:
         env |= dict.fromkeys(("EDITOR", "VISUAL"), os.path.join(run.root, run.folder, "editor"))
-    return env | clean_environment(run.call.env, policy=run.policy)
+    return env | clean_environment(run.call.env, policy=run.policy) | dict(run.secrets)
 
 
 def _own_programs(run: Run) -> Iterable[str]:

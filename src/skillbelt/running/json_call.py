@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, NoReturn
 
 from skillbelt.disclosure.body import walk
 from skillbelt.errors import PathEscape, PermissionDenied, RunRefused
-from skillbelt.files.contain import check_relative
+from skillbelt.files.contain import check_relative, inside
 from skillbelt.format.skill import Skill
 from skillbelt.permission.gate import Granted
 from skillbelt.permission.grants import Grants, capabilities_of, hosts_by_tool, named_hosts
@@ -26,6 +26,8 @@ from skillbelt.running.executor import Workbench
 from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.running.outputs import OUTPUT_FILE_BYTES, OutputFile, Saved, Written
 from skillbelt.running.run import Run
+from skillbelt.running.secret_store import SecretStore
+from skillbelt.running.secrets import Redactor
 from skillbelt.sandbox.linux.identity import blocking_folder
 from skillbelt.sandbox.protocol import Captured, Outcome
 from skillbelt.sandbox.registry import WASM
@@ -131,14 +133,15 @@ def execute(
     arguments: Sequence[str] = (),
     packages: Sequence[str] = (),
     install: bool = True,
+    secrets: Sequence[str] = (),
     watch: Watch = UNWATCHED,
 ) -> Execution:
     """Run the skill on the input. A script that fails, or takes too long, is a result.
 
-    `inputs` are files for the run, `arguments` words for the script, `packages` and `install` what
-    is installed for it, as for `RunCall`; `outputs`
-    are patterns of files to give back. Without any, a run outside a conversation gives back all of
-    `out`, which nothing else can have written to, and one with `all_outputs` too.
+    `inputs` are files for the run and `arguments` words for the script, as for `RunCall`, and so
+    are `packages`, `install` and `secrets`; `outputs` are patterns of files to give back. Without
+    any, a run outside a conversation gives back all of `out`, which nothing else can have written
+    to, and one with `all_outputs` too.
 
     RunRefused, PathEscape, PermissionDenied and SandboxUnavailable mean that nothing was run; for
     a model `denied` makes a result of the third. A `timeout_ms` of 0 is the one of the settings.
@@ -151,6 +154,7 @@ def execute(
         command, timeout_seconds=seconds, stdin=text, inputs=inputs, output_files=tuple(outputs),
         save_as_artifacts=save_as_artifacts, output_dir=output_dir,
         all_outputs=all_outputs or bool(who.once), packages=tuple(packages), install=install,
+        secrets=tuple(secrets),
     )  # fmt: skip
     needs = WASM if target.mode == "wasm" or target.path.endswith(_TYPED) else ""
     grant = partial(_grant, settings=workbench.settings)
@@ -159,7 +163,7 @@ def execute(
         outcome = _name_timeout(workbench.carry_out(run, watch), timeout_ms, limits)
         run.outcome = _cut_streams(outcome, limits.max_stream_bytes)
         result = workbench.finish(run)
-    return _execution(outcome, result, _used_tools(run), limits)
+    return _execution(_redacted(outcome, run), result, _used_tools(run), limits)
 
 
 def denied(error: PermissionDenied) -> Execution:
@@ -352,10 +356,13 @@ def _grant(run: Run, settings: Settings) -> Capabilities:
     host = Grants(read=settings.host_roots)
     found = capabilities_of(granted.tools, host)
     ruled: dict[str, Rule] = {}
-    read, unreachable = [], []
+    read, unreachable, keeping = [], [], []
+    secrets = SecretStore(settings).folder
     for path in found.read:
         if not _reachable(path):
             unreachable.append(path)
+        elif os.path.isdir(secrets) and (inside(secrets, path) or inside(path, secrets)):
+            keeping.append(path)
         elif rule := run.gate.denied_below(run.request, path):
             ruled[path] = rule
         else:
@@ -363,6 +370,11 @@ def _grant(run: Run, settings: Settings) -> Capabilities:
     run.warnings += (
         *(f"not granted: {one_line(tool)}: {why}" for tool, why in denied),
         *(f"{path} cannot be read by runs" for path in unreachable),
+        *(
+            f"{path} is not opened to runs: your secrets are kept in it; name the folders in it "
+            "that are needed in host_roots, or set state_dir to a folder elsewhere"
+            for path in keeping
+        ),
         *(
             f"{path} is not opened to runs: a rule denies {one_line(rule.pattern)!r} in it; "
             "give the files that are needed as inputs"
@@ -440,6 +452,16 @@ def _cut_streams(outcome: Outcome, most: int) -> Outcome:
     hit = {"max_stream_bytes"} if stdout.truncated or stderr.truncated else set()
     named = tuple(sorted(hit.union(outcome.limits_hit)))
     return outcome._replace(stdout=stdout, stderr=stderr, limits_hit=named)
+
+
+def _redacted(outcome: Outcome, run: Run) -> Outcome:
+    """Return the outcome with the run's secrets redacted in stdout, which becomes the output."""
+    if not run.redacts:
+        return outcome
+    stream = Redactor(run.redacts)
+    data = stream.more(outcome.stdout.data) + stream.end()
+    total = outcome.stdout.total_bytes if outcome.stdout.truncated else len(data)
+    return outcome._replace(stdout=Captured(data, total))
 
 
 def _name_timeout(outcome: Outcome, timeout_ms: int, limits: Limits) -> Outcome:

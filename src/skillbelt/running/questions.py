@@ -97,6 +97,7 @@ def call_facts(run: Run, files: Mapping[str, str]) -> dict[str, object]:
             for name, value in call.env.items()
         },
         "secrets": sorted(secrets),
+        "stored_secrets": [stored.name for stored in run.stored],
         "stdin": "comes later" if call.stdin is None else _data(call.stdin),
         "editor_text": {} if call.editor_text is None else _data(call.editor_text, empty=True),
         "inputs": list(run.inputs.facts),

@@ -18,6 +18,8 @@ from skillbelt.running.named_files import Ground
 from skillbelt.running.outputs import Wanted
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.programs.folder import Programs
+from skillbelt.running.secret_store import StoredSecret
+from skillbelt.running.secrets import redacted, secrets_of
 from skillbelt.running.staging import Staged
 from skillbelt.running.workspace import SKILLS, Workspace, placed
 from skillbelt.sandbox.network.proxy import Egress
@@ -45,6 +47,7 @@ class Run:
     wanted: Wanted | None = None
     listed_hosts: tuple[str, ...] = ()  # those of the user for tools that name none
     policy: bool = False  # whether a list of commands chose the program
+    known_secrets: Mapping[str, str] = field(default_factory=dict)  # given to earlier runs
 
     # Staged: the workspace, the skill's copy in it, this run's folder and the inputs. `others` are
     # the copies of skills that inputs come from, by name.
@@ -60,6 +63,8 @@ class Run:
     ground: Ground = field(init=False)
     script: str = field(init=False)
     needs: Needs | None = field(init=False)
+    stored: tuple[StoredSecret, ...] = field(init=False, default=())
+    missing_secrets: tuple[str, ...] = field(init=False, default=())
     request: Request = field(init=False)
     bound_files: Mapping[str, str] | None = field(init=False, default=None)
     remembered: bool = field(init=False, default=False)
@@ -71,6 +76,7 @@ class Run:
     capabilities: Capabilities = field(init=False)
     granted_tools: tuple[str, ...] = field(init=False, default=())
     egress: Egress | None = field(init=False, default=None)
+    secrets: Mapping[str, str] = field(init=False, default_factory=dict)
     job: Job = field(init=False)
     warnings: tuple[str, ...] = field(init=False, default=())
     # Why a tool of the network opened nothing: of interest if the command fails.
@@ -79,6 +85,19 @@ class Run:
     # Started: when, by the clock of the workspace's file system.
     began: int = field(init=False, default=0)
     outcome: Outcome = field(init=False)
+
+    @property
+    def redacts(self) -> dict[str, str]:
+        """The secrets that nothing told of the run may show, by name.
+
+        A file of the workspace may hold one that an earlier run was given.
+        """
+        return {**self.known_secrets, **secrets_of(self.call.env), **self.secrets}
+
+    @property
+    def shown(self) -> str:
+        """The command as one line, without secrets."""
+        return redacted(self.call.text, self.redacts)
 
     # Paths. With a sandbox that remaps, the workspace is at INSIDE and each skill in `skills/`.
 

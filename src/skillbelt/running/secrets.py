@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import base64
+import html
+import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from codecs import getincrementaldecoder
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import quote, quote_plus
 
 from skillbelt.sandbox.protocol import Listener, Stream
 
 _log = logging.getLogger(__name__)
 
 # Shorter values occur in too many texts.
-_LEAST_CHARS = 6
+LEAST_CHARS = 6
+# A line of a longer secret, such as a key in several lines, is redacted by itself from here on.
+_LEAST_LINE_CHARS = 16
+# Programs break base64 after so many characters.
+_BASE64_WIDTHS = (64, 76)
+# A beginning of this length is sought as a whole: what is printed may be made to slow that down.
+_HEAD = 8
 _SECRET = re.compile(
     r"(?:^|_)(?:API_?KEY|ACCESS_KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH)"
     r"(?:_|$)",
@@ -22,7 +33,7 @@ _SECRET = re.compile(
 def secrets_of(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables whose names mark their values as secret."""
     return {
-        name: value for name, value in env.items() if len(value) >= _LEAST_CHARS and is_secret(name)
+        name: value for name, value in env.items() if len(value) >= LEAST_CHARS and is_secret(name)
     }
 
 
@@ -43,15 +54,81 @@ def redacted(text: str, secrets: Mapping[str, str], *, cut: bool = False) -> str
     return (shown if cut else shown + stream.end()).decode("utf-8", "surrogatepass")
 
 
+def redacted_chunks(chunks: Iterable[str], secrets: Mapping[str, str]) -> Iterator[str]:
+    """Yield a text that comes in chunks, with the value of each secret replaced by its name."""
+    if not secrets:
+        yield from chunks
+        return
+    # What is held back may end within a character.
+    stream, decoder = Redactor(secrets), getincrementaldecoder("utf-8")("replace")
+    for chunk in chunks:
+        yield decoder.decode(stream.more(_bytes(chunk)))
+    yield decoder.decode(stream.end(), True)
+
+
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+def spellings(value: str) -> Iterator[bytes]:
+    """Yield the value and the forms in which programs usually print one: escaped and encoded.
+
+    Text with line ends is there line by line too, since programs print it with something before
+    each line.
+    """
+    for text in (value, *_long_lines(value)):
+        data = _bytes(text)
+        yield data
+        yield from map(_bytes, _escaped(text, data))
+        yield from _base64(data)
+        yield data.hex().encode()
+        yield data.hex().upper().encode()
+
+
+def _long_lines(value: str) -> Iterator[str]:
+    lines = value.splitlines()
+    if len(lines) > 1:
+        yield "\r\n".join(lines)  # as a terminal shows it
+        for line in map(str.strip, lines):
+            if len(line) >= _LEAST_LINE_CHARS and not line.startswith("-----"):
+                yield line
+
+
+def _escaped(text: str, data: bytes) -> Iterator[str]:
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
+    yield repr(text)[1:-1]
+    yield html.escape(text)
+    for quoted in (quote(data), quote(data, safe=""), quote_plus(data)):
+        yield quoted
+        yield re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), quoted)
+
+
+def _base64(data: bytes) -> Iterator[bytes]:
+    """Yield what is certain to be in base64 of any text that holds the data.
+
+    The characters at both ends depend on what stands before and after it, and on how much that is.
+    """
+    for before in range(3):
+        start = -(-before * 8 // 6)
+        end = (before + len(data)) * 8 // 6
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            yield (text := encode(bytes(before) + data)[start:end])
+        if not before:
+            for width in _BASE64_WIDTHS:
+                yield b"\n".join(text[at : at + width] for at in range(0, len(text), width))
 
 
 class Redactor:
     """Redacts a stream that comes in pieces: the possible beginning of a secret is held back."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
-        named = {_bytes(value): _bytes(f"[{name}]") for name, value in secrets.items()}
+        """`secrets` are values by name; what stands before a `/` tells two of one name apart."""
+        named = {
+            form: _bytes(f"[{name.rpartition('/')[2]}]")
+            for name, value in secrets.items()
+            for form in spellings(value)
+        }
         # Where several secrets begin at the same place, the longest wins.
         self._names = dict(sorted(named.items(), key=lambda item: -len(item[0])))
         self._pattern = re.compile(b"|".join(map(re.escape, self._names)))
@@ -87,11 +164,14 @@ class Redactor:
 
 
 def _open_end(data: bytes, at: int, secret: bytes) -> int:
-    start = max(at, len(data) - len(secret) + 1)
-    while (start := data.find(secret[:1], start)) >= 0:
-        if secret.startswith(data[start:]):
-            return start
-        start += 1
+    start, head = max(at, len(data) - len(secret) + 1), secret[:_HEAD]
+    while (found := data.find(head, start)) >= 0:
+        if secret.startswith(data[found:]):
+            return found
+        start = found + 1
+    for short in range(max(start, len(data) - _HEAD + 1), len(data)):
+        if secret.startswith(data[short:]):
+            return short
     return len(data)
 
 

@@ -10,20 +10,31 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 from skillbelt.conversation.changes import (
     Mark,
     Note,
     changes_since,
+    is_by_user,
     read_notes,
     remember,
     with_notes,
     write_notes,
 )
-from skillbelt.conversation.messages import Material, Message, block, materialize
+from skillbelt.conversation.compaction import Compacted, cut, find_start, insert_context
+from skillbelt.conversation.messages import Material, Message, block, join_context, materialize
 from skillbelt.conversation.plain import plain_messages
 from skillbelt.conversation.state import LoadedSkill, LoadRequest, Session
+from skillbelt.conversation.vendors.gemini_contents import OWN_ID
+from skillbelt.conversation.vendors.read import find_vendor, read_history
+from skillbelt.conversation.vendors.shapes import (
+    CallAnswer,
+    HistoryCall,
+    MessageFormat,
+    read_arguments,
+)
+from skillbelt.conversation.vendors.write import read_outgoing, write_request
 from skillbelt.disclosure.body import (
     Loaded,
     list_docs,
@@ -37,16 +48,27 @@ from skillbelt.disclosure.overview import (
     Overview,
     compact,
     default_budget,
+    diagnose_pins,
+    has_line,
     overview,
 )
 from skillbelt.discovery.catalog import Catalog, Snapshot
-from skillbelt.errors import LoadError, PathEscape, PermissionDenied, RunRefused, SkillNotFound
+from skillbelt.errors import (
+    ConfigError,
+    LoadError,
+    PathEscape,
+    PermissionDenied,
+    RunRefused,
+    SkillNotFound,
+    log_warning,
+)
 from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill, Skills
 from skillbelt.permission.gate import Ask, Gate, session_id, tool_request
 from skillbelt.permission.rules import Decision, Initiator, Request, Rule
 from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.following import Watch
+from skillbelt.runtime.survivors import Survivors
 from skillbelt.runtime.threads import in_thread
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey, Store, open_store
@@ -72,6 +94,7 @@ from skillbelt.tools.schema import (
     offered_names,
     render,
 )
+from skillbelt.untrusted_json import BadJson
 from skillbelt.values import Limits
 
 if TYPE_CHECKING:
@@ -195,12 +218,33 @@ class Runtime:
     # Which skills there are
 
     def skills(self) -> Snapshot:
-        """Return every skill by name, as of the last scan."""
-        return self.catalog.snapshot
+        """Return every skill by name, as of the last scan.
+
+        Raises RequiredSkillUnusable if a skill that the settings require cannot be used.
+        """
+        return self._checked(self.catalog.snapshot)
 
     def look(self) -> Snapshot:
-        """Return every skill by name, as of now; `rescan_seconds` says how often that scans."""
-        return self.catalog.current()
+        """Return the same as `skills`, as of now; `rescan_seconds` says how often that scans."""
+        return self._checked(self.catalog.current())
+
+    def _checked(self, found: Snapshot) -> Snapshot:
+        if self.settings.skills:
+            self.check_required(found, self.gate)
+        return found
+
+    def check_required(self, found: Snapshot, gate: Gate, agent: str | None = None) -> None:
+        """Raise RequiredSkillUnusable if a required skill cannot be used by this agent."""
+
+        def make() -> bool:
+            # cost: 30 ms for the sandboxes, only where the settings name single skills
+            from skillbelt.runtime.required import check_required
+
+            check_required(found, self.settings, gate, agent)
+            return True
+
+        # Only a success is kept: what was missing may be there the next time.
+        found.derive(("required", gate, agent), make)
 
     def audience(
         self,
@@ -245,8 +289,7 @@ class Runtime:
     def _find(self, name: str, audience: Audience) -> Skill:
         skill = self.skills().get(name) or self.look().get(name)
         if skill is None or not audience.admits(skill):
-            there = filter(audience.admits, self.skills().values())
-            raise SkillNotFound(name, [one.name for one in there])
+            raise self.skills().missing(name, audience.admits)
         return skill
 
     def discover_skills(self) -> list[Skill]:
@@ -281,15 +324,19 @@ class Runtime:
         guided = self.guidance_for(skills, audience=audience)
 
         def make() -> Overview:
-            return overview(
+            budget = default_budget(self.settings)
+            made = overview(
                 skills.values(),
                 format=self.settings.overview_format,
-                budget_tokens=default_budget(self.settings),
+                budget_tokens=budget,
                 guidance=guided,
                 search=self.search_tool,
                 loader=self.names.get("skill_load") or self.names.get("skill", ""),
                 suggested=suggested,
             )
+            for one in diagnose_pins(skills.values(), made, budget):
+                log_warning(f"{one.message}; {one.remedy}")
+            return made
 
         return skills.derive(("overview", tuple(suggested), guided), make)
 
@@ -321,7 +368,7 @@ class Runtime:
             settings = self.settings
             budget, format = default_budget(settings), settings.overview_format
             made = overview(skills.values(), format=format, budget_tokens=budget)
-            return made.shown < len(skills)
+            return made.shown < sum(map(has_line, skills.values()))
 
         return skills.derive("crowded", make)
 
@@ -527,6 +574,7 @@ class Runtime:
         omit_inline_content: bool = False,
         packages: Iterable[str] = (),
         install: bool = True,
+        secrets: Iterable[str] = (),
         listener: Listener | None = None,
     ) -> RunResult:
         """Run a command of a skill in its sandbox, as the user.
@@ -536,7 +584,8 @@ class Runtime:
         result; RunRefused, PermissionDenied and SandboxUnavailable mean that nothing was run.
         Copies of the output files go to the folder `output_dir`, if there is one. `packages` are
         those that the script needs beside the skill's own, each asked for; without `install` it
-        runs with what is there.
+        runs with what is there. `secrets` are names of stored secrets, which the command gets as
+        variables once that is allowed.
         """
         patterns = (outputs,) if isinstance(outputs, str) else outputs
         call = RunCall(
@@ -553,6 +602,7 @@ class Runtime:
             stdin=stdin,
             packages=_texts(packages),
             install=install,
+            secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
         )
         skill = self._visible_skill(name, session)
         return self.workbench.run(skill, call, _who("user", session), Watch(listener))
@@ -573,14 +623,14 @@ class Runtime:
         output_dir: str = "",
         packages: Iterable[str] = (),
         install: bool = True,
+        secrets: Iterable[str] = (),
         session: RuntimeSession | None = None,
         listener: Listener | None = None,
     ) -> Execution:
         """Run a skill's module or script on JSON, as the user; its JSON on stdout is the output.
 
-        `inputs` and `outputs` are files for it and from it, `packages` and `install` what it needs
-        to run, as for `run`. Without `outputs`, a call without a session gives back everything in
-        `out`.
+        `inputs`, `outputs`, `packages`, `install` and `secrets` are as for `run`. Without
+        `outputs`, a call without a session gives back everything in `out`.
         """
         from skillbelt.running.json_call import execute  # cost: 60 ms, only for a run
 
@@ -598,6 +648,7 @@ class Runtime:
             output_dir=output_dir and os.path.abspath(output_dir),
             packages=_texts(packages),
             install=install,
+            secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
             watch=Watch(listener),
         )
 
@@ -625,7 +676,9 @@ class Runtime:
         `visible` hides skills from it alone, and `rules` hold for it on top of all others. A
         `store` keeps it in place of the runtime's own.
         """
-        settings = self.settings
+        settings, gate = self.settings, self.gate.with_rules(rules)
+        if settings.skills:
+            self.check_required(self.look(), gate, agent or None)
         key = SessionKey(app, user, session)
         state = Session(
             store or self.store,
@@ -639,7 +692,7 @@ class Runtime:
             session=state,
             storage=self.storage(key),
             visible=visible,
-            gate=self.gate.with_rules(rules),
+            gate=gate,
         )
 
     def delete_session(self, user: str, session: str, *, app: str = APP) -> bool:
@@ -714,6 +767,7 @@ class RuntimeSession:
         self.searching = False  # whether search is offered even for few skills
         self._declared: list[LoadRequest] = []
         self._shown: frozenset[str] = frozenset()
+        self._put_back: frozenset[str] = frozenset()
         self._texts = LoadedTexts()
 
     def __repr__(self) -> str:
@@ -742,31 +796,157 @@ class RuntimeSession:
 
     # The messages for the model
 
-    def request(self, messages: Sequence[object], *, new_turn: bool | None = None) -> list[Message]:
+    @overload
+    def request(
+        self, messages: Sequence[object], *, new_turn: bool | None = ..., format: None = None
+    ) -> list[Message]: ...
+    @overload
+    def request(
+        self,
+        messages: Sequence[object],
+        *,
+        new_turn: bool | None = ...,
+        format: MessageFormat,
+        system: object = ...,
+        tools: Sequence[object] | None = ...,
+        previous_response_id: str | None = ...,
+    ) -> dict[str, Any]: ...
+    def request(
+        self,
+        messages: Sequence[object],
+        *,
+        new_turn: bool | None = None,
+        format: MessageFormat | None = None,
+        system: object = None,
+        tools: Sequence[object] | None = None,
+        previous_response_id: str | None = None,
+    ) -> list[Message] | dict[str, Any]:
         """Return the messages to send: the history, with the texts of what is loaded now.
 
         A message is a dict, or an object of the openai or anthropic package as it came; those are
         dicts in what is returned. Anything else is a ConfigError.
 
+        With a `format` (openai, responses, anthropic, gemini) the history is one of that vendor's
+        package, and the result is what its call takes as keyword arguments, with the system text
+        where the vendor wants it. `system` is the host's own part of that text, and `tools` go
+        where they belong. With `previous_response_id` the vendor has everything before the
+        `messages`.
+
         A user message that was not there before begins a turn, unless `new_turn` says whether: the
         catalogue is scanned again, and that message gets a note of what changed. The system text
         stays as it was first given.
         """
-        plain = plain_messages(messages)
+        if format is None:
+            _refuse_arguments(
+                "format", system=system, tools=tools, previous_response_id=previous_response_id
+            )
+            return self._prepare(plain_messages(messages), new_turn)
+        if format != "responses":
+            _refuse_arguments("format='responses'", previous_response_id=previous_response_id)
+        outgoing = read_outgoing(messages, format, system)
+        made = self._prepare(
+            outgoing.messages, new_turn, continued=previous_response_id is not None
+        )
+        return write_request(outgoing, made, tools=tools, previous_response_id=previous_response_id)
+
+    request_async = in_thread(request)
+
+    def _prepare(
+        self, plain: Sequence[Message], new_turn: bool | None, *, continued: bool = False
+    ) -> list[Message]:
+        """Return the messages with all texts in place, and begin a turn if they do."""
+        if continued and new_turn is None:
+            new_turn = any(map(is_by_user, plain))
         state = self._begin_turn(plain, new_turn)
         self._declared = []
         noted = with_notes(plain, read_notes(state.get(self._key("notes"), "")))
-        made = materialize(
-            noted,
-            self._texts.read(self.session.loaded(state), self._caller(state)),
-            placement=self.settings.placement,
-            overview=state.get(self._key("system"), ""),
-            landed={k: v for k, v in self.session.landed(state).items() if v != UNNAMED},
-        )
+        survivors = self._find_survivors(state)
+        made = self._materialize(noted, survivors, state, continued=continued)
         self.session.after_request()
         results = (one.get("content") for one in made if one.get("role") == "tool")
         self._shown = frozenset(text for text in results if isinstance(text, str))
+        self._put_back = survivors.blocks
         return made
+
+    def compact(
+        self,
+        messages: Sequence[object],
+        keep: int = 8,
+        *,
+        summary: str = "",
+        restore_tokens: int | None = None,
+    ) -> Compacted:
+        """Return a history that is cut to its last messages, with a summary of the others.
+
+        System messages and the user's last question stay, and no call is parted from its result:
+        more than `keep` messages stay if need be. Skills that are loaded survive: the next
+        `request` (or `restore`) puts their texts back. The result says which, within
+        `restore_tokens`, by default a quarter of the window.
+        """
+        plain = plain_messages(messages)
+        made = cut(plain, find_start(plain, keep), summary)
+        state = self.session.state()
+        survivors = self._find_survivors(state, restore_tokens)
+        self._materialize(made.messages, survivors, state)
+        return survivors.made._replace(messages=made.messages, kept=made.kept)
+
+    compact_async = in_thread(compact)
+
+    def restore(
+        self, messages: Sequence[object], *, restore_tokens: int | None = None
+    ) -> Compacted:
+        """Return the messages to send, for a host whose answers hold the texts of skills.
+
+        Such a host makes its requests without `request`. What a cut history lacks of the loaded
+        skills comes back in one message before all others but the system's: once each, as it was
+        loaded, the most recently used within `restore_tokens`. Keep the history as it was given.
+        """
+        survivors = self._find_survivors(self.session.state(), restore_tokens)
+        given = plain_messages(messages)
+        kept = survivors.find_own(given)
+        plain = [given[index] for index in kept]
+        text = survivors.context(plain, {})
+        survivors.remember_context()
+        self._put_back = survivors.blocks
+        sent = insert_context(plain, text) if text else plain
+        return survivors.made._replace(messages=sent, kept=tuple(kept))
+
+    restore_async = in_thread(restore)
+
+    def _materialize(
+        self,
+        messages: Sequence[Message],
+        survivors: Survivors,
+        state: Mapping[str, str],
+        *,
+        continued: bool = False,
+    ) -> list[Message]:
+        """Return the messages with the texts of what is loaded.
+
+        If they are `continued`, the vendor has the skills of earlier answers. Those that are in no
+        answer, since the host loaded them, go with the message that begins the turn.
+        """
+        landed = {k: v for k, v in self.session.landed(state).items() if v != UNNAMED}
+        begins = any(map(is_by_user, messages))
+
+        def context(blocks: Mapping[str, str]) -> str:
+            if not continued:
+                return survivors.context(messages, blocks)
+            return join_context({n: b for n, b in blocks.items() if begins and not landed.get(n)})
+
+        return materialize(
+            messages,
+            survivors.for_requests(),
+            placement=self.settings.placement,
+            overview=state.get(self._key("system"), ""),
+            landed=landed,
+            context=context,
+        )
+
+    def _find_survivors(
+        self, state: Mapping[str, str], restore_tokens: int | None = None
+    ) -> Survivors:
+        return Survivors(self.session, self._caller(state), self._texts, restore_tokens)
 
     def _begin_turn(self, messages: Sequence[Message], new_turn: bool | None) -> Mapping[str, str]:
         """Begin a turn if the messages do; return the state after that."""
@@ -779,7 +959,9 @@ class RuntimeSession:
 
     def _record_turn(self, mark: Mark, state: Mapping[str, str]) -> None:
         runtime = self.runtime
-        runtime.look()
+        found = runtime.look()
+        if self.settings.skills:
+            runtime.check_required(found, self.gate, self.session.agent or None)
         skills = self.skills()
         known, before = runtime.remembered(skills), state.get(self._key("known"), "")
         note = changes_since(before, skills, now=known, search=runtime.search_tool)
@@ -880,11 +1062,57 @@ class RuntimeSession:
         what is loaded is in the answer, for a host that makes its requests without `request`;
         `shown` are then the answers that the model has already, which are not given again.
         """
-        given = self._shown if shown is None else frozenset(shown)
+        given = self._put_back.union(self._shown if shown is None else shown)
         caller = self._caller(self.session.state(), watch=watch, inline=inline, shown=given)
         return dispatch(tool, arguments, caller, call_id)
 
     call = in_thread(call_sync)
+
+    def answer_calls(
+        self,
+        reply: object,
+        format: MessageFormat,
+        *,
+        others: Callable[[str, object], str] | None = None,
+        watch: Watch | None = None,
+    ) -> list[Message]:
+        """Run the calls of a model's reply; return what the history goes on with.
+
+        `reply` is the response of the vendor's package, the message or the items in it, or dicts of
+        the same shape. The results are in the order of the calls, in the vendor's shape; the list
+        is empty when the reply has no call. `others` is called with the name and the arguments of
+        a call of another tool than ours, and returns the text for the model.
+        """
+        replied = reply if isinstance(reply, list | tuple) else [reply]
+        history = read_history(replied, format, name="reply")
+        done = {result.id for result in history.results()}
+        answers = []
+        for call in history.calls():
+            if not call.id or call.id not in done:
+                named = call if call.id else call._replace(id=f"{OWN_ID}{os.urandom(8).hex()}")
+                answers.append(self._answer(named, others, watch))
+        return find_vendor(format).answer(answers)
+
+    answer_calls_async = in_thread(answer_calls)
+
+    def _answer(
+        self,
+        call: HistoryCall,
+        others: Callable[[str, object], str] | None,
+        watch: Watch | None,
+    ) -> CallAnswer:
+        if others is None or call.name in self._offered():
+            result = self.call_sync(call.name, call.arguments, call.id, watch=watch)
+            return CallAnswer(call, result.text, bool(result.error))
+        try:
+            return CallAnswer(call, others(call.name, read_arguments(call.arguments)))
+        except BadJson as error:
+            return CallAnswer(call, f"the arguments of {call.name}: {error}", failed=True)
+
+    def _offered(self) -> Collection[str]:
+        """Return the names of the tools of this conversation."""
+        state = self.session.state()
+        return self.runtime.names_for(self.skills(), self._crowded(state)).values()
 
     def _caller(
         self,
@@ -1048,3 +1276,9 @@ def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Asker:
 
 def _texts(values: Iterable[str]) -> tuple[str, ...]:
     return (values,) if isinstance(values, str) else tuple(values)
+
+
+def _refuse_arguments(needed: str, **given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ConfigError(f"{name} needs {needed}")

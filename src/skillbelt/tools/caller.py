@@ -52,6 +52,11 @@ class Audience(NamedTuple):
         """Return whether the host's filters let the skill exist."""
         return all(keep(skill) for keep in self.filters)
 
+    def allows(self, skill: Skill) -> bool:
+        """Return whether the skill exists and no rule denies it to the model."""
+        hides = self.gate.hides_skills
+        return self.admits(skill) and not (hides and not self.gate.permit(self.agent, skill))
+
     def could_use(self, skill: Skill) -> bool:
         """Return whether the model may get the skill, if only because the user calls it."""
         known = skill.model_visible or skill.user_invocable

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from skillbelt.conversation.compaction import lands_anew, record_docs, record_given
 from skillbelt.conversation.messages import Material, block
 from skillbelt.conversation.state import SelectedDocs
 from skillbelt.disclosure.body import (
@@ -227,19 +228,23 @@ def use(call: Call) -> ToolResult:
     request = caller.approve(skill, loading=True)
     loaded = caller.body(skill)
     caller.gate.record_load(request, loaded, skill)
-    _log(call, skill)
     text = content(skill, loaded.text, sample_files(skill))
+    material = Material(skill.name, loaded.text)
+    _record_shown(call, material, text)
     data = {"title": f"Loaded skill: {skill.name}", "name": skill.name, "dir": skill.dir}
-    if text in caller.shown:
+    if text in caller.shown or block(material) in caller.shown:
         return ToolResult(already(skill), data=data)
     return ToolResult(text, data={**data, "report": report_of(loaded)})
 
 
-def _log(call: Call, skill: Skill) -> None:
-    session = call.caller.session
+def _record_shown(call: Call, material: Material, answer: str) -> None:
+    caller = call.caller
+    session = caller.session
     if session is not None:
-        data = {"name": skill.name, "call_id": call.id, "placement": "result"}
-        session.store.append(session.key, [NewEvent("skill_loaded", session.agent, data)])
+        data = {"name": material.name, "call_id": call.id, "placement": "result"}
+        event = NewEvent("skill_loaded", session.agent, data)
+        given = record_given(material, answer)
+        session.give(material.name, given, event, state=caller.state)
 
 
 def load(call: Call) -> ToolResult:
@@ -252,14 +257,22 @@ def load(call: Call) -> ToolResult:
     caller.gate.record_load(request, loaded, skill)
     given = f"loaded: {skill.name}"
     texts = _texts(skill, docs, every, caller)
+    material = Material(skill.name, loaded.text, tuple((one.path, one.text) for one in texts))
     if caller.inline:
-        parts = tuple((one.path, one.text) for one in texts)
-        text = block(Material(skill.name, loaded.text, parts))
-        given = already(skill) if text in caller.shown else text
+        given = already(skill) if block(material) in caller.shown else block(material)
     report = report_of(loaded, texts)
     if caller.session is None:
         return ToolResult(given, data={"name": skill.name, "report": report})
-    evicted = caller.session.load(skill.name, docs, every, call.id or UNNAMED, state=caller.state)
+    recorded = record_given(material, block(material) if caller.inline else "")
+    evicted = caller.session.load(
+        skill.name,
+        docs,
+        every,
+        call.id or UNNAMED,
+        state=caller.state,
+        given=recorded,
+        anew=lands_anew(skill.name, recorded, caller.session, caller.state),
+    )
     data = {"name": skill.name, "evicted": list(evicted), "report": report}
     # An answer that is in a history stays there.
     told = evicted and not caller.inline
@@ -316,7 +329,13 @@ def select_docs(call: Call) -> ToolResult:
     if caller.session is None:
         return ToolResult(given or "no documents", data=_documents_report(texts))
     selected = caller.session.select_docs(
-        skill.name, docs or (), every, mode, call.id or UNNAMED, state=caller.state
+        skill.name,
+        docs or (),
+        every,
+        mode,
+        call.id or UNNAMED,
+        state=caller.state,
+        given=record_docs([(one.path, one.text) for one in texts], given) if texts else None,
     )
     facts: dict[str, object] = selected._asdict()
     if note := _selection_note(caller, selected, docs):

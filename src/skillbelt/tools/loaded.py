@@ -17,36 +17,45 @@ _YOUNG_SECONDS = 2.0
 _CHANGED = "(changed since it was allowed; load it again to ask for it as it is now)"
 
 
+# What tells whether it is still the same, the texts, and whether the body is only a reason.
+_Known = tuple[object, Material, bool]
+
+
 class LoadedTexts:
     """Reads the texts of loaded skills, again only when their files have changed."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[object, Material]] = {}
+        self._known: dict[str, _Known] = {}
+        self.withheld: set[str] = set()  # skills of which only a reason was given
 
     def read(self, loaded: Iterable[LoadedSkill], caller: Caller) -> list[Material]:
         """Return the text of each skill that still exists; forget those of all others."""
         before, self._known = self._known, {}
+        self.withheld = set()
         return list(self._read(loaded, caller, before))
 
     def _read(
         self,
         loaded: Iterable[LoadedSkill],
         caller: Caller,
-        before: dict[str, tuple[object, Material]],
+        before: dict[str, _Known],
     ) -> Iterator[Material]:
         for one in loaded:
             skill = caller.catalog.snapshot.get(one.name)
-            if skill is None or not caller.audience.admits(skill):
+            if skill is None or not caller.audience.allows(skill):
                 continue
             if _changed(skill, caller):
+                self.withheld.add(skill.name)
                 yield Material(skill.name, _CHANGED)
                 continue
             paths = list_docs(skill) if one.all_docs else one.docs
             stamp = (skill, paths, _stamp(skill, paths))
             known = before.get(skill.name)
             if known is None or known[0] != stamp:
-                known = (stamp, _material(skill, paths, caller))
+                known = (stamp, *_material(skill, paths, caller))
             self._known[skill.name] = known
+            if known[2]:
+                self.withheld.add(skill.name)
             yield known[1]
 
 
@@ -57,13 +66,13 @@ def _changed(skill: Skill, caller: Caller) -> bool:
     return bool(seen) and not skill.trusted and skill.files.digest() not in seen
 
 
-def _material(skill: Skill, paths: Sequence[str], caller: Caller) -> Material:
+def _material(skill: Skill, paths: Sequence[str], caller: Caller) -> tuple[Material, bool]:
+    """Return the texts of a skill, and whether its body is only a reason why there is none."""
     docs = tuple((one.path, one.text) for one in caller.documents(skill, paths))
     try:
-        text = caller.body(skill).text
+        return Material(skill.name, caller.body(skill).text, docs), False
     except (LoadError, PathEscape) as error:
-        text = not_given(caller.presentable(str(error)))
-    return Material(skill.name, text, docs)
+        return Material(skill.name, not_given(caller.presentable(str(error))), docs), True
 
 
 def _stamp(skill: Skill, paths: Sequence[str]) -> object:

@@ -16,6 +16,7 @@ from skillbelt.errors import FileUnreadable, PathEscape, RunRefused
 from skillbelt.files.contain import FOLLOW_FILE, check_relative
 from skillbelt.running.call import RunCall
 from skillbelt.running.outputs import SCHEME
+from skillbelt.running.secrets import redacted_chunks
 from skillbelt.running.workspace import (
     INPUTS,
     SKILLS,
@@ -137,21 +138,24 @@ def run_call(arguments: Mapping[str, object]) -> RunCall:
 def open_run_text(caller: Caller, name: str) -> Iterator[RunText]:
     """Yield the text of a file in the workspace or of an artifact, and of nothing else.
 
-    It is read in chunks, so that a file of any size takes no more memory than one.
+    It is read in chunks, so that a file of any size takes no more memory than one. Secrets that
+    runs were given are redacted.
     """
     runs = caller.runs()
+    given = runs.workbench.given_secrets
     with span("workspace.inline", path=name):
         if name.startswith(SCHEME):
             handle = _open_file(runs, name)
             with open(handle, "rb") as file:
                 size = os.fstat(handle).st_size
-                yield RunText(_decoded(file, name), size)
+                yield RunText(redacted_chunks(_decoded(file, name), given), size)
             return
         kept, version = parse_reference(name)
         artifacts = runs.workbench.artifacts(runs.who.key)
         found = artifacts.store.find(artifacts.key, kept, version)
         with artifacts.open(kept, found.version) as file:
-            yield RunText(_decoded(file, name, found.sha256), found.size)
+            chunks = _decoded(file, name, found.sha256)
+            yield RunText(redacted_chunks(chunks, given), found.size)
 
 
 def _decoded(file: BinaryIO, name: str, sha256: str = "") -> Iterator[str]:

@@ -18,10 +18,10 @@ from skillbelt.tools.caller import Call
 from skillbelt.tools.definitions import DEFINITIONS, NEED_REQUESTS, PROFILES, Schema
 from skillbelt.values import USUAL_TIMEOUT_SECONDS
 
-ToolFormat = Literal["openai", "anthropic", "gemini", "mcp"]
+ToolFormat = Literal["openai", "responses", "anthropic", "gemini", "mcp"]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-FORMATS: tuple[ToolFormat, ...] = ("openai", "anthropic", "gemini", "mcp")
+FORMATS: tuple[ToolFormat, ...] = ("openai", "responses", "anthropic", "gemini", "mcp")
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _SETTINGS = Settings()
 _RUN = "skill_run"
@@ -198,6 +198,10 @@ def render(tools: Iterable[Tool], format: ToolFormat) -> list[dict[str, object]]
     match format:
         case "openai":
             return [{"type": "function", "function": _shape(t, "parameters")} for t in tools]
+        case "responses":
+            # Strict schemas have no optional arguments; left out, the vendor would want one.
+            flat = {"type": "function", "strict": False}
+            return [{**flat, **_shape(tool, "parameters")} for tool in tools]
         case "anthropic":
             return [_shape(tool, "input_schema") for tool in tools]
         case "mcp":

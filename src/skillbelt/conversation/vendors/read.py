@@ -33,18 +33,21 @@ def find_vendor(format: MessageFormat) -> Vendor:
     return VENDORS[format]
 
 
-def read_history(history: Sequence[object], format: MessageFormat) -> History:
+def read_history(
+    history: Sequence[object], format: MessageFormat, *, name: str = "history"
+) -> History:
     """Return a history as values. It holds what the vendor's package gave: objects or dicts.
 
-    ConfigError names the first item that has another shape, and what was expected there.
+    ConfigError names the first item that has another shape, and what was expected there; the
+    history is called `name` in it.
     """
     vendor = find_vendor(format)
     items: list[Item] = []
     where: list[str] = []
     sources: list[int] = []
-    for index, one in enumerate(need_list(history, "history", "a list")):
-        made = vendor.expand(one, f"history[{index}]")
+    for index, one in enumerate(need_list(history, name, "a list")):
+        made = vendor.expand(one, f"{name}[{index}]")
         items += made
-        where += [f"history[{index}]"] * len(made)
+        where += [f"{name}[{index}]"] * len(made)
         sources += [index] * len(made)
     return History(items, vendor.read(items, where), sources)

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 from skillbelt.conversation.messages import Message
 from skillbelt.errors import ConfigError
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 
 MessageFormat = Literal["openai", "responses", "anthropic", "gemini"]
 Item = dict[str, Any]
@@ -117,6 +118,11 @@ def _plain_calls(message: Message) -> list[dict[str, Any]]:
             flat = {"id": id if isinstance(id, str) else "", "name": inner["name"]}
             found.append({**flat, "arguments": inner.get("arguments")})
     return found
+
+
+def read_arguments(arguments: object) -> object:
+    """Return the arguments of a call; BadJson for text that is not JSON."""
+    return read_json(arguments or "{}") if isinstance(arguments, str) else arguments or {}
 
 
 # Objects

@@ -85,6 +85,9 @@ def _python_imports(sources: Sources, started: StartedCode) -> Iterator[Proposal
         missing: set[str] = set()
         for one in read.modules:
             own = places.files_of(one.module, source.path)
+            if own:
+                parts = (places.files_of(f"{one.module}.{name}", source.path) for name in one.names)
+                own = [*own, *(path for files in parts for path in files)]
             new = [path for path in own if path not in seen]
             seen.update(new)
             if len(seen) < _MAX_SOURCES:

@@ -1,0 +1,364 @@
+"""What survives when a history is cut: whole pairs of calls and results, and loaded skills.
+
+Pure. Whether a text is still there is decided by digests that the session recorded when it gave the
+text, never by what a message says of itself: a summary or a tool result may imitate our marks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from skillbelt.conversation.messages import (
+    HEADER,
+    LEFT_OUT,
+    Material,
+    Message,
+    block,
+    docs_block,
+    join_context,
+)
+from skillbelt.conversation.state import RecordedText, Session
+from skillbelt.text import tokens, tokens_of_bytes
+from skillbelt.untrusted_json import read_json
+
+# The begin of a message that stands for what was cut.
+SUMMARY = "Summary of the conversation so far:"
+CHANGED = "(changed since it was loaded; load it again to read it as it is now)"
+_MAX_NAMES = 20  # of skills that are left out
+_BODY = ""
+_SYSTEM = ("system", "developer")
+
+
+class Compacted(NamedTuple):
+    """A history that was cut, and what becomes of the skills whose text went with it.
+
+    `messages` is what the host goes on with; `kept` are the places of those that were given and
+    stay. `put_back` names the skills whose text the next request has again, `left_out` those that
+    had no room, and `changed` those whose files are not what was loaded. `context` is the text of
+    the message that puts them back.
+    """
+
+    messages: list[Message]
+    kept: tuple[int, ...] = ()
+    put_back: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    context: str = ""
+
+
+# Cutting
+
+
+def find_start(messages: Sequence[Message], keep: int, keep_tokens: float | None = None) -> int:
+    """Return the index of the first message to keep, of the last `keep` ones.
+
+    A call is never separated from its results: more messages stay if need be. With `keep_tokens`
+    fewer stay, until these fit; then none may be left.
+    """
+    first = max(len(messages) - max(keep, 0), _head(messages))
+    starts = _starts(messages)
+    start = max((one for one in starts if one <= first), default=0)
+    if keep_tokens is not None:
+        room, fitting = keep_tokens, len(messages)
+        for index in range(len(messages) - 1, start - 1, -1):
+            room -= estimate_tokens(messages[index : index + 1])
+            if room < 0:
+                break
+            fitting = index if index in starts else fitting
+        start = fitting
+    return start
+
+
+def _starts(messages: Sequence[Message]) -> set[int]:
+    """Return the places where the history can be cut without parting a call from its results."""
+    made: dict[str, int] = {}
+    reach = list(range(len(messages)))  # the first message that the one at this place belongs to
+    for index, message in enumerate(messages):
+        made.update(dict.fromkeys(calls_of(message), index))
+        reach[index] = min([index, *(made.get(call, index) for call in results_of(message))])
+    starts, first = {len(messages)}, len(messages)
+    for index in range(len(messages) - 1, -1, -1):
+        first = min(first, reach[index])
+        if first >= index:
+            starts.add(index)
+    return starts
+
+
+def keep_pairs(messages: Sequence[Message], kept: Iterable[int]) -> list[int]:
+    """Return those of the places that can stay: no call without result, no result without call.
+
+    The calls of the last message with calls may be open as long as nothing but results follows it.
+    """
+    chosen = sorted(set(kept))
+    while True:
+        left = _paired(messages, chosen)
+        if left == chosen:
+            return chosen
+        chosen = left
+
+
+def _paired(messages: Sequence[Message], chosen: Sequence[int]) -> list[int]:
+    """Return the places without those of a call or a result that is alone."""
+    last = max((index for index in chosen if not results_of(messages[index])), default=-1)
+    open_calls: dict[str, int] = {}
+    alone: set[int] = set()
+    for index in chosen:
+        for call in results_of(messages[index]):
+            if open_calls.pop(call, None) is None:
+                alone.add(index)
+        for call in calls_of(messages[index]):
+            # An id may be used again.
+            alone.update([open_calls[call]] if call in open_calls else [])
+            open_calls[call] = index
+    alone.update(index for index in open_calls.values() if index != last)
+    return [index for index in chosen if index not in alone]
+
+
+def cut(messages: Sequence[Message], start: int, summary: str = "") -> Compacted:
+    """Return the history from `start` on, behind its system messages and the summary.
+
+    What the user asked last stays word for word.
+    """
+    head = _head(messages)
+    kept = [*range(head), *range(max(start, head), len(messages))]
+    if not any(is_question(messages[index]) for index in kept):
+        kept += [index for index in range(head, start) if is_question(messages[index])][-1:]
+    kept = keep_pairs(messages, kept)
+    made = [messages[index] for index in kept]
+    if summary:
+        made.insert(sum(index < head for index in kept), summary_message(summary))
+    return Compacted(made, tuple(kept))
+
+
+def summary_message(summary: str) -> Message:
+    """Return the message that stands for what was cut."""
+    return {"role": "user", "content": f"{SUMMARY}\n\n{summary}"}
+
+
+def is_question(message: Message) -> bool:
+    """Return whether the user said it: no summary, no result, nothing that a program added."""
+    if message.get("role") != "user" or message.get("summary") or message.get("goes_on"):
+        return False
+    content = message.get("content")
+    return not results_of(message) and not (
+        isinstance(content, str) and content.startswith(f"{SUMMARY}\n\n")
+    )
+
+
+def calls_of(message: Message) -> list[str]:
+    """Return the ids of the calls that a message makes."""
+    return [str(call.get("id")) for call in message.get("tool_calls") or ()]
+
+
+def results_of(message: Message) -> list[str]:
+    """Return the ids of the calls whose results a message holds."""
+    return [str(message["tool_call_id"])] if message.get("tool_call_id") else []
+
+
+def result_texts(messages: Iterable[Message]) -> list[str]:
+    """Return the results of tools in a history."""
+    return [content_text(one) for one in messages if one.get("role") == "tool"]
+
+
+def content_text(message: Message) -> str:
+    """Return the text of a message; that of its parts, joined, if it has parts."""
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        return content
+    texts = (one.get("text") if isinstance(one, Mapping) else one for one in content)
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _head(messages: Sequence[Message]) -> int:
+    there = (i for i, one in enumerate(messages) if one.get("role") not in _SYSTEM)
+    return next(there, len(messages))
+
+
+def estimate_tokens(messages: Sequence[Message]) -> int:
+    """Estimate the tokens of the messages."""
+    return tokens_of_bytes(sum(map(_message_bytes, messages)))
+
+
+def _message_bytes(message: Message) -> int:
+    calls = message.get("tool_calls")
+    return _bytes(str(message.get("content") or "")) + (_bytes(str(calls)) if calls else 0)
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+# Skills
+
+
+def digest(text: str) -> str:
+    """Return what tells whether a text is exactly the same."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def record_given(material: Material, answer: str = "") -> RecordedText:
+    """Return what to remember of a text that a model gets: in an answer, or by its requests."""
+    given = record_docs(material.docs, answer)
+    return given._replace(parts={_BODY: digest(material.body), **given.parts})
+
+
+def record_docs(docs: Sequence[tuple[str, str]], answer: str = "") -> RecordedText:
+    """Return what to remember of documents that a model gets apart from the body."""
+    parts = {path: digest(text) for path, text in docs}
+    return RecordedText(parts, digest(answer) if answer else "")
+
+
+class Lacking(NamedTuple):
+    """What a history lacks of a skill: the text to put back, and whether its files changed."""
+
+    text: str
+    changed: bool = False
+
+
+def find_lacking(
+    material: Material, given: Sequence[RecordedText], results: Collection[str]
+) -> Lacking | None:
+    """Return what to put back of a skill whose text was in answers; None if all is there.
+
+    `results` are the digests of the results in the history.
+    """
+    newest = {part: one for text in given for part, one in text.parts.items()}
+    there = {
+        part
+        for text in given
+        if text.answer in results
+        for part, one in text.parts.items()
+        if newest[part] == one
+    }
+    docs = [(path, text) for path, text in material.docs if path not in there]
+    if _BODY in there and not docs:
+        return None
+    if _BODY in there:
+        known = [(path, _as_loaded(path, text, newest)) for path, text in docs]
+        return Lacking(docs_block(material.name, known), known != docs)
+    return as_loaded(material._replace(docs=tuple(docs)), given)
+
+
+def as_loaded(material: Material, given: Sequence[RecordedText]) -> Lacking:
+    """Return the block of a skill; what is not as the session loaded it is said to be changed."""
+    newest = {part: one for text in given for part, one in text.parts.items()}
+    body = _as_loaded(_BODY, material.body, newest)
+    docs = tuple((path, _as_loaded(path, text, newest)) for path, text in material.docs)
+    if body == CHANGED != material.body:
+        docs = ()
+    made = Material(material.name, body, docs)
+    return Lacking(block(made), made != material)
+
+
+def _as_loaded(part: str, text: str, newest: Mapping[str, str]) -> str:
+    return text if newest.get(part) in (None, digest(text)) else CHANGED
+
+
+class Selection(NamedTuple):
+    """Which skills were put back at a cut, and which were not.
+
+    It holds until the next cut, so that requests between two cuts begin alike. `named` are those
+    that the message names as left out, also once they are loaded again.
+    """
+
+    mark: str = ""
+    put: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, text: str) -> Selection:
+        """Parse a selection; an empty one if the text is something else."""
+        try:
+            found = read_json(text)
+        except ValueError:
+            return cls()
+        if not isinstance(found, list) or len(found) != 4:
+            return cls()
+        mark, *lists = found
+        if not all(isinstance(names, list) for names in lists):
+            return cls()
+        return cls(str(mark), *(tuple(map(str, names)) for names in lists))
+
+    def __str__(self) -> str:
+        return json.dumps(self, ensure_ascii=False, separators=(",", ":"))
+
+
+def state_key(kind: str, agent: str) -> str:
+    """Return the key of a session's state under which a selection (`restored`) is kept."""
+    return f"temp:skill:{kind}:{agent}" if agent else f"temp:skill:{kind}"
+
+
+def lands_anew(name: str, given: RecordedText, session: Session, state: Mapping[str, str]) -> bool:
+    """Return whether a second load must give the text again: it had no room, or it changed."""
+    if name in Selection.read(state.get(state_key("restored", session.agent), "")).left:
+        return True
+    before = [one.parts[_BODY] for one in session.given(state).get(name, ()) if _BODY in one.parts]
+    return bool(before) and before[-1] != given.parts[_BODY]
+
+
+def mark_of(messages: Sequence[Message]) -> str:
+    """Return what tells one cut from the next: the first message that is not the system's."""
+    first = messages[_head(messages) : _head(messages) + 1]
+    return digest(content_text(first[0])) if first else ""
+
+
+def select(
+    lacking: Mapping[str, str],
+    before: Selection,
+    mark: str,
+    *,
+    order: Sequence[str],
+    room: float,
+    loaded: Collection[str],
+    required: Collection[str] = (),
+) -> Selection:
+    """Return which of the lacking texts to put back: the most recently used, as far as they fit.
+
+    `order` has the least recently used first, `room` is in tokens, and the `required` come first.
+    What was selected `before` for the same cut stays.
+    """
+    if before.mark == mark and {*lacking} <= {*before.put, *before.left}:
+        return before._replace(
+            put=tuple(name for name in before.put if name in lacking),
+            left=tuple(name for name in before.left if name in lacking),
+            named=tuple(name for name in before.named if name in loaded),
+        )
+    places = {name: place for place, name in enumerate(order)}
+    newest = sorted(lacking, key=lambda name: (name in required, places.get(name, -1), name))
+    put, left = list[str](), list[str]()
+    room -= tokens(make_context(lacking, (), sorted(lacking)))
+    for name in reversed(newest):
+        size = tokens(join_context({name: lacking[name]}))
+        if size <= room or name in required:
+            put.append(name)
+            room -= size
+        else:
+            left.append(name)
+    return Selection(mark, tuple(sorted(put)), tuple(sorted(left)), tuple(sorted(left)))
+
+
+def is_context(message: Message, known: Collection[str]) -> bool:
+    """Return whether it is a message that put texts back, by the digests of those that did."""
+    content = message.get("content")
+    ours = isinstance(content, str) and content.startswith(f"{HEADER}\n")
+    return ours and digest(str(content)) in known
+
+
+def insert_context(messages: Sequence[Message], text: str) -> list[Message]:
+    """Return the messages with the text in one of its own, before all others but the system's."""
+    head = _head(messages)
+    return [*messages[:head], {"role": "user", "content": text}, *messages[head:]]
+
+
+def make_context(lacking: Mapping[str, str], put: Iterable[str], named: Sequence[str]) -> str:
+    """Return the message that puts texts back and names what had no room; "" for neither."""
+    blocks = {name: lacking[name] for name in sorted(put)}
+    if named:
+        more = [f"and {len(named) - _MAX_NAMES} more"] if len(named) > _MAX_NAMES else []
+        listed = ", ".join([*named[:_MAX_NAMES], *more])
+        blocks[""] = f"{LEFT_OUT}loaded earlier; load again what you need: {listed}"
+    return join_context(blocks)

@@ -1,0 +1,84 @@
+"""The keyring of the system, through the package `keyring`, if there is one to rely on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+from skillbelt.errors import ConfigError
+from skillbelt.text import one_line
+
+_SERVICE = "skillbelt"
+_NO_KEYRING = ("keyring.backends.fail", "keyring.backends.null")
+_CHAINER = "keyring.backends.chainer"
+_PLAIN = "plaintext"
+_LEAST_PRIORITY = 1  # what the package itself recommends; one that keeps plain text has less
+
+
+class SystemKeyring:
+    """A keyring; ConfigError when it is locked or fails."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+
+    @property
+    def name(self) -> str:
+        """What a person knows it by."""
+        return one_line(str(self._backend.name))
+
+    def get(self, key: str) -> str | None:
+        """Return the value of the key; None without one."""
+        return self._call("get_password", key)
+
+    def set(self, key: str, value: str) -> None:
+        """Keep a value under the key."""
+        self._call("set_password", key, value)
+
+    def remove(self, key: str) -> None:
+        """Remove the value of the key, if there is one."""
+        if self.get(key) is not None:
+            self._call("delete_password", key)
+
+    def _call(self, method: str, *words: str) -> str | None:
+        try:
+            found: str | None = getattr(self._backend, method)(_SERVICE, *words)
+            return found
+        except Exception as error:
+            # A back end raises what its own library does. What it says may hold the value.
+            kind = type(error).__name__
+            raise ConfigError(
+                f"the keyring {self.name} failed ({kind}); unlock it and try again, or set "
+                'secrets_store = "file" and set the secret again'
+            ) from None
+
+
+def find_keyring() -> SystemKeyring | None:
+    """Return the keyring of this system; None without one that protects what it keeps.
+
+    One that does nothing, that always fails or that keeps plain text is none.
+    """
+    try:
+        given = import_module("keyring").get_keyring()
+    except Exception:  # not installed, or the back end that the user chose cannot be loaded
+        return None
+    return next((SystemKeyring(one) for one in _parts(given) if _counts(one)), None)
+
+
+def _parts(backend: Any) -> Iterator[Any]:
+    """Yield the keyrings behind one that only tries others in turn."""
+    if type(backend).__module__ == _CHAINER:
+        yield from backend.backends
+    else:
+        yield backend
+
+
+def _counts(backend: Any) -> bool:
+    kind = type(backend)
+    module = str(kind.__module__)
+    if module.startswith(_NO_KEYRING) or _PLAIN in f"{module}.{kind.__qualname__}".lower():
+        return False
+    try:
+        return float(backend.priority) >= _LEAST_PRIORITY
+    except Exception:  # it says so itself by raising
+        return False

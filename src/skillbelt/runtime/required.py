@@ -1,0 +1,140 @@
+"""Skills that the settings require: whether each can be used, and why not."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from shutil import which
+
+from skillbelt.discovery.catalog import Snapshot
+from skillbelt.errors import RequiredSkillUnusable, SkillbeltError, SkillDisabled
+from skillbelt.format.skill import Skill
+from skillbelt.permission.gate import Gate
+from skillbelt.sandbox import registry
+from skillbelt.settings import Settings, split_place
+from skillbelt.text import one_line
+from skillbelt.values import Diagnostic
+
+_SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".bash", ".wasm")
+_SYSTEMS = {"darwin": ("darwin", "macos", "mac"), "win32": ("win32", "windows")}
+_LIST = "`skillbelt list --all` shows what there is"
+
+
+def required_names(settings: Settings) -> list[str]:
+    """Return the names of the skills that the settings require."""
+    named = dict.fromkeys(one.pattern for one in settings.skills if one.exact)
+    return [name for name in named if settings.for_skill(name).required]
+
+
+def find_unusable(
+    snapshot: Snapshot, settings: Settings, gate: Gate, agent: str | None = None
+) -> Iterator[RequiredSkillUnusable]:
+    """Yield an error for each required skill that cannot be used here, by this agent."""
+    for name in required_names(settings):
+        found = next(_faults(name, snapshot, settings, gate, agent), None)
+        if found is not None:
+            reason, remedy = found
+            by = settings.for_skill(name).sources["required"]
+            yield RequiredSkillUnusable(name=name, reason=reason, by=by, remedy=remedy)
+
+
+def check_required(
+    snapshot: Snapshot, settings: Settings, gate: Gate, agent: str | None = None
+) -> None:
+    """Raise RequiredSkillUnusable for the first required skill that cannot be used."""
+    for error in find_unusable(snapshot, settings, gate, agent):
+        raise error
+
+
+def diagnose_required(snapshot: Snapshot, settings: Settings, gate: Gate) -> list[Diagnostic]:
+    """Return the same as diagnostics."""
+    found = ((error, *split_place(error.by)) for error in find_unusable(snapshot, settings, gate))
+    return [
+        Diagnostic(
+            code="required-skill",
+            severity="error",
+            path=path,
+            line=line,
+            message=f"the skill {error.name!r} is required, but {error.reason}",
+            remedy=f"{error.remedy}; no session begins before",
+        )
+        for error, path, line in found
+    ]
+
+
+def _faults(
+    name: str, snapshot: Snapshot, settings: Settings, gate: Gate, agent: str | None
+) -> Iterator[tuple[str, str]]:
+    """Yield why the skill cannot be used, with the remedy, the cheapest checks first."""
+    skill = snapshot.get(name)
+    if skill is None:
+        yield _missing(name, snapshot)
+        return
+    if (broken := snapshot.broken.get(skill.location)) is not None:
+        yield f"its SKILL.md is broken: {one_line(str(broken._replace(remedy='')))}", broken.remedy
+    if skill.hidden:
+        yield f"it is hidden ({skill.location})", "see internal_skills and derived_descriptions"
+    for other in snapshot.shadowed:
+        if other.name == name and _differs(other, skill):
+            yield (
+                f"two skills have the name: {skill.location} ({skill.scope}) shadows "
+                f"{other.location} ({other.scope})",
+                "remove or rename the one that is not meant",
+            )
+    if not gate.permit(agent, skill):
+        whom = f" for the agent {agent!r}" if agent else ""
+        yield (
+            f"a rule denies it{whom}",
+            f"`skillbelt permissions why {name}` shows the rule",
+        )
+    yield from _unmet_needs(skill)
+    if _runs(skill, settings):
+        try:
+            registry.choose(registry.name_for(skill, settings), settings)
+        except SkillbeltError as error:
+            yield f"its commands cannot run: {one_line(str(error))}", error.remedy
+
+
+def _missing(name: str, snapshot: Snapshot) -> tuple[str, str]:
+    error = snapshot.missing(name)
+    if isinstance(error, SkillDisabled):
+        return f"it is disabled by {error.by}", error.remedy
+    for path, broken in snapshot.broken.items():
+        if os.path.basename(os.path.dirname(path)) == name:
+            shown = one_line(str(broken._replace(remedy="")))
+            return f"its SKILL.md is broken: {shown}", broken.remedy or _LIST
+    return "there is no such skill", error.remedy if error.closest else _LIST
+
+
+def _differs(one: Skill, other: Skill) -> bool:
+    """Whether they come from different places and are not copies of each other."""
+    if (one.scope, one.origin) == (other.scope, other.origin):
+        return False
+    return "mcp" in (one.origin.kind, other.origin.kind) or (
+        one.files.digest() != other.files.digest()
+    )
+
+
+def _unmet_needs(skill: Skill) -> Iterator[tuple[str, str]]:
+    """Yield what the skill says it needs and this machine does not have."""
+    needs = skill.requirements
+    for program in needs.bins:
+        if which(program) is None:
+            yield f"the program {one_line(program)!r} that it needs is missing", "install it"
+    if needs.any_bins and not any(map(which, needs.any_bins)):
+        names = ", ".join(map(one_line, needs.any_bins))
+        yield f"it needs one of these programs, and all are missing: {names}", "install one"
+    systems = _SYSTEMS.get(sys.platform, (sys.platform,))
+    if needs.os and not {one.lower() for one in needs.os} & {*systems}:
+        yield f"it is for {', '.join(map(one_line, needs.os))} only", "do not require it here"
+
+
+def _runs(skill: Skill, settings: Settings) -> bool:
+    """Whether the skill has something to run, as far as can be known without its server."""
+    said = settings.for_skill(skill.name)
+    if said.sandbox or said.packages:
+        return True
+    if skill.origin.kind == "mcp" or not os.path.isabs(skill.location):
+        return False
+    return any(one.path.lower().endswith(_SCRIPTS) for one in skill.files.entries())

@@ -1,0 +1,138 @@
+"""What a history lacks of the skills of a conversation, and which of it a request puts back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from skillbelt.conversation.compaction import (
+    Compacted,
+    Lacking,
+    Selection,
+    as_loaded,
+    digest,
+    find_lacking,
+    is_context,
+    make_context,
+    mark_of,
+    result_texts,
+    select,
+    state_key,
+)
+from skillbelt.conversation.messages import Material, Message
+from skillbelt.conversation.state import LoadedSkill, Session
+from skillbelt.tools.caller import Caller
+from skillbelt.tools.loaded import LoadedTexts
+
+# Share of the window for texts that are put back after a cut.
+RESTORE_SHARE = 0.25
+# Messages with such texts that are known again in a history; a host may have kept them.
+MAX_CONTEXTS = 32
+
+
+class Survivors:
+    """The skills of one conversation as of one request.
+
+    A skill is `inline` if its text was in an answer: a request does not carry it as long as that
+    answer is in the history, word for word.
+    """
+
+    def __init__(
+        self, session: Session, caller: Caller, texts: LoadedTexts, restore_tokens: int | None
+    ) -> None:
+        state = caller.state
+        self._session, self._state = session, state
+        self._given = session.given(state)
+        loaded = {one.name: one for one in session.loaded(state)}
+        shown = {name: LoadedSkill(name) for name in self._given if name not in loaded}
+        read = texts.read([*loaded.values(), *shown.values()], caller)
+        self._materials = {one.name: one for one in read}
+        self._withheld = texts.withheld
+        self._inline = {name for name, all in self._given.items() if any(t.answer for t in all)}
+        window = caller.settings.context_window_tokens
+        share = window * RESTORE_SHARE if window else float("inf")
+        self._room = share if restore_tokens is None else restore_tokens
+        self._own_room = restore_tokens is not None
+        self.made = Compacted([])
+        self.blocks: frozenset[str] = frozenset()
+
+    def for_requests(self) -> list[Material]:
+        """Return the skills whose text is not in an answer, so that requests carry it."""
+        return [one for one in self._materials.values() if one.name not in self._inline]
+
+    def context(self, messages: Sequence[Message], blocks: Mapping[str, str]) -> str:
+        """Return the text of the message with what these messages lack; "" for nothing.
+
+        `blocks` are the texts that requests carry and that have no answer there. `made` has the
+        names afterwards.
+        """
+        lacking = {name: self._known(name, text) for name, text in blocks.items()}
+        lacking |= self._lacking_inline(messages)
+        before = Selection.read(self._state.get(self._key("restored"), ""))
+        if not lacking and before == Selection():
+            return ""
+        landed = self._session.landed(self._state)
+        chosen = select(
+            {name: one.text for name, one in lacking.items()},
+            before,
+            mark_of(messages),
+            order=self._session.order(self._state),
+            room=self._room,
+            loaded=self._materials,
+            required={name for name in blocks if not landed.get(name)},
+        )
+        self._keep(before, chosen)
+        self.blocks = frozenset(lacking[name].text for name in chosen.put)
+        texts = {name: one.text for name, one in lacking.items()}
+        self.made = Compacted(
+            messages=[],
+            put_back=chosen.put,
+            left_out=chosen.left,
+            changed=tuple(sorted(name for name, one in lacking.items() if one.changed)),
+            context=make_context(texts, chosen.put, chosen.named),
+        )
+        return self.made.context
+
+    def find_own(self, messages: Sequence[Message]) -> list[int]:
+        """Return the places of the messages that are the host's own.
+
+        A host may have kept messages that put texts back before.
+        """
+        known = self._state.get(self._key("contexts"), "").split()
+        return [index for index, one in enumerate(messages) if not is_context(one, known)]
+
+    def remember_context(self) -> None:
+        """Remember the message that `context` made, to know it again."""
+        known = self._state.get(self._key("contexts"), "").split()
+        made = digest(self.made.context)
+        if self.made.context and made not in known:
+            self._store("contexts", " ".join([*known, made][-MAX_CONTEXTS:]))
+
+    def _known(self, name: str, text: str) -> Lacking:
+        """Return the block that a request carries, unless the skill is not as it was loaded."""
+        if name in self._withheld:
+            return Lacking(text)
+        found = as_loaded(self._materials[name], self._given.get(name, ()))
+        return found if found.changed else Lacking(text)
+
+    def _lacking_inline(self, messages: Sequence[Message]) -> dict[str, Lacking]:
+        names = [name for name in sorted(self._inline) if name in self._materials]
+        results = {digest(text) for text in result_texts(messages)} if names else set()
+        found = {}
+        for name in names:
+            given = () if name in self._withheld else self._given[name]
+            lacking = find_lacking(self._materials[name], given, results)
+            if lacking is not None:
+                found[name] = lacking
+        return found
+
+    def _keep(self, before: Selection, chosen: Selection) -> None:
+        """Store the selection if it does not follow from what is lacking."""
+        kept = chosen if chosen.named or self._own_room else Selection()
+        if kept != before:
+            self._store("restored", None if kept == Selection() else str(kept))
+
+    def _store(self, kind: str, value: str | None) -> None:
+        self._session.store.append(self._session.key, [], {self._key(kind): value})
+
+    def _key(self, kind: str) -> str:
+        return state_key(kind, self._session.agent)
