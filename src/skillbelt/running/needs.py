@@ -123,7 +123,7 @@ def _add(needs: Needs, given: Needs) -> Needs:
 
 
 def _look_up(place: StartedIn, command: str | Sequence[str], script: str, stdin: bytes) -> _Found:
-    found = _Found([script] if script else [], [], [], [], [])
+    found = _Found(scripts=[script] if script else [], code=[], packages=[], lists=[], folders=[])
     text = stdin[:_MAX_CODE_CHARS].decode("utf-8", "replace")
     parts = started_parts(command, text)
     _sort(place, parts, found)
