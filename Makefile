@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-all check fix bench bench-run bench-container bench-wasm bench-permission bench-prompt bench-search bench-agent docs site lock machine clean
+.PHONY: help setup demo test test-all check fix bench bench-run bench-container bench-wasm bench-permission bench-prompt bench-search bench-agent bench-skills docs site lock machine clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -64,6 +64,9 @@ bench-prompt: $(VENV)/.dev ## the figures of docs/materialize.md: prefixes, toke
 	$(PYTHON_IN_VENV) -m benchmarks.prefix
 	$(PYTHON_IN_VENV) -m benchmarks.tokens
 	$(PYTHON_IN_VENV) -m benchmarks.turns
+
+bench-skills: $(VENV)/.dev ## how many scripts of real skills start; ARGS='FOLDER --outside'
+	$(PYTHON_IN_VENV) -m benchmarks.real_skills $(ARGS)
 
 bench-agent: $(VENV)/.dev ## what a turn of the runner costs, beside pydantic-ai without skills
 	$(PYTHON_IN_VENV) -m benchmarks.runner $(ARGS)

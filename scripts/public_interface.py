@@ -62,6 +62,7 @@ DOCUMENTS = {
     "sessions": ("sessions",),
     "show": ("show", SKILL),
     "trust": ("trust",),
+    "try": ("try", SKILL, "--yes"),
     "where": ("where", SKILL),
 }
 # What stands under these keys differs from machine to machine.

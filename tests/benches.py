@@ -69,7 +69,7 @@ class Bench:
 
     def open(self, **options: Any) -> Runtime:
         """Another runtime of the same project."""
-        return Runtime(self.tree.project, **{"rules": [ALLOW], **options})
+        return Runtime(self.tree.project, **{"rules": [ALLOW], "tool_profile": "full", **options})
 
     def run(self, command: str | list[str], *, chat: str = "chat", **options: Any) -> RunResult:
         """Run a command in a conversation, as the user."""

@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.long  # it measures; what it measures has tests of its own
+
 ROOT = Path(__file__).parents[1]
 
 

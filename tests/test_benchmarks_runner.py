@@ -7,6 +7,8 @@ import json
 import pytest
 from benchmarks import runner
 
+pytestmark = pytest.mark.long  # it measures; what it measures has tests of its own
+
 
 def row(name: str, ratio: float) -> runner.Row:
     return runner.Row(name, 0.001, 0.001, ratio)

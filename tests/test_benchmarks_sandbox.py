@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from benchmarks.sandbox import Row, as_json, table
+
+pytestmark = pytest.mark.long  # it measures; what it measures has tests of its own
 
 ROOT = Path(__file__).parents[1]
 

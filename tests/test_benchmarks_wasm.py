@@ -11,6 +11,8 @@ import pytest
 
 from tests.sandbox import guests
 
+pytestmark = pytest.mark.long  # it measures; what it measures has tests of its own
+
 ROOT = Path(__file__).parents[1]
 
 

@@ -33,6 +33,7 @@ CALLS = {
     "read": ["pdf", "notes.md"],
     "run": ["pdf", "--yes"],
     "exec": ["pdf", "--yes"],
+    "try": ["pdf", "--yes"],
     "ask": ["Read this PDF.", "--yes"],
     "build": ["pdf"],
     "sessions": ["list"],

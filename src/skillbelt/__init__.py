@@ -21,6 +21,8 @@ _HOMES = {
     "permission.audit": "AuditEvent AuditLog",
     "permission.waiting": "Pending",
     "running.json_call": "Execution ExitStatus",
+    "running.trial.trial": "Reached ScriptTrial Trial",
+    "running.trial.verdict": "Lack",
     "permission.gate": "Gate",
     "permission.rules": "Answer Decision Request Rule",
     "trust": "Trust",

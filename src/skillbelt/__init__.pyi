@@ -81,6 +81,10 @@ from skillbelt.running.call import RunCall as RunCall
 from skillbelt.running.call import RunResult as RunResult
 from skillbelt.running.json_call import Execution as Execution
 from skillbelt.running.json_call import ExitStatus as ExitStatus
+from skillbelt.running.trial.trial import Reached as Reached
+from skillbelt.running.trial.trial import ScriptTrial as ScriptTrial
+from skillbelt.running.trial.trial import Trial as Trial
+from skillbelt.running.trial.verdict import Lack as Lack
 from skillbelt.runtime.runtime import Command as Command
 from skillbelt.runtime.runtime import ReadableSkill as ReadableSkill
 from skillbelt.runtime.runtime import Runtime as Runtime

@@ -110,7 +110,7 @@ class Settings(NamedTuple):
     max_loaded_skills: int = 0
     model: str = "offline"
     tool_names: Literal["skillbelt", "common"] = "skillbelt"
-    tool_profile: Literal["simple", "knowledge", "trpc", "full"] = "full"
+    tool_profile: Literal["default", "simple", "knowledge", "trpc", "claude", "full"] = "default"
     rescan_seconds: float = 0.0
     watch_seconds: float = 2.0
     cache_dir: str = ""
@@ -177,7 +177,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "placement": ("tool", "system"),
     "secrets_store": ("auto", "keyring", "file"),
     "tool_names": ("skillbelt", "common"),
-    "tool_profile": ("full", "knowledge", "trpc", "simple"),
+    "tool_profile": ("default", "full", "knowledge", "trpc", "claude", "simple"),
 }
 _MACHINE = ("limits", "project", "worktree", "home", "config_home", "client_homes", "skills_root",
             "sources", "files", "rule_tables", "client_paths", "client_urls",
@@ -536,6 +536,15 @@ def taken_over(old: Settings, new: Settings) -> tuple[Settings, list[str]]:
     kept = new._replace(**fields, limits=new.limits._replace(**limits))
     differ = [key for key in sorted(fields) if getattr(new, key) != fields[key]]
     return kept, differ + [key for key in limits if getattr(new.limits, key) != limits[key]]
+
+
+def with_sandbox(settings: Settings, name: str) -> Settings:
+    """Return the settings with the sandbox that the user chose for one command, for every skill."""
+    rest = [
+        one._replace(said={key: value for key, value in one.said.items() if key != "sandbox"})
+        for one in settings.skills
+    ]
+    return settings._replace(sandbox=name, skills=tuple(rest))
 
 
 def read_rules(path: str) -> RuleTables:

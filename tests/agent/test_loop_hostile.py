@@ -11,7 +11,7 @@ from skillbelt.agent import Agent, Called, Final, Reply, Usage
 from skillbelt.agent.history import repair_history
 from skillbelt.agent.provider import convert_messages
 from skillbelt.store.memory import MemoryStore
-from skillbelt.tools.definitions import DEFINITIONS
+from skillbelt.tools.definitions import DEFINITIONS, RUNNING
 from tests.agent.scripted import Scripted, play
 from tests.examples import examples
 
@@ -22,7 +22,7 @@ JSON = st.recursive(
     max_leaves=6,
 )
 # Real tools with real and unreal arguments, and tools nobody has heard of.
-NAMES = st.sampled_from(sorted(set(DEFINITIONS) - {"skill_run", "skill_poll"})) | TEXT
+NAMES = st.sampled_from(sorted(set(DEFINITIONS) - set(RUNNING))) | TEXT
 KEYS = st.sampled_from(["skill", "name", "docs", "relative_path", "file_name", "offset", "mode"])
 SKILL = st.sampled_from(["greet", "count", "nothing", "../greet", "*"])
 ARGUMENTS = st.dictionaries(KEYS, SKILL | JSON, max_size=4) | JSON | st.text(max_size=60)

@@ -218,7 +218,9 @@ def test_what_is_worked_on_apart_is_done_once_and_told_once(skilled: Tree) -> No
 
 def test_it_goes_on_where_a_model_left_off(offline: Agent) -> None:
     kept = offline.runtime.session("ada", "chat").session
-    calls = [{"id": f"c{n}", "name": "skill_list", "arguments": "{}"} for n in (1, 2)]
+    calls = [
+        {"id": f"c{n}", "name": "skill_search", "arguments": {"query": "echo"}} for n in (1, 2)
+    ]
     kept.record({"role": "user", "content": "What is there?"})
     kept.record({"role": "assistant", "content": "", "tool_calls": calls})
     with Runner(offline) as runner:

@@ -19,13 +19,14 @@ def test_a_function_for_each_tool(belt: Runtime) -> None:
 
 
 def test_it_has_the_arguments_of_the_tool(belt: Runtime) -> None:
-    load = skill_functions(belt.session("ada", "chat"))["skill_load"]
+    made = skill_functions(belt.session("ada", "chat"))
+    load, read = made["skill_load"], made["read_file"]
     found = inspect.signature(load).parameters
-    assert list(found) == ["skill", "docs", "include_all_docs"]
+    assert list(found) == ["skill", "docs"]
     assert found["skill"].default is inspect.Parameter.empty
-    assert get_type_hints(load)["include_all_docs"] == bool | None
     assert get_type_hints(load)["docs"] == list[str] | None
-    assert "The name of the skill" in (load.__doc__ or "")
+    assert get_type_hints(read)["start_line"] == int | None
+    assert "docs: Its documents to load" in (load.__doc__ or "")
 
 
 def test_a_list_says_of_what(belt: Runtime) -> None:

@@ -53,7 +53,7 @@ def place() -> Iterator[Place]:
         tree = filled(Tree(root, patch))
         tree.write(
             "home/.config/skillbelt/config.toml",
-            "watch_seconds = 0.2\n"
+            'watch_seconds = 0.2\ntool_profile = "full"\n'
             '[permission]\nrun = { "*" = "ask", "sleep *" = "allow", "printf *" = "allow" }\n',
         )
         environ = {
@@ -73,5 +73,5 @@ def server(place: Place) -> Iterator[Http]:
 
 @pytest.fixture
 def belt(skills: Tree) -> Iterator[Runtime]:
-    with Runtime(skills.project) as belt:
+    with Runtime(skills.project, tool_profile="full") as belt:
         yield belt

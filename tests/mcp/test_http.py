@@ -83,7 +83,7 @@ async def test_many_clients_at_once_each_in_its_own_conversation(server: Http, m
 
     async def one(number: int) -> None:
         async with server.client(mode) as client:
-            assert len((await client.list_tools()).tools) == 8
+            assert len((await client.list_tools()).tools) == 9
             begun = {"skill": "pdf", "command": "sleep 0.1", "background": True}
             if number == 0:
                 started = await client.call_tool("skill_run", begun)

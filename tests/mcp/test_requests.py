@@ -29,7 +29,7 @@ LOAD = {"skill": "pdf"}
 @pytest.fixture
 def belt(skills: Tree) -> Iterator[Runtime]:
     """A project that nobody trusts, so that loading its skills is asked for."""
-    with Runtime(skills.project, trust_project="ask") as belt:
+    with Runtime(skills.project, tool_profile="full", trust_project="ask") as belt:
         yield belt
 
 
@@ -97,7 +97,9 @@ async def test_who_does_not_answer_in_time_has_refused(skills: Tree, mode: str) 
         await anyio.sleep(1 if mode == "auto" else 60)
         return ElicitResult(action="accept", content={"answer": "always"})
 
-    with Runtime(skills.project, trust_project="ask", permission_timeout_seconds=0.2) as belt:
+    with Runtime(
+        skills.project, tool_profile="full", trust_project="ask", permission_timeout_seconds=0.2
+    ) as belt:
         given = await load(belt, mode, silent)  # type: ignore[arg-type]
     assert asked.is_set()
     assert given.is_error
@@ -210,7 +212,7 @@ async def test_who_comes_back_without_an_answer_has_none(belt: Runtime) -> None:
 
 async def test_who_never_comes_back_is_given_up(skills: Tree) -> None:
     bounds(max_parallel_calls=2)
-    with Runtime(skills.project, trust_project="ask") as belt:
+    with Runtime(skills.project, tool_profile="full", trust_project="ask") as belt:
         async with connected(belt, elicitation_callback=Person()) as client:
             for _ in range(2):
                 await waiting_state(client)
@@ -221,7 +223,7 @@ async def test_who_never_comes_back_is_given_up(skills: Tree) -> None:
 async def test_one_conversation_leaves_room_for_others(skills: Tree) -> None:
     """Each is in a name of its own, as over HTTP."""
     bounds(max_parallel_calls=8)
-    with Runtime(skills.project, trust_project="ask") as belt:
+    with Runtime(skills.project, tool_profile="full", trust_project="ask") as belt:
         served = SkillServer(belt)
         person: Any = Person()
 
@@ -270,7 +272,7 @@ async def test_a_failure_inside_is_told_without_what_it_was(
 
 async def test_cancelling_ends_the_command(skills: Tree) -> None:
     mark = f"{time.time_ns()}"
-    with Runtime(skills.project) as belt:
+    with Runtime(skills.project, tool_profile="full") as belt:
         person = Person(answer="once")
         async with connected(belt, "legacy", elicitation_callback=person) as client:
             with anyio.CancelScope() as scope:
@@ -287,7 +289,7 @@ async def test_cancelling_ends_the_command(skills: Tree) -> None:
 
 
 async def test_closing_ends_what_runs_and_what_waits(skills: Tree) -> None:
-    with Runtime(skills.project, trust_project="ask") as belt:
+    with Runtime(skills.project, tool_profile="full", trust_project="ask") as belt:
         served = SkillServer(belt)
         async with Client(served.server, elicitation_callback=Person()) as client:  # type: ignore[arg-type]
             await waiting_state(client)

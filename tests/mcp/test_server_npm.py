@@ -20,7 +20,8 @@ from tests.mcp.clients import SERVE, Http
 from tests.mcp.npm_packages import CLIENT, HERE, INSPECTOR, installed
 from tests.tree import Tree
 
-pytestmark = pytest.mark.timeout(300)  # what is not there yet is installed first
+# What is not there yet is installed first. The Python client is tried in the shorter tests.
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 PDF = ["SKILL.md", "forms/a%20b.md", "guide.md", "logo.png", "scripts/say.sh"]
 
 
@@ -54,7 +55,7 @@ def check(found: dict[str, Any]) -> None:
     assert found["outside"] == -32602
 
 
-@pytest.mark.parametrize("era", ["auto", pytest.param("legacy", marks=pytest.mark.long)])
+@pytest.mark.parametrize("era", ["auto", "legacy"])
 def test_the_typescript_client_over_stdio(clients: Path, skills: Tree, era: str) -> None:
     command = [sys.executable, *SERVE]
     done = node(str(clients / CLIENT), era, "--", *command, cwd=skills.project)
@@ -62,7 +63,7 @@ def test_the_typescript_client_over_stdio(clients: Path, skills: Tree, era: str)
     check(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("era", ["auto", pytest.param("legacy", marks=pytest.mark.long)])
+@pytest.mark.parametrize("era", ["auto", "legacy"])
 def test_the_typescript_client_over_http(clients: Path, server: Http, era: str) -> None:
     done = node(str(clients / CLIENT), era, server.url, server.token, cwd=clients)
     assert done.returncode == 0, done.stderr
@@ -98,7 +99,6 @@ def without(clients: Path, server: Http) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-@pytest.mark.long
 def test_the_inspector_over_http(
     clients: Path, server: Http, without: subprocess.Popen[str]
 ) -> None:

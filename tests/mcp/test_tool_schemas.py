@@ -13,6 +13,8 @@ from skillbelt.running.outputs import OutputFile, Saved
 from tests.mcp.clients import connected, over_stdio
 from tests.tree import Tree
 
+ALLOWED = 'tool_profile = "full"\n[permission]\nrun = "allow"\n'
+
 
 @pytest.mark.parametrize("kind", sorted(SCHEMAS))
 def test_each_is_a_schema(kind: str) -> None:
@@ -30,7 +32,7 @@ def test_a_run_says_what_a_file_and_an_artifact_of_it_have() -> None:
 
 @pytest.mark.anyio
 async def test_every_document_fits(skills: Tree) -> None:
-    skills.write("home/.config/skillbelt/config.toml", '[permission]\nrun = "allow"\n')
+    skills.write("home/.config/skillbelt/config.toml", ALLOWED)
     documents: dict[str, list[Any]] = {kind: [] for kind in SCHEMAS}
     async with over_stdio(skills) as client:
         tools = {tool.name: tool.output_schema for tool in (await client.list_tools()).tools}
@@ -50,6 +52,7 @@ async def test_every_document_fits(skills: Tree) -> None:
         ran = await call("skill_run", skill="pdf", command=kept, **wanted)
         assert ran["output_files"] and ran["primary_output"] and ran["artifact_files"]
         await call("skill_run", skill="pdf", command="sleep 9", timeout=1)
+        await call("execute_skill", skill="pdf", input={})
         begun = await call("skill_run", skill="pdf", command="cat", background=True)
         await call("skill_poll", run_id=begun["run_id"], stdin="hello\n")
         await call("skill_poll", run_id=begun["run_id"], kill=True, wait=5)

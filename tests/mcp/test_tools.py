@@ -56,7 +56,7 @@ async def test_no_tool_promises_what_a_client_with_its_own_history_cannot_have(
             assert caught.value.code == INVALID_PARAMS
         assert "skill_unload" not in (client.instructions or "")
     told = listed["skill_load"].description or ""
-    assert told.startswith("Load a skill: the answer has its instructions.")
+    assert told.startswith("Load a skill and the documents you name: the result is their text.")
     assert "Not all" not in (listed["skill_search"].description or "")
 
 
@@ -141,7 +141,8 @@ async def test_what_is_json_is_there_as_a_document(belt: Runtime) -> None:
 
 
 async def test_what_a_model_may_not_see_is_nowhere(skills: Tree) -> None:
-    with Runtime(skills.project, rules=[Rule("skill", "pdf", "deny")]) as belt:
+    denied = [Rule("skill", "pdf", "deny")]
+    with Runtime(skills.project, rules=denied, tool_profile="full") as belt:
         async with connected(belt) as client:
             told = await _everything(client)
             given = await client.call_tool("skill_load", {"skill": "pdf"})

@@ -35,7 +35,7 @@ class Host:
     """A loop of one's own. With `inline`, answers hold the texts and there is no `request`."""
 
     def __init__(self, tree: Tree, *, inline: bool, **options: Any) -> None:
-        options.setdefault("load_mode", "session")
+        options = {"load_mode": "session", "tool_profile": "full", **options}
         self.belt = Runtime(tree.project, store=MemoryStore(), **options)
         self.session: RuntimeSession = self.belt.session("u", "s")
         self.inline = inline

@@ -86,7 +86,9 @@ def test_settings_choose_the_tools_and_their_names(tree: Tree) -> None:
     def names(**options: Any) -> list[str]:
         return [tool.name for tool in runtime(tree, **options).tools()]
 
-    assert names() == list(PROFILES["full"])
+    assert names() == list(PROFILES["default"])
+    assert names(tool_profile="full") == list(PROFILES["full"])
+    assert names(tool_profile="claude") == ["Skill", "Read", "Bash"]
     assert names(tool_profile="simple") == ["skill"]
     assert names(tool_profile="simple", tool_names="common") == ["load_skill"]
     assert "read_skill_resource" in names(tool_names="common")
@@ -110,7 +112,7 @@ def test_only_what_is_offered_can_be_called(tree: Tree) -> None:
         assert result.error == "there is no tool 'skill'; there are: skill_list"
     assert belt.dispatch("skill_list").text == "- pdf: Does a thing."
     assert belt.dispatch("list_skills").error
-    common = runtime(tree, tool_names="common")
+    common = runtime(tree, tool_names="common", tool_profile="full")
     assert common.dispatch("list_skills").text == "- pdf: Does a thing."
     assert common.dispatch("skill_list").error
 
@@ -349,14 +351,15 @@ def test_a_tool_of_which_every_use_is_denied_is_not_offered(
     tree: Tree, rules: list[Rule], offered: bool
 ) -> None:
     tree.skill("project/.agents/skills/pdf")
-    belt = Runtime(settings=tree.settings())
+    full = tree.settings(tool_profile="full")
+    belt = Runtime(settings=full)
     for tools in (
-        Runtime(settings=tree.settings(), rules=rules).tools(),
+        Runtime(settings=full, rules=rules).tools(),
         belt.session("ada", "s", rules=rules).tools(),
     ):
         kinds = {tool.kind for tool in tools}
         assert "skill_load" in kinds
-        assert ({"skill_run", "skill_poll"} <= kinds) is offered
+        assert ({"skill_run", "execute_skill", "skill_poll"} <= kinds) is offered
     told = belt.session("ada", "t", rules=rules).request([{"role": "user", "content": "x"}])
     assert ("skill_run" in str(told[0]["content"])) is offered
 

@@ -171,7 +171,7 @@ def test_a_call_without_an_id_lands_in_its_answer_all_the_same(chat: Chat) -> No
 
 
 def test_common_names_work_the_same(tree: Tree) -> None:
-    chat = Chat(tree, tool_names="common")
+    chat = Chat(tree, tool_names="common", tool_profile="full")
     chat.says("Read it.")
     assert "The body of pdf." in chat.calls("load_skill", skill="pdf")[-1]["content"]
     sent = chat.calls("unload_skill", skill="pdf")
@@ -397,7 +397,7 @@ def test_the_files_of_what_the_user_called_can_be_read(tree: Tree, chat: Chat) -
     chat.session.user_command("/mine")
     assert chat.session.call_sync("load_resource", read).text == "More.\n"
     assert chat.session.call_sync("skill_load", {"skill": "mine"}).error == "unknown skill: mine"
-    assert "mine" not in chat.session.call_sync("skill_list").text
+    assert "mine" not in chat.session.call_sync("skill_search", {"query": "mine"}).text
 
 
 # What the host asks for
@@ -485,7 +485,7 @@ def test_a_body_is_read_again_only_when_its_file_changed(tree: Tree) -> None:
 def test_a_host_without_requests_has_the_text_in_the_answer_and_the_load_in_the_store(
     tree: Tree,
 ) -> None:
-    session = Runtime(tree.project).session("u", "s")
+    session = Runtime(tree.project, tool_profile="full").session("u", "s")
     loaded = session.call_sync("skill_load", {"skill": "pdf"}, inline=True)
     assert loaded.text.startswith("[Loaded] pdf")
     assert "The body of pdf." in loaded.text

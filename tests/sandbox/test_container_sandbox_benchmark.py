@@ -13,6 +13,8 @@ from tests.sandbox.engines import containers, until, url_of
 from tests.sandbox.engines import place as place
 from tests.sandbox.engines import shared as shared
 
+pytestmark = pytest.mark.long  # it measures; what it measures has tests of its own
+
 
 def test_it_measures_beside_the_engine_itself(
     tmp_path_factory: pytest.TempPathFactory, place: sandbox_suite.Place

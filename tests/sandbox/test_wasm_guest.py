@@ -13,6 +13,7 @@ from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.testing.sandbox_suite import Place
 from skillbelt.values import Limits
 from tests.bounds import bounds
+from tests.examples import examples
 from tests.sandbox import guests
 
 SECRET = b"what only the user may read"
@@ -240,6 +241,7 @@ def test_compiling_can_be_stopped(sandbox: WasmSandbox, place: Place) -> None:
     assert outcome is not None and outcome.cancelled
 
 
+@pytest.mark.long
 def test_the_memory_of_the_compiler_is_bounded(sandbox: WasmSandbox, place: Place) -> None:
     limits = Limits(max_memory_bytes=40 * 2**20)
     outcome = outcome_of(sandbox, place, _bomb(2400), limits=limits)
@@ -436,6 +438,7 @@ def test_it_holds_without_landlock_too(
     assert b"root:" not in outcome.stdout.data and b"00" not in outcome.stdout.data.split(b"\n")
 
 
+@pytest.mark.property
 def test_damaged_modules_end_as_outcomes(sandbox: WasmSandbox, place: Place) -> None:
     """Whatever the bytes are: one line, no trace, and the engine is still the same."""
     import random
@@ -444,7 +447,7 @@ def test_damaged_modules_end_as_outcomes(sandbox: WasmSandbox, place: Place) -> 
     sources = [guests.hello(), guests.component("(i32.const 0)"), guests.controlled(3)]
     run(sandbox, guests.job(place, guests.hello()))
     before = sandbox._pool.engine().pid
-    for number in range(120):
+    for number in range(examples(240)):
         data = bytearray(sources[number % 3])
         for _ in range(chance.randint(1, 6)):
             data[chance.randrange(8, len(data))] = chance.randrange(256)

@@ -80,6 +80,7 @@ sandbox.close()
 """
 
 
+@pytest.mark.long
 def test_an_ordinary_user_is_as_safe(sandbox: WasmSandbox, place: Place) -> None:
     """Though a worker is the user then, who could read all of that."""
     python(sandbox, place, "pass")  # the component is there and compiled

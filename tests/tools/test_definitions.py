@@ -16,7 +16,7 @@ SIMPLE = {"string", "boolean", "integer", "array", "object"}
 @pytest.mark.parametrize("kind", KINDS)
 def test_names_can_be_those_of_a_function_for_every_vendor(kind: str) -> None:
     for name in (kind, DEFINITIONS[kind].common):
-        assert re.fullmatch(r"[a-z][a-z_]{0,63}", name)
+        assert re.fullmatch(r"[A-Za-z][a-z_]{0,63}", name)
 
 
 def test_no_two_tools_share_a_name() -> None:
@@ -58,7 +58,9 @@ def test_profiles_are_made_of_tools_that_exist() -> None:
 
 
 def test_the_profiles_that_run_commands() -> None:
-    assert [name for name, kinds in PROFILES.items() if "skill_run" in kinds] == ["trpc", "full"]
+    running = [name for name, kinds in PROFILES.items() if "skill_run" in kinds]
+    assert running == ["default", "trpc", "full"]
+    assert "claude_bash" in PROFILES["claude"]
 
 
 def test_a_run_can_be_asked_for_with_everything_it_takes() -> None:

@@ -154,7 +154,8 @@ def _skill_name(arguments: object) -> str:
     """Return the skill in the arguments of a call; "" when they are invalid."""
     with suppress(ValueError):
         arguments = read_json(arguments) if isinstance(arguments, str) else arguments
-    return str(arguments.get("name", "")) if isinstance(arguments, dict) else ""
+    given = arguments if isinstance(arguments, dict) else {}
+    return str(given.get("name") or given.get("skill") or "")
 
 
 def transcript(messages: Sequence[Message], each: int) -> str:

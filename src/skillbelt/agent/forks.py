@@ -20,7 +20,8 @@ from skillbelt.tools.handlers import check_arguments
 from skillbelt.tools.schema import ToolResult
 
 FORK = "fork"
-_LOADING = {"skill": "name", "skill_load": "skill"}  # tools that load -> argument with the name
+# The tools that load, and the argument that names the skill.
+_LOADING = {"skill": "name", "skill_load": "skill", "claude_skill": "skill"}
 
 
 class Fork(NamedTuple):

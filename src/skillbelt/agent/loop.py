@@ -54,6 +54,7 @@ from skillbelt.runtime.runtime import Command
 from skillbelt.runtime.threads import in_thread
 from skillbelt.settings import Settings
 from skillbelt.text import one_line, shorten
+from skillbelt.tools.definitions import name_of
 from skillbelt.tools.handlers import failed
 from skillbelt.tools.schema import Tool, ToolResult
 
@@ -66,7 +67,8 @@ CANCEL_TIMEOUT_SECONDS = 10.0
 # Fenced blocks of one answer that are run, when the agent has `run_code`.
 MAX_CODE_BLOCKS = 8
 
-_RUNS = ("skill_run",)  # never repeated when the outcome of the first call is unknown
+# Never repeated when the outcome of the first call is unknown.
+_RUNS = ("skill_run", "execute_skill", "claude_bash")
 _MAX_ERROR_CHARS = 300
 _FLOOD = 16  # an answer with this many times the allowed calls is an error
 _EMPTY = "the model gave no answer"
@@ -357,7 +359,7 @@ class Turn:
 
     def _find_dropped(self, start: int) -> list[str]:
         """Return the skills to load again when the messages before `start` are dropped."""
-        tool = self.context.agent.runtime.names.get("skill", "")
+        tool = name_of(self.context.agent.runtime.names, ("skill", "claude_skill"))
         room = self._window_tokens * COMPACT_KEPT_SHARE or float("inf")
         return compaction.find_dropped_skills(self.context.history, start, tool, room)
 

@@ -25,6 +25,7 @@ from skillbelt.running.json_call import Execution, detect, execute
 from skillbelt.runtime.runtime import RuntimeSession
 from skillbelt.search.protocol import Result
 from skillbelt.text import one_line, shorten
+from skillbelt.tools.definitions import LOADERS
 from skillbelt.tools.handlers import failed
 from skillbelt.tools.schema import Tool, ToolResult
 
@@ -92,7 +93,8 @@ class Offline:
             there = f"Some of the skills here: {known}." if known else "There are no skills here."
             return Reply(f"{HONEST}\n\nNo skill matches this question. {there}")
         names = session.runtime.names
-        loader, key = ("skill_load", "skill") if "skill_load" in names else ("skill", "name")
+        loader = next((kind for kind in LOADERS if kind in names), LOADERS[0])
+        key = "name" if loader == "skill" else "skill"
         call = Called("load", names.get(loader, loader), {key: found[0].skill.name})
         return Reply(f"By its words, {found[0].skill.name} matches best.\n\n", (call,))
 

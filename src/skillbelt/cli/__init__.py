@@ -61,6 +61,13 @@ COMMANDS: dict[str, CliCommand] = {
         "call a skill with JSON input: its script runs in a sandbox and answers",
         "The exit code is that of the script; with --json it is 1 for any failure.",
     ),
+    "try": CliCommand(
+        "trial",
+        "start every script of a skill in the sandbox and say which start, and what others lack",
+        "Each script is started by itself with --help, or with the example in its own `# /// try` "
+        "block, in an empty workspace and without a network. Exit code 0: all start; 1: some do "
+        "not.",
+    ),
     "ask": CliCommand(
         "ask",
         "answer a question with the available skills, with or without a model",

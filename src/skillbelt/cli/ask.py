@@ -37,11 +37,11 @@ from skillbelt.permission.waiting import Pending
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.settings import load_settings
 from skillbelt.text import one_line, shorten
+from skillbelt.tools.definitions import LOADERS
 from skillbelt.untrusted_json import read_json
 
 USER = CLI_SESSION[1]
 _MAX_CALL_CHARS = 120
-_LOADING = ("skill", "skill_load")
 # Kinds of errors, by why a run ended; an answer may be incomplete.
 _KINDS = {
     "answer": "incomplete",
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         offered = runner.agent.runtime.names
     code = _exit_code(kept, offline)
     if args.json:
-        loading = {offered.get(one, one) for one in _LOADING}
+        loading = {offered.get(one, one) for one in LOADERS}
         print_json(document(kept, loading, code))
     else:
         _print_summary(kept, session, args)

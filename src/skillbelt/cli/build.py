@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Build the skill; with --check return 1 when the module does not match the source."""
     catalog = open_catalog(args)
-    skill = _find_skill(args, catalog)
+    skill = find_skill(args.skill or ".", catalog)
     progress = show_progress if wants_progress(args) else None
     act = check if args.check else build
     settings = catalog.settings
@@ -53,9 +53,8 @@ def run(args: argparse.Namespace) -> int:
     return 0 if done.current else 1
 
 
-def _find_skill(args: argparse.Namespace, catalog: Catalog) -> Skill:
+def find_skill(wanted: str, catalog: Catalog) -> Skill:
     """Return the skill of a folder when the argument looks like a path, else of that name."""
-    wanted = args.skill or "."
     if "/" not in wanted and wanted not in (".", ".."):
         return catalog.find(wanted)
     folder = resolve(wanted, catalog.settings)

@@ -25,7 +25,7 @@ from skillbelt.running.executor import Workbench
 from skillbelt.running.following import Watch
 from skillbelt.running.json_call import Execution
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES
-from skillbelt.settings import Settings
+from skillbelt.settings import Settings, with_sandbox
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line
 
@@ -162,7 +162,7 @@ def open_workbench(catalog: Catalog, args: argparse.Namespace, live: LiveOutput)
     """Open a workbench that asks for permission at the terminal and shows progress."""
     settings: Settings = catalog.settings
     if args.sandbox:
-        settings = settings._replace(sandbox=args.sandbox)
+        settings = with_sandbox(settings, args.sandbox)
     gate = open_gate(settings, args)
     progress = live.progress if wants_progress(args) else None
     return Workbench(settings, gate, catalog.find, skills=catalog.current, progress=progress)
@@ -243,6 +243,8 @@ def print_outcome(
     for text in texts:
         if text not in _NOT_FOR_LIVE:
             say(f"skillbelt: {one_line(text)}", args)
+    for hint in done.hints:
+        say(f"skillbelt: {one_line(hint.message)}", args)
     limits = [name for name in done.limits_hit if name not in _REPORTED_ELSEWHERE]
     if limits:
         say(f"skillbelt: limits hit: {', '.join(limits)}", args)

@@ -15,7 +15,7 @@ from skillbelt.cli.output import print_json
 from skillbelt.errors import ConfigError, MissingExtra
 from skillbelt.files.handles import raise_limit
 from skillbelt.runtime.runtime import Runtime
-from skillbelt.settings import load_settings
+from skillbelt.settings import CHOICES, load_settings
 
 _DEFAULT = "127.0.0.1:8765"
 _MAX_TOKEN_BYTES = 4_096
@@ -29,6 +29,11 @@ Serving = Callable[[], Awaitable[None]]
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `serve`."""
     parser.add_argument("what", metavar="mcp", choices=["mcp"], help="the protocol to serve")
+    parser.add_argument(
+        "--profile",
+        choices=CHOICES["tool_profile"],
+        help="the tools that clients are offered (default: the setting tool_profile)",
+    )
     parser.add_argument(
         "--http",
         metavar="HOST:PORT",
@@ -65,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace, prepare: Callable[[Runtime], Serving]) -> int:
     raise_limit()
-    reload = partial(load_settings, args.project, config=args.config)
+    chosen = {} if args.profile is None else {"tool_profile": args.profile}
+    reload = partial(load_settings, args.project, config=args.config, overrides=chosen)
     with Runtime(settings=reload(), reload=reload) as belt:
         if belt.settings.skills:
             belt.look()  # a client must not find out later that a required skill is missing

@@ -23,6 +23,7 @@ from skillbelt.files.contain import (
     open_dir,
     open_file,
 )
+from skillbelt.files.handles import is_shortage
 from skillbelt.files.sensitive import HEAD_BYTES, looks_secret
 from skillbelt.values import SKILL_FILE
 
@@ -92,6 +93,7 @@ class SkillTree:
         """Yield what is in the folder, the nearest folders first, the names of each sorted.
 
         An entry that is left out is not yielded, but counts towards MAX_MANIFEST_FILES.
+        OSError when there are no handles left.
         """
         left, pending = MAX_MANIFEST_FILES, [""]
         while pending:
@@ -99,6 +101,8 @@ class SkillTree:
             try:
                 names, found = self._list(below, left)
             except (OSError, PathEscape) as error:
+                if is_shortage(error):  # that says nothing about the folder
+                    raise
                 reason = f"cannot be read: {getattr(error, 'strerror', '') or error}"
                 yield TreeEntry(below.rstrip("/"), "folder", problem="unreadable", reason=reason)
                 continue

@@ -21,6 +21,7 @@ from skillbelt.mcp.sessions import ServedSessions
 from skillbelt.mcp.tools import ToolRequests
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.runtime.threads import MAX_PARALLEL_CALLS
+from skillbelt.tools.definitions import LOADERS
 from skillbelt.tools.schema import inline_names
 
 ABOUT = (
@@ -28,7 +29,7 @@ ABOUT = (
     "tools load and run them; the skills are also there as resources and prompts."
 )
 # Their guidance says more than their descriptions, which every client has too.
-_GUIDED = ("skill", "skill_load", "skill_run")
+_GUIDED = (*LOADERS, "skill_run", "claude_bash")
 
 
 class _Server(Server[Any]):

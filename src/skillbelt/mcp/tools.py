@@ -25,12 +25,11 @@ from skillbelt.mcp.requests import Context, RequestRunner
 from skillbelt.mcp.sessions import ServedSessions
 from skillbelt.running.following import Watch
 from skillbelt.text import one_line, shorten
+from skillbelt.tools.definitions import RUNNING
 from skillbelt.tools.schema import DIALECT, ToolResult
 from skillbelt.tools.schema import Tool as OwnTool
 from skillbelt.untrusted_json import read_json
 
-_RUNNING = ("skill_run", "skill_poll")
-_CHANGING = ("skill_load", *_RUNNING)
 _MAX_SHOWN_CHARS = 80
 
 # Schemas of the results whose text is JSON. A document says the same as the text, so a client may
@@ -56,6 +55,17 @@ _SAVED: dict[str, Any] = {
     "properties": {"name": _TEXT, "version": _NUMBER},
     "required": ["name", "version"],
 }
+_HINT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "kind": _TEXT,
+        "name": _TEXT,
+        "message": {"type": "string", "description": "What was missing, and what provides it."},
+        "package": _TEXT,
+        "install": _TEXTS,
+    },
+    "required": ["kind", "message"],
+}
 _RUN_ID: dict[str, Any] = {"type": "string", "description": "For skill_poll."}
 
 _ENDED: dict[str, Any] = {
@@ -70,6 +80,7 @@ _ENDED: dict[str, Any] = {
     "artifact_files": {"type": "array", "items": _SAVED},
     "warnings": _TEXTS,
     "errors": _TEXTS,
+    "hints": {"type": "array", "items": _HINT},
     "limits_hit": _TEXTS,
     "hosts": _TEXTS,
     "sandbox": _TEXT,
@@ -87,6 +98,21 @@ _POLLED: dict[str, Any] = {
     # Not as a list of types, which some clients cannot read.
     "result": {"anyOf": [{"type": "object", "properties": _ENDED}, {"type": "null"}]},
 }
+
+
+_EXECUTED: dict[str, Any] = {
+    "output": {"description": "The JSON that the script printed; null if it printed none."},
+    **{
+        name: _ENDED[name]
+        for name in ("stdout", "stderr", "warnings", "errors", "limits_hit", "sandbox", "enforced")
+    },
+    "permissions_used": _TEXTS,
+    "exit_status": {
+        "type": "object",
+        "properties": {"kind": _TEXT, "reason": _TEXT},
+        "required": ["kind"],
+    },
+}  # fmt: skip
 
 
 _ERROR: dict[str, Any] = {
@@ -116,8 +142,11 @@ SCHEMAS: Mapping[str, dict[str, Any]] = {
         ["exit_code", "stdout", "stderr"],
         ["run_id", "running"],
     ),
+    "execute_skill": _object(_EXECUTED, ["exit_status"]),
     "skill_poll": _object(_POLLED, ["running"]),
 }
+# Without the choice of a run in the background, every run has ended.
+_ENDED_RUN = _object(_ENDED, ["exit_code", "stdout", "stderr"])
 
 
 class ToolRequests:
@@ -198,16 +227,24 @@ class ToolRequests:
 
 
 def _convert(tool: OwnTool) -> Tool:
+    # All four are said: a client takes the worst for one that is left out, or refuses the tool.
+    runs = tool.kind in RUNNING
     hints = ToolAnnotations(
-        read_only_hint=tool.kind not in _CHANGING,
-        destructive_hint=tool.kind in _RUNNING,
-        open_world_hint=tool.kind in _RUNNING,
-    )
+        read_only_hint=not runs, destructive_hint=runs, idempotent_hint=not runs,
+        open_world_hint=runs,
+    )  # fmt: skip
     schema = {key: value for key, value in tool.schema.items() if value != []}
     return Tool(
         name=tool.name,
         description=tool.description,
         input_schema=schema,
-        output_schema=SCHEMAS.get(tool.kind),
+        output_schema=_output_schema(tool),
         annotations=hints,
     )
+
+
+def _output_schema(tool: OwnTool) -> dict[str, Any] | None:
+    arguments = tool.schema["properties"]
+    if tool.kind == "skill_run" and isinstance(arguments, dict) and "background" not in arguments:
+        return _ENDED_RUN
+    return SCHEMAS.get(tool.kind)

@@ -134,6 +134,7 @@ class Gate:
         if ask is not None and not callable(ask):
             raise ConfigError(f"ask: {type(ask).__name__} cannot be called; give a function")
         self._store, self._ask = store, ask
+        self._recorded = True
         self._through: set[tuple[str, ...]] = set()
         self._made: _Compiled | None = None
 
@@ -366,6 +367,30 @@ class Gate:
         other.__dict__.update(desk=self.desk, audit=self.audit, _through=self._through)
         return other
 
+    def with_ask(self, ask: Ask, *, recorded: bool = True) -> Gate:
+        """Return a gate with the same rules whose open requests another function answers.
+
+        One that is not `recorded` leaves no trace: nothing may be done on its word.
+        """
+        other = Gate(self._settings, self._store, rules=self._rules, ask=ask, renew=self._renew)
+        other._recorded = recorded
+        other.__dict__.update(audit=self.audit)
+        return other
+
+    def asking_for(self, *types: str) -> Gate:
+        """Return a gate with the same rules that asks for these types, and refuses other requests.
+
+        Where no function answers, everything is refused that no rule allows.
+        """
+        ask = self._ask
+
+        def answer(pending: Pending) -> Answer | None:
+            if pending.request.type not in types:
+                return Answer("reject", "it is not asked for here")
+            return ask(pending) if ask is not None else None
+
+        return self.with_ask(answer)
+
     def close(self) -> None:
         """Refuse all waiting requests, and all later ones."""
         self.desk.close()
@@ -516,7 +541,7 @@ class Gate:
 
     def record(self, type: str, request: Request, data: dict[str, object]) -> None:
         """Append an event about the request to the audit log."""
-        if not self.settings.audit:
+        if not self.settings.audit or not self._recorded:
             return
         self.audit.append(
             AuditEvent(

@@ -21,6 +21,7 @@ from skillbelt.running.outputs import (
     parse_output_files,
     parse_outputs,
 )
+from skillbelt.running.programs.hints import Hint
 from skillbelt.running.secrets import redacted, secrets_of
 from skillbelt.running.workspace import OUT
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Captured, Outcome
@@ -100,7 +101,7 @@ class RunResult(NamedTuple):
     """How a run ended and what it left. A command that fails has a result too.
 
     `enforced` maps each protection to the layer of the `sandbox` that enforced it; `hosts` are
-    those that the run reached.
+    those that the run reached. `hints` say what a command lacked, and what provides it.
     """
 
     stdout: str
@@ -119,6 +120,7 @@ class RunResult(NamedTuple):
     cancelled: bool = False
     errors: tuple[str, ...] = ()
     written_files: tuple[Written, ...] = ()
+    hints: tuple[Hint, ...] = ()
 
     def document(self) -> dict[str, object]:
         """Return the result as a JSON document, without most empty fields."""
@@ -130,6 +132,7 @@ class RunResult(NamedTuple):
             "primary_output": self.primary_output and self.primary_output._asdict(),
             "artifact_files": [one._asdict() for one in self.artifact_files],
             "written_files": [one._asdict() for one in self.written_files],
+            "hints": [one.document() for one in self.hints],
             "enforced": dict(self.enforced),
         }
         return {key: value for key, value in plain.items() if value or key in always}
@@ -167,7 +170,7 @@ def timeout_warnings(call: RunCall, most: float) -> tuple[str, ...]:
     asked = f"{call.timeout_seconds:g}"
     return (
         f"timeout was lowered from {asked} to {most:g} seconds, the maximum: run_timeout_seconds "
-        "of the settings",
+        "of the settings, or the timeout that they give the skill",
     )
 
 
@@ -305,6 +308,10 @@ def without_secrets(result: RunResult, secrets: Mapping[str, str]) -> RunResult:
         primary_output=shown(result.primary_output) if result.primary_output else None,
         warnings=tuple(redacted(text, secrets) for text in result.warnings),
         errors=tuple(redacted(text, secrets) for text in result.errors),
+        hints=tuple(
+            one._replace(name=redacted(one.name, secrets), message=redacted(one.message, secrets))
+            for one in result.hints
+        ),
     )
 
 

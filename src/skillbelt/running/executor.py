@@ -15,6 +15,7 @@ from typing import Self
 
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
 from skillbelt.artifacts.protocol import USER_PREFIX
+from skillbelt.discovery.catalog import Snapshot
 from skillbelt.errors import ArtifactError, PermissionDenied, RunRefused
 from skillbelt.files.contain import inside
 from skillbelt.files.private import create_file
@@ -67,6 +68,7 @@ from skillbelt.running.output_folder import OutputFolder, check_folder
 from skillbelt.running.outputs import HINT, Collected, Save, collect, primary
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.programs.folder import PROGRAMS, provide_programs
+from skillbelt.running.programs.lacking import lacking
 from skillbelt.running.programs.outside import folder_of_programs
 from skillbelt.running.questions import (
     bind_answer,
@@ -100,7 +102,7 @@ from skillbelt.settings import Settings, process_environment
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line
 from skillbelt.tracing import skill_attributes, span
-from skillbelt.values import Capabilities
+from skillbelt.values import Capabilities, Limits
 
 # An unused workspace is removed after a week.
 WORKSPACE_IDLE_SECONDS = 7 * 24 * 3600.0
@@ -282,15 +284,18 @@ class Workbench:
         *,
         grant: Callable[[Run], Capabilities] | None = None,
         needs: str = "",
+        observed: bool = False,
     ) -> Iterator[Run]:
         """Yield the run, allowed and ready to start; the end of the block releases what it holds.
 
         `grant` returns what the allowed run may do; each host in it is asked for. The default is
         to start processes, and to reach the hosts that the skill names. `needs` names the only
-        sandbox that can carry this out.
+        sandbox that can carry this out. `observed` has the proxy note which hosts the command asks
+        for even where it may reach none.
         """
         with busy_without_handles(), ExitStack() as stack:
             run = self._check(skill, call, who, needs)
+            run.observed = observed and run.remaps
             self._stage(run, stack)
             # A single script does not use a shell; the grant says what it may start.
             self._ask(run, () if grant else SHELL_TOOLS)
@@ -330,9 +335,14 @@ class Workbench:
 
     def _check(self, skill: Skill, call: RunCall, who: Asker, needs: str) -> Run:
         """Return the run, or raise for a call that cannot be carried out; nothing is touched."""
+        said, limits = self.settings.for_skill(skill.name), self.limits_for(skill)
+        call = call._replace(
+            env={**said.values, **call.env},
+            timeout_seconds=call.timeout_seconds or min(said.timeout, limits.run_timeout_seconds),
+        )
         argv = self._argv(call)
         check_stdin(call)
-        timeout_of(call, self.settings.limits.run_timeout_seconds)
+        timeout_of(call, limits.run_timeout_seconds)
         # Users need not ask for what their own settings allow.
         most = self.settings.limits.max_output_file_bytes if who.initiator == "user" else 0
         run = Run(
@@ -340,17 +350,24 @@ class Workbench:
             call=call,
             who=who,
             gate=who.gate or self.gate,
-            limits=self.settings.limits,
+            limits=limits,
             wanted=wanted_outputs(call, most),
-            sandbox=self._sandboxes.of(skill, needs),
+            sandbox=self._sandboxes.of(skill, needs, said),
             argv=argv,
             listed_hosts=self.settings.fetch_hosts,
+            only_hosts=said.hosts,
             policy=self.policy.active,
             known_secrets=self.given_secrets,
         )
         self._saving(run)  # refuse an unusable store or folder before anything runs
         check_folder(call.output_dir)
         return run
+
+    def limits_for(self, skill: Skill) -> Limits:
+        """Return the limits of a run of the skill, with the timeout that the settings give it."""
+        limits, own = self.settings.limits, self.settings.for_skill(skill.name).timeout
+        most = min(own or limits.run_timeout_seconds, limits.run_timeout_seconds)
+        return limits._replace(run_timeout_seconds=most)
 
     def _argv(self, call: RunCall) -> tuple[str, ...]:
         check_vector(() if isinstance(call.command, str) else call.command, call.env)
@@ -497,7 +514,12 @@ class Workbench:
         paths = (host.path, *host.files)
         if any(inside(path, self.secret_store.folder) for path in paths):
             raise PermissionDenied(run.skill.name, "your secrets are no input of a run")
-        for skill in self._skills().values():
+        known = self._skills()
+        disabled = known.disabled if isinstance(known, Snapshot) else {}
+        for name, (skill, where) in disabled.items():
+            if any(inside(path, os.path.realpath(skill.dir)) for path in paths):
+                raise PermissionDenied(name, f"the skill of this file is disabled by {where}")
+        for skill in known.values():
             folder = os.path.realpath(skill.dir)
             if skill.dir != run.skill.dir and any(inside(path, folder) for path in paths):
                 self._require_use(run, skill, "")
@@ -523,7 +545,7 @@ class Workbench:
         hosts = tuple(host for host in granted.hosts if host not in refused)
         run.warnings += tuple(f"{host} is not opened: {why}" for host, why in refused.items())
         run.capabilities = granted._replace(hosts=hosts)
-        if hosts:
+        if hosts or run.observed:
             owner = self.owner and self.owner[0]
             run.egress = stack.enter_context(Egress(hosts, limits=run.limits, owner=owner))
 
@@ -564,7 +586,7 @@ class Workbench:
         if once:  # without a conversation, no later call can name a file
             said = tuple(text for text in collected.warnings if text != HINT)
             collected = collected._replace(warnings=said)
-        result = _result(run, collected)
+        result = self._with_hints(run, _result(run, collected))
         if once and left_behind(result, run.workspace.results(), shown=once == "whole"):
             run.workspace.wanted = True
             told = f"its files are kept in {run.workspace.path} until they are cleared away"
@@ -572,6 +594,15 @@ class Workbench:
         result = without_secrets(result, run.redacts)
         run.gate.record("run", run.request, record_of(result, run.shown, run.secrets))
         return result
+
+    def _with_hints(self, run: Run, result: RunResult) -> RunResult:
+        """Add what the command lacked; a module has no programs, and says itself what it lacks."""
+        if run.sandbox.name == WASM:
+            return result
+        image = self.settings.container_image if run.sandbox.name == CONTAINER else ""
+        path = process_environment().get("PATH", "")
+        found = lacking(run, result.stdout, result.stderr, path=path, image=one_line(image))
+        return result._replace(hints=found)
 
     def _collect(self, run: Run) -> Collected:
         limits, omit = run.limits, run.call.omit_inline_content
@@ -599,7 +630,7 @@ class Workbench:
 
 
 def _grant_commands(run: Run) -> Capabilities:
-    found = hosts_by_tool(run.skill.frontmatter.allowed_tools, run.listed_hosts)
+    found = hosts_by_tool(run.skill.frontmatter.allowed_tools, run.listed_hosts, run.only_hosts)
     run.unopened = tuple(
         f"{one_line(one.tool)} opens no host: {one.fault}" for one in found if one.fault
     )

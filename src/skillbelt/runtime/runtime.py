@@ -80,9 +80,10 @@ from skillbelt.tools.caller import (
     Visible,
     variables_of,
 )
-from skillbelt.tools.definitions import RUNNING, SEARCH
+from skillbelt.tools.definitions import LOADERS, RUNNING, SEARCH, name_of
 from skillbelt.tools.handlers import HANDLERS, MAX_ENUM_SKILLS, UNNAMED, content, dispatch
 from skillbelt.tools.loaded import LoadedTexts
+from skillbelt.tools.run_handlers import execute_json
 from skillbelt.tools.schema import (
     Tool,
     ToolFormat,
@@ -102,10 +103,13 @@ if TYPE_CHECKING:
     from skillbelt.running.background import Background
     from skillbelt.running.executor import Workbench
     from skillbelt.running.json_call import Execution
+    from skillbelt.running.trial.trial import ScriptTrial, Trial
     from skillbelt.sandbox.protocol import Listener
     from skillbelt.search.protocol import Result
 
 APP = "skillbelt"
+# The list of skills in a tool's description: every request carries it, beside the schemas.
+MAX_LISTING_TOKENS = 2_000
 _COMMAND = re.compile(r"\s*[/$]([^\W_][\w.-]*)(?:\s+(.*))?", re.DOTALL)
 
 
@@ -157,8 +161,9 @@ class Runtime:
         self.always = (always,) if isinstance(always, str) else tuple(always)
         kinds = choose(tools, self.settings.tool_profile)
         self.names = offered_names(kinds, self.settings.tool_names)
+        self._brief = tools is None and self.settings.tool_profile == "default"
         # A host that names its tools gets those and no other; so does the simple profile.
-        more = tools is None and self.settings.tool_profile != "simple"
+        more = tools is None and SEARCH not in kinds and self.settings.tool_profile != "simple"
         self._more = offered_names((SEARCH,) * more, self.settings.tool_names)
         self._guidance = guidance
 
@@ -331,7 +336,7 @@ class Runtime:
                 budget_tokens=budget,
                 guidance=guided,
                 search=self.search_tool,
-                loader=self.names.get("skill_load") or self.names.get("skill", ""),
+                loader=name_of(self.names, LOADERS),
                 suggested=suggested,
             )
             for one in diagnose_pins(skills.values(), made, budget):
@@ -512,7 +517,7 @@ class Runtime:
         audience = audience or self.audience()
         if not skills and not any(map(audience.could_use, self.skills().values())):
             return []
-        budget = default_budget(self.settings)
+        budget = min(default_budget(self.settings), MAX_LISTING_TOKENS)
         search = self.search_tool
         text = compact(skills.values(), budget_tokens=budget, search=search) if listing else ""
         most = MAX_ENUM_SKILLS
@@ -525,6 +530,7 @@ class Runtime:
             max_enum=most,
             listing=text,
             inline=inline,
+            brief=self._brief,
             settings=self.settings,
         )
 
@@ -547,6 +553,7 @@ class Runtime:
             key=self._own_key,
             names=self.names_for(skills),
             executors=self,
+            brief=self._brief,
         )
         return dispatch(name, arguments, caller, call_id)
 
@@ -632,9 +639,7 @@ class Runtime:
         `inputs`, `outputs`, `packages`, `install` and `secrets` are as for `run`. Without
         `outputs`, a call without a session gives back everything in `out`.
         """
-        from skillbelt.running.json_call import execute  # cost: 60 ms, only for a run
-
-        return execute(
+        return execute_json(
             self.workbench,
             self._visible_skill(name, session),
             input,
@@ -653,6 +658,33 @@ class Runtime:
         )
 
     execute_skill = in_thread(execute_skill_sync)
+
+    def try_skill_sync(
+        self,
+        name: str,
+        scripts: Iterable[str] = (),
+        *,
+        timeout_seconds: float = 0.0,
+        told: Callable[[ScriptTrial], None] | None = None,
+    ) -> Trial:
+        """Start every script of a skill once in the sandbox, or these; return what became of each.
+
+        Each gets `--help`, an empty workspace and `timeout_seconds`. One permission request covers
+        all of them and their packages. `told` gets each result as it comes, from another thread.
+        """
+        # cost: 60 ms, only for a run
+        from skillbelt.running.trial.trial import TRIAL_SECONDS, TrialBounds, try_skill
+
+        return try_skill(
+            self.workbench,
+            self._visible_skill(name, None),
+            _who("user"),
+            only=(scripts,) if isinstance(scripts, str) else tuple(scripts),
+            bounds=TrialBounds(seconds=timeout_seconds or TRIAL_SECONDS),
+            told=told,
+        )
+
+    try_skill = in_thread(try_skill_sync)
 
     def _visible_skill(self, name: str, session: RuntimeSession | None) -> Skill:
         """Return the skill of that name, unless it is hidden from the conversation."""
@@ -1137,6 +1169,7 @@ class RuntimeSession:
             watch=watch,
             inline=inline,
             shown=shown,
+            brief=self.runtime._brief,
         )
 
     def approve(self, skill: Skill) -> str | None:

@@ -20,6 +20,7 @@ from skillbelt.running.call import Asker
 from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey
+from skillbelt.tools.definitions import READERS, name_of
 
 if TYPE_CHECKING:
     from skillbelt.running.background import Background
@@ -102,7 +103,8 @@ class Caller:
     An object serves one call, so the state of the conversation is read once. Without a `session`
     nothing is marked as loaded and the text is in the answer; `key` says whose runs and permissions
     the call uses. With `inline` the text is in the answer in any case, because no later request
-    could carry it. `shown` holds the results that the model has already.
+    could carry it. `shown` holds the results that the model has already. `brief` says that the
+    schemas it was offered leave out rare arguments.
     """
 
     def __init__(
@@ -120,6 +122,7 @@ class Caller:
         inline: bool = False,
         shown: Collection[str] = (),
         state: Mapping[str, str] | None = None,
+        brief: bool = False,
     ) -> None:
         self.catalog, self.audience, self.storage = catalog, audience, storage
         self.gate, self.settings, self.limits = (
@@ -129,7 +132,7 @@ class Caller:
         )
         self.skills, self.key, self.session, self.names = skills, key, session, names
         self.inline, self.shown = inline or session is None, shown
-        self.executors, self._watch = executors, watch or UNWATCHED
+        self.executors, self._watch, self.brief = executors, watch or UNWATCHED, brief
         if state is not None:
             self.__dict__["state"] = state
 
@@ -196,15 +199,19 @@ class Caller:
 
     # Texts
 
-    def body(self, skill: Skill, arguments: str | None = None) -> Loaded:
-        """Read the body as a model gets it."""
+    def body(self, skill: Skill, arguments: str | None = None, *, folder: str = "") -> Loaded:
+        """Read the body as a model gets it; `folder` is what its text calls the skill's folder."""
+        session = self.key.session if self.session else ""
+        variables = variables_of(skill, self.settings, session)
+        if folder:
+            variables["CLAUDE_SKILL_DIR"] = folder
         loaded = load_skill_body(
             skill,
             self.limits,
             overflow=self.settings.body_overflow,
             storage=self.overflow,
             arguments=arguments,
-            variables=variables_of(skill, self.settings, self.key.session if self.session else ""),
+            variables=variables,
         )
         return loaded._replace(text=self.presentable(loaded.text))
 
@@ -225,7 +232,7 @@ class Caller:
     @property
     def overflow(self) -> Storage | None:
         """Where to store what is cut; None if the model has no tool to read it with."""
-        return self.storage if "read_file" in self.names else None
+        return self.storage if name_of(self.names, READERS) else None
 
     def presentable(self, text: str) -> str:
         """Replace the folder of stored texts by the prefix under which a model asks for them."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from skillbelt.disclosure.body import (
     resource_text,
     sample_files,
 )
-from skillbelt.disclosure.overflow import read_piece
+from skillbelt.disclosure.overflow import TextPiece, read_piece
 from skillbelt.errors import (
     ArtifactError,
     ConfigError,
@@ -37,16 +38,19 @@ from skillbelt.files.handles import BUSY, is_shortage
 from skillbelt.format.skill import Skill
 from skillbelt.running.inputs import skill_of, skills_named
 from skillbelt.running.outputs import SCHEME
+from skillbelt.running.workspace import SKILLS
 from skillbelt.text import break_tag, one_line, shorten, xml
 from skillbelt.tools.caller import STORED, Call, Caller, GivenDocument, report_of
-from skillbelt.tools.definitions import DEFINITIONS, Schema
+from skillbelt.tools.definitions import DEFINITIONS, LOADERS, READERS, Schema, name_of
 from skillbelt.tools.run_handlers import (
     RUN_FOLDERS,
+    execute_script,
     open_run_text,
     poll,
+    printed,
     run_command,
 )
-from skillbelt.tools.schema import Handler, ToolResult
+from skillbelt.tools.schema import Handler, ToolResult, offered_arguments
 from skillbelt.untrusted_json import read_json
 
 # With more skills a schema does not list their names: it is in every request.
@@ -62,6 +66,10 @@ _COUNTED_BYTES = 16 * 2**20  # of a larger file only as much is read as is given
 _CLOSEST = 10
 _MAX_FAULTS = 5  # of one call that the answer names
 _MAX_NAME_CHARS = 128
+_BACKGROUND = "background"
+# Where most sandboxes have the workspace; a model that prints its folder uses the whole path.
+INSIDE = "/workspace"
+_NAMED_SKILL = re.compile(rf"\b{SKILLS}/([\w.-]+)")
 
 
 class Refused(SkillbeltError):
@@ -83,7 +91,7 @@ def dispatch(name: str, arguments: object, caller: Caller, call_id: str = "") ->
         known = ", ".join(caller.names.values()) or "none"
         shown = str(name)[:80]
         return failed(f"there is no tool {shown!r}; there are: {known}", "unknown_tool", tool=shown)
-    checked = check_arguments(kind, arguments)
+    checked = check_arguments(kind, arguments, brief=caller.brief)
     if checked.fault:
         return failed(f"{name}: {checked.fault}", WRONG_ARGUMENTS, tool=name)
     try:
@@ -181,8 +189,8 @@ def printable(name: str) -> str:
 # The tools
 
 
-def content(skill: Skill, text: str, files: list[str]) -> str:
-    """Return the block with a skill's instructions."""
+def content(skill: Skill, text: str, files: list[str], base: str = "") -> str:
+    """Return the block with a skill's instructions; `base` is its folder if not where it is."""
     # After a closing tag, the rest of the body would pass for the host's own words; after an
     # opening one, for those of another skill.
     safe = break_tag(text.strip(), "skill_content")
@@ -193,7 +201,7 @@ def content(skill: Skill, text: str, files: list[str]) -> str:
             "",
             safe,
             "",
-            f"Base directory for this skill: {_path(place_of(skill))}",
+            f"Base directory for this skill: {_path(base or place_of(skill))}",
             "Relative paths in this skill (e.g., scripts/, reference/) are relative to this base "
             "directory.",
             "Note: file list is sampled.",
@@ -218,7 +226,17 @@ def already(skill: Skill) -> str:
 
 def use(call: Call) -> ToolResult:
     """Give a skill's instructions, its folder and a sample of its files."""
-    name = str(call.arguments["name"])
+    return _use(call, str(call.arguments["name"]))
+
+
+def use_in_workspace(call: Call) -> ToolResult:
+    """Give a skill's instructions, with the folder that it has in the workspace."""
+    arguments = call.arguments.get("args")
+    given = arguments if isinstance(arguments, str) else None
+    return _use(call, str(call.arguments["skill"]), given, below=f"{SKILLS}/")
+
+
+def _use(call: Call, name: str, arguments: str | None = None, *, below: str = "") -> ToolResult:
     caller = call.caller
     seen = caller.skills if name in caller.skills else caller.look()
     if name not in seen:
@@ -226,9 +244,13 @@ def use(call: Call) -> ToolResult:
         raise Refused(message, NOT_FOUND, name=printable(name))
     skill = seen[name]
     request = caller.approve(skill, loading=True)
-    loaded = caller.body(skill)
+    base = below and f"{below}{skill.name}"
+    loaded = caller.body(skill, arguments, folder=base)
     caller.gate.record_load(request, loaded, skill)
-    text = content(skill, loaded.text, sample_files(skill))
+    files = sample_files(skill)
+    if base:
+        files = [f"{base}{path.removeprefix(place_of(skill))}" for path in files]
+    text = content(skill, loaded.text, files, base)
     material = Material(skill.name, loaded.text)
     _record_shown(call, material, text)
     data = {"title": f"Loaded skill: {skill.name}", "name": skill.name, "dir": skill.dir}
@@ -354,7 +376,7 @@ def _selection_note(caller: Caller, selected: SelectedDocs, docs: list[str] | No
     """Say why a selection has not the effect that the call may have wanted; "" if it has."""
     assert caller.session is not None
     if selected.skill not in {loaded.name for loaded in caller.session.loaded(caller.state)}:
-        loader = caller.names.get("skill_load")
+        loader = name_of(caller.names, LOADERS)
         how = f"call {loader}: the documents come with it" if loader else "load it first"
         return f"{selected.skill} is not loaded yet; {how}"
     if docs and selected.include_all_docs:
@@ -391,7 +413,7 @@ def _resource(call: Call, skill: Skill, path: str) -> ToolResult:
     if loaded.report.section_missed:
         notes.append(f"(no heading matches {printable(str(hint))!r}: the head of the file)")
     reference = loaded.report.storage_ref
-    reader = call.caller.names.get("read_file")
+    reader = name_of(call.caller.names, READERS)
     if loaded.report.truncated and reference and reader:
         notes.append(f"(cut; read on with {reader}: {STORED}{os.path.basename(reference)})")
     elif loaded.report.truncated:
@@ -422,6 +444,17 @@ def read_file(call: Call) -> ToolResult:
     return _read_stored(call, name)
 
 
+def read_workspace(call: Call) -> ToolResult:
+    """Give a file by its path in the workspace, where the skills are below `skills/`."""
+    path = str(call.arguments["file_path"]).removeprefix(f"{INSIDE}/").removeprefix("./")
+    if path.startswith(f"{SKILLS}/"):
+        # The skill itself and not its copy, which exists only after a command was run.
+        path = f"skill://{path.removeprefix(f'{SKILLS}/')}"
+    renamed = {"offset": "start_line", "limit": "num_lines"}
+    given = {renamed[key]: value for key, value in call.arguments.items() if key in renamed}
+    return read_file(call._replace(arguments={"file_name": path, **given}))
+
+
 def _read_run_file(call: Call, name: str) -> ToolResult:
     """Give text that a run left in its workspace or as an artifact."""
     if skill := skill_of(name):
@@ -442,8 +475,7 @@ def _piece(call: Call, chunks: Iterable[str], *, count: bool = True) -> ToolResu
     )
     header = f"(line {piece.start_line} on"
     header += f", of {piece.total_lines}" if piece.total_lines else ""
-    more = f"; next: start_line {piece.next_line}" if piece.next_line else "; this is the end"
-    more += f", start_char {piece.next_char}" if piece.next_char > 1 else ""
+    more = f"; next: {_describe_next(call, piece)}" if piece.next_line else "; this is the end"
     data = {
         "start_line": piece.start_line,
         "next_line": piece.next_line,
@@ -453,13 +485,26 @@ def _piece(call: Call, chunks: Iterable[str], *, count: bool = True) -> ToolResu
     return ToolResult(f"{header}{more})\n{piece.text}", data=data)
 
 
+def _describe_next(call: Call, piece: TextPiece) -> str:
+    """Return the arguments that read on, as the tool that is offered names them."""
+    if "read_file" in call.caller.names:
+        return f"start_line {piece.next_line}" + (
+            f", start_char {piece.next_char}" if piece.next_char > 1 else ""
+        )
+    if piece.next_char > 1:  # no argument of this tool begins within a line
+        return f"offset {piece.next_line + 1}; the rest of line {piece.next_line} is left out"
+    return f"offset {piece.next_line}"
+
+
 def _read_stored(call: Call, name: str) -> ToolResult:
     storage = call.caller.storage
     key = name.removeprefix(STORED).removeprefix(os.path.join(storage.folder, ""))
     if os.sep in key or not name.startswith((STORED, storage.folder)):
+        ways = "skill://name/path, workspace://path, out/... or artifact://name"
+        if "read_file" not in call.caller.names:
+            ways = f"{SKILLS}/NAME/..., out/... or work/..."
         raise Refused(
-            f"{printable(name)!r} cannot be read: give {STORED}... as a result gave it, "
-            "skill://name/path, workspace://path, out/... or artifact://name",
+            f"{printable(name)!r} cannot be read: give {STORED}... as a result gave it, {ways}",
             WRONG_ARGUMENTS,
         )
     return _piece(call, [storage.text(os.path.join(storage.folder, key))])
@@ -513,16 +558,55 @@ def run(call: Call) -> ToolResult:
     """Run a command of a skill."""
     if not str(call.arguments["skill"]).strip():
         raise Refused("skill and command are required", WRONG_ARGUMENTS)
-    caller = call.caller
-    skill = find(caller, call.arguments["skill"])
-    if caller.settings.require_load and skill.name not in _given_to_model(caller, skill):
-        loader = caller.names.get("skill_load") or caller.names.get("skill", "skill_load")
-        name = caller.names.get("skill_run", "skill_run")
-        message = f'{name} requires {loader} first for "{skill.name}"'
-        raise Refused(message, NOT_LOADED, skill=skill.name)
+    skill = _runnable(call, str(call.arguments["skill"]), ("skill_run", "claude_bash"))
     for name in skills_named(call.arguments.get("inputs")):
-        find(caller, name)
+        find(call.caller, name)
     return run_command(call, skill)
+
+
+def _runnable(call: Call, name: str, kinds: Sequence[str]) -> Skill:
+    """Return a skill that the model may run; Refused if it must load it first."""
+    caller = call.caller
+    skill = find(caller, name)
+    if caller.settings.require_load and skill.name not in _given_to_model(caller, skill):
+        loader = name_of(caller.names, LOADERS) or LOADERS[0]
+        tool = name_of(caller.names, kinds) or kinds[0]
+        message = f'{tool} requires {loader} first for "{skill.name}"'
+        raise Refused(message, NOT_LOADED, skill=skill.name)
+    return skill
+
+
+def execute(call: Call) -> ToolResult:
+    """Run a skill's script on JSON."""
+    kinds = ("execute_skill",)
+    return execute_script(call, _runnable(call, str(call.arguments["skill"]), kinds))
+
+
+def run_in_workspace(call: Call) -> ToolResult:
+    """Run a command of the skill that it names, or that was loaded last, in the workspace."""
+    command, timeout = str(call.arguments["command"]), _whole(call, "timeout") or 0
+    arguments: dict[str, object] = {
+        "skill": _skill_of_command(call.caller, command),
+        "command": command,
+        "cwd": "/",
+        "timeout": -(-timeout // 1_000),
+    }
+    result = run(call._replace(arguments=arguments))
+    return result._replace(text=printed(result.data) if "exit_code" in result.data else result.text)
+
+
+def _skill_of_command(caller: Caller, command: str) -> str:
+    """Return the skill whose folder the command names, else the one that was loaded last."""
+    for name in _NAMED_SKILL.findall(command):
+        if name in caller.skills or name in caller.brought:
+            return str(name)
+    session = caller.session
+    for event in reversed(session.events() if session else []):
+        if event.type == "skill_loaded" and session and event.agent == session.agent:
+            return str(event.data.get("name"))
+    loader = name_of(caller.names, LOADERS)
+    how = f"load one with {loader}, or name it" if loader else "name it"
+    raise Refused(f"no skill is loaded: {how} in the command ({SKILLS}/NAME/...)", NOT_LOADED)
 
 
 def _given_to_model(caller: Caller, skill: Skill) -> set[str]:
@@ -543,10 +627,14 @@ HANDLERS: Mapping[str, Handler] = {
     "load_resource": read_resource,
     "read_file": read_file,
     "skill_run": run,
+    "execute_skill": execute,
     "skill_poll": poll,
     "skill_unload": unload,
     "skill_list": list_skills,
     "skill_search": search_skills,
+    "claude_skill": use_in_workspace,
+    "claude_read": read_workspace,
+    "claude_bash": run_in_workspace,
 }
 
 
@@ -560,29 +648,30 @@ class Checked(NamedTuple):
     fault: str = ""
 
 
-def check_arguments(kind: str, given: object) -> Checked:
+def check_arguments(kind: str, given: object, *, brief: bool = False) -> Checked:
     """Check the arguments of a model against the tool's schema; never raise.
 
     JSON text is read, an optional argument that is null counts as not given, and a whole number may
-    be written as 3.0, as some vendors do.
+    be written as 3.0, as some vendors do. Arguments that a `brief` schema leaves out are taken too,
+    but for a run in the background, which no other tool of that profile could follow.
     """
     given, unread = _decode(given)
+    takes = _describe_arguments(kind, brief)
     if not isinstance(given, Mapping):
-        return Checked({}, f"the arguments must be an object{unread}{_describe_arguments(kind)}")
+        return Checked({}, f"the arguments must be an object{unread}{takes}")
     definition = DEFINITIONS[kind]
     present = {str(key): value for key, value in given.items() if value is not None}
-    faults = [
-        f"unknown argument {key[:80]!r}" for key in present if key not in definition.properties
+    unknown = [
+        key for key in present if key not in definition.properties or (brief and key == _BACKGROUND)
     ]
+    faults = [f"unknown argument {key[:80]!r}" for key in unknown]
     faults += [f"argument {key!r} is missing" for key in definition.required if key not in present]
     checked: dict[str, object] = {}
     for key, schema in definition.properties.items():
         if key in present:
             checked[key], fault = _fit(present[key], schema)
             faults += [f"argument {key!r} must be {fault}"] if fault else []
-    return Checked(
-        checked, f"{'; '.join(faults[:_MAX_FAULTS])}{_describe_arguments(kind)}" if faults else ""
-    )
+    return Checked(checked, f"{'; '.join(faults[:_MAX_FAULTS])}{takes}" if faults else "")
 
 
 def _decode(given: object) -> tuple[object, str]:
@@ -598,9 +687,10 @@ def _decode(given: object) -> tuple[object, str]:
     return {} if decoded is None else decoded, ""
 
 
-def _describe_arguments(kind: str) -> str:
+def _describe_arguments(kind: str, brief: bool) -> str:
     definition = DEFINITIONS[kind]
-    shown = [key if key in definition.required else f"{key}?" for key in definition.properties]
+    offered = offered_arguments(definition, brief=brief)
+    shown = [key if key in definition.required else f"{key}?" for key in offered]
     return f". It takes: {', '.join(shown)}"
 
 

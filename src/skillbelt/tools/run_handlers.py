@@ -9,7 +9,7 @@ import stat
 from codecs import getincrementaldecoder
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from skillbelt.artifacts import parse_reference
 from skillbelt.errors import FileUnreadable, PathEscape, RunRefused
@@ -32,6 +32,8 @@ from skillbelt.tracing import span
 
 if TYPE_CHECKING:
     from skillbelt.format.skill import Skill
+    from skillbelt.running.executor import Workbench
+    from skillbelt.running.json_call import Execution
 
 _CHUNK = 2**16
 _INPUTS = "inputs"
@@ -59,6 +61,43 @@ def run_command(call: Call, skill: Skill) -> ToolResult:
     text = json.dumps(shown, ensure_ascii=False)
     failure = "; ".join(result.errors)
     return ToolResult(text, failure, {**document, **_failure("run_incomplete", failure)})
+
+
+def execute_script(call: Call, skill: Skill) -> ToolResult:
+    """Run the skill's script on the JSON of the call; a script that fails is a result."""
+    runs, given = call.caller.runs(), call.arguments
+    done = execute_json(
+        runs.workbench,
+        skill,
+        given.get("input"),
+        who=runs.who,
+        script=str(given.get("script") or ""),
+        timeout_ms=_number(given, "timeout_ms"),
+        watch=runs.watch,
+    )
+    document = done.document()
+    shown = {key: value for key, value in document.items() if key not in _FOR_HOSTS}
+    failure = "; ".join(done.errors)
+    text = json.dumps(shown, ensure_ascii=False)
+    return ToolResult(text, failure, {**document, **_failure("run_incomplete", failure)})
+
+
+def execute_json(workbench: Workbench, skill: Skill, input: object, **options: Any) -> Execution:
+    """Run the skill on the input: `execute` of `running.json_call`, imported on first use."""
+    from skillbelt.running.json_call import execute  # cost: 60 ms, only for a run
+
+    return execute(workbench, skill, input, **options)
+
+
+def printed(result: Mapping[str, object]) -> str:
+    """Return what a command printed, as a terminal shows it, with how it failed before it."""
+    status = f"Exit code {result['exit_code']}" if result["exit_code"] else ""
+    if result.get("timed_out"):
+        status = "The command took too long and was stopped"
+    warnings = result.get("warnings")
+    notes = [f"({one})" for one in warnings] if isinstance(warnings, list) else []
+    streams = (str(result.get(stream) or "").rstrip("\n") for stream in ("stdout", "stderr"))
+    return "\n".join(filter(None, (status, *streams, *notes))) or "(no output)"
 
 
 def _begin(runs: Runs, skill: Skill, wanted: RunCall) -> ToolResult:

@@ -6,6 +6,7 @@ name reaches a schema or an error message.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -15,7 +16,14 @@ from skillbelt.running.outputs import MAX_OUTPUT_BYTES, MAX_OUTPUT_FILES, MOST, 
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
 from skillbelt.tools.caller import Call
-from skillbelt.tools.definitions import DEFINITIONS, NEED_REQUESTS, PROFILES, Schema
+from skillbelt.tools.definitions import (
+    DEFINITIONS,
+    LOADERS,
+    NEED_REQUESTS,
+    PROFILES,
+    Definition,
+    Schema,
+)
 from skillbelt.values import USUAL_TIMEOUT_SECONDS
 
 ToolFormat = Literal["openai", "responses", "anthropic", "gemini", "mcp"]
@@ -24,7 +32,13 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FORMATS: tuple[ToolFormat, ...] = ("openai", "responses", "anthropic", "gemini", "mcp")
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _SETTINGS = Settings()
+# The names of skills in a schema, as JSON: every request carries them.
+MAX_ENUM_CHARS = 4_000
 _RUN = "skill_run"
+# What nearly every input of a run has.
+_MAIN_INPUTS = ("from", "to")
+# The tools that take a command, and the parts of a second in which their timeout counts.
+_COMMANDS = {_RUN: 1, "claude_bash": 1_000}
 _ONE_COMMAND = (
     "One command with its arguments, without a shell: no pipes, redirections, variables, line "
     "breaks, ; or &."
@@ -58,7 +72,7 @@ class Tool(NamedTuple):
     kind: str
 
 
-def choose(allowed: Iterable[str] | None, profile: str = "full") -> tuple[str, ...]:
+def choose(allowed: Iterable[str] | None, profile: str = "default") -> tuple[str, ...]:
     """Return the tools of an exact list, or of a profile, in the order of their definitions."""
     if allowed is None:
         return PROFILES[profile]
@@ -76,7 +90,7 @@ def offered_names(kinds: Iterable[str], naming: str = "skillbelt") -> dict[str, 
     """Return the name under which each tool is offered."""
     kinds = tuple(kinds)
     if naming == "skillbelt":
-        return {kind: kind for kind in kinds}
+        return {kind: DEFINITIONS[kind].fixed or kind for kind in kinds}
     names = {kind: DEFINITIONS[kind].common for kind in kinds}
     if "skill" in names and "skill_load" not in names:
         names["skill"] = DEFINITIONS["skill_load"].common
@@ -88,7 +102,8 @@ def inline_names(names: Mapping[str, str]) -> dict[str, str]:
 
     Only one of them loads: two ways to do the same would confuse a model.
     """
-    left_out = {*NEED_REQUESTS, "skill"} if "skill_load" in names else {*NEED_REQUESTS}
+    loaders = [kind for kind in LOADERS if kind in names]
+    left_out = {*NEED_REQUESTS, *loaders[1:]}
     return {kind: name for kind, name in names.items() if kind not in left_out}
 
 
@@ -100,20 +115,24 @@ def build(
     max_enum: int = 256,
     listing: str = "",
     inline: bool = False,
+    brief: bool = False,
     settings: Settings = _SETTINGS,
 ) -> list[Tool]:
     """Build the tools; `listing` is appended to the description of the one that loads.
 
-    With `inline` they are described for a host whose answers hold the texts of skills. The
-    `settings` say which commands may be run, and what a run may ask for at most.
+    With `inline` they are described for a host whose answers hold the texts of skills. A `brief`
+    schema leaves out the arguments that few calls need. The `settings` say which commands may be
+    run, and what a run may ask for at most.
     """
-    enum = sorted(skills) if 0 < len(skills) <= max_enum else []
-    first = next((kind for kind in ("skill", "skill_load") if kind in names), "")
+    first = next((kind for kind in LOADERS if kind in names), "")
+    enum = _enumerate(skills, max_enum)
+    # One tool lists the names: each further list would cost the same again.
+    subject = first or next((kind for kind in names if _subject(kind)), "")
     return [
         Tool(
             name=name,
             description=_describe(kind, listing if kind == first else "", inline, settings),
-            schema=schema_of(kind, enum, settings),
+            schema=schema_of(kind, enum if kind == subject else (), settings, brief=brief),
             handler=handlers[kind],
             kind=kind,
         )
@@ -121,10 +140,17 @@ def build(
     ]
 
 
+def _enumerate(skills: Collection[str], most: int) -> list[str]:
+    """Return the names for a schema; none where they are too many or too long."""
+    if len(skills) > most or len(json.dumps(list(skills))) > MAX_ENUM_CHARS:
+        return []
+    return sorted(skills)
+
+
 def _describe(kind: str, listing: str, inline: bool, settings: Settings) -> str:
     definition = DEFINITIONS[kind]
     text = (inline and definition.inline) or definition.description
-    if kind == _RUN:
+    if kind in _COMMANDS:
         text = " ".join(filter(None, (text, _describe_policy(settings))))
     return f"{text}\n\nThe skills that can be loaded:\n\n{listing}" if listing else text
 
@@ -146,37 +172,53 @@ def _describe_policy(settings: Settings) -> str:
 def _run_properties(settings: Settings) -> dict[str, Schema]:
     """Return the arguments of a run that depend on the settings."""
     given, limits = DEFINITIONS[_RUN].properties, settings.limits
-    longest = max(int(limits.run_timeout_seconds), 1)
-    usual = min(int(USUAL_TIMEOUT_SECONDS), longest)
-    said = f"The most seconds it may take: {usual} if not given, {longest} at most."
     outputs = given["outputs"]["properties"]
     assert isinstance(outputs, dict)
     bounded = {}
     for field, number in _USUAL.items():
         most: int = max(getattr(limits, MOST[field]), 1)
-        what = f"{outputs[field]['description']}: {min(number, most)} if not given, {most} at most."
+        what = f"{outputs[field]['description']}: {min(number, most)} by default, at most {most}."
         bounded[field] = {**outputs[field], "maximum": most, "description": what}
-    found: dict[str, Schema] = {
-        "timeout": {**given["timeout"], "maximum": longest, "description": said},
+    return {
+        **_command_properties(_RUN, settings),
         "outputs": {**given["outputs"], "properties": {**outputs, **bounded}},
+    }
+
+
+def _command_properties(kind: str, settings: Settings) -> dict[str, Schema]:
+    """Return the arguments for a command, with the bounds of the settings."""
+    given, unit = DEFINITIONS[kind].properties, _COMMANDS[kind]
+    longest = max(int(settings.limits.run_timeout_seconds), 1) * unit
+    usual = min(int(USUAL_TIMEOUT_SECONDS) * unit, longest)
+    said = f"{given['timeout']['description']} (default {usual})."
+    found: dict[str, Schema] = {
+        "timeout": {**given["timeout"], "maximum": longest, "description": said}
     }
     if settings.allowed_commands or settings.denied_commands:
         found["command"] = {**given["command"], "description": f"The command. {_ONE_COMMAND}"}
     return found
 
 
-def schema_of(kind: str, enum: Sequence[str] = (), settings: Settings = _SETTINGS) -> Schema:
+def schema_of(
+    kind: str,
+    enum: Sequence[str] = (),
+    settings: Settings = _SETTINGS,
+    *,
+    brief: bool = False,
+) -> Schema:
     """Return the JSON Schema of a tool's arguments; `enum` are the names of skills."""
     definition = DEFINITIONS[kind]
-    properties: dict[str, Schema] = {}
     given = dict(definition.properties)
     if kind == _RUN:
         given.update(_run_properties(settings))
-    for key, value in given.items():
-        named = key == _subject(kind) and enum
-        properties[key] = {**value, "enum": list(enum)} if named else dict(value)
+    elif kind in _COMMANDS:
+        given.update(_command_properties(kind, settings))
+    properties: dict[str, Schema] = {}
+    for key in offered_arguments(definition, brief=brief):
+        one = _shorten(given[key], key) if brief else dict(given[key])
+        properties[key] = {**one, "enum": list(enum)} if enum and key == _subject(kind) else one
     return {
-        "$schema": DIALECT,
+        **({} if brief else {"$schema": DIALECT}),
         "type": "object",
         "properties": properties,
         "required": list(definition.required),
@@ -184,9 +226,29 @@ def schema_of(kind: str, enum: Sequence[str] = (), settings: Settings = _SETTING
     }
 
 
+def _shorten(schema: Schema, key: str) -> Schema:
+    """Return the schema of an argument without what a model can do without.
+
+    A handler checks bounds itself, and says what they are.
+    """
+    left_out = ("minimum", "maximum", *(("description",) if key == "skill" else ()))
+    short = {name: value for name, value in schema.items() if name not in left_out}
+    items = short.get("items")
+    if isinstance(items, dict) and "properties" in items:
+        fields = {name: items["properties"][name] for name in _MAIN_INPUTS}
+        short["items"] = {**items, "properties": fields}
+    return short
+
+
+def offered_arguments(definition: Definition, *, brief: bool) -> list[str]:
+    """Return the arguments that the schema of a tool has."""
+    return [key for key in definition.properties if not (brief and key in definition.rare)]
+
+
 def _subject(kind: str) -> str:
-    """Return the argument that names a skill."""
-    return "name" if kind == "skill" else "skill"
+    """Return the argument that names a skill; "" for a tool that has none."""
+    properties = DEFINITIONS[kind].properties
+    return next((key for key in ("skill", "name") if key in properties), "")
 
 
 # Shapes
@@ -207,7 +269,9 @@ def render(tools: Iterable[Tool], format: ToolFormat) -> list[dict[str, object]]
         case "mcp":
             return [_shape(tool, "inputSchema", drop=()) for tool in tools]
         case "gemini":
-            declared = [_shape(t, "parameters", ("$schema", "additionalProperties")) for t in tools]
+            # As JSON Schema: the vendor's own subset knows no object without named properties.
+            left_out = ("$schema", "additionalProperties")
+            declared = [_shape(tool, "parametersJsonSchema", left_out) for tool in tools]
             return [{"functionDeclarations": declared}] if declared else []
     raise ConfigError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
 

@@ -1,0 +1,293 @@
+"""What a failed command lacked, read from what it printed: a program, a module, a host, a folder.
+
+The output is hostile: a name counts only if it is one by a strict pattern, and only if it is really
+missing. The output itself stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Literal, NamedTuple
+
+from skillbelt.running.programs.provided import MISSING
+from skillbelt.running.programs.table import PACKAGES, Packaged
+
+HintKind = Literal["missing_program", "missing_module", "network_refused", "write_refused"]
+MAX_HINTS = 4
+_MAX_LINES, _MAX_LINE, _MAX_TEXT = 2_000, 1_000, 2**16
+_NOT_FOUND = 127
+_PROGRAM = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}"
+_PATH = r"(?:/|\./|\.\./)?[A-Za-z0-9._+@-]+(?:/[A-Za-z0-9._+@-]+){0,30}"
+_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})(?:\.[A-Za-z0-9-]{1,63}){1,10}"
+_QUOTE = "[‘’'\"`]?"
+# A line that says so with any exit code, and one that may be about anything else.
+_NO_COMMAND = re.compile(rf"(?:^|: )({_PATH}): command not found$")
+_NO_PROGRAM = re.compile(
+    rf"(?:^|: )(?:exec: )?({_PATH}): "
+    r"(?:not found|cannot execute: required file not found|No such file or directory)$"
+)
+_ENVIRONMENT = re.compile(
+    rf"^(?:/usr/bin/)?(?:env|xargs|nohup|timeout|time|make): (?:failed to run command )?"
+    rf"{_QUOTE}({_PATH}){_QUOTE}: No such file or directory$"
+)
+_INTERPRETER = re.compile(rf": ({_PATH}): bad interpreter: No such file or directory$")
+_PYTHON_START = re.compile(
+    rf"^FileNotFoundError: \[Errno 2\] No such file or directory: '({_PATH})'$"
+)
+_NODE_START = re.compile(rf"\bspawn(?:Sync)? ({_PATH}) ENOENT\b")
+_GO_START = re.compile(rf'exec: "({_PATH})": executable file not found in \$PATH')
+_MODULE = re.compile(
+    r"(?:^ModuleNotFoundError|^ImportError): No module named '([A-Za-z_][\w.]{0,99})'(?:;|$)"
+    r"|^/\S{1,200}python[\d.]*: No module named ([A-Za-z_][\w.]{0,99})$",
+    re.ASCII,
+)
+_NODE_MODULE = re.compile(
+    r"Cannot find (?:module|package) "
+    r"'((?:@[a-z0-9~][\w.~-]{0,100}/)?[a-z0-9~][\w.~-]{0,100})(?:/[\w./~-]{0,200})?'",
+    re.ASCII,
+)
+_NOT_PROVIDED = re.compile(
+    rf"^(uv run|uvx|uv sync|uv pip|pip|npx): the package "
+    rf"'((?:@[a-z0-9~][\w.~-]{{0,100}}/)?[A-Za-z0-9][\w.-]{{0,100}})' {MISSING}$",
+    re.ASCII,
+)
+_NO_HOST = re.compile(
+    rf"(?:Could not resolve host: |getaddrinfo (?:ENOTFOUND|EAI_AGAIN) |[Ff]ailed to resolve '"
+    rf"|ConnectionPool\(host='|resolve host address {_QUOTE}|dial tcp: lookup )({_HOST})"
+)
+_NO_NETWORK = re.compile(
+    r"Temporary failure in name resolution|Name or service not known|Network is unreachable"
+    r"|\bENETUNREACH\b|\bEAI_AGAIN\b|nodename nor servname provided"
+)
+_NO_WRITE = (
+    re.compile(rf"\[Errno (?:30|13)\] (?:Read-only file system|Permission denied): '({_PATH})'"),
+    re.compile(rf"\b(?:EROFS|EACCES): [a-z -]{{1,60}}, \w{{1,20}} '({_PATH})'"),
+    re.compile(rf"(?:^|: )({_PATH}): Read-only file system$"),
+    re.compile(rf"[‘']({_PATH})[’']: (?:Read-only file system|Permission denied)$"),
+)
+# Asked for in a way that no package answers: they belong to an interpreter or to nothing.
+_NO_PACKAGE = frozenset(("pip", "setuptools", "__main__"))
+
+
+class Hint(NamedTuple):
+    """One thing that a command lacked, and in one line what provides it.
+
+    `name` is the program, the module, the host or the path; `package` is the package that has it,
+    and `install` are commands of packagers for the machine of the user.
+    """
+
+    kind: HintKind
+    name: str
+    message: str
+    package: str = ""
+    install: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, object]:
+        """Return it as a JSON document, without empty fields."""
+        plain = {**self._asdict(), "install": list(self.install)}
+        return {key: value for key, value in plain.items() if value}
+
+
+class HintFacts(NamedTuple):
+    """What is true of a run, to compare its output with.
+
+    `has` says whether a command finds a program; `elsewhere` returns the folder of this machine,
+    out of its sight, that has it. `interpreter_of` returns the program that a script names in its
+    first line. `package_of` returns the package of a module, and whether that is known and not
+    guessed by its name; None for a module that no package has. `own` says whether the skill has a
+    module, `closed` whether a path cannot be written. `image` is the image of the container.
+    """
+
+    skill: str
+    exit_code: int
+    has: Callable[[str], bool]
+    elsewhere: Callable[[str], str]
+    interpreter_of: Callable[[str], str]
+    package_of: Callable[[Literal["python", "node"], str], tuple[str, bool] | None]
+    own: Callable[[str], bool]
+    closed: Callable[[str], bool]
+    refused_hosts: tuple[str, ...] = ()
+    online: bool = False
+    can_be_online: bool = True
+    image: str = ""
+
+
+def hints_of(stdout: str, stderr: str, facts: HintFacts) -> tuple[Hint, ...]:
+    """Return what the command lacked, as far as its output says so and it is true."""
+    lines = _lines(stderr)
+    if facts.exit_code:
+        lines += _lines(stdout[-_MAX_TEXT:])
+    found = (*_programs(lines, facts), *_modules(lines, facts), *_hosts(lines, facts),
+             *_writes(lines, facts))  # fmt: skip
+    unique = {(one.kind, one.name): one for one in reversed(found)}
+    return tuple(islice(reversed(unique.values()), MAX_HINTS))
+
+
+def _lines(text: str) -> list[str]:
+    lines = text[:_MAX_TEXT].split("\n")
+    return [line.rstrip("\r ") for line in lines[-_MAX_LINES:] if len(line) <= _MAX_LINE]
+
+
+# Programs
+
+
+def _programs(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
+    for path in dict.fromkeys(_named_programs(lines, facts)):
+        name = facts.interpreter_of(path) if "/" in path else ""
+        name = name or path.rpartition("/")[2]
+        is_script = "/" in path and not path.startswith("/") and not facts.interpreter_of(path)
+        if re.fullmatch(_PROGRAM, name) and not is_script and not facts.has(name):
+            yield missing_program(name, facts)
+
+
+def _named_programs(lines: list[str], facts: HintFacts) -> Iterator[str]:
+    starts = any("subprocess.py" in line for line in lines)
+    for line in lines:
+        patterns = [_NO_COMMAND, _ENVIRONMENT, _INTERPRETER, _NODE_START, _GO_START]
+        if facts.exit_code == _NOT_FOUND:
+            patterns.append(_NO_PROGRAM)
+        if starts:
+            patterns.append(_PYTHON_START)
+        for pattern in patterns:
+            found = pattern.search(line)
+            if found:
+                yield found[1]
+                break
+
+
+def missing_program(name: str, facts: HintFacts) -> Hint:
+    """Return the hint for a program that is not there."""
+    packaged = PACKAGES.get(name, Packaged())
+    install = tuple(_install(packaged))
+    if facts.image:
+        said = f"{name} is not in the image {facts.image} (container_image): add it there"
+        return _program_hint(name, said, packaged, install)
+    folder = facts.elsewhere(name)
+    if folder:
+        said = (
+            f"{name} is on this machine in {folder}, which runs do not see: add that folder to "
+            "program_folders in your own settings"
+        )
+        return _program_hint(name, said, packaged)
+    ways = ", or ".join(install)
+    if packaged.python or packaged.node:
+        package = packaged.python or packaged.node
+        kind = "Python" if packaged.python else "Node.js"
+        ways = f"the {kind} package {package} has it: {_with(facts.skill, package)}" + (
+            f"; or {ways}" if ways else ""
+        )
+    elif not ways:
+        ways = f"install {packaged.where or 'it'} on this machine, below /usr or /usr/local"
+    return _program_hint(name, f"{name} is not installed here: {ways}", packaged, install)
+
+
+def _program_hint(name: str, said: str, packaged: Packaged, install: tuple[str, ...] = ()) -> Hint:
+    package = next((one for one in packaged if one), "")
+    return Hint(kind="missing_program", name=name, message=said, package=package, install=install)
+
+
+def _install(packaged: Packaged) -> Iterator[str]:
+    if packaged.debian:
+        yield f"apt install {packaged.debian}"
+    if packaged.homebrew:
+        yield f"brew install {packaged.homebrew}"
+
+
+def _with(skill: str, package: str) -> str:
+    return (
+        f"run it again with --with {package}, or set packages = [{package!r}] for the skill "
+        f"({_table(skill)} in your own settings)"
+    ).replace("'", '"')
+
+
+def _table(skill: str) -> str:
+    return f'[skills."{skill}"]' if not re.fullmatch(r"[\w-]+", skill) else f"[skills.{skill}]"
+
+
+# Modules
+
+
+def _modules(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
+    for line in lines:
+        if MISSING in line and (found := _NOT_PROVIDED.search(line)):
+            kind = "Node.js" if found[1] == "npx" else "Python"
+            yield _missing_module(found[2], found[2], kind, facts)
+        elif "No module named" in line and (found := _MODULE.search(line)):
+            module = found[1] or found[2]
+            top = module.partition(".")[0]
+            if top not in _NO_PACKAGE and not facts.own(top):
+                yield from _module(module, "python", facts)
+        elif "Cannot find" in line and (found := _NODE_MODULE.search(line)):
+            yield from _module(found[1], "node", facts)
+
+
+def _module(module: str, kind: Literal["python", "node"], facts: HintFacts) -> Iterator[Hint]:
+    found = facts.package_of(kind, module)
+    language = "Python" if kind == "python" else "Node.js"
+    if found is None:
+        return
+    package, is_known = found
+    if is_known:
+        yield _missing_module(module, package, language, facts)
+        return
+    # Anyone can publish a package of that name: it is not advised.
+    said = (
+        f"the {language} module {module} was not provided, and no package is known to have it: "
+        "find out which has, and run it again with --with PACKAGE"
+    )
+    yield Hint("missing_module", module, said)
+
+
+def _missing_module(module: str, package: str, kind: str, facts: HintFacts) -> Hint:
+    what = f"the {kind} module {module}" if module != package else f"the {kind} package {package}"
+    has = f" (package {package})" if module != package else ""
+    said = f"{what}{has} was not provided: {_with(facts.skill, package)}"
+    return Hint("missing_module", module, said, package)
+
+
+# The network
+
+
+def _hosts(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
+    hosts = [host for host in facts.refused_hosts if re.fullmatch(_HOST, host)]
+    told = False
+    for line in lines if not facts.online else ():
+        hosts += [found[1] for found in _NO_HOST.finditer(line)]
+        told = told or bool(_NO_NETWORK.search(line))
+    if (hosts or told) and not facts.can_be_online:
+        said = "this sandbox gives no network, even to allowed hosts: bubblewrap and containers do"
+        yield Hint("network_refused", hosts[0].lower() if hosts else "", said)
+        return
+    for host in dict.fromkeys(host.lower() for host in hosts):
+        said = (
+            f'runs of {facts.skill} may not reach {host}: set hosts = ["{host}"] for the skill '
+            f"({_table(facts.skill)} in your own settings), or declare WebFetch(domain:{host}) in "
+            "its allowed-tools; it is then asked for"
+        )
+        yield Hint("network_refused", host, said)
+    if told and not hosts:
+        said = (
+            "this run has no network: name the hosts it needs for the skill "
+            f"({_table(facts.skill)} hosts in your own settings)"
+        )
+        yield Hint("network_refused", "", said)
+
+
+# Folders
+
+
+def _writes(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
+    # A program that may not be started is refused in the same words.
+    starts = any("subprocess.py" in line for line in lines)
+    for line in lines if facts.exit_code and not starts else ():
+        for found in filter(None, (pattern.search(line) for pattern in _NO_WRITE)):
+            if facts.closed(found[1]):
+                said = (
+                    f"a run cannot write {found[1]}: write results to out/ ($OUTPUT_DIR), other "
+                    "files to work/ ($WORK_DIR) or $TMPDIR, and take files of the host as inputs "
+                    "(--input)"
+                )
+                yield Hint("write_refused", found[1], said)
+                return

@@ -1,0 +1,390 @@
+"""Try a skill: start each of its scripts once in the sandbox, and report what became of it.
+
+Each run has an empty workspace of its own, a time limit and no network. All of them together need
+one answer: what will run and what will be installed is found out first, without running any of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from skillbelt.errors import PermissionDenied, RunRefused, SkillbeltError
+from skillbelt.format.skill import Skill
+from skillbelt.permission.gate import Gate, session_id
+from skillbelt.permission.rules import Answer, Request, digest
+from skillbelt.permission.waiting import Pending
+from skillbelt.running.call import Asker, RunCall, RunResult
+from skillbelt.running.executor import Workbench
+from skillbelt.running.following import Follower
+from skillbelt.running.packages.declared import Needs, needs_of
+from skillbelt.running.trial.scripts import Script, scripts_of
+from skillbelt.running.trial.verdict import Ended, How, Lack, Verdict, judge
+from skillbelt.sandbox.network.connection import Connection
+from skillbelt.text import one_line
+
+# One script; a server differs from a script that hangs only by what it printed.
+TRIAL_SECONDS = 20.0
+# Scripts that run side by side, and scripts of one skill.
+TRIALS_AT_ONCE = 2
+MAX_TRIALS = 200
+_HELP = "--help"
+# What is asked for, in the order of the fields of `_Wanted`.
+_TYPES = ("skill", "run", "install")
+
+
+class Reached(NamedTuple):
+    """A host that a script tried to reach, with its port, and whether it was let through."""
+
+    host: str
+    allowed: bool
+
+
+class ScriptTrial(NamedTuple):
+    """What became of one script. `how` says how it started, or why it did not.
+
+    `lacked` names what it needed and did not have, `reached` the hosts that it asked for, and
+    `line` is the line of its output that says most; `remedy` says what provides the missing thing.
+    `packages` were provided for it.
+    """
+
+    path: str
+    language: str
+    started: bool
+    how: How
+    lacked: tuple[Lack, ...] = ()
+    reached: tuple[Reached, ...] = ()
+    line: str = ""
+    remedy: str = ""
+    command: str = ""
+    library: bool = False
+    exit_code: int | None = None
+    duration_ms: int = 0
+    packages: tuple[str, ...] = ()
+    environment: str = ""
+
+    def document(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        plain = self._asdict()
+        del plain["environment"]
+        return {
+            **plain,
+            "lacked": [one._asdict() for one in self.lacked],
+            "reached": [one._asdict() for one in self.reached],
+            "packages": list(self.packages),
+        }
+
+
+class Trial(NamedTuple):
+    """What became of every script of a skill; `left_out` are those beyond the number of trials."""
+
+    skill: str
+    scripts: tuple[ScriptTrial, ...]
+    left_out: tuple[str, ...] = ()
+    sandbox: str = ""
+
+    @property
+    def started(self) -> bool:
+        """Whether every script started."""
+        return not self.left_out and all(one.started for one in self.scripts)
+
+    def document(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        return {
+            "skill": self.skill,
+            "started": sum(one.started for one in self.scripts),
+            "scripts": [one.document() for one in self.scripts],
+            "left_out": list(self.left_out),
+            "sandbox": self.sandbox,
+        }
+
+
+class TrialBounds(NamedTuple):
+    """How long each script may take, how many run at once, and how many are tried at most."""
+
+    seconds: float = TRIAL_SECONDS
+    at_once: int = TRIALS_AT_ONCE
+    scripts: int = MAX_TRIALS
+
+
+_BOUNDS = TrialBounds()
+
+
+def try_skill(
+    bench: Workbench,
+    skill: Skill,
+    who: Asker,
+    *,
+    only: Iterable[str] = (),
+    bounds: TrialBounds = _BOUNDS,
+    one_question: bool = True,
+    told: Callable[[ScriptTrial], None] | None = None,
+) -> Trial:
+    """Start every script of the skill, or `only` those at these paths; return what became of each.
+
+    With `one_question` the gate is asked once for all scripts and packages; otherwise it is asked
+    for each, as a gate that answers by itself can be. `told` gets each result as it comes.
+    PermissionDenied when nothing may run, RunRefused for a path that is no script.
+    """
+    chosen = _chosen(skill, tuple(only))
+    tried, left = chosen[: bounds.scripts], chosen[bounds.scripts :]
+    if not tried:
+        return Trial(skill.name, ())
+    gate = who.gate or bench.gate
+    trier = _Trier(bench, skill, who, bounds)
+    # Neither hosts nor secrets: a trial gives a script nothing that it could carry away.
+    gate = (
+        gate.with_ask(_ask_once(trier, tried, gate)) if one_question else gate.asking_for(*_TYPES)
+    )
+    results = trier.run_all(tried, gate, told)
+    if len(trier.denied) == len(tried):
+        raise trier.denied[0]
+    return Trial(
+        skill=skill.name,
+        scripts=results,
+        left_out=tuple(one.path for one in left),
+        sandbox=trier.sandbox,
+    )
+
+
+def _chosen(skill: Skill, only: tuple[str, ...]) -> tuple[Script, ...]:
+    found = scripts_of(skill)
+    if not only:
+        return found
+    by_path = {one.path: one for one in found}
+    for path in only:
+        if path not in by_path:
+            known = ", ".join(by_path) or "none"
+            raise RunRefused(
+                f"{skill.name} has no script {one_line(path)!r}; its scripts: {one_line(known)}"
+            )
+    return tuple(by_path[path] for path in dict.fromkeys(only))
+
+
+class _Trier:
+    """Tries the scripts of one skill."""
+
+    def __init__(self, bench: Workbench, skill: Skill, who: Asker, bounds: TrialBounds) -> None:
+        self.bench, self.skill, self.who, self.bounds = bench, skill, who, bounds
+        self.sandbox = ""
+        self.denied: list[PermissionDenied] = []
+        # Packages that cannot be provided are looked for once, not for each script.
+        self._failed: dict[Needs, RunRefused] = {}
+
+    def run_all(
+        self,
+        scripts: tuple[Script, ...],
+        gate: Gate,
+        told: Callable[[ScriptTrial], None] | None,
+    ) -> tuple[ScriptTrial, ...]:
+        """Run the scripts, some at a time; an exception or Ctrl-C ends those that run."""
+        follower, telling = Follower(), threading.Lock()
+
+        def run_one(script: Script) -> ScriptTrial:
+            done = self._try(script, gate, follower)
+            with telling:
+                if told is not None:
+                    told(done)
+            return done
+
+        with ThreadPoolExecutor(self.bounds.at_once, "skillbelt-trial") as pool:
+            waiting = [pool.submit(run_one, one) for one in scripts]
+            try:
+                return tuple(one.result() for one in waiting)
+            except BaseException:
+                for one in waiting:
+                    one.cancel()
+                follower.kill()
+                raise
+
+    def call(self, script: Script) -> RunCall:
+        """Return the call that starts a script."""
+        arguments = () if script.library else (_HELP,)
+        example = script.example
+        return RunCall(
+            command=(*script.command, *(example.arguments if example else arguments)),
+            cwd=script.cwd,
+            timeout_seconds=self.bounds.seconds,
+            stdin=example.stdin.encode() if example else b"",
+        )
+
+    def asker(self, gate: Gate) -> Asker:
+        """Return who asks: no conversation, so that each run has a workspace of its own."""
+        return self.who._replace(gate=gate, once="whole")
+
+    def _try(self, script: Script, gate: Gate, follower: Follower) -> ScriptTrial:
+        call = self.call(script)
+        blank = ScriptTrial(
+            path=script.path,
+            language=script.language,
+            started=False,
+            how="refused",
+            command=call.text,
+            library=script.library,
+        )
+        if script.example and script.example.fault:
+            return blank._replace(line=one_line(script.example.fault))
+        needs = _declared(self.skill, script)
+        if needs in self._failed:
+            return _refused(blank, "package", self._failed[needs])
+        try:
+            with self.bench.prepare(self.skill, call, self.asker(gate), observed=True) as run:
+                self.bench.carry_out(run, follower.watch)
+                result = self.bench.finish(run)
+                run.workspace.wanted = False  # the files that a trial writes are not wanted
+                self.sandbox = result.sandbox
+                reached = _reached(run.egress.connections if run.egress else ())
+                packages = run.packages
+        except RunRefused as error:
+            if needs is not None:
+                self._failed[needs] = error
+            return _refused(blank, "package", error)
+        except PermissionDenied as error:
+            self.denied.append(error)
+            return _refused(blank, "refused", error)
+        verdict = judge(script, _ended(result))
+        return blank._replace(
+            started=verdict.started,
+            how=verdict.how,
+            lacked=_with_hosts(verdict, reached),
+            reached=reached,
+            line=one_line(verdict.line),
+            remedy="" if verdict.started or not result.hints else result.hints[0].message,
+            exit_code=result.exit_code,
+            duration_ms=result.duration_ms,
+            packages=tuple("==".join(one) for one in packages.installed) if packages else (),
+            environment=packages.path if packages else "",
+        )
+
+
+def _declared(skill: Skill, script: Script) -> Needs | None:
+    """Return the packages that the skill declares for a script, None for none or invalid ones."""
+    try:
+        return needs_of(skill.dir, script.path)
+    except (SkillbeltError, OSError):
+        return None
+
+
+def _ended(result: RunResult) -> Ended:
+    hit = tuple(one for one in result.limits_hit if one.endswith(("bytes", "processes", "files")))
+    return Ended(
+        exit_code=result.exit_code,
+        stdout=result.stdout,
+        stderr=result.stderr,
+        timed_out=result.timed_out,
+        limits_hit=hit if result.exit_code else (),
+    )
+
+
+def _reached(connections: Iterable[Connection]) -> tuple[Reached, ...]:
+    found = (Reached(f"{one_line(one.host)}:{one.port}", one.allowed) for one in connections)
+    return tuple(dict.fromkeys(found))
+
+
+def _with_hosts(verdict: Verdict, reached: tuple[Reached, ...]) -> tuple[Lack, ...]:
+    refused = (Lack("host", one.host.rpartition(":")[0]) for one in reached if not one.allowed)
+    return tuple(dict.fromkeys((*verdict.lacked, *refused)))
+
+
+def _refused(blank: ScriptTrial, how: How, error: SkillbeltError) -> ScriptTrial:
+    lack = Lack("package" if how == "package" else "permission")
+    return blank._replace(how=how, lacked=(lack,), line=one_line(str(error)))
+
+
+# One question for all
+
+
+def _ask_once(
+    trier: _Trier, scripts: tuple[Script, ...], gate: Gate
+) -> Callable[[Pending], Answer | None]:
+    """Ask for all that the scripts need; return what answers each of their requests from that."""
+    wanted = _collect(trier, scripts, gate)
+    asked = [*wanted.uses[:1], *wanted.questions(trier, scripts)]
+    for request in asked:
+        gate.require(request)
+    hashes = frozenset(one.hash for one in asked)
+    covered = {
+        kind: frozenset(text for one in requests for text in one.patterns)
+        for kind, requests in zip(_TYPES, wanted, strict=True)
+    }
+
+    def answer(pending: Pending) -> Answer | None:
+        request = pending.request
+        known = covered.get(request.type, frozenset())
+        # The hash binds the answer to what was shown: a skill that changed is asked for anew.
+        if request.hash in hashes and known.issuperset(request.patterns):
+            return Answer("once", by="try")
+        return Answer("reject", "a try asks for scripts and packages only", "try")
+
+    return answer
+
+
+class _Wanted(NamedTuple):
+    """The requests that the scripts will make and that no rule decides."""
+
+    uses: tuple[Request, ...]
+    runs: tuple[Request, ...]
+    installs: tuple[Request, ...]
+
+    def questions(self, trier: _Trier, scripts: tuple[Script, ...]) -> list[Request]:
+        """Return the one question about all of it; none when rules allow everything."""
+        if not (self.runs or self.installs):
+            return []
+        like = (self.runs or self.installs)[0]
+        packages = tuple(dict.fromkeys(text for one in self.installs for text in one.patterns))
+        commands = tuple(dict.fromkeys(text for one in self.runs for text in one.patterns))
+        count = f"{len(scripts)} script{'s' if len(scripts) != 1 else ''}"
+        also = f", and install {len(packages)} packages for them" if packages else ""
+        facts: dict[str, object] = {
+            "command": [trier.call(one).text for one in scripts],
+            "packages": list(packages),
+            "timeout_seconds": trier.bounds.seconds,
+        }
+        return [
+            like._replace(
+                type="run" if commands else "install",
+                patterns=commands or packages,
+                always=(),
+                summary=f"start {count} of the skill {trier.skill.name}, each by itself{also}",
+                metadata={"call": {key: value for key, value in facts.items() if value}},
+                exact=digest(facts),
+                session=session_id(trier.who.key),
+            )
+        ]
+
+
+def _collect(trier: _Trier, scripts: tuple[Script, ...], gate: Gate) -> _Wanted:
+    """Find out what the scripts will ask for. Nothing is run, installed or recorded."""
+    uses: list[Request] = []
+    runs: list[Request] = []
+    installs: list[Request] = []
+    seen: set[tuple[object, ...]] = set()
+
+    def note(pending: Pending) -> Answer:
+        request = pending.request
+        if request.type == "skill":
+            uses.append(request)
+            return Answer("once")
+        if request.type == "install":
+            installs.append(request)
+        if request.type != "run":
+            return Answer("reject")
+        runs.append(request)
+        facts = request.metadata.get("call")
+        packages = facts.get("packages", ()) if isinstance(facts, dict) else ()
+        # One script of those with the same packages is enough to learn what is installed.
+        key = tuple(packages) if isinstance(packages, list) else ()
+        known = key in seen or not key
+        seen.add(key)
+        return Answer("reject" if known else "once")
+
+    silent = gate.with_ask(note, recorded=False)
+    for script in scripts:
+        try:
+            with trier.bench.prepare(trier.skill, trier.call(script), trier.asker(silent)):
+                pass
+        except (PermissionDenied, RunRefused):
+            continue
+    return _Wanted(tuple(uses), tuple(runs), tuple(installs))

@@ -1,0 +1,256 @@
+"""What a result says about a program, a module, a host or a folder that a command lacked."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from skillbelt.running.json_call import execute
+from skillbelt.running.programs.hints import MAX_HINTS, Hint, HintFacts, hints_of
+from tests import needs
+from tests.bench import ME, Bench
+from tests.tree import Tree
+
+pytestmark = needs.linux
+SANDBOXES = ("bubblewrap", "landlock", "none")
+ABSENT = "codeql"  # a program of the table that no test machine has
+
+
+@pytest.fixture
+def echo(open_tree: Tree) -> Iterator[Bench]:
+    bench = Bench(open_tree)
+    yield bench
+    bench.close()
+
+
+def facts(exit_code: int = 1, **changed: object) -> HintFacts:
+    """The facts of a run that has nothing."""
+    plain = HintFacts(
+        skill="echo",
+        exit_code=exit_code,
+        has=lambda name: False,
+        elsewhere=lambda name: "",
+        interpreter_of=lambda path: "",
+        package_of=lambda kind, name: (name.partition(".")[0], True),
+        own=lambda name: False,
+        closed=lambda path: True,
+    )
+    return plain._replace(**changed)  # type: ignore[arg-type]
+
+
+def found(text: str, exit_code: int = 1, **changed: object) -> list[tuple[str, str]]:
+    return [(one.kind, one.name) for one in hints_of("", text, facts(exit_code, **changed))]
+
+
+# --- programs ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sandbox", SANDBOXES)
+def test_a_missing_program_is_named_with_what_has_it(echo: Bench, sandbox: str) -> None:
+    bench = echo.make(sandbox=sandbox)
+    for command in ((ABSENT, "x"), f"{ABSENT} x", f"sh -c '{ABSENT} x'", f"uv run {ABSENT} x"):
+        result = echo.run(command, bench=bench)
+        assert result.exit_code == 127
+        assert [one.document() for one in result.hints] == [
+            {
+                "kind": "missing_program",
+                "name": ABSENT,
+                "message": f"{ABSENT} is not installed here: brew install {ABSENT}",
+                "package": ABSENT,
+                "install": [f"brew install {ABSENT}"],
+            }
+        ]
+
+
+def test_a_script_whose_interpreter_is_missing_says_which(echo: Bench) -> None:
+    echo.write("one", f"#!/usr/bin/env {ABSENT}\n", 0o755)
+    echo.write("two", f"#!/opt/{ABSENT} -x\n", 0o755)
+    echo.write("three", f"#!/usr/bin/env -S {ABSENT} run\n", 0o755)
+    for command in ("./one", ("./one",), "./two", ("./two",), "./three"):
+        result = echo.run(command)
+        assert [(one.kind, one.name) for one in result.hints] == [("missing_program", ABSENT)]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [f"python -c 'import subprocess; subprocess.run([\"{ABSENT}\"])'",
+     f"bash -c '{ABSENT} x; true'", f"env {ABSENT}", f"echo x | xargs {ABSENT}"],
+)  # fmt: skip
+def test_a_program_that_a_script_starts_is_named(echo: Bench, command: str) -> None:
+    result = echo.run(command)
+    assert [(one.kind, one.name) for one in result.hints] == [("missing_program", ABSENT)]
+
+
+@needs.node
+def test_a_program_that_node_starts_is_named(echo: Bench) -> None:
+    result = echo.run(f'node -e \'require("child_process").spawn("{ABSENT}")\'')
+    assert [(one.kind, one.name) for one in result.hints] == [("missing_program", ABSENT)]
+
+
+def test_a_program_that_is_there_is_not_called_missing(echo: Bench) -> None:
+    """Whatever a skill prints."""
+    echo.write("bin/own", "#!/bin/sh\n", 0o755)
+    for name in ("git", "python", "uv", "own"):
+        assert echo.run(f"echo 'bash: line 1: {name}: command not found' >&2; exit 127").hints == ()
+
+
+def test_a_program_out_of_sight_is_found_and_the_setting_named(
+    echo: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = echo.tree.home / "tools"
+    tools.mkdir(parents=True)
+    shutil.copy("/bin/true", tools / "unheard-of")
+    monkeypatch.setenv("HOME", str(echo.tree.home))
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    (hint,) = echo.run("unheard-of").hints
+    assert hint.message == (
+        "unheard-of is on this machine in ~/tools, which runs do not see: add that folder to "
+        "program_folders in your own settings"
+    )
+
+
+def test_an_executed_script_says_what_it_lacked(echo: Bench) -> None:
+    echo.write("scripts/main.py", f"import subprocess; subprocess.run(['{ABSENT}'])\n")
+    bench = echo.make()
+    done = execute(bench, echo.belt.get_skill("echo"), {}, who=ME)
+    assert [(one.kind, one.name) for one in done.hints] == [("missing_program", ABSENT)]
+    assert done.document()["hints"] == [one.document() for one in done.hints]
+
+
+def test_a_model_gets_it_with_the_result(echo: Bench) -> None:
+    echo.make()
+    call = {"skill": "echo", "command": ABSENT}
+    answer = echo.belt.dispatch("skill_run", call)
+    assert f'"name": "{ABSENT}"' in json.dumps(answer.data["hints"])
+    assert '"missing_program"' in answer.text
+
+
+def test_an_image_is_named_as_the_place_to_add_a_program() -> None:
+    (hint,) = hints_of("", "bash: line 1: jq: command not found", facts(127, image="debian:12"))
+    assert hint.message == "jq is not in the image debian:12 (container_image): add it there"
+
+
+# --- modules -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sandbox", SANDBOXES)
+def test_a_missing_module_is_named_with_its_package(echo: Bench, sandbox: str) -> None:
+    result = echo.run("python -c 'import pptx'", bench=echo.make(sandbox=sandbox))
+    assert result.hints == (
+        Hint(
+            "missing_module",
+            "pptx",
+            "the Python module pptx (package python-pptx) was not provided: run it again with "
+            '--with python-pptx, or set packages = ["python-pptx"] for the skill ([skills.echo] '
+            "in your own settings)",
+            "python-pptx",
+        ),
+    )
+
+
+def test_a_package_that_nothing_is_known_of_is_not_advised(echo: Bench) -> None:
+    (hint,) = echo.run("python -c 'import zzz_evil_thing'").hints
+    assert "--with PACKAGE" in hint.message and hint.package == ""
+
+
+def test_a_module_of_the_skill_or_of_the_language_is_no_package(echo: Bench) -> None:
+    echo.write("scripts/helpers.py", "")
+    text = "ModuleNotFoundError: No module named '{}'"
+    for name in ("helpers", "json.nothing", "pip", "x; rm -rf", "../x"):
+        echo.write("say", text.format(name))
+        assert echo.run("cat say >&2; exit 1").hints == (), name
+
+
+@needs.node
+def test_a_missing_module_of_node_is_named(echo: Bench) -> None:
+    assert [one.package for one in echo.run("node -e 'require(\"sharp/x\")'").hints] == ["sharp"]
+    assert echo.run("node -e 'require(\"./x\")'").hints == ()
+    echo.write("a.mjs", "import '@babel/core'\n")
+    assert [one.package for one in echo.run("node a.mjs").hints] == ["@babel/core"]
+
+
+def test_what_uv_and_pip_did_not_find_is_named() -> None:
+    text = "was not provided to this run, and nothing is downloaded inside"
+    assert found(f"uv run: the package 'rich' {text}") == [("missing_module", "rich")]
+    assert found(f"npx: the package '@a/b' {text}") == [("missing_module", "@a/b")]
+    assert found(f"npx: the package 'a --index=x' {text}") == []
+
+
+# --- the network and folders ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["curl: (6) Could not resolve host: api.example.com", "getaddrinfo ENOTFOUND api.example.com",
+     "HTTPSConnectionPool(host='api.example.com', port=443): Max retries exceeded",
+     "dial tcp: lookup api.example.com: no such host"],
+)  # fmt: skip
+def test_a_host_that_was_not_reached_is_named_with_the_setting(text: str) -> None:
+    (hint,) = hints_of("", text, facts())
+    assert hint[:2] == ("network_refused", "api.example.com")
+    assert 'hosts = ["api.example.com"]' in hint.message
+    assert found(text, online=True) == []
+
+
+def test_a_run_without_a_network_is_told_so(echo: Bench) -> None:
+    code = "import socket; socket.getaddrinfo('api.example.com', 443)"
+    (hint,) = echo.run(("python", "-c", code), bench=echo.make(sandbox="bubblewrap")).hints
+    assert hint.kind == "network_refused" and "[skills.echo]" in hint.message
+
+
+def test_landlock_does_not_promise_a_network() -> None:
+    (hint,) = hints_of("", "Could not resolve host: a.example.com", facts(can_be_online=False))
+    assert "gives no network" in hint.message and "hosts =" not in hint.message
+
+
+@pytest.mark.parametrize("sandbox", ["bubblewrap", "landlock"])
+def test_a_folder_that_cannot_be_written_is_named_with_those_that_can(
+    echo: Bench, sandbox: str
+) -> None:
+    bench = echo.make(sandbox=sandbox)
+    for command in ("touch cache", "python -c \"open('cache', 'w')\"", "mkdir cache"):
+        (hint,) = echo.run(command, bench=bench).hints
+        assert hint[:2] == ("write_refused", "cache") and "$OUTPUT_DIR" in hint.message
+
+
+def test_a_refusal_about_something_else_gets_no_such_hint(echo: Bench) -> None:
+    echo.write("no-program", "echo\n")
+    for command in ("./no-program", "echo \"touch: 'out/x': Permission denied\" >&2; exit 1"):
+        assert echo.run(command).hints == ()
+
+
+# --- hostile output ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["bash: line 1: $(reboot): command not found", "bash: \x1b[31mjq: command not found",
+     "bash: jq jq: command not foundd", "ModuleNotFoundError: No module named 'a\u202eb'",
+     "ModuleNotFoundError: No module named 'a --index-url=http://x'",
+     "Could not resolve host: $(id).example.com", "Cannot find module '../../x'",
+     "Could not resolve host: localhost", "touch: cannot touch 'a\u200b b': Permission denied"],
+)  # fmt: skip
+def test_what_is_not_a_name_never_becomes_advice(text: str) -> None:
+    assert found(text, 127) == []
+
+
+def test_hints_are_few_and_each_is_one_short_line() -> None:
+    text = "\n".join(f"bash: line 1: {'x' * 50}{one}: command not found" for one in range(9_999))
+    hints = hints_of("", text, facts(127))
+    assert len(hints) == MAX_HINTS
+    assert all(len(one.message) < 300 and "\n" not in one.message for one in hints)
+
+
+def test_long_lines_are_left_alone() -> None:
+    assert found("a" * 2**20 + ": command not found") == []
+    assert found(("a/" * 400) + ": command not found") == []
+
+
+def test_a_secret_in_a_name_is_redacted(echo: Bench) -> None:
+    env = {"API_TOKEN": "s3cretvalue99"}
+    result = echo.run("$API_TOKEN", env=env)
+    assert result.hints and "s3cretvalue99" not in str(result.hints)
