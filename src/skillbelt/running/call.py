@@ -80,9 +80,9 @@ class RunCall(NamedTuple):
     terminal: bool = False
     output_dir: str = ""
     all_outputs: bool = False
+    secrets: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     install: bool = True
-    secrets: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
