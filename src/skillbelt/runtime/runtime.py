@@ -620,6 +620,8 @@ class Runtime:
         save_as_artifacts: bool = False,
         output_dir: str = "",
         omit_inline_content: bool = False,
+        packages: Iterable[str] = (),
+        install: bool = True,
         secrets: Iterable[str] = (),
         listener: Listener | None = None,
     ) -> RunResult:
@@ -628,8 +630,10 @@ class Runtime:
         Without a session it has an empty workspace of its own, which is removed afterwards. A
         sequence of words is run as it is, a text by `bash -c`. A command that fails is a normal
         result; RunRefused, PermissionDenied and SandboxUnavailable mean that nothing was run.
-        Copies of the output files go to the folder `output_dir`, if there is one. `secrets` are
-        names of stored secrets, which the command gets as variables once that is allowed.
+        Copies of the output files go to the folder `output_dir`, if there is one. `packages` are
+        those that the script needs beside the skill's own, each asked for; without `install` it
+        runs with what is there. `secrets` are names of stored secrets, which the command gets as
+        variables once that is allowed.
         """
         patterns = (outputs,) if isinstance(outputs, str) else outputs
         call = RunCall(
@@ -644,6 +648,8 @@ class Runtime:
             output_dir=output_dir and os.path.abspath(output_dir),
             omit_inline_content=omit_inline_content,
             stdin=stdin,
+            packages=_texts(packages),
+            install=install,
             secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
         )
         skill = self._visible_skill(name, session)
@@ -663,14 +669,16 @@ class Runtime:
         outputs: Iterable[str] = (),
         save_as_artifacts: bool = False,
         output_dir: str = "",
+        packages: Iterable[str] = (),
+        install: bool = True,
         secrets: Iterable[str] = (),
         session: RuntimeSession | None = None,
         listener: Listener | None = None,
     ) -> Execution:
         """Run a skill's module or script on JSON, as the user; its JSON on stdout is the output.
 
-        `inputs`, `outputs` and `secrets` are as for `run`. Without `outputs`, a call
-        without a session gives back everything in `out`.
+        `inputs`, `outputs`, `packages`, `install` and `secrets` are as for `run`. Without
+        `outputs`, a call without a session gives back everything in `out`.
         """
         return execute_json(
             self.workbench,
@@ -684,6 +692,8 @@ class Runtime:
             outputs=(outputs,) if isinstance(outputs, str) else tuple(outputs),
             save_as_artifacts=save_as_artifacts,
             output_dir=output_dir and os.path.abspath(output_dir),
+            packages=_texts(packages),
+            install=install,
             secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
             watch=followed(Watch(listener)),
         )
@@ -1358,6 +1368,10 @@ def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Asker:
     if session is None:
         return Asker(SessionKey(APP, "", "shared"), initiator, once="whole")
     return Asker(session.session.key, initiator, session.session.agent, session.gate)
+
+
+def _texts(values: Iterable[str]) -> tuple[str, ...]:
+    return (values,) if isinstance(values, str) else tuple(values)
 
 
 def _refuse_arguments(needed: str, **given: object) -> None:
