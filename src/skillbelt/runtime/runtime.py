@@ -723,9 +723,10 @@ class Runtime:
             only=(scripts,) if isinstance(scripts, str) else tuple(scripts),
             bounds=TrialBounds(seconds=timeout_seconds or TRIAL_SECONDS),
             told=told,
+            watch=followed(UNWATCHED),
         )
 
-    try_skill = try_skill_async = in_thread(try_skill_sync)
+    try_skill = try_skill_async = cancelling(try_skill_sync)
 
     def _visible_skill(self, name: str, session: RuntimeSession | None) -> Skill:
         """Return the skill of that name, unless it is hidden from the conversation."""
