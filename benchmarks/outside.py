@@ -90,7 +90,8 @@ def start_outside(skill: Skill, script: Script, tried: ScriptTrial, cache: str) 
     """Start the script outside, as the trial did inside; return the verdict on it."""
     needed = tried.how in ("package", "module", "refused") or not tried.environment
     packages = tried.environment
-    if needed and not packages:
+    # Packages that are declared and cannot be provided as a whole are not there outside either.
+    if needed and not packages and tried.how != "package":
         packages = _own_packages(skill, script, cache)
     with tempfile.TemporaryDirectory(prefix="outside-", dir=cache) as work:
         copy = shutil.copytree(skill.dir, f"{work}/skill", symlinks=True)

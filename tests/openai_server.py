@@ -1,6 +1,7 @@
 """A server that speaks the protocols of models over real sockets, from a script.
 
-OpenAI's chat completions and responses, streamed or not, Gemini's whole answers, and any stream.
+OpenAI's chat completions and responses, Anthropic's messages and Gemini's contents, each whole or
+streamed, and any stream.
 """
 
 from __future__ import annotations
@@ -32,11 +33,15 @@ class Said(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """An answer of calls: (id, name, arguments as JSON text); the arguments come in two pieces."""
+    """An answer of calls: (id, name, arguments as JSON text); the arguments come in two pieces.
+
+    What is `sealed` is for the vendor alone, and it wants it back unchanged.
+    """
 
     calls: tuple[tuple[str, str, str], ...]
     text: str = ""
     finish: str = "tool_calls"
+    sealed: str = ""
 
 
 class Broken(NamedTuple):
@@ -213,8 +218,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._whole(answer.status, {"error": error})
         elif self.path.endswith("/responses") and isinstance(answer, Said | Calls):
             self._respond(request, answer)
-        elif self.path.endswith(":generateContent") and isinstance(answer, Said | Calls):
-            self._whole(200, _gemini(answer))
+        elif "enerateContent" in self.path and isinstance(answer, Said | Calls):
+            self._generate(answer)
+        elif self.path.endswith("/messages") and isinstance(answer, Said | Calls):
+            self._converse(request, answer)
         elif not self.path.endswith("/chat/completions"):
             self._whole(404, {"error": {"message": f"no {self.path} here"}})
         elif not request.get("stream"):
@@ -230,6 +237,26 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._begin()
         self._events(map(json.dumps, events))
+        self._end()
+
+    def _generate(self, answer: Said | Calls) -> None:
+        parts = _gemini_parts(answer)
+        if ":stream" not in self.path:
+            self._whole(200, _gemini(parts))
+            return
+        self._begin()
+        for part in parts:
+            self._chunk(f"data: {json.dumps(_gemini([part]))}\r\n\r\n")
+        self._end()
+
+    def _converse(self, request: dict[str, Any], answer: Said | Calls) -> None:
+        message = _anthropic_message(request, answer)
+        if not request.get("stream"):
+            self._whole(200, message)
+            return
+        self._begin()
+        for event in _anthropic_events(message):
+            self._chunk(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n")
         self._end()
 
     def _whole(self, status: int, document: object) -> None:
@@ -334,13 +361,77 @@ def _completion(request: dict[str, Any], answer: Said | Calls) -> Chunk:
     return {**_base(request, "chat.completion"), "choices": [choice], "usage": USAGE}
 
 
-def _gemini(answer: Said | Calls) -> Chunk:
+def _gemini_parts(answer: Said | Calls) -> list[Chunk]:
     if isinstance(answer, Said):
-        parts: list[Chunk] = [{"text": "".join(answer.pieces)}]
-    else:
-        parts = [{"functionCall": {"name": n, "args": json.loads(a)}} for _, n, a in answer.calls]
+        return [{"text": piece} for piece in answer.pieces]
+    parts: list[Chunk] = [{"text": answer.text}] if answer.text else []
+    for number, (id, name, arguments) in enumerate(answer.calls):
+        call = {"name": name, "args": json.loads(arguments), **({"id": id} if id else {})}
+        seal = {"thoughtSignature": answer.sealed} if answer.sealed and not number else {}
+        parts.append({"functionCall": call, **seal})
+    return parts
+
+
+def _gemini(parts: list[Chunk]) -> Chunk:
     content = {"role": "model", "parts": parts}
     return {"candidates": [{"index": 0, "content": content, "finishReason": "STOP"}]}
+
+
+def _anthropic_message(request: dict[str, Any], answer: Said | Calls) -> Chunk:
+    blocks: list[Chunk] = []
+    if isinstance(answer, Said):
+        blocks.append({"type": "text", "text": "".join(answer.pieces)})
+    else:
+        if answer.sealed:
+            blocks.append({"type": "thinking", "thinking": "Hm.", "signature": answer.sealed})
+        if answer.text:
+            blocks.append({"type": "text", "text": answer.text})
+        for id, name, arguments in answer.calls:
+            blocks.append(
+                {"type": "tool_use", "id": id, "name": name, "input": json.loads(arguments)}
+            )
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": request["model"],
+        "content": blocks,
+        "stop_reason": "end_turn" if isinstance(answer, Said) else "tool_use",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 100, "output_tokens": 10},
+    }
+
+
+def _anthropic_events(message: Chunk) -> Iterator[Chunk]:
+    """The answer as it is streamed: blocks that are begun, grow and end."""
+    begun = {**message, "content": [], "stop_reason": None}
+    yield {"type": "message_start", "message": begun}
+    for index, block in enumerate(message["content"]):
+        empty, deltas = _anthropic_deltas(block)
+        yield {"type": "content_block_start", "index": index, "content_block": empty}
+        yield {"type": "ping"}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    end = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    yield {"type": "message_delta", "delta": end, "usage": {"output_tokens": 10}}
+    yield {"type": "message_stop"}
+
+
+def _anthropic_deltas(block: Chunk) -> tuple[Chunk, list[Chunk]]:
+    """A block as it begins, and what it grows by."""
+    if block["type"] == "thinking":
+        thought = {"type": "thinking_delta", "thinking": block["thinking"]}
+        seal = {"type": "signature_delta", "signature": block["signature"]}
+        return {"type": "thinking", "thinking": "", "signature": ""}, [thought, seal]
+    if block["type"] == "text":
+        pieces = (block["text"][:3], block["text"][3:])
+        texts = [{"type": "text_delta", "text": piece} for piece in pieces]
+        return {"type": "text", "text": ""}, texts
+    written = json.dumps(block["input"])
+    halves = (written[: len(written) // 2], written[len(written) // 2 :])
+    inputs = [{"type": "input_json_delta", "partial_json": half} for half in halves]
+    return {**block, "input": {}}, inputs
 
 
 def _response_events(request: dict[str, Any], answer: Said | Calls) -> Iterator[Chunk]:
@@ -354,9 +445,7 @@ def _response_events(request: dict[str, Any], answer: Said | Calls) -> Iterator[
         "tool_choice": "auto",
         "tools": [],
     }
-    items = (
-        [_text_item(answer)] if isinstance(answer, Said) else list(map(_call_item, answer.calls))
-    )
+    items = [_text_item(answer)] if isinstance(answer, Said) else _call_items(answer)
     number = itertools.count()
     started = {"response": {**base, "status": "in_progress", "output": []}}
     yield {"type": "response.created", "sequence_number": next(number), **started}
@@ -380,6 +469,11 @@ def _text_item(answer: Said) -> Chunk:
     return {**message, "content": [part]}
 
 
+def _call_items(answer: Calls) -> list[Chunk]:
+    seal = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": answer.sealed}
+    return [*([seal] if answer.sealed else []), *map(_call_item, answer.calls)]
+
+
 def _call_item(call: tuple[str, str, str]) -> Chunk:
     id, name, arguments = call
     item = {"id": f"fc_{id}", "type": "function_call", "call_id": id, "name": name}
@@ -388,7 +482,9 @@ def _call_item(call: tuple[str, str, str]) -> Chunk:
 
 def _item_events(item: Chunk) -> Iterator[Chunk]:
     at = {"item_id": item["id"]}
-    if item["type"] == "message":
+    if item["type"] == "reasoning":
+        yield {"type": "response.output_item.added", "item": item}
+    elif item["type"] == "message":
         [part] = item["content"]
         yield {"type": "response.output_item.added", "item": {**item, "content": []}}
         yield {

@@ -501,11 +501,8 @@ NOT_LIVE = frozenset(
 )  # fmt: skip
 
 
-def file_stamps(settings: Settings) -> tuple[object, ...]:
-    """Return what changes when a settings file changes, appears or goes, or what is trusted does.
-
-    One system call for each file there may be, and none is opened.
-    """
+def watched_files(settings: Settings) -> tuple[str, ...]:
+    """Return every settings file that there is or may be, and the file of what is trusted."""
     own = os.path.join(settings.config_home, "skillbelt")
     paths = [os.path.join(own, name) for name in _USER_FILES]
     paths += [f"{folder}/skillbelt/config.toml" for folder in _config_dirs(os.environ)]
@@ -515,6 +512,14 @@ def file_stamps(settings: Settings) -> tuple[object, ...]:
     paths += _in_folders((*folders, *(f"{one}/.opencode" for one in folders)))
     paths += [path for _, path in settings.files]
     paths.append(os.path.join(settings.state_dir, "trust.json"))
+    return tuple(dict.fromkeys(paths))
+
+
+def file_stamps(paths: Iterable[str]) -> tuple[object, ...]:
+    """Return what changes when one of the files changes, appears or goes.
+
+    One system call for each, and none is opened.
+    """
     return tuple(map(_stamp, paths))
 
 
@@ -536,6 +541,15 @@ def taken_over(old: Settings, new: Settings) -> tuple[Settings, list[str]]:
     kept = new._replace(**fields, limits=new.limits._replace(**limits))
     differ = [key for key in sorted(fields) if getattr(new, key) != fields[key]]
     return kept, differ + [key for key in limits if getattr(new.limits, key) != limits[key]]
+
+
+def with_sandbox(settings: Settings, name: str) -> Settings:
+    """Return the settings with the sandbox that the user chose for one command, for every skill."""
+    rest = [
+        one._replace(said={key: value for key, value in one.said.items() if key != "sandbox"})
+        for one in settings.skills
+    ]
+    return settings._replace(sandbox=name, skills=tuple(rest))
 
 
 def read_rules(path: str) -> RuleTables:

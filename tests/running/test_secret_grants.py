@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from skillbelt import Answer, Pending, PermissionDenied, Rule, RunRefused
+from skillbelt import Answer, ConfigError, Pending, PermissionDenied, Rule, RunRefused
 from skillbelt.artifacts.memory import MemoryArtifacts
 from skillbelt.permission.rules import AnswerKind
 from skillbelt.running.background import Background
@@ -196,6 +196,12 @@ def test_the_users_settings_name_secrets_for_a_skill(kit: Kit) -> None:
     kit.set()
     assert kit.try_run().stdout == "[A_KEY]"
     assert len(kit.asked) == 1
+
+
+def test_a_project_names_no_secret_for_a_skill(kit: Kit) -> None:
+    kit.tree.write("project/skillbelt.toml", '[skills.echo]\nenv = ["B_KEY"]\n')
+    with pytest.raises(ConfigError, match="env"):
+        kit.tree.settings()
 
 
 # What is remembered

@@ -19,7 +19,9 @@ from skillbelt import (
     SkillNotFound,
     Trial,
 )
+from skillbelt.running.trial.trial import try_skill
 from tests import needs
+from tests.bench import ME
 from tests.benches import FOLDER, SKILL, Bench
 
 pytestmark = needs.linux
@@ -125,6 +127,23 @@ def test_what_a_script_tried_to_reach_is_told(bench: Bench) -> None:
         (script,) = belt.try_skill_sync(SKILL).scripts
     assert script.reached == (Reached("example.com:8080", False),)
     assert Lack("host", "example.com") in script.lacked
+
+
+def test_a_script_gets_no_host_that_only_an_answer_would_allow(bench: Bench) -> None:
+    asked: list[str] = []
+
+    def ask(pending: Pending) -> Answer:
+        asked.append(pending.request.type)
+        return Answer("once")
+
+    bench.tree.skill(FOLDER, allowed_tools="Fetch(example.com)")
+    bench.tree.write(f"{FOLDER}/scripts/good.py", HELP)
+    with runtime(bench, ask) as belt:
+        gate = belt.gate.asking_for("run")
+        trial = try_skill(
+            belt.workbench, belt.get_skill(SKILL), ME._replace(gate=gate), one_question=False
+        )
+    assert trial.started and asked == ["run"]
 
 
 def test_a_script_runs_with_its_own_example(bench: Bench) -> None:

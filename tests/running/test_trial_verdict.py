@@ -27,6 +27,7 @@ def judged(text: str, code: int = 1, timed_out: bool = False) -> Verdict:
         ),
         ("Usage: a.py IN OUT", 1, "arguments"),
         ("Unknown option: --help", 1, "arguments"),
+        ("TypeError [ERR_PARSE_ARGS]: Unknown option '--help'\n    at x", 1, "arguments"),
         ("Error: --help not found", 1, "input"),
         ("File not found: --help", 1, "input"),
         (f"{TRACE}FileNotFoundError: [Errno 2] No such file or directory: '--help'", 1, "input"),

@@ -134,5 +134,5 @@ def _describe(one: ScriptTrial) -> Iterator[str]:
     refused = [reached.host for reached in one.reached if not reached.allowed]
     if refused:
         yield f"was refused {', '.join(refused)}"
-    if one.line and (not one.started or not named) and one.how != "help":
-        yield one.line
+    if one.how != "help" and (not one.started or not named):
+        yield from filter(None, (one.remedy or one.line,))

@@ -377,6 +377,20 @@ class Gate:
         other.__dict__.update(audit=self.audit)
         return other
 
+    def asking_for(self, *types: str) -> Gate:
+        """Return a gate with the same rules that asks for these types, and refuses other requests.
+
+        Where no function answers, everything is refused that no rule allows.
+        """
+        ask = self._ask
+
+        def answer(pending: Pending) -> Answer | None:
+            if pending.request.type not in types:
+                return Answer("reject", "it is not asked for here")
+            return ask(pending) if ask is not None else None
+
+        return self.with_ask(answer)
+
     def close(self) -> None:
         """Refuse all waiting requests, and all later ones."""
         self.desk.close()

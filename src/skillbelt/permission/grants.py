@@ -69,9 +69,17 @@ class ToolHosts(NamedTuple):
     fault: str = ""
 
 
-def hosts_by_tool(tools: Iterable[str], listed: tuple[str, ...] = ()) -> list[ToolHosts]:
-    """What each tool of the network asks for: the host it names, or without one those `listed`."""
+def hosts_by_tool(
+    tools: Iterable[str], listed: tuple[str, ...] = (), only: tuple[str, ...] | None = None
+) -> list[ToolHosts]:
+    """What each tool of the network asks for: the host it names, or without one those `listed`.
+
+    The hosts that the settings name for a skill are the `only` ones, with and without a tool.
+    """
     network = [tool for tool in tools if KINDS.get(tool_name(tool)) == "network"]
+    if only is not None:
+        hosts = tuple(dict.fromkeys(str(_granted_rule(text)) for text in only))
+        return [ToolHosts(tool, hosts) for tool in network or ("hosts",)]
     return [_hosts_of(tool, listed) for tool in network]
 
 
@@ -90,9 +98,11 @@ def _hosts_of(tool: str, listed: tuple[str, ...]) -> ToolHosts:
         return ToolHosts(tool, (), f"{host_of(pattern)!r} names no host: {error}")
 
 
-def named_hosts(tools: Iterable[str], listed: tuple[str, ...] = ()) -> tuple[str, ...]:
+def named_hosts(
+    tools: Iterable[str], listed: tuple[str, ...] = (), only: tuple[str, ...] | None = None
+) -> tuple[str, ...]:
     """The hosts that the tools ask for, each once."""
-    found = hosts_by_tool(tools, listed)
+    found = hosts_by_tool(tools, listed, only)
     return tuple(dict.fromkeys(host for one in found for host in one.hosts))
 
 

@@ -15,6 +15,7 @@ from typing import Self
 
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
 from skillbelt.artifacts.protocol import USER_PREFIX
+from skillbelt.discovery.catalog import Snapshot
 from skillbelt.errors import ArtifactError, PermissionDenied, RunRefused
 from skillbelt.files.contain import inside
 from skillbelt.files.private import create_file
@@ -60,11 +61,12 @@ from skillbelt.running.cleanup import (
 )
 from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.running.inputs import HostInput, Inputs
-from skillbelt.running.job import make_job, own_script, script_named, shell, write_editor
+from skillbelt.running.job import make_job, own_script, shell, start_folder, write_editor
 from skillbelt.running.named_files import ground_of
+from skillbelt.running.needs import StartedIn, Wishes, find_needs
 from skillbelt.running.output_folder import OutputFolder, check_folder
 from skillbelt.running.outputs import HINT, Collected, Save, collect, primary
-from skillbelt.running.packages.declared import needs_of
+from skillbelt.running.packages.declared import Needs
 from skillbelt.running.programs.folder import PROGRAMS, provide_programs
 from skillbelt.running.programs.lacking import lacking
 from skillbelt.running.programs.outside import folder_of_programs
@@ -100,7 +102,7 @@ from skillbelt.settings import Settings, process_environment
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line
 from skillbelt.tracing import skill_attributes, span
-from skillbelt.values import Capabilities
+from skillbelt.values import Capabilities, Limits
 
 # An unused workspace is removed after a week.
 WORKSPACE_IDLE_SECONDS = 7 * 24 * 3600.0
@@ -333,9 +335,14 @@ class Workbench:
 
     def _check(self, skill: Skill, call: RunCall, who: Asker, needs: str) -> Run:
         """Return the run, or raise for a call that cannot be carried out; nothing is touched."""
+        said, limits = self.settings.for_skill(skill.name), self.limits_for(skill)
+        call = call._replace(
+            env={**said.values, **call.env},
+            timeout_seconds=call.timeout_seconds or min(said.timeout, limits.run_timeout_seconds),
+        )
         argv = self._argv(call)
         check_stdin(call)
-        timeout_of(call, self.settings.limits.run_timeout_seconds)
+        timeout_of(call, limits.run_timeout_seconds)
         # Users need not ask for what their own settings allow.
         most = self.settings.limits.max_output_file_bytes if who.initiator == "user" else 0
         run = Run(
@@ -343,17 +350,24 @@ class Workbench:
             call=call,
             who=who,
             gate=who.gate or self.gate,
-            limits=self.settings.limits,
+            limits=limits,
             wanted=wanted_outputs(call, most),
-            sandbox=self._sandboxes.of(skill, needs),
+            sandbox=self._sandboxes.of(skill, needs, said),
             argv=argv,
             listed_hosts=self.settings.fetch_hosts,
+            only_hosts=said.hosts,
             policy=self.policy.active,
             known_secrets=self.given_secrets,
         )
         self._saving(run)  # refuse an unusable store or folder before anything runs
         check_folder(call.output_dir)
         return run
+
+    def limits_for(self, skill: Skill) -> Limits:
+        """Return the limits of a run of the skill, with the timeout that the settings give it."""
+        limits, own = self.settings.limits, self.settings.for_skill(skill.name).timeout
+        most = min(own or limits.run_timeout_seconds, limits.run_timeout_seconds)
+        return limits._replace(run_timeout_seconds=most)
 
     def _argv(self, call: RunCall) -> tuple[str, ...]:
         check_vector(() if isinstance(call.command, str) else call.command, call.env)
@@ -438,7 +452,7 @@ class Workbench:
         """Ask for the run, then put its inputs in place; raise PermissionDenied."""
         run.line = read_line(run.call.text)
         run.script = own_script(run)
-        run.needs = needs_of(run.staged.path, run.script or script_named(run) or None)
+        run.needs = self._needs(run)
         lowered = self._sandboxes.warnings(run.sandbox)
         run.ground = ground_of(run.workspace, run.staged.path, run.call.cwd, run.skill.name)
         where = f", in the sandbox {run.sandbox.name} alone" if lowered else ""
@@ -462,6 +476,28 @@ class Workbench:
         )
         bind_answer(run, decision.by, (run.folder, *(one.to for one in put)))
 
+    def _needs(self, run: Run) -> Needs | None:
+        """Return the packages for the run; none where it is to do without."""
+        call, settings = run.call, self.settings
+        if not call.install:
+            return None
+        own = settings.for_skill(run.skill.name).packages
+        by = "--with" if run.who.initiator == "user" else "the call"
+        sources = (by if call.packages else "", "the settings" if own else "")
+        # A module has no packages, and an image has its own.
+        foreign = run.sandbox.name == CONTAINER and bool(settings.container_image)
+        return find_needs(
+            StartedIn(run.staged.path, run.workspace.path, start_folder(run)),
+            call.command,
+            script=run.script,
+            stdin=call.stdin or b"",
+            wishes=Wishes(
+                (*own, *call.packages),
+                named_by=" and ".join(filter(None, sources)),
+                guess=run.sandbox.name != WASM and not foreign,
+            ),
+        )
+
     def _require_use(
         self, run: Run, skill: Skill, hash: str, request: Request | None = None
     ) -> None:
@@ -478,7 +514,12 @@ class Workbench:
         paths = (host.path, *host.files)
         if any(inside(path, self.secret_store.folder) for path in paths):
             raise PermissionDenied(run.skill.name, "your secrets are no input of a run")
-        for skill in self._skills().values():
+        known = self._skills()
+        disabled = known.disabled if isinstance(known, Snapshot) else {}
+        for name, (skill, where) in disabled.items():
+            if any(inside(path, os.path.realpath(skill.dir)) for path in paths):
+                raise PermissionDenied(name, f"the skill of this file is disabled by {where}")
+        for skill in known.values():
             folder = os.path.realpath(skill.dir)
             if skill.dir != run.skill.dir and any(inside(path, folder) for path in paths):
                 self._require_use(run, skill, "")
@@ -488,19 +529,13 @@ class Workbench:
         """Install the packages and open the network, each once it is allowed."""
         if run.needs is not None and run.needs.requirements:
             # cost: 20 ms, most runs need no packages
-            from skillbelt.running.provide_packages import packages_for
+            from skillbelt.running.provide_packages import PackageProvider
 
             cache = place_of(self._packages_folder, self.owner)
-            run.packages = stack.enter_context(
-                packages_for(
-                    run.gate,
-                    run.request,
-                    run.needs,
-                    self.settings,
-                    cache_dir=cache,
-                    progress=self._progress,
-                )
-            )
+            provider = PackageProvider(run.gate, self.settings, cache, self._progress)
+            provided = stack.enter_context(provider.provide(run.request, run.needs))
+            run.packages = provided.environment
+            run.warnings += provided.warnings
         if run.stored:
             run.secrets = give_secrets(run, self.secret_store)
             self._remember_given(run)
@@ -595,7 +630,7 @@ class Workbench:
 
 
 def _grant_commands(run: Run) -> Capabilities:
-    found = hosts_by_tool(run.skill.frontmatter.allowed_tools, run.listed_hosts)
+    found = hosts_by_tool(run.skill.frontmatter.allowed_tools, run.listed_hosts, run.only_hosts)
     run.unopened = tuple(
         f"{one_line(one.tool)} opens no host: {one.fault}" for one in found if one.fault
     )

@@ -134,33 +134,37 @@ def execute(
     output_dir: str = "",
     all_outputs: bool = False,
     arguments: Sequence[str] = (),
+    packages: Sequence[str] = (),
+    install: bool = True,
     secrets: Sequence[str] = (),
     watch: Watch = UNWATCHED,
 ) -> Execution:
     """Run the skill on the input. A script that fails, or takes too long, is a result.
 
     `inputs` are files for the run and `arguments` words for the script, as for `RunCall`, and so
-    are `secrets`; `outputs` are patterns of files to give back. Without any, a run outside a
-    conversation gives back all of `out`, which nothing else can have written to, and one with
-    `all_outputs` too.
+    are `packages`, `install` and `secrets`; `outputs` are patterns of files to give back. Without
+    any, a run outside a conversation gives back all of `out`, which nothing else can have written
+    to, and one with `all_outputs` too.
 
     RunRefused, PathEscape, PermissionDenied and SandboxUnavailable mean that nothing was run; for
     a model `denied` makes a result of the third. A `timeout_ms` of 0 is the one of the settings.
     """
-    limits = workbench.settings.limits
+    limits = workbench.limits_for(skill)
     target = detect(skill, input, script=script, wasm_module=wasm_module)
-    seconds, text = _seconds(timeout_ms, limits), _json(input)
+    usual = workbench.settings.for_skill(skill.name).timeout or EXEC_TIMEOUT_SECONDS
+    seconds, text = _seconds(timeout_ms, limits, usual), _json(input)
     command = (*_command(target), *arguments)
     call = RunCall(
         command, timeout_seconds=seconds, stdin=text, inputs=inputs, output_files=tuple(outputs),
         save_as_artifacts=save_as_artifacts, output_dir=output_dir,
-        all_outputs=all_outputs or bool(who.once), secrets=tuple(secrets),
+        all_outputs=all_outputs or bool(who.once), packages=tuple(packages), install=install,
+        secrets=tuple(secrets),
     )  # fmt: skip
     needs = WASM if target.mode == "wasm" or target.path.endswith(_TYPED) else ""
     grant = partial(_grant, settings=workbench.settings)
     with workbench.prepare(skill, call, who, grant=grant, needs=needs) as run:
         _prepare(run, text)
-        outcome = _name_timeout(workbench.carry_out(run, watch), timeout_ms, limits)
+        outcome = _name_timeout(workbench.carry_out(run, watch), timeout_ms, limits, usual)
         run.outcome = _cut_streams(outcome, limits.max_stream_bytes)
         result = workbench.finish(run)
     return _execution(_redacted(outcome, run), result, _used_tools(run), limits)
@@ -329,12 +333,12 @@ def _command(target: Target) -> tuple[str, ...]:
     return INTERPRETERS[splitext(path)[1]], path if not path.startswith("-") else f"./{path}"
 
 
-def _seconds(timeout_ms: int, limits: Limits) -> float:
+def _seconds(timeout_ms: int, limits: Limits, usual: float) -> float:
     if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int) or timeout_ms < 0:
         raise RunRefused(f"timeout_ms must be a whole number of at least 0, not {timeout_ms!r}")
     if timeout_ms:
         return timeout_ms / 1000
-    return min(EXEC_TIMEOUT_SECONDS, limits.run_timeout_seconds)
+    return min(usual, limits.run_timeout_seconds)
 
 
 def _json(value: object) -> bytes:
@@ -381,11 +385,12 @@ def _grant(run: Run, settings: Settings) -> Capabilities:
             for path, rule in ruled.items()
         ),
     )
-    hosts = hosts_by_tool(granted.tools, run.listed_hosts)
+    hosts = hosts_by_tool(granted.tools, run.listed_hosts, run.only_hosts)
     run.warnings += tuple(
         f"{one_line(one.tool)} opens no host: {one.fault}" for one in hosts if one.fault
     )
-    return found._replace(read=tuple(read), hosts=named_hosts(granted.tools, run.listed_hosts))
+    named = named_hosts(granted.tools, run.listed_hosts, run.only_hosts)
+    return found._replace(read=tuple(read), hosts=named)
 
 
 def _unrestricted(run: Run, reads: bool) -> Granted:
@@ -409,7 +414,7 @@ def _unrestricted(run: Run, reads: bool) -> Granted:
 
 def _used_tools(run: Run) -> tuple[str, ...]:
     """Return the granted tools without those of the network that opened no host."""
-    hosts = hosts_by_tool(run.granted_tools, run.listed_hosts)
+    hosts = hosts_by_tool(run.granted_tools, run.listed_hosts, run.only_hosts)
     closed = {one.tool for one in hosts if not set(one.hosts) & set(run.capabilities.hosts)}
     return tuple(tool for tool in run.granted_tools if tool not in closed)
 
@@ -464,9 +469,9 @@ def _redacted(outcome: Outcome, run: Run) -> Outcome:
     return outcome._replace(stdout=Captured(data, total))
 
 
-def _name_timeout(outcome: Outcome, timeout_ms: int, limits: Limits) -> Outcome:
+def _name_timeout(outcome: Outcome, timeout_ms: int, limits: Limits, usual: float) -> Outcome:
     """Name the timeout that ended the script: its own, where that is the shorter one."""
-    if _seconds(timeout_ms, limits) >= limits.run_timeout_seconds:
+    if _seconds(timeout_ms, limits, usual) >= limits.run_timeout_seconds:
         return outcome
     own = "timeout_ms" if timeout_ms else "exec_timeout_seconds"
     named = (own if one == "run_timeout_seconds" else one for one in outcome.limits_hit)

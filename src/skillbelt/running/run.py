@@ -46,6 +46,7 @@ class Run:
     argv: tuple[str, ...]
     wanted: Wanted | None = None
     listed_hosts: tuple[str, ...] = ()  # those of the user for tools that name none
+    only_hosts: tuple[str, ...] | None = None  # those of the user for this skill, and no others
     policy: bool = False  # whether a list of commands chose the program
     observed: bool = False  # whether to note the hosts it asks for even if it may reach none
     known_secrets: Mapping[str, str] = field(default_factory=dict)  # given to earlier runs

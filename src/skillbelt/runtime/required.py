@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from shutil import which
 
 from skillbelt.discovery.catalog import Snapshot
@@ -91,7 +92,8 @@ def _faults(
     yield from _unmet_needs(skill)
     if _runs(skill, settings):
         try:
-            registry.choose(registry.name_for(skill, settings), settings)
+            with closing(registry.Sandboxes(settings)) as sandboxes:
+                sandboxes.of(skill, said=settings.for_skill(name))
         except SkillbeltError as error:
             yield f"its commands cannot run: {one_line(str(error))}", error.remedy
 

@@ -15,12 +15,14 @@ from skillbelt.sandbox.macos.seatbelt import NOT_VERIFIED, SeatbeltSandbox
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.protocol import Sandbox
 from skillbelt.text import one_line
+from skillbelt.values import SkillSettings
 
 if TYPE_CHECKING:
     from skillbelt.format.skill import Skill
     from skillbelt.sandbox.wasm.interpreters import InstallTools
     from skillbelt.settings import Settings
 
+_NOTHING_SAID = SkillSettings()
 AUTO, WASM, CONTAINER = "auto", "wasm", "container"
 # What a skill may ask for itself: never less than it would get anyway.
 _RUNTIMES = {"native": "", WASM: WASM}
@@ -137,9 +139,32 @@ class Sandboxes:
         self._lock = threading.Lock()
         self._open: dict[str, Choice] = {}
 
-    def of(self, skill: Skill, needs: str = "") -> Sandbox:
-        """Return the sandbox for a run of the skill; SandboxUnavailable when it cannot be used."""
+    def of(self, skill: Skill, needs: str = "", said: SkillSettings = _NOTHING_SAID) -> Sandbox:
+        """Return the sandbox for a run of the skill; SandboxUnavailable when it cannot be used.
+
+        What the settings name for this skill takes the place of the usual one, unless it is weaker:
+        another skill could come to bear the name.
+        """
         name = name_for(skill, self._settings, needs)
+        if said.sandbox in ("", AUTO, name):
+            return self._opened(name)
+        if needs and needs != said.sandbox:
+            raise _disagree(skill, needs, "its sandbox in the settings", said.sandbox)
+        own = self._opened(said.sandbox)
+        try:
+            usual = self._opened(name)
+        except SandboxUnavailable:
+            least, than = 1, "one that holds something back"
+        else:
+            least, than = usual.level, repr(usual.name)
+        if own.level < least:
+            raise SandboxUnavailable(
+                f"{said.sources['sandbox']}: the sandbox {own.name!r} for the skill {skill.name!r} "
+                f"is weaker than {than}; name another, or change the setting sandbox for all skills"
+            )
+        return own
+
+    def _opened(self, name: str) -> Sandbox:
         with self._lock:
             if name not in self._open:
                 self._open[name] = self._open_named(name)
@@ -171,11 +196,15 @@ def name_for(skill: Skill, settings: Settings, needs: str = "") -> str:
     if wanted == AUTO:
         return needs or _declared(skill) or AUTO
     if needs and needs != wanted:
-        raise SandboxUnavailable(
-            f"skill {skill.name!r} needs the sandbox {needs!r} for this, and {setting} is "
-            f"{wanted!r}; set it to {needs!r}, or name a script of the skill that can run there"
-        )
+        raise _disagree(skill, needs, setting, wanted)
     return wanted
+
+
+def _disagree(skill: Skill, needs: str, setting: str, wanted: str) -> SandboxUnavailable:
+    return SandboxUnavailable(
+        f"skill {skill.name!r} needs the sandbox {needs!r} for this, and {setting} is "
+        f"{wanted!r}; set it to {needs!r}, or name a script of the skill that can run there"
+    )
 
 
 def _declared(skill: Skill) -> str:

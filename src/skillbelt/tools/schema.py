@@ -269,7 +269,9 @@ def render(tools: Iterable[Tool], format: ToolFormat) -> list[dict[str, object]]
         case "mcp":
             return [_shape(tool, "inputSchema", drop=()) for tool in tools]
         case "gemini":
-            declared = [_shape(t, "parameters", ("$schema", "additionalProperties")) for t in tools]
+            # As JSON Schema: the vendor's own subset knows no object without named properties.
+            left_out = ("$schema", "additionalProperties")
+            declared = [_shape(tool, "parametersJsonSchema", left_out) for tool in tools]
             return [{"functionDeclarations": declared}] if declared else []
     raise ConfigError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
 

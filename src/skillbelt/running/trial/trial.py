@@ -19,6 +19,7 @@ from skillbelt.permission.waiting import Pending
 from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.executor import Workbench
 from skillbelt.running.following import Follower
+from skillbelt.running.packages.declared import Needs, needs_of
 from skillbelt.running.trial.scripts import Script, scripts_of
 from skillbelt.running.trial.verdict import Ended, How, Lack, Verdict, judge
 from skillbelt.sandbox.network.connection import Connection
@@ -30,6 +31,8 @@ TRIAL_SECONDS = 20.0
 TRIALS_AT_ONCE = 2
 MAX_TRIALS = 200
 _HELP = "--help"
+# What is asked for, in the order of the fields of `_Wanted`.
+_TYPES = ("skill", "run", "install")
 
 
 class Reached(NamedTuple):
@@ -43,7 +46,8 @@ class ScriptTrial(NamedTuple):
     """What became of one script. `how` says how it started, or why it did not.
 
     `lacked` names what it needed and did not have, `reached` the hosts that it asked for, and
-    `line` is the line of its output that says most. `packages` were provided for it.
+    `line` is the line of its output that says most; `remedy` says what provides the missing thing.
+    `packages` were provided for it.
     """
 
     path: str
@@ -53,6 +57,7 @@ class ScriptTrial(NamedTuple):
     lacked: tuple[Lack, ...] = ()
     reached: tuple[Reached, ...] = ()
     line: str = ""
+    remedy: str = ""
     command: str = ""
     library: bool = False
     exit_code: int | None = None
@@ -129,8 +134,10 @@ def try_skill(
         return Trial(skill.name, ())
     gate = who.gate or bench.gate
     trier = _Trier(bench, skill, who, bounds)
-    if one_question:
-        gate = gate.with_ask(_ask_once(trier, tried, gate))
+    # Neither hosts nor secrets: a trial gives a script nothing that it could carry away.
+    gate = (
+        gate.with_ask(_ask_once(trier, tried, gate)) if one_question else gate.asking_for(*_TYPES)
+    )
     results = trier.run_all(tried, gate, told)
     if len(trier.denied) == len(tried):
         raise trier.denied[0]
@@ -163,6 +170,8 @@ class _Trier:
         self.bench, self.skill, self.who, self.bounds = bench, skill, who, bounds
         self.sandbox = ""
         self.denied: list[PermissionDenied] = []
+        # Packages that cannot be provided are looked for once, not for each script.
+        self._failed: dict[Needs, RunRefused] = {}
 
     def run_all(
         self,
@@ -217,6 +226,9 @@ class _Trier:
         )
         if script.example and script.example.fault:
             return blank._replace(line=one_line(script.example.fault))
+        needs = _declared(self.skill, script)
+        if needs in self._failed:
+            return _refused(blank, "package", self._failed[needs])
         try:
             with self.bench.prepare(self.skill, call, self.asker(gate), observed=True) as run:
                 self.bench.carry_out(run, follower.watch)
@@ -226,6 +238,8 @@ class _Trier:
                 reached = _reached(run.egress.connections if run.egress else ())
                 packages = run.packages
         except RunRefused as error:
+            if needs is not None:
+                self._failed[needs] = error
             return _refused(blank, "package", error)
         except PermissionDenied as error:
             self.denied.append(error)
@@ -237,11 +251,20 @@ class _Trier:
             lacked=_with_hosts(verdict, reached),
             reached=reached,
             line=one_line(verdict.line),
+            remedy="" if verdict.started or not result.hints else result.hints[0].message,
             exit_code=result.exit_code,
             duration_ms=result.duration_ms,
             packages=tuple("==".join(one) for one in packages.installed) if packages else (),
             environment=packages.path if packages else "",
         )
+
+
+def _declared(skill: Skill, script: Script) -> Needs | None:
+    """Return the packages that the skill declares for a script, None for none or invalid ones."""
+    try:
+        return needs_of(skill.dir, script.path)
+    except (SkillbeltError, OSError):
+        return None
 
 
 def _ended(result: RunResult) -> Ended:
@@ -284,7 +307,7 @@ def _ask_once(
     hashes = frozenset(one.hash for one in asked)
     covered = {
         kind: frozenset(text for one in requests for text in one.patterns)
-        for kind, requests in zip(("skill", "run", "install"), wanted, strict=True)
+        for kind, requests in zip(_TYPES, wanted, strict=True)
     }
 
     def answer(pending: Pending) -> Answer | None:

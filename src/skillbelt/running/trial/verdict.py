@@ -285,6 +285,8 @@ def _judge_exception(raised: _Raised, text: str) -> Verdict:
     secrets = _secrets(raised.text)
     if secrets or re.search(r"(?i)api[ _-]?key|access token|credentials?", raised.text):
         return Verdict("secret", secrets, line)
+    if _USAGE.search(raised.text) and not raised.while_importing:
+        return Verdict("arguments", (), line)
     if raised.while_importing or raised.type in _BREAKS:
         return Verdict("crash", (), line)
     if raised.type == "FileNotFoundError":
