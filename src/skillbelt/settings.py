@@ -506,11 +506,8 @@ NOT_LIVE = frozenset(
 )  # fmt: skip
 
 
-def file_stamps(settings: Settings) -> tuple[object, ...]:
-    """Return what changes when a settings file changes, appears or goes, or what is trusted does.
-
-    One system call for each file there may be, and none is opened.
-    """
+def watched_files(settings: Settings) -> tuple[str, ...]:
+    """Return every settings file that there is or may be, and the file of what is trusted."""
     own = os.path.join(settings.config_home, "skillbelt")
     paths = [os.path.join(own, name) for name in _USER_FILES]
     paths += [f"{folder}/skillbelt/config.toml" for folder in _config_dirs(os.environ)]
@@ -520,6 +517,14 @@ def file_stamps(settings: Settings) -> tuple[object, ...]:
     paths += _in_folders((*folders, *(f"{one}/.opencode" for one in folders)))
     paths += [path for _, path in settings.files]
     paths.append(os.path.join(settings.state_dir, "trust.json"))
+    return tuple(dict.fromkeys(paths))
+
+
+def file_stamps(paths: Iterable[str]) -> tuple[object, ...]:
+    """Return what changes when one of the files changes, appears or goes.
+
+    One system call for each, and none is opened.
+    """
     return tuple(map(_stamp, paths))
 
 

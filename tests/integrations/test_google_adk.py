@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import anyio
+import pytest
 from google.adk.agents import LlmAgent
+from google.adk.apps.app import App, EventsCompactionConfig
+from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
+from google.adk.plugins.context_filter_plugin import ContextFilterPlugin
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService, Session
 from google.genai import types
@@ -18,6 +23,8 @@ from pydantic import BaseModel, Field
 
 from skillbelt import Runtime
 from skillbelt.integrations.google_adk import LOADED, SkillToolset
+from tests.integrations.compacting import BODIES, Sent, check_conversation, open_belt, unloads
+from tests.tree import Tree
 
 
 class Scripted(BaseLlm):
@@ -149,3 +156,79 @@ def test_a_call_that_goes_wrong_is_an_answer(belt: Runtime) -> None:
         {"error": "unknown skill: nothing", "kind": "skill_not_found"}
     ]
     assert LOADED not in session.state
+
+
+# When the history is cut
+
+
+@pytest.mark.filterwarnings("ignore:.EXPERIMENTAL")
+def test_loaded_skills_survive_ten_compactions(open_tree: Tree) -> None:
+    belt = open_belt(open_tree)
+    numbers = itertools.count()
+
+    class Writer(BaseLlm):
+        model: str = "writer"
+
+        async def generate_content_async(
+            self, llm_request: LlmRequest, stream: bool = False
+        ) -> AsyncGenerator[LlmResponse, None]:
+            part = types.Part.from_text(text=f"Summary no. {next(numbers)}")
+            yield LlmResponse(content=types.Content(role="model", parts=[part]))
+
+    model = Scripted(parts=[], sent=[])
+    agent = LlmAgent(name="helper", model=model, tools=[SkillToolset(belt)])
+    config = EventsCompactionConfig(
+        summarizer=LlmEventSummarizer(Writer()), compaction_interval=1, overlap_size=0
+    )
+    app = App(name="desk", root_agent=agent, events_compaction_config=config)
+    runner = Runner(app=app, session_service=InMemorySessionService(), auto_create_session=True)
+    sent: list[list[Sent]] = []
+
+    def read(content: types.Content) -> Sent:
+        parts = content.parts or []
+        calls = [p.function_call.id or p.function_call.name for p in parts if p.function_call]
+        answers = [
+            p.function_response.id or p.function_response.name for p in parts if p.function_response
+        ]
+        results = [
+            str((p.function_response.response or {}).get("result"))
+            for p in parts
+            if p.function_response
+        ]
+        texts = [p.text or "" for p in parts]
+        return Sent("\n".join([*texts, *results]), tuple(map(str, calls)), tuple(map(str, answers)))
+
+    def tell(text: str, loads: Sequence[str]) -> None:
+        model.parts.extend(call("skill_load", skill=name) for name in loads)
+        model.parts.append(say("Done. " + "And so on. " * 50))
+        said = types.Content(role="user", parts=[types.Part.from_text(text=text)])
+
+        async def main() -> None:
+            async for _ in runner.run_async(user_id="ada", session_id="chat", new_message=said):
+                pass
+
+        anyio.run(main)
+        sent[:] = [[read(one) for one in request.contents] for request in model.sent]
+
+    check_conversation(tell, sent, unloads(belt, "ada", "chat"))
+
+
+def test_they_survive_a_plugin_that_cuts_the_contents_later(open_tree: Tree) -> None:
+    skills = SkillToolset(open_belt(open_tree))
+    model = scripted(call("skill_load", skill="greet"), say("one"), say("two"), say("three"))
+    agent = LlmAgent(
+        name="helper", model=model, tools=[skills], before_model_callback=skills.restore
+    )
+    app = App(name="desk", root_agent=agent, plugins=[ContextFilterPlugin(1)])
+    runner = Runner(app=app, session_service=InMemorySessionService(), auto_create_session=True)
+
+    async def main() -> None:
+        for text in ("First.", "Second.", "Third."):
+            said = types.Content(role="user", parts=[types.Part.from_text(text=text)])
+            async for _ in runner.run_async(user_id="ada", session_id="chat", new_message=said):
+                pass
+
+    anyio.run(main)
+    texts = [part.text or "" for one in model.sent[-1].contents for part in one.parts or []]
+    assert [text.count(BODIES["greet"]) for text in texts] == [1, 0]
+    assert texts[1] == "Third."

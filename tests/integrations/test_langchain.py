@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import SummarizationMiddleware
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatResult
@@ -21,9 +23,18 @@ from langgraph.prebuilt import ToolNode
 from pydantic import Field, SecretStr
 
 from skillbelt import Runtime
+from skillbelt.conversation.messages import HEADER
 from skillbelt.integrations.common import Kit
 from skillbelt.integrations.langchain import SkillMiddleware, skill_tools
+from tests.integrations.compacting import (
+    BODIES,
+    Sent,
+    check_conversation,
+    open_belt,
+    unloads,
+)
 from tests.openai_server import called, said, serving
+from tests.tree import Tree
 
 KEY = SecretStr("key")
 
@@ -200,3 +211,55 @@ def test_the_tools_in_a_graph_of_ones_own(belt: Runtime) -> None:
     graph.add_edge("tools", END)
     result = graph.compile().invoke({"messages": [LOAD]})
     assert "mellifluous" in answers(result["messages"])[0]
+
+
+# When the history is cut
+
+
+def test_loaded_skills_survive_ten_summaries(open_tree: Tree) -> None:
+    belt = open_belt(open_tree)
+    steps: list[AIMessage] = []
+    numbers, ids = itertools.count(), itertools.count()
+    told = (AIMessage(f"Summary no. {number}") for number in numbers)
+    model = Scripted(messages=iter(lambda: steps.pop(0), None), sent=[])
+    summarizer = SummarizationMiddleware(
+        Scripted(messages=told), trigger=("messages", 7), keep=("messages", 3)
+    )
+    agent: Any = create_agent(
+        model, middleware=[summarizer, SkillMiddleware(belt)], checkpointer=InMemorySaver()
+    )
+
+    def say(text: str, loads: Sequence[str]) -> None:
+        steps.extend(call("skill_load", f"c{next(ids)}", skill=name) for name in loads)
+        steps.append(AIMessage("Done."))
+        agent.invoke(ask(text), thread("chat"))
+        sent[:] = [
+            [
+                Sent(
+                    str(one.content),
+                    tuple(str(c["id"]) for c in getattr(one, "tool_calls", ())),
+                    (one.tool_call_id,) if isinstance(one, ToolMessage) else (),
+                )
+                for one in request
+            ]
+            for request in model.sent
+        ]
+
+    sent: list[list[Sent]] = []
+    check_conversation(say, sent, unloads(belt, "", "chat"))
+
+
+def test_they_survive_without_a_thread(open_tree: Tree) -> None:
+    """The first message, by which the conversation is known, is in the summary."""
+    belt = open_belt(open_tree)
+    told = itertools.repeat(AIMessage("In short."))
+    steps = [call("skill_load", "c0", skill="greet")]
+    steps += [call("skill_load", f"c{n}", skill="count") for n in range(1, 6)]
+    model = Scripted(messages=iter([*steps, AIMessage("Done.")]), sent=[])
+    summarizer = SummarizationMiddleware(
+        Scripted(messages=told), trigger=("messages", 6), keep=("messages", 2)
+    )
+    create_agent(model, middleware=[summarizer, SkillMiddleware(belt)]).invoke(ask("Begin."))
+    text = "\n".join(str(one.content) for one in model.sent[-1])
+    assert "In short." in text and HEADER in text
+    assert [text.count(BODIES[name]) for name in ("greet", "count")] == [1, 1]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 from agents import Agent, RunConfig, Runner, SQLiteSession
-from agents.memory import Session
+from agents.memory import OpenAIResponsesCompactionSession, Session
+from agents.run_config import CallModelData, ModelInputData
 from agents.testing import ScriptedModel, assistant_message, function_call
 
 from skillbelt import Runtime
-from skillbelt.integrations.openai_agents import skill_agent
+from skillbelt.integrations.openai_agents import keep_skills, skill_agent
+from tests.integrations.compacting import BODIES, Sent, check_conversation, open_belt, unloads
+from tests.tree import Tree
 
 QUIET = RunConfig(tracing_disabled=True)
 
@@ -106,3 +110,79 @@ def test_while_it_streams(belt: Runtime) -> None:
         return [event.type async for event in stream.stream_events()]
 
     assert "run_item_stream_event" in anyio.run(main)
+
+
+# When the history is cut
+
+
+class Compactor:
+    """Stands for OpenAI's server: it tells a history in one item."""
+
+    def __init__(self) -> None:
+        self.responses, self.numbers = self, itertools.count()
+
+    async def compact(self, **_: Any) -> Any:
+        class Made(NamedTuple):
+            output: list[Any]
+            usage: None = None
+
+        text = f"Summary no. {next(self.numbers)}"
+        return Made([{"role": "user", "content": text, "type": "message"}])
+
+
+def read_item(item: Any) -> Sent:
+    id = (str(item.get("call_id")),)
+    match item.get("type"):
+        case "function_call":
+            return Sent(str(item["arguments"]), id)
+        case "function_call_output":
+            return Sent(str(item["output"]), (), id)
+        case _:
+            return Sent(str(item["content"]))
+
+
+def test_loaded_skills_survive_ten_compactions(open_tree: Tree, tmp_path: Path) -> None:
+    belt = open_belt(open_tree)
+    ids = itertools.count()
+    session = belt.session("ada", "chat")
+    config = RunConfig(tracing_disabled=True, call_model_input_filter=keep_skills(session))
+    kept = OpenAIResponsesCompactionSession(
+        "chat",
+        SQLiteSession("chat", tmp_path / "sessions.db"),
+        client=Compactor(),  # type: ignore[arg-type]
+        compaction_mode="input",
+        should_trigger_compaction=lambda _: False,
+    )
+    sent: list[list[Sent]] = []
+
+    def tell(text: str, loads: Sequence[str]) -> None:
+        steps = [load(name, f"c{next(ids)}") for name in loads]
+        model = ScriptedModel([*steps, say("Done.")])
+        agent = skill_agent(session, name="helper", model=model)
+
+        async def main() -> None:
+            await Runner.run(agent, text, session=kept, run_config=config)
+            await kept.run_compaction({"force": True})
+
+        anyio.run(main)
+        sent.extend([read_item(one) for one in call.input] for call in model.calls)
+
+    check_conversation(tell, sent, unloads(belt, "ada", "chat"))
+
+
+def test_another_filter_is_applied_first(open_tree: Tree) -> None:
+    belt = open_belt(open_tree)
+
+    def drop(data: CallModelData[Any]) -> ModelInputData:
+        given = data.model_data
+        return ModelInputData(input=given.input[:1], instructions=given.instructions)
+
+    session = belt.session("ada", "chat")
+    config = RunConfig(
+        tracing_disabled=True, call_model_input_filter=keep_skills(session, before=drop)
+    )
+    model = ScriptedModel([load("greet"), load("greet", "c2"), say("Done.")])
+    agent = skill_agent(session, name="helper", model=model)
+    anyio.run(lambda: Runner.run(agent, "Begin.", run_config=config))
+    last = [read_item(one) for one in model.calls[-1].input]
+    assert [one.text.count(BODIES["greet"]) for one in last] == [1, 0]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 import anyio
 from pydantic_ai import Agent, AgentRunResult, ModelMessagesTypeAdapter
+from pydantic_ai.capabilities import ProcessHistory
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -11,12 +15,16 @@ from pydantic_ai.messages import (
     TextPart,
     ToolCallPart,
     ToolReturnPart,
+    UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from skillbelt import Runtime
-from skillbelt.integrations.pydantic_ai import SkillToolset
+from skillbelt.conversation.messages import HEADER
+from skillbelt.integrations.pydantic_ai import KeepSkills, SkillToolset
+from tests.integrations.compacting import Sent, check_conversation, open_belt, unloads
+from tests.tree import Tree
 
 
 def run(agent: Agent, text: str, history: list[ModelMessage] | None = None) -> AgentRunResult[str]:
@@ -106,3 +114,59 @@ def test_while_it_streams(belt: Runtime) -> None:
             return [text async for text in stream.stream_text()]
 
     assert "greet" in anyio.run(main)[-1]
+
+
+# When the history is cut
+
+
+def test_loaded_skills_survive_ten_summaries(open_tree: Tree) -> None:
+    belt = open_belt(open_tree)
+    steps: list[TextPart | ToolCallPart] = []
+    numbers, ids = itertools.count(), itertools.count()
+    sent: list[list[Sent]] = []
+
+    def read(message: ModelMessage) -> Sent:
+        calls = [p.tool_call_id for p in message.parts if isinstance(p, ToolCallPart)]
+        answers = [p.tool_call_id for p in message.parts if isinstance(p, ToolReturnPart)]
+        texts = [str(getattr(part, "content", "")) for part in message.parts]
+        return Sent("\n".join(texts), tuple(calls), tuple(answers))
+
+    def reply(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        sent.append([read(one) for one in messages])
+        return ModelResponse([steps.pop(0)])
+
+    writer = Agent(FunctionModel(lambda *_: ModelResponse([TextPart(f"no. {next(numbers)}")])))
+
+    async def shorten(messages: list[ModelMessage]) -> list[ModelMessage]:
+        """Keep the last turn, and a summary of the others."""
+        begins = [
+            n
+            for n, one in enumerate(messages)
+            if any(isinstance(p, UserPromptPart) for p in one.parts)
+        ]
+        if len(messages) < 6 or begins[-1] == 0:
+            return messages
+        made = await writer.run("Summarize.", message_history=messages[: begins[-1]])
+        return [ModelRequest([UserPromptPart(f"Summary {made.output}")]), *messages[begins[-1] :]]
+
+    skills = SkillToolset(belt)
+    agent = Agent(
+        FunctionModel(reply),
+        toolsets=[skills],
+        capabilities=[KeepSkills(skills), ProcessHistory(shorten)],
+    )
+    history: list[ModelMessage] = []
+
+    def say(text: str, loads: Sequence[str]) -> None:
+        for name in loads:
+            steps.append(ToolCallPart("skill_load", {"skill": name}, f"c{next(ids)}"))
+        steps.append(TextPart("Done."))
+
+        async def main() -> None:
+            made = await agent.run(text, message_history=history, conversation_id="chat")
+            history[:] = made.all_messages()
+
+        anyio.run(main)
+
+    check_conversation(say, sent, unloads(belt, "", "chat"))
+    assert not any(HEADER in read(one).text for one in history)

@@ -2,7 +2,8 @@
 
 A framework keeps its own history and sends it unchanged. So the text of a skill goes into that
 history, as the answer to the call that loaded it. It stays there byte for byte: a prompt cache can
-serve it, and a resumed history still has it.
+serve it, and a resumed history still has it. When the framework cuts that history, the text goes
+into a message of its own at the beginning of each request, which no history keeps.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from contextlib import suppress
 from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from anyio import CancelScope
 
+from skillbelt.conversation.messages import Message
 from skillbelt.running.following import Decoder, Follower, LoopQueue, Watch
 from skillbelt.sandbox.protocol import Stream
 from skillbelt.tools.schema import Tool, ToolResult, inline_names
@@ -67,6 +70,7 @@ class Kit:
     def __init__(self, session: RuntimeSession) -> None:
         self.session = session
         self._instructions: str | None = None
+        self._sent: list[str] | None = None  # the results in the last request
 
     @property
     def names(self) -> dict[str, str]:
@@ -84,11 +88,36 @@ class Kit:
             runtime.look()
             skills = self.session.skills()
             audience = self.session.audience
-            parts = [runtime.overview_of(skills, audience=audience).text]
+            parts = [runtime._overview_of(skills, audience=audience).text]
             if parts[0] and runtime.settings.overview_format != "plain":
-                parts.append(runtime.guidance_for(skills, self.names, audience))
+                parts.append(runtime._guidance_for(skills, self.names, audience))
             self._instructions = "\n\n".join(filter(None, parts))
         return self._instructions
+
+    def restore_sync(self, first: str, results: Iterable[str]) -> str:
+        """Return the text of loaded skills that a request lacks; "" for nothing.
+
+        `first` is the first message of the request, `results` are the tool results in it. The text
+        belongs before that message.
+        """
+        messages = self._note_sent(first, results)
+        return self.session.restore(messages).context
+
+    async def restore(self, first: str, results: Iterable[str]) -> str:
+        """Like `restore_sync`, for a coroutine."""
+        messages = self._note_sent(first, results)
+        return (await self.session.restore_async(messages)).context
+
+    def _note_sent(self, first: str, results: Iterable[str]) -> list[Message]:
+        self._sent = list(results)
+        return [
+            {"role": "user", "content": first},
+            *({"role": "tool", "content": text} for text in self._sent),
+        ]
+
+    def _seen(self, shown: Iterable[str]) -> Iterable[str]:
+        """Return the results that the model has: a history may hold more than is sent."""
+        return shown if self._sent is None else self._sent
 
     async def call(
         self, tool: str, arguments: object, shown: Iterable[str] = (), tell: Tell | None = None
@@ -97,9 +126,10 @@ class Kit:
 
         `tell` gets the output of its command meanwhile. Cancelling the call kills the command.
         """
+        seen = self._seen(shown)
 
         def work(watch: Watch) -> Coroutine[Any, Any, ToolResult]:
-            return self.session.call(tool, arguments, watch=watch, inline=True, shown=shown)
+            return self.session.call(tool, arguments, watch=watch, inline=True, shown=seen)
 
         return _answer(await follow(work, tell))
 
@@ -107,11 +137,20 @@ class Kit:
         self, tool: str, arguments: object, shown: Iterable[str] = (), tell: Tell | None = None
     ) -> ToolAnswer:
         """Call a tool without an event loop; `tell` is called in another thread."""
+        seen = self._seen(shown)
 
         def work(watch: Watch) -> ToolResult:
-            return self.session.call_sync(tool, arguments, watch=watch, inline=True, shown=shown)
+            return self.session.call_sync(tool, arguments, watch=watch, inline=True, shown=seen)
 
         return _answer(follow_sync(work, tell))
+
+
+def kit_of(session: RuntimeSession) -> Kit:
+    """Return the kit of a conversation, the same one for the same object."""
+    return _kits.setdefault(session, Kit(session))
+
+
+_kits: WeakKeyDictionary[RuntimeSession, Kit] = WeakKeyDictionary()
 
 
 def _answer(result: ToolResult) -> ToolAnswer:

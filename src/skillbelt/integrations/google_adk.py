@@ -58,10 +58,30 @@ class SkillToolset(BaseToolset):
     async def process_llm_request(
         self, *, tool_context: ToolContext, llm_request: LlmRequest
     ) -> None:
-        """Add the overview of the skills to the system instruction."""
+        """Add the overview of the skills to the system instruction; restore what was compacted."""
         text = self._kit(tool_context).instructions()
         if text:
             llm_request.append_instructions([text])
+        await self.restore(tool_context, llm_request)
+
+    async def restore(self, callback_context: ReadonlyContext, llm_request: LlmRequest) -> None:
+        """Put the texts of loaded skills before the contents of a request that lacks them.
+
+        This happens by itself. With a plugin that cuts the contents later, such as ADK's
+        ContextFilterPlugin, give it to the agent as a `before_model_callback` too.
+        """
+        kit = self._kit(callback_context)
+        own = [one for one in llm_request.contents if not isinstance(one, _SkillContext)]
+        first = own[0].model_dump_json(exclude_none=True) if own else ""
+        parts = (part for one in own for part in one.parts or ())
+        answers = (part.function_response for part in parts if part.function_response)
+        text = await kit.restore(first, map(_result, answers))
+        part = types.Part.from_text(text=text)
+        llm_request.contents = [_SkillContext(role="user", parts=[part]), *own] if text else own
+
+
+class _SkillContext(types.Content):
+    """The content that puts the texts of skills back."""
 
 
 class SkillTool(BaseTool):
@@ -104,7 +124,9 @@ def shown(events: Iterable[Event]) -> list[str]:
 
 def _answers(events: Iterable[Event]) -> Iterator[str]:
     for event in events:
-        for answer in event.get_function_responses():
-            text = (answer.response or {}).get(_RESULT)
-            if isinstance(text, str):
-                yield text
+        yield from map(_result, event.get_function_responses())
+
+
+def _result(answer: types.FunctionResponse) -> str:
+    text = (answer.response or {}).get(_RESULT)
+    return text if isinstance(text, str) else ""

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 from skillbelt.errors import MissingExtra
 from skillbelt.integrations.common import Kit, Kits, ToolAnswer
@@ -18,7 +18,14 @@ from skillbelt.tools.schema import Tool
 from skillbelt.untrusted_json import read_json
 
 try:
-    from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+    from langchain.agents.middleware import (
+        AgentMiddleware,
+        AgentState,
+        ExtendedModelResponse,
+        ModelRequest,
+        ModelResponse,
+    )
+    from langchain.agents.middleware.types import PrivateStateAttr
     from langchain.tools import ToolRuntime
     from langchain_core.callbacks import BaseCallbackHandler
     from langchain_core.messages import (
@@ -26,6 +33,7 @@ try:
         AIMessageChunk,
         AnyMessage,
         BaseMessage,
+        HumanMessage,
         SystemMessage,
         ToolCall,
         ToolMessage,
@@ -34,13 +42,15 @@ try:
     from langchain_core.tools import BaseTool, StructuredTool
     from langchain_core.tracers.context import register_configure_hook
     from langgraph.config import get_config
+    from langgraph.types import Command
 except ImportError as error:
     raise MissingExtra("langchain", "using skills in LangChain") from error
 
 if TYPE_CHECKING:
     from skillbelt.runtime.runtime import Runtime
 
-Find = Callable[[Sequence[AnyMessage]], Kit]
+Find = Callable[[Mapping[str, Any]], Kit]
+_BEGAN = "skills_began"
 # The `type` of output in the `custom` stream.
 OUTPUT = "skill_output"
 # The keys where providers put the finish reason, and the reasons for a cut answer.
@@ -53,6 +63,12 @@ _BROKEN_OFF = ToolAnswer(
 )
 
 
+class SkillState(AgentState[Any]):
+    """The state of an agent, with the id of the message that its conversation began with."""
+
+    skills_began: NotRequired[Annotated[str, PrivateStateAttr]]
+
+
 class SkillMiddleware(AgentMiddleware[Any, Any, Any]):
     """The skills of a runtime: their part of the system prompt, and the tools.
 
@@ -61,39 +77,49 @@ class SkillMiddleware(AgentMiddleware[Any, Any, Any]):
     `custom` stream while it runs.
     """
 
+    state_schema = SkillState
+
     def __init__(self, belt: Runtime, *, user: str = "", **options: Any) -> None:
         """The options are those of `Runtime.session`: `agent`, `visible`, `rules`, `app`."""
         super().__init__()
         self._kits, self._user = Kits(belt, **options), user
         self.tools = [_tool(tool, self._kit) for tool in self._kits.of(user, "").tools()]
 
-    def _kit(self, messages: Sequence[AnyMessage]) -> Kit:
-        thread = get_config().get("configurable", {}).get("thread_id")
-        first = messages[0].id if messages else None
-        return self._kits.of(self._user, str(thread or first or ""))
+    def _kit(self, state: Mapping[str, Any]) -> Kit:
+        name = _thread() or state.get(_BEGAN) or _first_id(state)
+        return self._kits.of(self._user, name)
 
     def wrap_model_call(
         self,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
-    ) -> ModelResponse[Any]:
-        """Add the overview to the system message; keep tool calls as the model made them."""
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Add the overview to the system message; keep tool calls as the model made them.
+
+        Loaded skills whose text is not in the messages any more are put before them.
+        """
+        kit = self._kit(request.state)
+        context = kit.restore_sync(_first_text(request.messages), shown(request.messages))
+        made = _with_context(self._with_instructions(request, kit), context)
         with _recording() as recorder:
-            response = handler(self._with_instructions(request))
-        return self._complete(response, request, recorder.broken())
+            response = handler(made)
+        return _with_beginning(self._complete(response, request, recorder.broken()), request)
 
     async def awrap_model_call(
         self,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
-    ) -> ModelResponse[Any]:
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Like `wrap_model_call`, for a coroutine."""
+        kit = self._kit(request.state)
+        context = await kit.restore(_first_text(request.messages), shown(request.messages))
+        made = _with_context(self._with_instructions(request, kit), context)
         with _recording() as recorder:
-            response = await handler(self._with_instructions(request))
-        return self._complete(response, request, recorder.broken())
+            response = await handler(made)
+        return _with_beginning(self._complete(response, request, recorder.broken()), request)
 
-    def _with_instructions(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        text = self._kit(request.state["messages"]).instructions()
+    def _with_instructions(self, request: ModelRequest[Any], kit: Kit) -> ModelRequest[Any]:
+        text = kit.instructions()
         if not text:
             return request
         return request.override(system_message=_with(request.system_message, text))
@@ -110,6 +136,34 @@ class SkillMiddleware(AgentMiddleware[Any, Any, Any]):
         return replace(
             response, result=[_make_readable(one, others, broken) for one in response.result]
         )
+
+
+def _with_beginning(
+    response: ModelResponse[Any], request: ModelRequest[Any]
+) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+    """Note the first message of a conversation without a thread; a summary may take its place."""
+    if _thread() or request.state.get(_BEGAN):
+        return response
+    noted: Command[Any] = Command(update={_BEGAN: _first_id(request.state)})
+    return ExtendedModelResponse(model_response=response, command=noted)
+
+
+def _thread() -> str:
+    return str(get_config().get("configurable", {}).get("thread_id") or "")
+
+
+def _first_id(state: Mapping[str, Any]) -> str:
+    messages: Sequence[AnyMessage] = state["messages"]
+    return str(messages[0].id or "") if messages else ""
+
+
+def _first_text(messages: Sequence[AnyMessage]) -> str:
+    return str(messages[0].content) if messages else ""
+
+
+def _with_context(request: ModelRequest[Any], text: str) -> ModelRequest[Any]:
+    """Return the request with the text as its first message, as every provider takes it."""
+    return request.override(messages=[HumanMessage(text), *request.messages]) if text else request
 
 
 def _with(message: SystemMessage | None, text: str) -> SystemMessage:
@@ -198,7 +252,7 @@ def _recording() -> Iterator[_CallRecorder]:
 
 def skill_tools(kit: Kit) -> list[BaseTool]:
     """Return the tools of one conversation, for a custom graph."""
-    return [_tool(tool, lambda _messages: kit) for tool in kit.tools()]
+    return [_tool(tool, lambda _state: kit) for tool in kit.tools()]
 
 
 class SkillTool(StructuredTool):
@@ -218,14 +272,14 @@ def _tool(tool: Tool, find: Find) -> BaseTool:
         messages = runtime.state["messages"]
         if _broken_off(messages, runtime.tool_call_id):
             return _message(tool, runtime, _BROKEN_OFF)
-        kit, given, tell = find(messages), _read(arguments), _make_tell(tool.name, runtime)
+        kit, given, tell = find(runtime.state), _read(arguments), _make_tell(tool.name, runtime)
         return _message(tool, runtime, await kit.call(tool.name, given, shown(messages), tell))
 
     def call_sync(runtime: ToolRuntime, **arguments: Any) -> ToolMessage:
         messages = runtime.state["messages"]
         if _broken_off(messages, runtime.tool_call_id):
             return _message(tool, runtime, _BROKEN_OFF)
-        kit, given, tell = find(messages), _read(arguments), _make_tell(tool.name, runtime)
+        kit, given, tell = find(runtime.state), _read(arguments), _make_tell(tool.name, runtime)
         return _message(tool, runtime, kit.call_sync(tool.name, given, shown(messages), tell))
 
     return SkillTool(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from skillbelt.errors import MissingExtra
-from skillbelt.integrations.common import Kit, Output
+from skillbelt.integrations.common import Kit, Output, kit_of
 from skillbelt.sandbox.protocol import Stream
 from skillbelt.tools.schema import Tool
 
 try:
     from agents import Agent, FunctionTool, RunContextWrapper
+    from agents.run_config import CallModelData, CallModelInputFilter, ModelInputData
     from agents.tool_context import ToolContext
 except ImportError as error:
     raise MissingExtra("openai-agents", "using skills in the OpenAI Agents SDK") from error
@@ -35,7 +37,7 @@ def skill_agent(
     The SDK's own session is enough to resume: the text of a skill is in the answer to the call
     that loaded it. `on_stream` gets the output of a command meanwhile.
     """
-    kit = Kit(session)
+    kit = kit_of(session)
     tools = [*options.pop("tools", ()), *skill_tools(kit, on_stream)]
     return Agent(instructions=skill_instructions(kit, instructions), tools=tools, **options)
 
@@ -47,6 +49,30 @@ def skill_instructions(kit: Kit, before: str = "") -> Instructions:
         return "\n\n".join(filter(None, [before, kit.instructions()]))
 
     return instructions
+
+
+def keep_skills(
+    session: RuntimeSession, before: CallModelInputFilter | None = None
+) -> Callable[[CallModelData[Any]], Awaitable[ModelInputData]]:
+    """Return a filter for `RunConfig(call_model_input_filter=...)`.
+
+    Loaded skills whose text was compacted, trimmed or limited away are in the input again: before
+    all other items, once each. Give the session that the agent was made with. `before` is another
+    filter, which is applied first. This is not for a conversation that OpenAI's server keeps:
+    there, an input holds only what is new.
+    """
+    kit = kit_of(session)
+
+    async def restore(data: CallModelData[Any]) -> ModelInputData:
+        given = data.model_data
+        if before is not None:
+            made = before(data)
+            given = await made if isawaitable(made) else made
+        text = await kit.restore(str(given.input[:1]), shown(list(given.input)))
+        context: Any = [{"role": "user", "content": text}] if text else []
+        return ModelInputData(input=[*context, *given.input], instructions=given.instructions)
+
+    return restore
 
 
 def skill_tools(kit: Kit, on_stream: OnStream | None = None) -> list[FunctionTool]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from skillbelt.errors import MissingExtra
@@ -12,7 +15,17 @@ from skillbelt.tools.schema import Tool
 
 try:
     from pydantic_ai import CustomEvent, RunContext, ToolFailed
-    from pydantic_ai.messages import InstructionPart, ModelMessage, ToolReturn, ToolReturnPart
+    from pydantic_ai.capabilities.abstract import AbstractCapability, CapabilityOrdering
+    from pydantic_ai.messages import (
+        InstructionPart,
+        ModelMessage,
+        ModelRequest,
+        SystemPromptPart,
+        ToolReturn,
+        ToolReturnPart,
+        UserPromptPart,
+    )
+    from pydantic_ai.models import ModelRequestContext
     from pydantic_ai.tools import ToolDefinition
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
     from pydantic_core import SchemaValidator, core_schema
@@ -22,6 +35,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from skillbelt.runtime.runtime import Runtime
 
+_EPOCH = datetime.fromtimestamp(0, UTC)  # so that the same text is the same part
 # The tool itself answers an invalid call, with a message that helps the model.
 _ANYTHING = SchemaValidator(
     schema=core_schema.no_info_plain_validator_function(lambda given: given or {})
@@ -75,6 +89,10 @@ class SkillToolset(AbstractToolset[Any]):
             toolset=self, tool_def=definition, max_retries=1, args_validator=_ANYTHING
         )
 
+    async def restore(self, ctx: RunContext[Any], messages: list[ModelMessage]) -> str:
+        """Return the texts of loaded skills that these messages lack; "" for nothing."""
+        return await self._kit(ctx).restore(_first_text(messages), shown(messages))
+
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> ToolReturn[str]:
@@ -87,6 +105,48 @@ class SkillToolset(AbstractToolset[Any]):
         if answer.failed and answer.data.keys() <= {"error"}:
             raise ToolFailed(answer.text)
         return ToolReturn(answer.text, metadata=dict(answer.data) or None)
+
+
+@dataclass
+class KeepSkills(AbstractCapability[Any]):
+    """Keeps loaded skills in sight of the model when the history is compacted.
+
+    `Agent(model, toolsets=[skills], capabilities=[KeepSkills(skills)])`: texts that a history
+    processor or another capability took away are in each request again, once each, before all
+    other messages. They do not enter the history.
+    """
+
+    skills: SkillToolset
+
+    def get_ordering(self) -> CapabilityOrdering:
+        """Ask to be the last to see the messages."""
+        return CapabilityOrdering(position="innermost")
+
+    async def prepare_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Put back what the request lacks."""
+        messages = request_context.messages
+        text = await self.skills.restore(ctx, messages)
+        if text:
+            request_context.messages = _with_context(messages, text)
+        return request_context
+
+
+def _with_context(messages: Sequence[ModelMessage], text: str) -> list[ModelMessage]:
+    """Return the messages with the text in front; only system prompts stay before it."""
+    first = messages[0] if messages else None
+    context = UserPromptPart(text, timestamp=_EPOCH)
+    if not isinstance(first, ModelRequest):
+        return [ModelRequest([context]), *messages]
+    prompts = list(takewhile(lambda part: isinstance(part, SystemPromptPart), first.parts))
+    parts = [*prompts, context, *first.parts[len(prompts) :]]
+    return [replace(first, parts=parts), *messages[1:]]
+
+
+def _first_text(messages: Sequence[ModelMessage]) -> str:
+    parts = messages[0].parts if messages else ()
+    return "\n".join(str(getattr(part, "content", "")) for part in parts)
 
 
 def shown(messages: list[ModelMessage]) -> list[str]:
