@@ -186,6 +186,15 @@ def test_what_was_answered_for_good_is_in_the_list_until_it_is_removed(kit: Tree
     assert "kit/A_KEY" not in kit.run("permissions").stdout
 
 
+def test_what_was_answered_for_good_is_revoked_by_the_name_of_the_secret(kit: Tree) -> None:
+    words = ("run", SKILL, "--secret", "A_KEY", "--", "python3", "scripts/main.py")
+    kit.run("permissions", "allow", "python3 *", "--type", "run")
+    on_terminal(kit, *words, answers=[(CHOICE, "a\n")])
+    done = kit.run("permissions", "revoke", f"{SKILL}/A_KEY", "--type", "secret")
+    assert done.stderr == "revoked: 0 rules, 1 remembered answers\n"
+    assert kit.run(*words).exit_code == 4
+
+
 # list
 
 

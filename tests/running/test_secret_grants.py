@@ -21,6 +21,7 @@ from skillbelt.running.json_call import execute
 from skillbelt.running.secret_store import SecretStore, StoredSecret
 from tests import needs
 from tests.bench import KEY, ME, Bench
+from tests.sandbox.guests import hosts
 from tests.tree import Tree
 
 pytestmark = needs.linux
@@ -404,6 +405,15 @@ def test_the_output_of_an_executed_skill_shows_only_the_name(kit: Kit) -> None:
     done = execute(kit.make(), kit.belt.get_skill("echo"), who=ME)
     assert done.output == {"k": "[A_KEY]"}
     assert leaks(str(done.document())) == []
+
+
+def test_a_run_in_the_wasm_sandbox_gets_it_and_shows_only_the_name(kit: Kit) -> None:
+    kit.set()
+    kit.skill.joinpath("scripts/show.sh").unlink()
+    kit.write("scripts/run.ts", "console.log(JSON.stringify([process.env.A_KEY]))")
+    bench = kit.make(cache_dir=hosts().cache_dir)
+    done = execute(bench, kit.belt.get_skill("echo"), who=ME)
+    assert (done.output, done.sandbox) == (["[A_KEY]"], "wasm")
 
 
 def test_a_later_run_that_finds_it_in_a_file_shows_only_the_name(kit: Kit) -> None:
