@@ -9,6 +9,9 @@ from typing import Literal, NamedTuple
 
 from skillbelt.conversation.messages import Material, Message, Placement, materialize
 from skillbelt.conversation.state import LoadMode, Session
+from skillbelt.conversation.vendors.read import VENDORS
+from skillbelt.conversation.vendors.shapes import CallAnswer, HistoryCall, Item, MessageFormat
+from skillbelt.conversation.vendors.write import read_outgoing, write_request
 from skillbelt.disclosure.body import list_docs, load_resource, load_skill_body
 from skillbelt.disclosure.overview import default_budget, overview, visible
 from skillbelt.discovery.catalog import Catalog
@@ -27,6 +30,13 @@ HOST = (
 )
 OUTPUT = "checked: 12 files, 3 of them changed since the last run, nothing else to report\n" * 6
 KEY = SessionKey("benchmark", "user", "chat")
+# The list of a vendor's request that grows.
+_GROWS: dict[MessageFormat, str] = {
+    "openai": "messages",
+    "responses": "input",
+    "anthropic": "messages",
+    "gemini": "contents",
+}
 
 What = Literal["user", "load", "list", "docs", "work"]
 
@@ -56,6 +66,12 @@ class Belt(NamedTuple):
     overview: str
     definitions: str
     materials: tuple[Material, ...]
+
+    @property
+    def tools(self) -> list[object]:
+        """The definitions as values."""
+        found: list[object] = json.loads(self.definitions)
+        return found
 
     def chosen(self, count: int = 3) -> list[Material]:
         """Skills spread over the folder, those with documents if there are any."""
@@ -115,9 +131,13 @@ def progressive(
     *,
     placement: Placement = "tool",
     mode: LoadMode = "turn",
+    format: MessageFormat | None = None,
 ) -> list[Request]:
-    """The requests of the script with skills loaded when they are asked for."""
-    return _Host(belt, placement, mode).play(script)
+    """The requests of the script with skills loaded when they are asked for.
+
+    With a format they are those of a vendor: all that does not grow first, then the list that does.
+    """
+    return _Host(belt, placement, mode, format).play(script)
 
 
 def injected(script: Sequence[Step], belt: Belt, *, documents: bool) -> list[Request]:
@@ -139,8 +159,14 @@ def injected(script: Sequence[Step], belt: Belt, *, documents: bool) -> list[Req
 class _Host:
     """A host's loop with a session beside its own history."""
 
-    def __init__(self, belt: Belt, placement: Placement, mode: LoadMode) -> None:
-        self.belt, self.chosen = belt, belt.chosen()
+    def __init__(
+        self,
+        belt: Belt,
+        placement: Placement,
+        mode: LoadMode,
+        format: MessageFormat | None = None,
+    ) -> None:
+        self.belt, self.chosen, self.format = belt, belt.chosen(), format
         self.placement: Placement = placement
         self.session = Session(MemoryStore(), KEY, mode=mode)
         self.history: list[Message] = [{"role": "system", "content": HOST}]
@@ -173,8 +199,17 @@ class _Host:
             self.history += _happened(step, self.turn, call)
 
     def _after(self, step: Step) -> list[Message]:
+        if self.format is None:
+            return self._made(self.history)
+        history = [item for one in self.history[1:] for item in _to_vendor(one, self.format)]
+        outgoing = read_outgoing(history, self.format, self.history[0]["content"])
+        request = write_request(outgoing, self._made(outgoing.messages), tools=self.belt.tools)
+        grown: list[Message] = request.pop(_GROWS[self.format])
+        return [request, *grown]
+
+    def _made(self, history: list[Message]) -> list[Message]:
         sent = materialize(
-            self.history,
+            history,
             [_selected(self.belt, *each) for each in self.session.loaded()],
             placement=self.placement,
             overview=self.belt.overview,
@@ -188,6 +223,33 @@ def _selected(belt: Belt, name: str, docs: Sequence[str], all_docs: bool) -> Mat
     material = next(each for each in belt.materials if each.name == name)
     kept = tuple(doc for doc in material.docs if all_docs or doc[0] in docs)
     return material._replace(docs=kept)
+
+
+def _to_vendor(message: Message, format: MessageFormat) -> list[Item]:
+    """A message of this host's history as the package of a vendor has it."""
+    if message["role"] == "tool":
+        call = HistoryCall(message["tool_call_id"], "tool", None, 0)
+        return VENDORS[format].answer([CallAnswer(call, message["content"])])
+    if not message.get("tool_calls"):
+        role = {"assistant": "model"}.get(message["role"], "user")
+        parts = [{"text": message["content"]}]
+        return [{"role": role, "parts": parts} if format == "gemini" else message]
+    [call] = message["tool_calls"]
+    id, name, arguments = call["id"], call["name"], call["arguments"]
+    text = json.dumps(arguments)
+    match format:
+        case "openai":
+            function = {"name": name, "arguments": text}
+            calls = [{"id": id, "type": "function", "function": function}]
+            return [{"role": "assistant", "content": None, "tool_calls": calls}]
+        case "responses":
+            return [{"type": "function_call", "call_id": id, "name": name, "arguments": text}]
+        case "anthropic":
+            block = {"type": "tool_use", "id": id, "name": name, "input": arguments}
+            return [{"role": "assistant", "content": [block]}]
+        case "gemini":
+            part = {"functionCall": {"id": id, "name": name, "args": arguments}}
+            return [{"role": "model", "parts": [part]}]
 
 
 def _happened(step: Step, turn: int, call: str) -> list[Message]:

@@ -20,13 +20,14 @@ from typing import NamedTuple
 from benchmarks.conversation import KEY, Belt, Request, Step, progressive, read, serialised
 from skillbelt.conversation.messages import Material, Message, Placement, materialize
 from skillbelt.conversation.state import LoadMode, Session
+from skillbelt.conversation.vendors.shapes import MESSAGE_FORMATS, MessageFormat
 from skillbelt.store.memory import MemoryStore
 
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "examples")
 PLACEMENTS: tuple[Placement, ...] = ("tool", "system")
 MODES: tuple[LoadMode, ...] = ("turn", "session", "once")
 # A text that is shown for one request only can not be in the next one, so `once` has no such bar.
-STEADY_MODES = ("turn", "session")
+STEADY_MODES: tuple[LoadMode, ...] = ("turn", "session")
 TIME_BAR = 3.0
 SKILLS, TURNS, MESSAGES, ROUNDS, REPEATS = 20, 10, 500, 5, 100
 # All of one length, 900 characters: with the same median and some that are far longer, joining
@@ -57,13 +58,14 @@ class Pair(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One placement and mode over the whole script."""
+    """One placement and mode over the whole script, in the format of a vendor or as messages."""
 
     placement: Placement
     mode: LoadMode
     requests: int
     system_texts: int
     pairs: tuple[Pair, ...]
+    format: MessageFormat | None = None
 
     def least(self, same_turn: bool) -> float:
         """The smallest share of an earlier request that begins the next one."""
@@ -82,8 +84,10 @@ class Row(NamedTuple):
         return self.system_texts == 1 and steady
 
 
-def measured(belt: Belt, placement: Placement, mode: LoadMode) -> Row:
-    requests = progressive(SCRIPT, belt, placement=placement, mode=mode)
+def measured(
+    belt: Belt, placement: Placement, mode: LoadMode, format: MessageFormat | None = None
+) -> Row:
+    requests = progressive(SCRIPT, belt, placement=placement, mode=mode, format=format)
     systems = {serialised(request.messages[:1]) for request in requests}
     pairs = tuple(_pair(one, two) for one, two in pairwise(requests))
     return Row(
@@ -92,7 +96,15 @@ def measured(belt: Belt, placement: Placement, mode: LoadMode) -> Row:
         requests=len(requests),
         system_texts=len(systems),
         pairs=pairs,
+        format=format,
     )
+
+
+def measured_all(belt: Belt) -> list[Row]:
+    """All placements and modes as messages, then what vendors get where text stays in answers."""
+    rows = [measured(belt, placement, mode) for placement in PLACEMENTS for mode in MODES]
+    vendors = [(format, mode) for format in MESSAGE_FORMATS for mode in STEADY_MODES]
+    return [*rows, *(measured(belt, "tool", mode, format) for format, mode in vendors)]
 
 
 def _pair(one: Request, two: Request) -> Pair:
@@ -171,9 +183,11 @@ def _call(session: Session, skill: str = "") -> None:
 
 
 def table(rows: Sequence[Row], ratio: float, anew: float) -> str:
-    head = ("placement", "mode", "requests", "system texts", "in a turn", "next turn", "reused", "")
+    figures = ("requests", "system texts", "in a turn", "next turn", "reused", "")
+    head = ("format", "placement", "mode", *figures)
     lines = [
         (
+            row.format or "messages",
             row.placement,
             row.mode,
             str(row.requests),
@@ -206,6 +220,7 @@ def table(rows: Sequence[Row], ratio: float, anew: float) -> str:
 def as_json(rows: Sequence[Row], ratio: float, anew: float) -> str:
     figures = [
         {
+            "format": row.format or "messages",
             "placement": row.placement,
             "mode": row.mode,
             "requests": row.requests,
@@ -231,7 +246,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not belt.materials:
         print(f"no skills in {options.folder}", file=sys.stderr)
         return 2
-    rows = [measured(belt, placement, mode) for placement in PLACEMENTS for mode in MODES]
+    rows = measured_all(belt)
     ratio, anew = time_ratio(), time_ratio(anew=True)
     print(as_json(rows, ratio, anew) if options.json else table(rows, ratio, anew))
     return 0 if ratio <= TIME_BAR and all(row.passed for row in rows) else 1

@@ -144,7 +144,7 @@ def test_without_a_suggestion_the_overview_is_as_ever(tree: Tree) -> None:
 
 def test_where_everything_fits_a_suggestion_changes_nothing(tree: Tree) -> None:
     made = belt(tree)
-    assert made.overview_of(made.available(), ["quake"]) == made.overview()
+    assert made._overview_of(made.available(), ["quake"]) == made.overview()
 
 
 # What may be found

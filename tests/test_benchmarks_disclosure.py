@@ -13,6 +13,7 @@ from benchmarks import prefix, tokens, turns
 from benchmarks.conversation import OUTPUT, Belt, Step, injected, progressive, read, serialised
 
 from skillbelt.conversation.messages import Material, materialize
+from skillbelt.conversation.vendors.shapes import MESSAGE_FORMATS, MessageFormat
 
 BELT = Belt(
     "Skills: a, b, c",
@@ -69,6 +70,17 @@ def test_the_bars_of_the_prefix_hold_for_tool_placement() -> None:
     assert system.least(same_turn=True) < 1.0
 
 
+@pytest.mark.parametrize("format", MESSAGE_FORMATS)
+def test_a_vendor_gets_each_request_with_the_whole_of_the_one_before(
+    format: MessageFormat,
+) -> None:
+    for mode in prefix.STEADY_MODES:
+        row = prefix.measured(BELT, "tool", mode, format)
+        assert (row.system_texts, row.least(same_turn=True), row.passed) == (1, 1.0, True)
+    sent = progressive(prefix.SCRIPT, BELT, format=format)[1].text
+    assert "[Loaded] " in sent and '"tools"' in sent
+
+
 def test_a_row_that_moves_text_misses_the_bar() -> None:
     row = prefix.measured(BELT, "tool", "turn")
     moved = row.pairs[0]._replace(shared=row.pairs[0].before - 1, same_turn=True)
@@ -92,10 +104,12 @@ def test_the_prefix_report_of_the_examples(
     monkeypatch.setattr(prefix, "time_ratio", lambda **_: 1.0)
     assert prefix.main([]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"^tool +session +16 +1 +100\.0% +100\.0%", shown, re.MULTILINE)
+    for format in ("messages", "openai", "responses", "anthropic", "gemini"):
+        line = rf"^{format} +tool +session +16 +1 +100\.0% +100\.0%"
+        assert re.search(line, shown, re.MULTILINE)
     assert prefix.main(["--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
-    assert len(rows) == 6
+    assert len(rows) == 6 + 2 * len(MESSAGE_FORMATS)
     assert all(len(row["pairs"]) == row["requests"] - 1 for row in rows)
     monkeypatch.setattr(prefix, "time_ratio", lambda **_: prefix.TIME_BAR + 0.1)
     assert prefix.main([]) == 1

@@ -43,6 +43,8 @@ CALLS = {
     "log": [],
     "refresh": [],
     "config": [],
+    "enable": ["pdf"],
+    "disable": ["pdf"],
 }
 # They do not end by themselves, or do everything that the others do one by one.
 ENDLESS: dict[str, list[str]] = {"chat": [], "demo": [], "serve": ["mcp"], "watch": []}
@@ -188,7 +190,8 @@ def test_quiet_says_nothing_beside_the_answer(skills: Tree, name: str) -> None:
 def test_project_is_another_folder(skills: Tree, name: str) -> None:
     elsewhere = skills.path("elsewhere")
     elsewhere.mkdir()
-    skills.run("list")  # so that all of them find the index as it will be
+    # All of them find the index as it will be, and the skill switched already.
+    skills.run(*(called(name) if name == "disable" else ["list"]))
     here = skills.run(*called(name, "--json"))
     arguments = called(name, "--json", "--project", str(skills.project))
     there = skills.run(*arguments, project=elsewhere)

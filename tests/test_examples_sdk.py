@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 import tempfile
 from contextlib import redirect_stdout
@@ -25,6 +26,7 @@ from tests.tree import Tree, sheltered
 from tests.vendor_rules import broken_rules
 
 ROOT = Path(__file__).parents[1]
+BLOCK = re.DOTALL | re.MULTILINE
 SEAL = "c2VhbGVkIQ=="
 TEXT = json.dumps({"text": "To be or not to be."})
 # Two calls at once: a skill, and a document of another one.
@@ -171,3 +173,17 @@ def test_a_mistake_of_the_model_is_a_result_and_the_loop_goes_on(program: Progra
     assert result.text == "unknown skill: no-such-skill"
     failed = {"anthropic": '"is_error":true', "gemini": '"error"'}.get(program.format, "")
     assert failed in found.server.bodies[1].replace(" ", "")
+
+
+def test_the_page_shows_the_lines_that_are_marked_in_the_programs() -> None:
+    page = (ROOT / "docs" / "loops.md").read_text("utf-8")
+    shown = re.findall(r'^```python title="examples/sdk/(\w+)\.py"\n(.*?)^```$', page, BLOCK)
+    marked = [
+        (path.stem, lines.rstrip("\n") + "\n")
+        for path in sorted((ROOT / "examples" / "sdk").glob("*.py"))
+        for lines in re.findall(
+            r"^# copy from here\n(.*?)^# copy to here$", path.read_text("utf-8"), BLOCK
+        )
+    ]
+    assert sorted(shown) == sorted(marked)
+    assert len(marked) == 2 * len(PROGRAMS)

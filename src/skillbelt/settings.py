@@ -5,25 +5,30 @@ the project's `[tool.skillbelt]`, its `skillbelt.toml`, the environment, argumen
 command line. Permission rules are in the same files; `permission.rule_files` reads them.
 """
 
+import json
 import os
 import re
 import stat
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError, closest, log_warning
-from skillbelt.files.contain import inside
+from skillbelt.files.contain import REPLACE_FILE, inside
+from skillbelt.files.locks import locked
+from skillbelt.files.private import make_folder
 from skillbelt.trust import Neighbours
 from skillbelt.untrusted_json import BadJson, read_jsonc
 from skillbelt.values import SCOPES, USUAL_TIMEOUT_SECONDS, Limits, SkillSettings
 
 ENV_PREFIX = "SKILLBELT_"
 PROJECT_FILE = "skillbelt.toml"
-# The last of them holds the rules that commands add.
-_USER_FILES = ("config.toml", PROJECT_FILE, "permissions.toml")
+# The last two hold what commands add: rules, and which skills are enabled.
+SWITCH_FILE = "skills.toml"
+_USER_FILES = ("config.toml", PROJECT_FILE, "permissions.toml", SWITCH_FILE)
 _OPENCODE_FILES = ("opencode.json", "opencode.jsonc")
 _OUR_TABLE = b"[tool.skillbelt"
 _MAX_FILE_BYTES = 2**20
@@ -501,11 +506,8 @@ NOT_LIVE = frozenset(
 )  # fmt: skip
 
 
-def file_stamps(settings: Settings) -> tuple[object, ...]:
-    """Return what changes when a settings file changes, appears or goes, or what is trusted does.
-
-    One system call for each file there may be, and none is opened.
-    """
+def watched_files(settings: Settings) -> tuple[str, ...]:
+    """Return every settings file that there is or may be, and the file of what is trusted."""
     own = os.path.join(settings.config_home, "skillbelt")
     paths = [os.path.join(own, name) for name in _USER_FILES]
     paths += [f"{folder}/skillbelt/config.toml" for folder in _config_dirs(os.environ)]
@@ -515,6 +517,14 @@ def file_stamps(settings: Settings) -> tuple[object, ...]:
     paths += _in_folders((*folders, *(f"{one}/.opencode" for one in folders)))
     paths += [path for _, path in settings.files]
     paths.append(os.path.join(settings.state_dir, "trust.json"))
+    return tuple(dict.fromkeys(paths))
+
+
+def file_stamps(paths: Iterable[str]) -> tuple[object, ...]:
+    """Return what changes when one of the files changes, appears or goes.
+
+    One system call for each, and none is opened.
+    """
     return tuple(map(_stamp, paths))
 
 
@@ -727,6 +737,70 @@ class _Place(NamedTuple):
             if line := _first_line(self.read.text, (names[:length],)):
                 return f"{self.path}:{line}"
         return f"{self.path}:1"
+
+
+_ABOUT_SWITCHES = (
+    "# Written by `skillbelt enable` and `skillbelt disable`; write your own settings into "
+    "config.toml.\n"
+)
+
+
+def switch_skills(settings: Settings, switches: Mapping[str, bool | None]) -> str:
+    """Write which skills are enabled into the user's settings; None leaves it to other files.
+
+    Return the file. ConfigError, and no change, if it cannot be written.
+    """
+    path = os.path.join(settings.config_home, "skillbelt", SWITCH_FILE)
+    try:
+        make_folder(os.path.dirname(path))
+        with locked(f"{path}.lock"):
+            said = _switched(path) if _is_file(path) else {}
+            said = {name: on for name, on in {**said, **switches}.items() if on is not None}
+            tables = [
+                f"\n[skills.{_toml_string(name)}]\nenabled = {str(on).lower()}\n"
+                for name, on in sorted(said.items())
+            ]
+            _replace_file(path, "".join((_ABOUT_SWITCHES, *tables)))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(f"{path}: cannot be written: {reason}; it is unchanged") from error
+    return path
+
+
+def _switched(path: str) -> dict[str, bool]:
+    """Return what the file says; ConfigError for more than commands write, which would be lost."""
+    tables = dict(_read_file(path).tables)
+    named = tables.pop(_SKILLS, {})
+    found = {
+        name: said["enabled"]
+        for name, said in (named.items() if isinstance(named, dict) else ())
+        if isinstance(said, dict) and said.keys() == {"enabled"} and type(said["enabled"]) is bool
+    }
+    if tables or found.keys() != (named.keys() if isinstance(named, dict) else None):
+        raise ConfigError(
+            f"{path}: holds more than `skillbelt enable` and `disable` write; move your own "
+            "settings to config.toml beside it"
+        )
+    return found
+
+
+def _toml_string(text: str) -> str:
+    """Return the text as TOML writes it, which is how JSON does, but for one character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _replace_file(path: str, text: str) -> None:
+    part = f"{path}.part"
+    try:
+        with open(os.open(part, REPLACE_FILE, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part)
+        raise
 
 
 def split_place(place: str) -> tuple[str, int | None]:

@@ -240,3 +240,29 @@ def test_another_process_is_told_and_answers(rules: Tree) -> None:
 def test_what_the_rules_deny_is_in_no_prompt(rules: Tree) -> None:
     assert "internal-plan" not in rules.run("prompt").stdout
     assert "internal-plan" not in Runtime(rules.project).overview().text
+
+
+@pytest.mark.parametrize(
+    ("type", "pattern", "fault"),
+    [
+        ("secret", "A_KEY", "write SKILL/NAME, or '*/A_KEY'"),
+        ("host_file", "secrets/a", "write an absolute path"),
+        ("network", "a b", "write example.com"),
+    ],
+)
+def test_a_rule_that_no_file_may_hold_is_not_written(
+    rules: Tree, type: str, pattern: str, fault: str
+) -> None:
+    done = rules.run("permissions", "deny", pattern, "--type", type)
+    assert done.exit_code == 2
+    assert fault in done.stderr
+    assert rules.run("permissions").exit_code == 0
+
+
+def test_a_rule_about_a_secret(rules: Tree) -> None:
+    given(rules, "allow", "pdf/A_KEY", "--type", "secret")
+    why = given(rules, "why", "pdf/A_KEY", "--type", "secret")
+    assert (why["model"]["action"], why["user"]["action"]) == ("allow", "allow")
+    assert given(rules, "why", "pdf/B_KEY", "--type", "secret")["user"]["action"] == "ask"
+    rules.run("permissions", "revoke", "pdf/A_KEY", "--type", "secret")
+    assert given(rules, "why", "pdf/A_KEY", "--type", "secret")["user"]["action"] == "ask"

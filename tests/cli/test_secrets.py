@@ -12,7 +12,8 @@ import pytest
 from skillbelt.permission.audit import open_audit
 from skillbelt.running.secret_store import SecretStore
 from tests import warm
-from tests.terminal import on_terminal
+from tests.benches import SKILL, Bench
+from tests.terminal import CHOICE, on_terminal
 from tests.tree import Done, Tree
 
 VALUE = "s3cr3t-value"
@@ -137,6 +138,61 @@ def test_what_is_changed_is_in_the_log_without_the_value(tree: Tree) -> None:
         ["A_KEY for one", "set"],
         ["A_KEY for one", "removed"],
     ]
+
+
+# run and exec
+
+
+@pytest.fixture
+def kit(bench: Bench) -> Tree:
+    """A project with the skill `kit`, whose script prints a variable."""
+    bench.write("scripts/main.py", "import os, json; print(json.dumps(os.environ.get('A_KEY')))\n")
+    piped(bench.tree, VALUE.encode(), "set", "A_KEY")
+    return bench.tree
+
+
+def test_a_run_gets_the_secrets_that_it_names(kit: Tree) -> None:
+    words = ("--yes", "--", "bash", "-c", 'echo "${A_KEY-none}"')
+    assert kit.run("run", SKILL, *words).stdout == "none\n"
+    assert kit.run("run", SKILL, "--secret", "A_KEY", *words).stdout == "[A_KEY]\n"
+    done = kit.run("run", SKILL, "--secret", "B_KEY", *words)
+    assert done.exit_code == 1
+    assert "`skillbelt secrets set B_KEY --skill kit`; nothing was run" in done.stderr
+
+
+def test_an_executed_skill_gets_the_secrets_that_it_names(kit: Tree) -> None:
+    done = kit.run("exec", SKILL, "--yes", "--secret", "A_KEY", "--json")
+    assert done.document["output"] == "[A_KEY]"
+
+
+def test_a_secret_needs_a_permission_of_its_own(kit: Tree) -> None:
+    kit.run("permissions", "allow", "true", "--type", "run")
+    done = kit.run("run", SKILL, "--secret", "A_KEY", "--", "true")
+    assert done.exit_code == 4
+    assert "`skillbelt permissions allow kit/A_KEY --type secret` allows it" in done.stderr
+    kit.run("permissions", "allow", "kit/A_KEY", "--type", "secret")
+    assert kit.run("run", SKILL, "--secret", "A_KEY", "--", "true").exit_code == 0
+
+
+def test_what_was_answered_for_good_is_in_the_list_until_it_is_removed(kit: Tree) -> None:
+    words = ("run", SKILL, "--secret", "A_KEY", "--", "python3", "scripts/main.py")
+    kit.run("permissions", "allow", "python3 *", "--type", "run")
+    screen = on_terminal(kit, *words, answers=[(CHOICE, "a\n")])
+    assert screen.exit_code == 0, screen.written
+    [row] = kit.run("secrets", "--json").document["secrets"]
+    assert row["granted_to"] == [SKILL]
+    assert kit.run(*words).exit_code == 0
+    kit.run("secrets", "remove", "A_KEY")
+    assert "kit/A_KEY" not in kit.run("permissions").stdout
+
+
+def test_what_was_answered_for_good_is_revoked_by_the_name_of_the_secret(kit: Tree) -> None:
+    words = ("run", SKILL, "--secret", "A_KEY", "--", "python3", "scripts/main.py")
+    kit.run("permissions", "allow", "python3 *", "--type", "run")
+    on_terminal(kit, *words, answers=[(CHOICE, "a\n")])
+    done = kit.run("permissions", "revoke", f"{SKILL}/A_KEY", "--type", "secret")
+    assert done.stderr == "revoked: 0 rules, 1 remembered answers\n"
+    assert kit.run(*words).exit_code == 4
 
 
 # list

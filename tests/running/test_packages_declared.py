@@ -134,7 +134,7 @@ rich[jupyter, extra]~=13.0
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("-r other.txt", "an option of an installer"),
+        ("-r other.txt", "names no file of the skill"),
         ("-e .", "an option of an installer"),
         ("--index-url https://evil.example/simple", "an option of an installer"),
         ("--extra-index-url=https://evil.example", "an option of an installer"),

@@ -37,7 +37,7 @@ def facts(exit_code: int = 1, **changed: object) -> HintFacts:
         interpreter_of=lambda path: "",
         package_of=lambda kind, name: (name.partition(".")[0], True),
         own=lambda name: False,
-        closed=lambda path: True,
+        closed=lambda path: "read-only",
     )
     return plain._replace(**changed)  # type: ignore[arg-type]
 
@@ -217,10 +217,39 @@ def test_a_folder_that_cannot_be_written_is_named_with_those_that_can(
         assert hint[:2] == ("write_refused", "cache") and "$OUTPUT_DIR" in hint.message
 
 
+def test_a_file_outside_is_named_with_how_files_come_in(echo: Bench) -> None:
+    code = "open('/etc/shadow')"
+    (hint,) = echo.run(("python", "-c", code), bench=echo.make(sandbox="landlock")).hints
+    assert hint[:2] == ("file_refused", "/etc/shadow")
+    assert "--input" in hint.message
+
+
+@pytest.mark.parametrize("sandbox", SANDBOXES)
+def test_types_of_files_are_known(echo: Bench, sandbox: str) -> None:
+    """Python reads a file of /etc for that, and fails if it may not."""
+    code = "import mimetypes; print(mimetypes.guess_type('a.png')[0])"
+    result = echo.run(("python", "-c", code), bench=echo.make(sandbox=sandbox))
+    assert result.stdout == "image/png\n", result.stderr
+
+
 def test_a_refusal_about_something_else_gets_no_such_hint(echo: Bench) -> None:
     echo.write("no-program", "echo\n")
     for command in ("./no-program", "echo \"touch: 'out/x': Permission denied\" >&2; exit 1"):
         assert echo.run(command).hints == ()
+
+
+def test_a_run_listens_at_a_socket_and_reaches_none_not_even_its_own(echo: Bench) -> None:
+    """LibreOffice does the first; the second would reach what listens in a folder of the host."""
+    code = (
+        "import socket\n"
+        "one = socket.socket(socket.AF_UNIX); one.bind('/tmp/door'); one.listen()\n"
+        "try: socket.socket(socket.AF_UNIX).connect('/tmp/door')\n"
+        "except PermissionError as error: print('refused', error.errno)\n"
+        "try: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+        "except PermissionError as error: print('refused', error.errno)\n"
+    )
+    result = echo.run(("python", "-c", code), bench=echo.make(sandbox="bubblewrap"))
+    assert result.stdout == "refused 1\nrefused 13\n", result.stderr
 
 
 # --- hostile output ------------------------------------------------------------------------------

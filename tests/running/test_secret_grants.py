@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from skillbelt import Answer, Pending, PermissionDenied, Rule, RunRefused
+from skillbelt import Answer, ConfigError, Pending, PermissionDenied, Rule, RunRefused
 from skillbelt.artifacts.memory import MemoryArtifacts
 from skillbelt.permission.rules import AnswerKind
 from skillbelt.running.background import Background
@@ -21,6 +21,7 @@ from skillbelt.running.json_call import execute
 from skillbelt.running.secret_store import SecretStore, StoredSecret
 from tests import needs
 from tests.bench import KEY, ME, Bench
+from tests.sandbox.guests import hosts
 from tests.tree import Tree
 
 pytestmark = needs.linux
@@ -196,6 +197,12 @@ def test_the_users_settings_name_secrets_for_a_skill(kit: Kit) -> None:
     kit.set()
     assert kit.try_run().stdout == "[A_KEY]"
     assert len(kit.asked) == 1
+
+
+def test_a_project_names_no_secret_for_a_skill(kit: Kit) -> None:
+    kit.tree.write("project/skillbelt.toml", '[skills.echo]\nenv = ["B_KEY"]\n')
+    with pytest.raises(ConfigError, match="env"):
+        kit.tree.settings()
 
 
 # What is remembered
@@ -398,6 +405,15 @@ def test_the_output_of_an_executed_skill_shows_only_the_name(kit: Kit) -> None:
     done = execute(kit.make(), kit.belt.get_skill("echo"), who=ME)
     assert done.output == {"k": "[A_KEY]"}
     assert leaks(str(done.document())) == []
+
+
+def test_a_run_in_the_wasm_sandbox_gets_it_and_shows_only_the_name(kit: Kit) -> None:
+    kit.set()
+    kit.skill.joinpath("scripts/show.sh").unlink()
+    kit.write("scripts/run.ts", "console.log(JSON.stringify([process.env.A_KEY]))")
+    bench = kit.make(cache_dir=hosts().cache_dir)
+    done = execute(bench, kit.belt.get_skill("echo"), who=ME)
+    assert (done.output, done.sandbox) == (["[A_KEY]"], "wasm")
 
 
 def test_a_later_run_that_finds_it_in_a_file_shows_only_the_name(kit: Kit) -> None:

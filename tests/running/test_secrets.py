@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import html
+import json
+from collections.abc import Callable
+from urllib.parse import quote, quote_plus
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.running.secrets import RedactingListener, Redactor, redacted, secrets_of
+from skillbelt.running.secrets import (
+    RedactingListener,
+    Redactor,
+    redacted,
+    redacted_chunks,
+    secrets_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +55,65 @@ def test_a_text_that_was_cut_within_a_secret_shows_nothing_of_it() -> None:
 
 def test_a_text_that_is_no_unicode_is_redacted_too() -> None:
     assert redacted("\ud800 secret-value", {"A_KEY": "secret-value"}) == "\ud800 [A_KEY]"
+
+
+# --- spelled otherwise ---------------------------------------------------------------------------
+
+ENCODINGS: dict[str, Callable[[str], str]] = {
+    "base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "base64 for URLs": lambda text: base64.urlsafe_b64encode(text.encode()).decode(),
+    "hex": lambda text: text.encode().hex(),
+    "HEX": lambda text: text.encode().hex().upper(),
+    "JSON": json.dumps,
+    "JSON as it is": lambda text: json.dumps(text, ensure_ascii=False),
+    "a URL": quote,
+    "a part of a URL": lambda text: quote(text, safe=""),
+    "a form": quote_plus,
+    "HTML": html.escape,
+}
+VALUE = 'p/ss w"rd+é&<123>'
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@given(before=st.text(max_size=9), after=st.text(max_size=9))
+def test_an_encoded_secret_is_seen_wherever_it_stands(
+    encoding: str, before: str, after: str
+) -> None:
+    told = redacted(ENCODINGS[encoding](f"{before}{VALUE}{after}"), {"A_KEY": VALUE})
+    assert "[A_KEY]" in told
+
+
+@pytest.mark.parametrize("width", [64, 76])
+def test_base64_in_lines_is_seen(width: int) -> None:
+    value = "0123456789abcdef" * 20
+    text = base64.b64encode(value.encode() + b"\n").decode()
+    lines = "\n".join(text[at : at + width] for at in range(0, len(text), width))
+    assert "[A_KEY]" in redacted(lines, {"A_KEY": value})
+    assert text[100:140] not in redacted(lines, {"A_KEY": value})
+
+
+def test_each_line_of_a_key_is_a_secret_and_its_frame_is_none() -> None:
+    lines = ["-----BEGIN X-----", "MIIEvQIBADANBgkqhkiG9w0", "BAQEFAASCBKcwggSjAgEAAo", "short"]
+    key = "\n".join([*lines, "-----END X-----", ""])
+    told = redacted("> MIIEvQIBADANBgkqhkiG9w0\n> -----BEGIN X-----\n> short", {"A_KEY": key})
+    assert told == "> [A_KEY]\n> -----BEGIN X-----\n> short"
+    assert redacted(key.replace("\n", "\r\n"), {"A_KEY": key}) == "[A_KEY]\r\n"
+
+
+def test_a_text_in_chunks_is_redacted_across_them() -> None:
+    chunks = ["é a ", "secr", "et-val", "ue é", " secret-va"]
+    told = list(redacted_chunks(chunks, {"A_KEY": "secret-value"}))
+    assert "".join(told) == "é a [A_KEY] é secret-va"
+    assert list(redacted_chunks(chunks, {})) == chunks
+
+
+def test_output_that_begins_a_long_secret_again_and_again_is_no_burden() -> None:
+    """One step for each beginning, not one for each byte of each."""
+    value = "ab" * 8_000
+    stream = Redactor({"A_KEY": value})
+    for _ in range(20):
+        stream.more(b"ab" * 7_999 + b"c")
+    assert stream.end() == b""
 
 
 # --- in pieces -----------------------------------------------------------------------------------

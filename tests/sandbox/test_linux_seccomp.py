@@ -186,6 +186,31 @@ def test_behind_a_bridge_no_socket_has_a_name(machine: str) -> None:
         assert answer(program, number, family, 1, arch=AUDIT[machine]) == wanted
 
 
+def test_a_run_may_listen_at_a_socket_with_a_name_and_connect_to_none(machine: str) -> None:
+    """As LibreOffice does. Neither with a network nor without namespaces, and no datagrams."""
+    column = 0 if machine == "x86_64" else 1
+    connect, others = (
+        (42, 203)[column],
+        [pair[column] for pair in ((49, 200), (50, 201), (43, 202))],
+    )
+
+    def ask_for(program: bytes, number: int, *arguments: int) -> int:
+        return answer(program, number, *arguments, arch=AUDIT[machine])
+
+    listens = seccomp.program(True, False, machine, listens=True)
+    for kind in range(16):
+        wanted = ALLOWED if kind == 1 else errno.EACCES
+        assert ask_for(listens, SOCKET[column], 1, kind) == wanted
+    assert ask_for(listens, SOCKET[column], 2, 1) == errno.EACCES
+    assert ask_for(listens, connect) == errno.EPERM
+    assert [ask_for(listens, number) for number in others] == [ALLOWED] * 3
+    for held in (
+        seccomp.program(True, True, machine, named_sockets=False, listens=True),
+        seccomp.program(True, False, machine, shared=True, listens=True),
+    ):
+        assert ask_for(held, SOCKET[column], 1, 1) == errno.EACCES
+
+
 def test_the_upper_half_of_an_argument_changes_nothing(machine: str) -> None:
     assert ask(machine, SOCKET, 2 + 2**32) == errno.EACCES
     assert ask(machine, IOCTL, 0, 0x5412 + 2**32) == errno.EPERM

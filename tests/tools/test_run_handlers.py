@@ -59,6 +59,8 @@ def test_every_argument_has_its_place_in_the_call() -> None:
         "",  # only a user copies files to the host
         False,
         (),  # only a user names secrets
+        (),  # a model names packages in its command
+        True,
     )
 
 

@@ -42,7 +42,7 @@ _MAX_DESCRIPTION_CHARS = 100
 def rank_skills(session: RuntimeSession, question: str) -> Sequence[Result]:
     """Return the visible skills that match the question, best first."""
     session.runtime.look()
-    return session.runtime.search_in(question, session.skills(), _MAX_RANKED)
+    return session.runtime._search_in(question, session.skills(), _MAX_RANKED)
 
 
 class Offline:

@@ -33,6 +33,17 @@ class CliCommand(NamedTuple):
 COMMANDS: dict[str, CliCommand] = {
     "list": CliCommand("listing", "list the available skills"),
     "show": CliCommand("show", "show one skill: manifest, files, origin, problems, token cost"),
+    "enable": CliCommand(
+        "switch",
+        "enable disabled skills again",
+        "Changes your own settings. Exit code 4: a file of the project or the environment disables "
+        "the skill, and only that can change it.",
+    ),
+    "disable": CliCommand(
+        "switch",
+        "disable skills: models, commands and servers no longer get them",
+        "Changes your own settings, for all projects.",
+    ),
     "where": CliCommand("where", "print the folder of a skill"),
     "search": CliCommand(
         "search",

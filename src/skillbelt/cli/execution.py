@@ -14,6 +14,8 @@ from skillbelt.cli.run import (
     asker_of,
     file_options,
     open_workbench,
+    package_options,
+    packages_of,
     parse_inputs,
     print_files,
     print_outcome,
@@ -50,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the timeout in milliseconds (default: 30000)",
     )
     file_options(parser, "--file")
+    package_options(parser)
     secret_option(parser)
     parser.add_argument("--session", metavar="S", help=SESSION_HELP)
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
@@ -76,6 +79,8 @@ def run(args: argparse.Namespace) -> int:
                 outputs=args.output,
                 save_as_artifacts=args.save,
                 output_dir=args.output_dir and os.path.abspath(args.output_dir),
+                packages=packages_of(args),
+                install=not args.no_install,
                 secrets=args.secret,
                 watch=Watch(None if args.json else live),
             )

@@ -286,8 +286,7 @@ def _revoke_remembered(gate: Gate, args: argparse.Namespace) -> list[Remembered]
     taken = [
         one
         for one in gate.ledger.all()
-        if args.subject in (one.id, one.pattern, exact(one.pattern), one_line(one.pattern))
-        and gate.ledger.revoke(one.id)
+        if args.subject in _names_of(one) and gate.ledger.revoke(one.id)
     ]
     if args.type == "skill":
         taken += gate.ledger.revoke_skill(args.subject)
@@ -301,6 +300,12 @@ def _revoke_remembered(gate: Gate, args: argparse.Namespace) -> list[Remembered]
         )
         gate.record("revoked", request, {"id": one.id, "text": one.pattern})
     return taken
+
+
+def _names_of(one: Remembered) -> tuple[str, ...]:
+    """Return the texts that mean this answer; a secret may be named without what it is for."""
+    named = (one.id, one.pattern, exact(one.pattern), one_line(one.pattern))
+    return (*named, one.pattern.partition(" ")[0]) if one.type == "secret" else named
 
 
 def _watch(gate: Gate, args: argparse.Namespace) -> int:

@@ -55,6 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cwd", metavar="D", default="", help="the working folder, relative to the skill"
     )
+    package_options(parser)
     parser.add_argument("--session", metavar="S", help=SESSION_HELP)
     parser.add_argument(
         "--timeout",
@@ -67,6 +68,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--yes", action="store_true", help="answer permission requests of this run with yes"
     )
+
+
+def package_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the packages of a run."""
+    parser.add_argument(
+        "--with",
+        dest="packages",
+        metavar="PKG",
+        action="append",
+        default=[],
+        help="a package that the script needs beside those of the skill, such as 'rich>=13'; may "
+        "be repeated",
+    )
+    parser.add_argument(
+        "--no-install", action="store_true", help="run with what is there, without any packages"
+    )
+
+
+def packages_of(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the packages of --with; ConfigError for options that contradict each other."""
+    if args.packages and args.no_install:
+        raise ConfigError("--with and --no-install are both given; leave one of them out")
+    return tuple(args.packages)
 
 
 def secret_option(parser: argparse.ArgumentParser) -> None:
@@ -155,6 +179,8 @@ def _build_call(args: argparse.Namespace) -> RunCall:
         save_as_artifacts=args.save,
         output_dir=args.output_dir and os.path.abspath(args.output_dir),
         stdin=_read_stdin(),
+        packages=packages_of(args),
+        install=not args.no_install,
         secrets=tuple(args.secret),
     )
 

@@ -37,6 +37,7 @@ from skillbelt.settings import (
     resolve,
     split_place,
     taken_over,
+    watched_files,
 )
 from skillbelt.trust import Trust, trust_command
 from skillbelt.values import SKILL_FILE, Diagnostic, Scope, SkillSettings
@@ -168,7 +169,8 @@ class Catalog(Mapping[str, Skill]):
             raise TypeError("give settings, or a project and single settings, not both")
         self.settings = settings
         self._reload = reload
-        self._stamps = file_stamps(settings) if reload else ()
+        self._settings_files = watched_files(settings) if reload else ()
+        self._stamps = file_stamps(self._settings_files)
         self._renewed = False  # whether what was derived from the last snapshot is out of date
         self._wrong_settings: Diagnostic | None = None
         self._permit = permit
@@ -221,7 +223,7 @@ class Catalog(Mapping[str, Skill]):
 
     def take_over_settings(self) -> bool:
         """Load the settings again if one of their files changed; whether they are others now."""
-        if self._reload is None or (stamps := file_stamps(self.settings)) == self._stamps:
+        if self._reload is None or (stamps := file_stamps(self._settings_files)) == self._stamps:
             return False
         with self._lock:
             if stamps == self._stamps:
@@ -236,7 +238,8 @@ class Catalog(Mapping[str, Skill]):
             else:
                 self._wrong_settings = None
                 self.settings, kept = taken_over(self.settings, new)
-                self._stamps = file_stamps(self.settings)
+                self._settings_files = watched_files(self.settings)
+                self._stamps = file_stamps(self._settings_files)
                 for key in kept:
                     log_warning(f"the setting {key} changed; it counts after a restart")
             self._renewed = True

@@ -88,9 +88,9 @@ class Kit:
             runtime.look()
             skills = self.session.skills()
             audience = self.session.audience
-            parts = [runtime.overview_of(skills, audience=audience).text]
+            parts = [runtime._overview_of(skills, audience=audience).text]
             if parts[0] and runtime.settings.overview_format != "plain":
-                parts.append(runtime.guidance_for(skills, self.names, audience))
+                parts.append(runtime._guidance_for(skills, self.names, audience))
             self._instructions = "\n\n".join(filter(None, parts))
         return self._instructions
 

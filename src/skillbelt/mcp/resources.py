@@ -100,13 +100,13 @@ class Resources:
         file = found.published.files.get(found.path) if found else None
         if found is None or file is None:
             raise unknown(uri, "there is no such resource")
-        refused = session.approve(found.published.skill)
+        refused = session._approve(found.published.skill)
         if refused:
             raise MCPError(INVALID_PARAMS, refused)
         data = read_bytes(found.published, file)
         if data is None:
             raise unknown(uri, "the file changed just now; get the skill again")
-        session.gave(found.published.skill, file.path, file.sha256)
+        session._gave(found.published.skill, file.path, file.sha256)
         return ReadResourceResult(contents=[_contents(uri, file, data)])
 
 

@@ -74,12 +74,12 @@ class SkillServer:
         )
         logs = ClientLogs(sessions)
         self.notifier = ChangeNotifier(belt, published, sessions, logs, most=MAX_SERVED_SESSIONS)
-        names = inline_names(belt.names_for(Skills({}), crowded=True))
+        names = inline_names(belt._names_for(Skills({}), crowded=True))
         kinds = {name: kind for kind, name in names.items()}
         tools = ToolRequests(sessions, self.runner, logs, kinds)
         resources = Resources(published, sessions, self.runner)
         prompts = Prompts(belt, sessions, self.runner)
-        guidance = belt.guidance_for(Skills({}), _GUIDED)
+        guidance = belt._guidance_for(Skills({}), _GUIDED)
         self.server = _Server(
             "skillbelt",
             version=__version__,

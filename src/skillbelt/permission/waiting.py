@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -678,8 +679,9 @@ class WaitingRequests:
     def _publish(self, entry: _Entry, listeners: Mapping[int, Callback]) -> None:
         for number, callback in listeners.items():
             thread = threading.Thread(
-                target=self._call,
-                args=(entry, number, callback),
+                # With the context variables of the call that asks, as a host may need them.
+                target=copy_context().run,
+                args=(self._call, entry, number, callback),
                 name="skillbelt-listener",
                 daemon=True,
             )

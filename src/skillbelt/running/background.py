@@ -20,6 +20,7 @@ from skillbelt.format.skill import Skill
 from skillbelt.running.call import Asker, RunCall, RunResult, check_stdin, unfinished
 from skillbelt.running.executor import Workbench
 from skillbelt.running.following import Watch
+from skillbelt.running.secrets import redacted
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Running, Stream
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten
@@ -314,7 +315,7 @@ class Background:
                 Listed(
                     id=one.id,
                     skill=one.skill.name,
-                    command=one.call.shown,
+                    command=redacted(one.call.shown, self._workbench.given_secrets),
                     started=one.started,
                     running=not one.ended,
                 )

@@ -61,7 +61,8 @@ class RunCall(NamedTuple):
 
     A timeout of 0 is the usual one; a call may ask for more, up to the settings. Copies of the
     output files go to `output_dir`, a folder of the host: it is for users and hosts, never for a
-    model. `secrets` are names of stored secrets, which the command gets as variables.
+    model. `packages` are needed beside those of the skill; without `install` there are none at all.
+    `secrets` are names of stored secrets, which the command gets as variables.
     """
 
     command: str | tuple[str, ...]
@@ -80,6 +81,8 @@ class RunCall(NamedTuple):
     output_dir: str = ""
     all_outputs: bool = False
     secrets: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    install: bool = True
 
     @property
     def text(self) -> str:

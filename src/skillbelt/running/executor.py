@@ -61,11 +61,12 @@ from skillbelt.running.cleanup import (
 )
 from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.running.inputs import HostInput, Inputs
-from skillbelt.running.job import make_job, own_script, script_named, shell, write_editor
+from skillbelt.running.job import make_job, own_script, shell, start_folder, write_editor
 from skillbelt.running.named_files import ground_of
+from skillbelt.running.needs import StartedIn, Wishes, find_needs
 from skillbelt.running.output_folder import OutputFolder, check_folder
 from skillbelt.running.outputs import HINT, Collected, Save, collect, primary
-from skillbelt.running.packages.declared import needs_of
+from skillbelt.running.packages.declared import Needs
 from skillbelt.running.programs.folder import PROGRAMS, provide_programs
 from skillbelt.running.programs.lacking import lacking
 from skillbelt.running.programs.outside import folder_of_programs
@@ -451,7 +452,7 @@ class Workbench:
         """Ask for the run, then put its inputs in place; raise PermissionDenied."""
         run.line = read_line(run.call.text)
         run.script = own_script(run)
-        run.needs = needs_of(run.staged.path, run.script or script_named(run) or None)
+        run.needs = self._needs(run)
         lowered = self._sandboxes.warnings(run.sandbox)
         run.ground = ground_of(run.workspace, run.staged.path, run.call.cwd, run.skill.name)
         where = f", in the sandbox {run.sandbox.name} alone" if lowered else ""
@@ -474,6 +475,28 @@ class Workbench:
             *run.missing_secrets,
         )
         bind_answer(run, decision.by, (run.folder, *(one.to for one in put)))
+
+    def _needs(self, run: Run) -> Needs | None:
+        """Return the packages for the run; none where it is to do without."""
+        call, settings = run.call, self.settings
+        if not call.install:
+            return None
+        own = settings.for_skill(run.skill.name).packages
+        by = "--with" if run.who.initiator == "user" else "the call"
+        sources = (by if call.packages else "", "the settings" if own else "")
+        # A module has no packages, and an image has its own.
+        foreign = run.sandbox.name == CONTAINER and bool(settings.container_image)
+        return find_needs(
+            StartedIn(run.staged.path, run.workspace.path, start_folder(run)),
+            call.command,
+            script=run.script,
+            stdin=call.stdin or b"",
+            wishes=Wishes(
+                (*own, *call.packages),
+                named_by=" and ".join(filter(None, sources)),
+                guess=run.sandbox.name != WASM and not foreign,
+            ),
+        )
 
     def _require_use(
         self, run: Run, skill: Skill, hash: str, request: Request | None = None
@@ -506,19 +529,13 @@ class Workbench:
         """Install the packages and open the network, each once it is allowed."""
         if run.needs is not None and run.needs.requirements:
             # cost: 20 ms, most runs need no packages
-            from skillbelt.running.provide_packages import packages_for
+            from skillbelt.running.provide_packages import PackageProvider
 
             cache = place_of(self._packages_folder, self.owner)
-            run.packages = stack.enter_context(
-                packages_for(
-                    run.gate,
-                    run.request,
-                    run.needs,
-                    self.settings,
-                    cache_dir=cache,
-                    progress=self._progress,
-                )
-            )
+            provider = PackageProvider(run.gate, self.settings, cache, self._progress)
+            provided = stack.enter_context(provider.provide(run.request, run.needs))
+            run.packages = provided.environment
+            run.warnings += provided.warnings
         if run.stored:
             run.secrets = give_secrets(run, self.secret_store)
             self._remember_given(run)

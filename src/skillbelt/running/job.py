@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from skillbelt.files.contain import create_beneath, inside
 from skillbelt.permission.command_policy import clean_environment
-from skillbelt.running.call import script_of, scripts_named, timeout_of
+from skillbelt.running.call import script_of, timeout_of
 from skillbelt.running.run import Run
 from skillbelt.running.workspace import SKILLS, VENV, placed
 from skillbelt.sandbox.linux.identity import interpreter, trusted_program
@@ -24,7 +24,7 @@ def own_script(run: Run) -> str:
 
     What a run can write is not the skill's own, though links in its folder lead there.
     """
-    home, cwd = run.staged.path, _start(run)
+    home, cwd = run.staged.path, start_folder(run)
 
     def is_own(path: str) -> bool:
         path = os.path.join(cwd, path)
@@ -36,22 +36,7 @@ def own_script(run: Run) -> str:
     return os.path.relpath(found, os.path.realpath(home)) if script else ""
 
 
-def script_named(run: Run) -> str:
-    """Return the first script of the skill that a longer command line names; "" if none.
-
-    It only decides whose packages are needed, and those need a permission of their own.
-    """
-    home = os.path.realpath(run.staged.path)
-    folders = (_start(run), home, os.path.join(home, "scripts"))
-    for word in scripts_named(run.call.text):
-        for folder in folders:
-            path = os.path.join(folder, word)
-            if os.path.isfile(path) and inside(path, home):
-                return os.path.relpath(os.path.realpath(path), home)
-    return ""
-
-
-def _start(run: Run) -> str:
+def start_folder(run: Run) -> str:
     """Return the folder that the command starts in, on the host."""
     cwd = run.workspace.resolve_cwd(run.call.cwd, run.skill.name)
     return os.path.join(run.workspace.path, placed(cwd, {run.skill.name: run.staged.home}))

@@ -134,15 +134,17 @@ def execute(
     output_dir: str = "",
     all_outputs: bool = False,
     arguments: Sequence[str] = (),
+    packages: Sequence[str] = (),
+    install: bool = True,
     secrets: Sequence[str] = (),
     watch: Watch = UNWATCHED,
 ) -> Execution:
     """Run the skill on the input. A script that fails, or takes too long, is a result.
 
     `inputs` are files for the run and `arguments` words for the script, as for `RunCall`, and so
-    are `secrets`; `outputs` are patterns of files to give back. Without any, a run outside a
-    conversation gives back all of `out`, which nothing else can have written to, and one with
-    `all_outputs` too.
+    are `packages`, `install` and `secrets`; `outputs` are patterns of files to give back. Without
+    any, a run outside a conversation gives back all of `out`, which nothing else can have written
+    to, and one with `all_outputs` too.
 
     RunRefused, PathEscape, PermissionDenied and SandboxUnavailable mean that nothing was run; for
     a model `denied` makes a result of the third. A `timeout_ms` of 0 is the one of the settings.
@@ -155,7 +157,8 @@ def execute(
     call = RunCall(
         command, timeout_seconds=seconds, stdin=text, inputs=inputs, output_files=tuple(outputs),
         save_as_artifacts=save_as_artifacts, output_dir=output_dir,
-        all_outputs=all_outputs or bool(who.once), secrets=tuple(secrets),
+        all_outputs=all_outputs or bool(who.once), packages=tuple(packages), install=install,
+        secrets=tuple(secrets),
     )  # fmt: skip
     needs = WASM if target.mode == "wasm" or target.path.endswith(_TYPED) else ""
     grant = partial(_grant, settings=workbench.settings)

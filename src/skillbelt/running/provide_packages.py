@@ -1,22 +1,258 @@
-"""The packages of a run: resolved, then asked for, then installed; always in that order."""
+"""The packages of a run: resolved, then asked for, then installed; always in that order.
+
+Declared packages are there or the run is refused. A guessed one that cannot be provided, or that is
+not allowed, is left out: the run goes on without it and says so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
+from typing import NamedTuple
 
+from skillbelt.errors import RunRefused
 from skillbelt.permission.gate import Gate
-from skillbelt.permission.packages import Environment
+from skillbelt.permission.packages import Environment, Package
 from skillbelt.permission.rules import Request
 from skillbelt.running.cleanup import held_environment
-from skillbelt.running.packages.declared import Needs, describe, names_of
-from skillbelt.running.packages.environments import INSTALL_TIMEOUT_SECONDS, plan, provide
+from skillbelt.running.packages.declared import Needs, describe, name_of, names_of
+from skillbelt.running.packages.environments import (
+    INSTALL_TIMEOUT_SECONDS,
+    EnvironmentPlan,
+    key_of,
+    plan,
+    provide,
+    write_json,
+)
 from skillbelt.running.packages.install_sandbox import NativeSandboxes
 from skillbelt.running.questions import install_request
 from skillbelt.settings import Settings, process_environment
+from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
+
+# What could not be resolved is tried again after a day; until then a run does not wait for it.
+_TRIED_SECONDS = 24 * 3600.0
+_TRIED = "tried"
+_REASON_CHARS = 300
+# What an installer says of packages that do not exist, do not fit or contradict each other.
+_UNSOLVABLE = re.compile(
+    r"no solution found|is not installed:|not found in the|no (?:matching )?version|"
+    r"\bE404\b|\bETARGET\b|\bERESOLVE\b|\bEBADPLATFORM\b|more than \d+ \(max_packages_bytes\)",
+    re.IGNORECASE,
+)
 
 
+class ProvidedPackages(NamedTuple):
+    """The environment of a run, None without any, and what to tell about it."""
+
+    environment: Environment | None
+    warnings: tuple[str, ...] = ()
+
+
+class _Left(NamedTuple):
+    """The needs that remain, and why each other guess was left out."""
+
+    needs: Needs
+    reasons: Mapping[str, str]
+
+
+class PackageProvider(NamedTuple):
+    """Provides the packages of runs for one gate, with one cache."""
+
+    gate: Gate
+    settings: Settings
+    cache_dir: str
+    progress: Callable[[str], None] | None = None
+
+    @contextmanager
+    def provide(self, request: Request, needs: Needs) -> Iterator[ProvidedPackages]:
+        """Yield the environment with the packages, held for the block.
+
+        `request` is the one for what needs them. PermissionDenied when declared packages are not
+        allowed, RunRefused when they cannot be installed.
+        """
+        left = self._permitted(request, needs)
+        left, planned = self._resolved(left)
+        if planned is not None:
+            left, planned = self._asked(request, left, planned)
+        if planned is None:
+            yield ProvidedPackages(None, _tell(left))
+            return
+        left, made = self._made(left, planned)
+        if made is None:
+            yield ProvidedPackages(None, _tell(left))
+            return
+        with held_environment(partial(provide, made)) as environment:
+            yield ProvidedPackages(environment, _tell(left))
+
+    def plan(self, needs: Needs) -> EnvironmentPlan:
+        """Resolve the needs: versions and hashes, without asking or installing anything."""
+        settings = self.settings
+        return plan(
+            needs,
+            self.cache_dir,
+            sandboxes=self._sandboxes(),
+            environ=process_environment(),
+            offline=settings.offline,
+            allow_builds=settings.allow_builds,
+            hosts=settings.package_hosts,
+            timeout_seconds=INSTALL_TIMEOUT_SECONDS,
+            max_bytes=settings.limits.max_packages_bytes,
+            progress=self.progress,
+        )
+
+    def resolve(self, needs: Needs) -> tuple[Package, ...]:
+        """Return every package that the needs come to, with version and hashes.
+
+        A guess that cannot be resolved is not among them. RunRefused for a declared package.
+        """
+        _, planned = self._resolved(_Left(needs, {}))
+        return planned.lock.packages if planned else ()
+
+    def _sandboxes(self) -> NativeSandboxes:
+        return NativeSandboxes(self.settings.limits, self.settings.sandbox)
+
+    # Its steps
+
+    def _permitted(self, request: Request, needs: Needs) -> _Left:
+        """Leave out guesses that a rule denies, and such as no rule names; none is looked up."""
+        reasons: dict[str, str] = {}
+        for text in needs.guessed:
+            name = name_of(text, needs.kind)
+            one = named_request(request, needs)._replace(patterns=(name,))
+            action, rule = self.gate.rules.decide(one)
+            if action == "deny":
+                reasons[text] = f"the rule {one_line(rule.pattern)!r} denies it"
+            elif action == "allow" and text in needs.unknown and rule.pattern != name:
+                reasons[text] = (
+                    f"it is no known package, and the rule {one_line(rule.pattern)!r} is too "
+                    f"general for a guess; allow {name} itself, or run with --with {name}"
+                )
+        kept = needs.without(reasons)
+        if kept.requirements:
+            named = named_request(request, kept)
+            if self.gate.rules.decide(named)[0] == "deny":
+                self.gate.require(named)  # a package that is denied is not even looked up
+        return _Left(kept, reasons)
+
+    def _resolved(self, left: _Left) -> tuple[_Left, EnvironmentPlan | None]:
+        """Resolve all, else without the guesses that spoil it; None when nothing remains."""
+        left = self._without_tried(left)
+        needs = left.needs
+        if not needs.requirements:
+            return left, None
+        try:
+            return left, self.plan(needs)
+        except RunRefused as refused:
+            if not needs.guessed:
+                raise
+            absent = _absent(needs, str(refused))
+            if absent:
+                self._remember(needs, absent)
+                rest = _Left(needs.without(absent), {**left.reasons, **absent})
+                return self._resolved(rest)
+            if _UNSOLVABLE.search(str(refused)):
+                return self._divided(left, _reason(refused))
+            # Not the packages' own fault: no network, no installer. Trying each would not help.
+            declared = needs.without(needs.guessed)
+            reasons = dict.fromkeys(needs.guessed, _reason(refused))
+            rest = _Left(declared, {**left.reasons, **reasons})
+            return rest, self.plan(declared) if declared.requirements else None
+
+    def _divided(self, left: _Left, why: str) -> tuple[_Left, EnvironmentPlan | None]:
+        """Find the guesses that cannot be resolved by halves, so that the others remain."""
+        needs = left.needs
+        declared = needs.without(needs.guessed)
+        best = self.plan(declared) if declared.requirements else None  # raises for declared ones
+        kept: tuple[str, ...] = ()
+        reasons = dict(left.reasons)
+        waiting = [needs.guessed]
+        first = why if len(needs.guessed) == 1 else ""
+        while waiting:
+            part = waiting.pop()
+            wanted = needs.without(set(needs.guessed) - {*kept, *part})
+            try:
+                if first:
+                    raise RunRefused(first)
+                best, kept = self.plan(wanted), (*kept, *part)
+            except RunRefused as refused:
+                if len(part) == 1:
+                    reasons[part[0]] = _reason(refused)
+                else:
+                    half = len(part) // 2
+                    waiting += [part[half:], part[:half]]
+        new = {one: why for one, why in reasons.items() if one not in left.reasons}
+        self._remember(needs, new)
+        return _Left(needs.without(set(needs.guessed) - set(kept)), reasons), best
+
+    def _asked(
+        self, request: Request, left: _Left, planned: EnvironmentPlan
+    ) -> tuple[_Left, EnvironmentPlan | None]:
+        """Ask for all that will come; what is declared is asked for alone where all is refused."""
+        needs = left.needs
+        packages = tuple(one.text for one in planned.lock.packages)
+        asked = install_request(request, needs, packages)
+        if not needs.guessed:
+            self.gate.require(asked)
+            return left, planned
+        decision = self.gate.check(asked)
+        if decision.allowed:
+            return left, planned
+        reasons = dict.fromkeys(needs.guessed, f"it is not allowed: {decision.reason}")
+        rest = _Left(needs.without(needs.guessed), {**left.reasons, **reasons})
+        if not rest.needs.requirements:
+            return rest, None
+        return self._asked(request, rest, self.plan(rest.needs))
+
+    def _made(self, left: _Left, planned: EnvironmentPlan) -> tuple[_Left, EnvironmentPlan | None]:
+        """Install; where guesses alone are wanted, a failure leaves them out."""
+        try:
+            provide(planned)
+        except RunRefused as refused:
+            needs = left.needs
+            if len(needs.guessed) < len(needs.requirements):
+                raise
+            reasons = dict.fromkeys(needs.guessed, _reason(refused))
+            return _Left(needs.without(needs.guessed), {**left.reasons, **reasons}), None
+        return left, planned
+
+    # What was tried
+
+    def _record(self, needs: Needs) -> str:
+        try:
+            key = key_of(needs, sandboxes=self._sandboxes(), environ=process_environment())
+        except RunRefused:
+            return ""
+        return os.path.join(self.cache_dir, _TRIED, f"{key}.json")
+
+    def _without_tried(self, left: _Left) -> _Left:
+        """Leave out what could not be resolved a short while ago."""
+        path = self._record(left.needs) if left.needs.guessed else ""
+        try:
+            fresh = bool(path) and time.time() - os.stat(path).st_mtime < _TRIED_SECONDS
+            if not fresh:
+                return left
+            with open(path, encoding="utf-8") as file:
+                tried = read_json(file.read())
+        except (OSError, ValueError):
+            return left
+        known = tried if isinstance(tried, dict) else {}
+        reasons = {one: str(known[one]) for one in left.needs.guessed if one in known}
+        return _Left(left.needs.without(reasons), {**left.reasons, **reasons})
+
+    def _remember(self, needs: Needs, reasons: Mapping[str, str]) -> None:
+        path = self._record(needs)
+        with suppress(OSError):
+            if path and reasons:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                write_json(path, dict(reasons))
+
+
+@contextmanager
 def packages_for(
     gate: Gate,
     request: Request,
@@ -25,33 +261,48 @@ def packages_for(
     *,
     cache_dir: str,
     progress: Callable[[str], None] | None = None,
-) -> AbstractContextManager[Environment]:
-    """Return the environment with the packages that the skill declares, held for the block.
+) -> Iterator[Environment]:
+    """Yield the environment with packages that are all declared, held for the block.
 
-    `request` is the one for what needs them. PermissionDenied when the packages are not allowed,
-    RunRefused when they cannot be installed.
+    PermissionDenied when they are not allowed, RunRefused when they cannot be installed.
     """
-    named = named_request(request, needs)
-    if gate.rules.decide(named)[0] == "deny":
-        gate.require(named)  # a package that is denied by name is not even looked up
-    planned = plan(
-        needs,
-        cache_dir,
-        sandboxes=NativeSandboxes(settings.limits, settings.sandbox),
-        environ=process_environment(),
-        offline=settings.offline,
-        allow_builds=settings.allow_builds,
-        hosts=settings.package_hosts,
-        timeout_seconds=INSTALL_TIMEOUT_SECONDS,
-        max_bytes=settings.limits.max_packages_bytes,
-        progress=progress,
-    )
-    packages = tuple(one.text for one in planned.lock.packages)
-    gate.require(install_request(request, needs, packages))
-    return held_environment(partial(provide, planned))
+    provider = PackageProvider(gate, settings, cache_dir, progress)
+    with provider.provide(request, needs) as provided:
+        if provided.environment is None:
+            raise RunRefused(f"{describe(needs)} cannot be provided")
+        yield provided.environment
 
 
 def named_request(request: Request, needs: Needs) -> Request:
-    """Return the request for the declared packages, by their names alone."""
+    """Return the request for the packages, by their names alone."""
     about = f"install {describe(needs)} for the skill {request.skill}"
     return request._replace(type="install", patterns=names_of(needs), always=(), summary=about)
+
+
+def _absent(needs: Needs, said: str) -> dict[str, str]:
+    """Return the guesses that the index does not have, by what the installer says."""
+    words = " ".join(said.lower().split())
+    found = {}
+    for text in needs.guessed:
+        name = re.escape(name_of(text, needs.kind))
+        said_so = rf"(?<![\w.-]){name} was not found in|'{name}@[^']*' is not in this registry"
+        if re.search(said_so, words):
+            found[text] = "no such package in the index"
+    return found
+
+
+def _reason(refused: RunRefused) -> str:
+    """Return why, without the list of everything that was wanted."""
+    said = one_line(str(refused))
+    return shorten(said.partition(" failed: ")[2] or said, _REASON_CHARS)
+
+
+def _tell(left: _Left) -> tuple[str, ...]:
+    """Return a warning for each guess that was left out, the same reasons together."""
+    by_reason: dict[str, list[str]] = {}
+    for text, why in left.reasons.items():
+        by_reason.setdefault(why, []).append(text)
+    return tuple(
+        f"not provided: {', '.join(names)} (guessed from imports): {why}"
+        for why, names in by_reason.items()
+    )

@@ -113,7 +113,6 @@ def secret_request(run: Run, stored: StoredSecret) -> Request:
         patterns=(text,),
         always=(f"{text} for {run.script if by_script else f'`{shown}`'}",) if bindable else (),
         summary=f"give the secret {stored.name} to the skill {run.skill.name} for `{shown}`",
-        metadata={**request.metadata, "secret": stored.name},
         exact=digest({"secret": stored.name, "id": stored.id, "for": covers}),
         tools=(),
     )

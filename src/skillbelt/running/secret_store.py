@@ -219,9 +219,14 @@ def _parse(data: bytes) -> Iterator[_Kept]:
         texts = (one["name"], one["skill"], one["id"], value)
         if kept not in ("keyring", "file") or not all(isinstance(text, str) for text in texts):
             raise ValueError("not a secret")
-        yield _Kept(
-            StoredSecret(one["name"], one["skill"], kept, float(one["time"]), one["id"]), value
+        secret = StoredSecret(
+            name=one["name"],
+            skill=one["skill"],
+            kept=kept,
+            time=float(one["time"]),
+            id=one["id"],
         )
+        yield _Kept(secret, value)
 
 
 def _same(all_kept: list[_Kept], name: str, skill: str) -> _Kept | None:

@@ -74,9 +74,9 @@ from skillbelt.format.skill import Skill, Skills
 from skillbelt.permission.gate import Ask, Gate, session_id, tool_request
 from skillbelt.permission.rules import Decision, Initiator, Request, Rule
 from skillbelt.running.call import Asker, RunCall, RunResult
-from skillbelt.running.following import Watch
+from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.runtime.survivors import Survivors
-from skillbelt.runtime.threads import in_thread
+from skillbelt.runtime.threads import cancelling, followed, in_thread
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey, Store, open_store
 from skillbelt.tools.caller import (
@@ -115,6 +115,7 @@ if TYPE_CHECKING:
     from skillbelt.search.protocol import Result
 
 APP = "skillbelt"
+USER = "local"  # of a program that has one user
 # The list of skills in a tool's description: every request carries it, beside the schemas.
 MAX_LISTING_TOKENS = 2_000
 _COMMAND = re.compile(r"\s*[/$]([^\W_][\w.-]*)(?:\s+(.*))?", re.DOTALL)
@@ -129,6 +130,9 @@ class Runtime:
     every conversation begins with, and `guidance` replaces the text about the tools ("" for none).
     `progress` is called with a line of text at each stage of a scan and of a run. `reload` loads
     given `settings` again when one of their files changed.
+
+    Every call has a coroutine `NAME_async`. The plain name blocks, but for `run`, `execute_skill`
+    and `try_skill`, where `NAME_sync` does. Names with an underscore are for this package.
     """
 
     def __init__(
@@ -221,11 +225,19 @@ class Runtime:
             if "_own_key" in self.__dict__:
                 self.workbench.forget(self._own_key)
 
+    close_async = in_thread(close)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close_async()
 
     # Which skills there are
 
@@ -236,16 +248,20 @@ class Runtime:
         """
         return self._checked(self.catalog.snapshot)
 
+    skills_async = in_thread(skills)
+
     def look(self) -> Snapshot:
         """Return the same as `skills`, as of now; `rescan_seconds` says how often that scans."""
         return self._checked(self.catalog.current())
 
+    look_async = in_thread(look)
+
     def _checked(self, found: Snapshot) -> Snapshot:
         if self.settings.skills:
-            self.check_required(found, self.gate)
+            self._check_required(found, self.gate)
         return found
 
-    def check_required(self, found: Snapshot, gate: Gate, agent: str | None = None) -> None:
+    def _check_required(self, found: Snapshot, gate: Gate, agent: str | None = None) -> None:
         """Raise RequiredSkillUnusable if a required skill cannot be used by this agent."""
 
         def make() -> bool:
@@ -258,7 +274,7 @@ class Runtime:
         # Only a success is kept: what was missing may be there the next time.
         found.derive(("required", gate, agent), make)
 
-    def audience(
+    def _audience(
         self,
         agent: str | None = None,
         *,
@@ -283,20 +299,24 @@ class Runtime:
         With `files`, the paths in play, a skill made for some files is there only with one of them.
         A `gate` with rules of its own replaces the runtime's.
         """
-        return self.audience(agent, visible=visible, files=files, gate=gate).view(self.skills())
+        return self._audience(agent, visible=visible, files=files, gate=gate).view(self.skills())
 
-    def there(self, skill: Skill, visible: Visible | None = None) -> bool:
+    available_async = in_thread(available)
+
+    def _there(self, skill: Skill, visible: Visible | None = None) -> bool:
         """Return whether the filters let the skill exist at all."""
-        return self.audience(visible=visible).admits(skill)
+        return self._audience(visible=visible).admits(skill)
 
     def get_skill(self, name: str) -> ReadableSkill:
         """Return the skill of that name; raise SkillNotFound with the closest names.
 
         Nothing of its body is read until its `instructions` are.
         """
-        skill = ReadableSkill._make(self._find(name, self.audience()))
+        skill = ReadableSkill._make(self._find(name, self._audience()))
         skill.reader = self.load
         return skill
+
+    get_skill_async = in_thread(get_skill)
 
     def _find(self, name: str, audience: Audience) -> Skill:
         skill = self.skills().get(name) or self.look().get(name)
@@ -306,18 +326,24 @@ class Runtime:
 
     def discover_skills(self) -> list[Skill]:
         """Return every skill there is now, in name order: descriptors only, no body is read."""
-        return [skill for skill in self.look().values() if self.there(skill)]
+        return [skill for skill in self.look().values() if self._there(skill)]
+
+    discover_skills_async = in_thread(discover_skills)
 
     def search(self, text: str, limit: int = 10, *, agent: str | None = None) -> Sequence[Result]:
         """Return the best skills for the text that a model working as this agent may see."""
         self.look()
-        return self.search_in(text, self.available(agent), limit)
+        return self._search_in(text, self.available(agent), limit)
+
+    search_async = in_thread(search)
 
     def suggest(self, request: str, k: int = 5, *, agent: str | None = None) -> list[str]:
         """Return the names of the skills that a request most likely needs."""
         return [found.skill.name for found in self.search(request, k, agent=agent)]
 
-    def search_in(self, text: str, skills: Skills, limit: int) -> Sequence[Result]:
+    suggest_async = in_thread(suggest)
+
+    def _search_in(self, text: str, skills: Skills, limit: int) -> Sequence[Result]:
         """Return the best of these skills for the text; no other skill has any influence."""
         wait = SEARCH_WAIT_SECONDS
         return self.catalog.search_in(text, skills, limit, wait_seconds=wait)
@@ -327,13 +353,15 @@ class Runtime:
     def overview(self, agent: str | None = None, *, files: Sequence[str] | None = None) -> Overview:
         """Return the text about the skills there are now, within its budget."""
         self.look()
-        return self.overview_of(self.available(agent, files=files))
+        return self._overview_of(self.available(agent, files=files))
 
-    def overview_of(
+    overview_async = in_thread(overview)
+
+    def _overview_of(
         self, skills: Skills, suggested: Collection[str] = (), audience: Audience | None = None
     ) -> Overview:
         """Return the text about these skills; the suggested ones are described before others."""
-        guided = self.guidance_for(skills, audience=audience)
+        guided = self._guidance_for(skills, audience=audience)
 
         def make() -> Overview:
             budget = default_budget(self.settings)
@@ -358,12 +386,12 @@ class Runtime:
         names = {**self.names, **self._more}
         return names.get(SEARCH) or names.get("skill_list", "")
 
-    def names_for(self, skills: Skills, crowded: bool | None = None) -> Mapping[str, str]:
+    def _names_for(self, skills: Skills, crowded: bool | None = None) -> Mapping[str, str]:
         """Return the name of each tool that is offered for these skills, by its kind.
 
         Search is offered for many skills only; `crowded` says whether they count as many.
         """
-        if not self._more or not (self.crowded(skills) if crowded is None else crowded):
+        if not self._more or not (self._crowded(skills) if crowded is None else crowded):
             return self.names
         return {**self.names, **self._more}
 
@@ -373,7 +401,7 @@ class Runtime:
             return names
         return {kind: name for kind, name in names.items() if kind not in RUNNING}
 
-    def crowded(self, skills: Skills) -> bool:
+    def _crowded(self, skills: Skills) -> bool:
         """Return whether there are too many skills to describe each to a model."""
 
         def make() -> bool:
@@ -384,16 +412,16 @@ class Runtime:
 
         return skills.derive("crowded", make)
 
-    def remembered(self, skills: Skills) -> str:
+    def _remembered(self, skills: Skills) -> str:
         """Return what a model was shown of these skills, as text for a session's state."""
         return skills.derive("remembered", lambda: remember(skills))
 
     @property
     def guidance(self) -> str:
         """How to use the tools that are offered, with its header; empty when there is none."""
-        return self.guidance_for(Skills({}))
+        return self._guidance_for(Skills({}))
 
-    def guidance_for(
+    def _guidance_for(
         self,
         skills: Skills,
         kinds: Collection[str] | None = None,
@@ -405,7 +433,7 @@ class Runtime:
         """
         if self._guidance is not None:
             return self._guidance
-        names = self._without_denied(self.names_for(skills), audience or self.audience())
+        names = self._without_denied(self._names_for(skills), audience or self._audience())
         chosen = names if kinds is None else {kind: names[kind] for kind in names if kind in kinds}
         text = guidance(chosen)
         return f"{GUIDANCE_HEADER}\n{text}" if text else ""
@@ -428,16 +456,20 @@ class Runtime:
             skill,
             self._bounded(limits),
             overflow=self.settings.body_overflow,
-            storage=storage or self.storage(),
+            storage=storage or self._storage(),
             arguments=arguments,
             variables={**variables_of(skill, self.settings), **(variables or {})},
         )
         self.gate.record_load(request, loaded, skill)
         return loaded
 
+    load_async = in_thread(load)
+
     def load_skill_body(self, name: str, limits: Limits | None = None) -> Loaded:
         """Return the same as `load`; its older name."""
         return self.load(name, limits=limits)
+
+    load_skill_body_async = in_thread(load_skill_body)
 
     def load_resource(
         self,
@@ -461,14 +493,18 @@ class Runtime:
             full=full,
             start_line=start_line,
             lines=lines,
-            storage=self.storage(),
+            storage=self._storage(),
         )
         self.gate.record_load(request, loaded, skill)
         return loaded
 
+    load_resource_async = in_thread(load_resource)
+
     def check(self, skill: Skill) -> Request:
         """Return the allowed request; PermissionDenied when the user may not have the skill."""
         return self.gate.require(self.gate.load_request(skill, "user"))
+
+    check_async = in_thread(check)
 
     def _permits(self, agent: str | None, skill: Skill) -> bool:
         return not self.gate.hides_skills or self.gate.permit(agent, skill)
@@ -478,7 +514,7 @@ class Runtime:
         own = self.settings.limits
         return own if limits is None else Limits(*map(min, own, limits))  # type: ignore[arg-type]
 
-    def storage(self, key: SessionKey | None = None) -> Storage:
+    def _storage(self, key: SessionKey | None = None) -> Storage:
         """Return where long texts of a conversation are kept; no other one can read them."""
         own = "shared"
         if key is not None:
@@ -503,11 +539,13 @@ class Runtime:
 
         `listing` puts the list of skills into a description, for hosts without a system prompt.
         """
-        audience = self.audience(agent)
-        made = self.tools_for(audience.view(self.skills()), listing=listing, audience=audience)
+        audience = self._audience(agent)
+        made = self._tools_for(audience.view(self.skills()), listing=listing, audience=audience)
         return made if format is None else render(made, format)
 
-    def tools_for(
+    tools_async = in_thread(tools)
+
+    def _tools_for(
         self,
         skills: Skills,
         *,
@@ -521,14 +559,14 @@ class Runtime:
         There are none where no skill can be used, by the model or by its user, and none of which
         every use is denied.
         """
-        audience = audience or self.audience()
+        audience = audience or self._audience()
         if not skills and not any(map(audience.could_use, self.skills().values())):
             return []
         budget = min(default_budget(self.settings), MAX_LISTING_TOKENS)
         search = self.search_tool
         text = compact(skills.values(), budget_tokens=budget, search=search) if listing else ""
         most = MAX_ENUM_SKILLS
-        known = self._without_denied(self.names_for(skills, crowded), audience)
+        known = self._without_denied(self._names_for(skills, crowded), audience)
         names = inline_names(known) if inline else known
         return build(
             names,
@@ -554,15 +592,18 @@ class Runtime:
         skills = self.available()
         caller = Caller(
             self.catalog,
-            self.audience(),
-            self.storage(),
+            self._audience(),
+            self._storage(),
             skills=skills,
             key=self._own_key,
-            names=self.names_for(skills),
+            names=self._names_for(skills),
             executors=self,
+            watch=followed(UNWATCHED),
             brief=self._brief,
         )
         return dispatch(name, arguments, caller, call_id)
+
+    dispatch_async = cancelling(dispatch)
 
     @cached_property
     def _own_key(self) -> SessionKey:
@@ -586,6 +627,8 @@ class Runtime:
         save_as_artifacts: bool = False,
         output_dir: str = "",
         omit_inline_content: bool = False,
+        packages: Iterable[str] = (),
+        install: bool = True,
         secrets: Iterable[str] = (),
         listener: Listener | None = None,
     ) -> RunResult:
@@ -594,8 +637,10 @@ class Runtime:
         Without a session it has an empty workspace of its own, which is removed afterwards. A
         sequence of words is run as it is, a text by `bash -c`. A command that fails is a normal
         result; RunRefused, PermissionDenied and SandboxUnavailable mean that nothing was run.
-        Copies of the output files go to the folder `output_dir`, if there is one. `secrets` are
-        names of stored secrets, which the command gets as variables once that is allowed.
+        Copies of the output files go to the folder `output_dir`, if there is one. `packages` are
+        those that the script needs beside the skill's own, each asked for; without `install` it
+        runs with what is there. `secrets` are names of stored secrets, which the command gets as
+        variables once that is allowed.
         """
         patterns = (outputs,) if isinstance(outputs, str) else outputs
         call = RunCall(
@@ -610,12 +655,14 @@ class Runtime:
             output_dir=output_dir and os.path.abspath(output_dir),
             omit_inline_content=omit_inline_content,
             stdin=stdin,
+            packages=_texts(packages),
+            install=install,
             secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
         )
         skill = self._visible_skill(name, session)
-        return self.workbench.run(skill, call, _who("user", session), Watch(listener))
+        return self.workbench.run(skill, call, _who("user", session), followed(Watch(listener)))
 
-    run = in_thread(run_sync)
+    run = run_async = cancelling(run_sync)
 
     def execute_skill_sync(
         self,
@@ -629,14 +676,16 @@ class Runtime:
         outputs: Iterable[str] = (),
         save_as_artifacts: bool = False,
         output_dir: str = "",
+        packages: Iterable[str] = (),
+        install: bool = True,
         secrets: Iterable[str] = (),
         session: RuntimeSession | None = None,
         listener: Listener | None = None,
     ) -> Execution:
         """Run a skill's module or script on JSON, as the user; its JSON on stdout is the output.
 
-        `inputs`, `outputs` and `secrets` are as for `run`. Without `outputs`, a call
-        without a session gives back everything in `out`.
+        `inputs`, `outputs`, `packages`, `install` and `secrets` are as for `run`. Without
+        `outputs`, a call without a session gives back everything in `out`.
         """
         return execute_json(
             self.workbench,
@@ -650,11 +699,13 @@ class Runtime:
             outputs=(outputs,) if isinstance(outputs, str) else tuple(outputs),
             save_as_artifacts=save_as_artifacts,
             output_dir=output_dir and os.path.abspath(output_dir),
+            packages=_texts(packages),
+            install=install,
             secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
-            watch=Watch(listener),
+            watch=followed(Watch(listener)),
         )
 
-    execute_skill = in_thread(execute_skill_sync)
+    execute_skill = execute_skill_async = cancelling(execute_skill_sync)
 
     def try_skill_sync(
         self,
@@ -681,18 +732,18 @@ class Runtime:
             told=told,
         )
 
-    try_skill = in_thread(try_skill_sync)
+    try_skill = try_skill_async = in_thread(try_skill_sync)
 
     def _visible_skill(self, name: str, session: RuntimeSession | None) -> Skill:
         """Return the skill of that name, unless it is hidden from the conversation."""
-        return self._find(name, session.audience if session else self.audience())
+        return self._find(name, session.audience if session else self._audience())
 
     # Conversations
 
     def session(
         self,
-        user: str,
-        session: str,
+        user: str = USER,
+        session: str = "",
         *,
         agent: str = "",
         app: str = APP,
@@ -700,15 +751,15 @@ class Runtime:
         rules: Iterable[Rule] = (),
         store: Store | None = None,
     ) -> RuntimeSession:
-        """Return a conversation, new or as the store has it.
+        """Return a conversation, new or as the store has it; always a new one without a name.
 
         `visible` hides skills from it alone, and `rules` hold for it on top of all others. A
         `store` keeps it in place of the runtime's own.
         """
         settings, gate = self.settings, self.gate.with_rules(rules)
         if settings.skills:
-            self.check_required(self.look(), gate, agent or None)
-        key = SessionKey(app, user, session)
+            self._check_required(self.look(), gate, agent or None)
+        key = SessionKey(app, user, session or f"new-{os.urandom(8).hex()}")
         state = Session(
             store or self.store,
             key,
@@ -719,10 +770,12 @@ class Runtime:
         return RuntimeSession(
             runtime=self,
             session=state,
-            storage=self.storage(key),
+            storage=self._storage(key),
             visible=visible,
             gate=gate,
         )
+
+    session_async = in_thread(session)
 
     def delete_session(self, user: str, session: str, *, app: str = APP) -> bool:
         """Delete a conversation with all that is its own; return whether there was anything.
@@ -732,7 +785,7 @@ class Runtime:
         process uses a workspace.
         """
         key = SessionKey(app, user, session)
-        texts = self.storage(key).folder
+        texts = self._storage(key).folder
         gone = [
             "background" in self.__dict__ and self.background.forget(key),
             self.workbench.forget(key),
@@ -745,6 +798,8 @@ class Runtime:
         gone += [self.workbench.forget_artifacts(key), os.path.isdir(texts)]
         shutil.rmtree(texts, ignore_errors=True)
         return self.store.delete(key) or any(gone)
+
+    delete_session_async = in_thread(delete_session)
 
 
 class ReadableSkill(Skill):
@@ -779,7 +834,8 @@ class RuntimeSession:
     """One agent's side of a conversation: the messages for the model, the results of its calls.
 
     Everything that must last is in the store. The host keeps its own history and passes it to
-    `request`.
+    `request`. Every call has a coroutine `NAME_async`; the plain name blocks, but for `call`, where
+    `call_sync` does.
     """
 
     def __init__(
@@ -811,7 +867,7 @@ class RuntimeSession:
     @property
     def audience(self) -> Audience:
         """Who looks at the catalogue in this conversation."""
-        return self.runtime.audience(
+        return self.runtime._audience(
             self.session.agent, visible=self.visible, files=self.files, gate=self.gate
         )
 
@@ -819,9 +875,13 @@ class RuntimeSession:
         """Return what the model may see, by name, as of the last scan."""
         return self.audience.view(self.runtime.skills())
 
+    skills_async = in_thread(skills)
+
     def loaded(self) -> list[LoadedSkill]:
         """Return what is loaded now, in name order."""
         return self.session.loaded()
+
+    loaded_async = in_thread(loaded)
 
     # The messages for the model
 
@@ -1031,16 +1091,16 @@ class RuntimeSession:
         runtime = self.runtime
         found = runtime.look()
         if self.settings.skills:
-            runtime.check_required(found, self.gate, self.session.agent or None)
+            runtime._check_required(found, self.gate, self.session.agent or None)
         skills = self.skills()
-        known, before = runtime.remembered(skills), state.get(self._key("known"), "")
+        known, before = runtime._remembered(skills), state.get(self._key("known"), "")
         note = changes_since(before, skills, now=known, search=runtime.search_tool)
         delta: dict[str, str | None] = {self._key("run"): str(mark)}
         if known != before:
             delta[self._key("known")] = known
         if self._key("system") not in state:
             delta[self._key("system")] = self._system(skills, state)
-            delta[self._key("crowded")] = "yes" if runtime.crowded(skills) else "no"
+            delta[self._key("crowded")] = "yes" if runtime._crowded(skills) else "no"
         if note:
             notes = read_notes(state.get(self._key("notes"), ""))
             delta[self._key("notes")] = write_notes([*notes, Note(mark, note)])
@@ -1052,12 +1112,12 @@ class RuntimeSession:
     def _system(self, skills: Skills, state: Mapping[str, str]) -> str:
         """Return what the system message says of skills as long as the conversation lasts."""
         runtime = self.runtime
-        text = runtime.overview_of(skills, self._suggested(state), self.audience).text
+        text = runtime._overview_of(skills, self._suggested(state), self.audience).text
         apart = text and self.settings.overview_format != "plain"
         always = [runtime.get_skill(name) for name in runtime.always]
         caller = self._caller(state)
         blocks = [block(Material(one.name, caller.body(one).text)) for one in always]
-        guided = runtime.guidance_for(skills, audience=self.audience) if apart else ""
+        guided = runtime._guidance_for(skills, audience=self.audience) if apart else ""
         parts = [text, guided, *blocks]
         return "\n\n".join(filter(None, parts))
 
@@ -1070,11 +1130,13 @@ class RuntimeSession:
         state = self.session.state()
         if self._key("suggested") not in state:
             self.runtime.look()
-            found = self.runtime.search_in(request, self.skills(), k)
+            found = self.runtime._search_in(request, self.skills(), k)
             chosen = {self._key("suggested"): "\n".join(one.skill.name for one in found)}
             self.session.store.append(self.session.key, [], chosen)
             state = self.session.state()
         return self._suggested(state)
+
+    suggest_async = in_thread(suggest)
 
     def _suggested(self, state: Mapping[str, str]) -> list[str]:
         kept = state.get(self._key("suggested"), "")
@@ -1107,7 +1169,7 @@ class RuntimeSession:
         change an earlier answer.
         """
         crowded = self._crowded(self.session.state())
-        made = self.runtime.tools_for(
+        made = self.runtime._tools_for(
             self.skills(),
             listing=listing,
             crowded=crowded,
@@ -1115,6 +1177,8 @@ class RuntimeSession:
             audience=self.audience,
         )
         return made if format is None else render(made, format)
+
+    tools_async = in_thread(tools)
 
     def call_sync(
         self,
@@ -1133,10 +1197,11 @@ class RuntimeSession:
         `shown` are then the answers that the model has already, which are not given again.
         """
         given = self._put_back.union(self._shown if shown is None else shown)
-        caller = self._caller(self.session.state(), watch=watch, inline=inline, shown=given)
+        watched = followed(watch or UNWATCHED)
+        caller = self._caller(self.session.state(), watch=watched, inline=inline, shown=given)
         return dispatch(tool, arguments, caller, call_id)
 
-    call = in_thread(call_sync)
+    call = call_async = cancelling(call_sync)
 
     def answer_calls(
         self,
@@ -1163,7 +1228,7 @@ class RuntimeSession:
                 answers.append(self._answer(named, others, watch))
         return find_vendor(format).answer(answers)
 
-    answer_calls_async = in_thread(answer_calls)
+    answer_calls_async = cancelling(answer_calls)
 
     def _answer(
         self,
@@ -1182,7 +1247,7 @@ class RuntimeSession:
     def _offered(self) -> Collection[str]:
         """Return the names of the tools of this conversation."""
         state = self.session.state()
-        return self.runtime.names_for(self.skills(), self._crowded(state)).values()
+        return self.runtime._names_for(self.skills(), self._crowded(state)).values()
 
     def _caller(
         self,
@@ -1202,7 +1267,7 @@ class RuntimeSession:
             key=self.session.key,
             session=self.session,
             state=state,
-            names=self.runtime.names_for(skills, self._crowded(state)),
+            names=self.runtime._names_for(skills, self._crowded(state)),
             executors=self.runtime,
             watch=watch,
             inline=inline,
@@ -1210,7 +1275,7 @@ class RuntimeSession:
             brief=self.runtime._brief,
         )
 
-    def approve(self, skill: Skill) -> str | None:
+    def _approve(self, skill: Skill) -> str | None:
         """Return why the model may not read in the skill, after asking if need be; None: it may."""
         try:
             self._caller(self.session.state()).approve(skill)
@@ -1218,7 +1283,7 @@ class RuntimeSession:
             return error.reason
         return None
 
-    def gave(self, skill: Skill, path: str, sha256: str) -> None:
+    def _gave(self, skill: Skill, path: str, sha256: str) -> None:
         """Record that a file of a skill was given, whole and as it is."""
         facts: dict[str, object] = {"path": path, "sha256": sha256, "truncated": False}
         self.gate.record("load", self._request(skill, "model"), facts)
@@ -1245,6 +1310,8 @@ class RuntimeSession:
         )
         bounded = sandboxed and settings.sandbox != "none"
         return self.gate.check(request, self._in_use() if bounded else ())
+
+    permits_async = in_thread(permits)
 
     def _in_use(self) -> list[Skill]:
         """Return the skills that were loaded since the last message of the user."""
@@ -1280,6 +1347,8 @@ class RuntimeSession:
         self._remember(skill, request, arguments)
         return Command(skill.name, arguments, given)
 
+    user_command_async = in_thread(user_command)
+
     def _refusal(self, skill: Skill, request: Request) -> str | None:
         if not skill.user_invocable:
             return f"{skill.name} cannot be called by the user: its author left it to the model"
@@ -1313,6 +1382,8 @@ class RuntimeSession:
         self._declared += wanted
         return evicted
 
+    declare_async = in_thread(declare)
+
     def _allow_declared(self, wanted: LoadRequest, caller: Caller) -> Request:
         skill = self.runtime._find(wanted.name, self.audience)
         request = self.gate.require(self._request(skill, "user"))
@@ -1327,6 +1398,8 @@ class RuntimeSession:
         """Unload a skill; return whether it was loaded."""
         self._declared = [request for request in self._declared if request.name != name]
         return self.session.unload(name)
+
+    unload_async = in_thread(unload)
 
     def _key(self, kind: str) -> str:
         agent = self.session.agent
@@ -1343,6 +1416,10 @@ def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Asker:
     if session is None:
         return Asker(SessionKey(APP, "", "shared"), initiator, once="whole")
     return Asker(session.session.key, initiator, session.session.agent, session.gate)
+
+
+def _texts(values: Iterable[str]) -> tuple[str, ...]:
+    return (values,) if isinstance(values, str) else tuple(values)
 
 
 def _refuse_arguments(needed: str, **given: object) -> None:

@@ -1,21 +1,23 @@
 """The packages that a skill declares for its scripts: names and versions, and nothing else.
 
-Read from the script's own block (PEP 723), `requirements.txt`, `pyproject.toml` or `package.json`.
-All of it is untrusted. Anything that could fetch from another place than the user's own index, or
-run a build on this machine, is refused with the reason.
+Read from the script's own block (PEP 723), or from the nearest `requirements.txt`, `pyproject.toml`
+or `package.json`. All of it is untrusted. Anything that could fetch from another place than the
+user's own index, or run a build on this machine, is refused with the reason.
 """
 
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 import stat
+import sys
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from skillbelt.errors import RunRefused
-from skillbelt.files.contain import FOLLOW_FILE, open_beneath, open_folder
+from skillbelt.errors import PathEscape, RunRefused
+from skillbelt.files.contain import FOLLOW_FILE, FOLLOW_FOLDER, open_beneath, open_folder
 from skillbelt.permission.packages import normal
 from skillbelt.text import one_line, shorten
 from skillbelt.untrusted_json import read_json
@@ -44,26 +46,46 @@ _PYTHONS = re.compile(rf"{_VERSIONS}")
 _BLOCK_START = re.compile(r"# /// [a-zA-Z0-9-]+")
 _NODE_NAME = re.compile(r"(?:@[a-z0-9~][a-z0-9._~-]*/)?[a-z0-9~][a-z0-9._~-]*")
 _NODE_RANGE = re.compile(r"[A-Za-z0-9.^~<>=|*+ -]*")
+_OTHER = re.compile(r"requirements[A-Za-z0-9._-]+\.txt")
+_DEVELOPMENT = re.compile(r"dev|test|lint|doc|ci\b|build|check", re.IGNORECASE)
+_LISTS = 5
+_FOLLOWED = 5  # how deep one list may name another
+_OTHER_LIST = re.compile(r"(?:-r|--requirement)(?:\s+|=|(?<=-r))(?P<path>[^\s].*)")
 # Each of these can name another index.
 _UV_PLACES = frozenset(("sources", "index", "index-url", "extra-index-url", "find-links", "pip"))
 
 
 class Needs(NamedTuple):
-    """The declared packages for one interpreter, and the file that declares them."""
+    """The packages for one interpreter, and the file that declares them.
+
+    `guessed` are those of the requirements that no file declares: the scripts import them.
+    `unknown` are those of the guessed whose names are not in the table of known packages.
+    """
 
     kind: Literal["python", "node"]
     requirements: tuple[str, ...]
     source_path: str
     requires_python: str = ""
+    guessed: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    def without(self, left_out: Collection[str]) -> Needs:
+        """Return the needs without some of the guessed packages."""
+        return self._replace(
+            requirements=tuple(one for one in self.requirements if one not in left_out),
+            guessed=tuple(one for one in self.guessed if one not in left_out),
+            unknown=tuple(one for one in self.unknown if one not in left_out),
+        )
 
 
 def needs_of(skill_dir: str, script: str | None = None) -> Needs | None:
-    """Return the packages that the script or the whole skill needs; None without any.
+    """Return the packages that the script or the whole skill declares; None without any.
 
-    A script's own block has precedence; then the first file that declares anything: for JavaScript
-    `package.json`, for others `requirements.txt`, then `pyproject.toml`; without a script these
-    three in turn. Raises RunRefused for what is not accepted, and PathEscape for a file outside
-    the folder.
+    A script's own block has precedence; then the nearest folder with a file that declares anything,
+    from the one of the script up to the skill's own: for JavaScript `package.json`, for others
+    `requirements.txt`, another `requirements*.txt` that is not for tests or development, then
+    `pyproject.toml`; without a script the files of the skill's own folder and of `scripts`. Raises
+    RunRefused for what is not accepted, and PathEscape for a file outside the folder.
     """
     folder = open_folder(skill_dir)
     try:
@@ -72,24 +94,86 @@ def needs_of(skill_dir: str, script: str | None = None) -> Needs | None:
         os.close(folder)
 
 
+def versions_listed(skill_dir: str, paths: Iterable[str]) -> dict[str, str]:
+    """Return the requirements by name that files of the skill list; a file with a fault is skipped.
+
+    These are files that do not declare what a script needs, since they are not near it.
+    """
+    found: dict[str, str] = {}
+    folder = open_folder(skill_dir)
+    try:
+        for path in paths:
+            try:
+                text = _read(folder, path)
+                needs = _parse_requirements(folder, text, path) if text is not None else None
+            except (RunRefused, PathEscape):
+                continue
+            for one in needs.requirements if needs else ():
+                found.setdefault(name_of(one), one)
+    finally:
+        os.close(folder)
+    return found
+
+
+def given_needs(kind: Literal["python", "node"], texts: Iterable[str], source: str) -> Needs:
+    """Return the needs that a user or a call names itself; raises RunRefused for other texts."""
+    if kind == "node":
+        return Needs(kind, tuple(_given_node(text, source) for text in texts), source)
+    return Needs(kind, _requirements(texts, source), source)
+
+
+def _given_node(text: str, source: str) -> str:
+    name, at, wanted = text[1:].partition("@")
+    return _node_package(text[:1] + name, wanted if at else "*", source)
+
+
 def describe(needs: Needs) -> str:
     """Describe what would be installed, on one line that is safe to show."""
     what = {"python": "Python", "node": "Node.js"}[needs.kind]
-    names = [one.partition(" --hash")[0] for one in needs.requirements]
-    shown = ", ".join(names[:_SHOWN])
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    noun = "package" if len(names) == 1 else "packages"
+    guessed = frozenset(needs.guessed)
+    declared = [_shown(one) for one in needs.requirements if one not in guessed]
+    count = len(needs.requirements)
+    noun = "package" if count == 1 else "packages"
     python = f", for Python {needs.requires_python}" if needs.requires_python else ""
-    packages = f"{len(names)} {what} {noun}: {shown}{more}" if names else f"no {what} packages"
-    return one_line(f"{packages} (from {needs.source_path}{python})")
+    parts = [f"{_list(declared)} (from {needs.source_path}{python})"] if declared else []
+    if needs.guessed:
+        names = [_shown(one) for one in needs.guessed]
+        parts.append(f"{_list(names)} (not declared by the skill; guessed from its imports)")
+    if needs.unknown:
+        names = [_shown(one) for one in needs.unknown]
+        it = "it" if len(names) == 1 else "each"
+        parts.append(f"of these {_list(names)} by the name of the import alone: no known package, "
+                     f"so check that {it} is what the skill means")  # fmt: skip
+    if not parts:
+        return one_line(f"no {what} packages (from {needs.source_path}{python})")
+    return one_line(f"{count} {what} {noun}: {'; '.join(parts)}")
+
+
+def _shown(requirement: str) -> str:
+    return requirement.partition(" --hash")[0].removesuffix("@*")
+
+
+def _list(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
 
 
 def names_of(needs: Needs) -> tuple[str, ...]:
-    """Return the normalized names of the declared packages."""
-    if needs.kind == "node":
-        return tuple(normal("node", one.rpartition("@")[0]) for one in needs.requirements)
-    found = (re.match(_NAME, one) for one in needs.requirements)
-    return tuple(normal("python", one[0]) for one in found if one)
+    """Return the normalized names of the packages."""
+    return tuple(name_of(one, needs.kind) for one in needs.requirements)
+
+
+def name_of(requirement: str, kind: Literal["python", "node"] = "python") -> str:
+    """Return the normalized name in a requirement."""
+    if kind == "node":
+        return normal("node", requirement.rpartition("@")[0])
+    found = re.match(_NAME, requirement)
+    return normal("python", found[0]) if found else ""
+
+
+def is_for_development(path: str) -> bool:
+    """Whether a `requirements*.txt` is for those who change the skill, by its name."""
+    return bool(_DEVELOPMENT.search(posixpath.basename(path)))
 
 
 def _declared(folder: int, script: str | None) -> Iterator[Needs | None]:
@@ -97,19 +181,49 @@ def _declared(folder: int, script: str | None) -> Iterator[Needs | None]:
     if script is not None and not node:
         text = _read(folder, script, whole=False)
         yield _parse_block(text, script) if text else None
-    if not node:
-        yield from _parse_file(folder, "requirements.txt", _parse_requirements)
-        yield from _parse_file(folder, "pyproject.toml", _parse_project)
-    if node or script is None:
-        yield from _parse_file(folder, "package.json", _parse_package)
+    for place in _places(script):
+        if not node:
+            yield from _python_files(folder, place)
+        if node or script is None:
+            path = posixpath.join(place, "package.json")
+            text = _read(folder, path)
+            yield _parse_package(text, path) if text is not None else None
 
 
-def _parse_file(
-    folder: int, path: str, parse: Callable[[str, str], Needs | None]
-) -> Iterator[Needs | None]:
+def _places(script: str | None) -> Iterator[str]:
+    """Yield the folders that declare what a script needs, the nearest first."""
+    place = posixpath.dirname(script or "")
+    while place:
+        yield place
+        place = posixpath.dirname(place)
+    yield ""
+    if script is None or "/" not in script:
+        yield "scripts"
+
+
+def _python_files(folder: int, place: str) -> Iterator[Needs | None]:
+    for name in ("requirements.txt", *_other_requirements(folder, place)):
+        path = posixpath.join(place, name)
+        text = _read(folder, path)
+        if text is not None:
+            yield _parse_requirements(folder, text, path)
+    path = posixpath.join(place, "pyproject.toml")
     text = _read(folder, path)
     if text is not None:
-        yield parse(text, path)
+        yield _parse_project(text, path)
+
+
+def _other_requirements(folder: int, place: str) -> list[str]:
+    """Return the further lists of a folder, such as `requirements-pdf.txt`, by their names."""
+    try:
+        handle = open_beneath(folder, place or ".", FOLLOW_FOLDER)
+    except OSError:
+        return []
+    try:
+        names = sorted(os.listdir(handle))
+    finally:
+        os.close(handle)
+    return [one for one in names if _OTHER.fullmatch(one) and not is_for_development(one)][:_LISTS]
 
 
 def _read(folder: int, path: str, *, whole: bool = True) -> str | None:
@@ -206,14 +320,44 @@ def _check_places(table: dict[str, object], path: str) -> None:
         raise _refused(path, f"[tool.uv] {named[0]} is not accepted: {_ONLY}")
 
 
-def _parse_requirements(text: str, path: str) -> Needs | None:
-    lines = re.sub(r"\\\n", " ", text).split("\n")
-    plain = (re.sub(r"(^|\s)#.*", "", line).strip() for line in lines)
-    found = _requirements((line for line in plain if line), path)
-    return Needs("python", found, path) if found else None
+def _parse_requirements(folder: int, text: str, path: str) -> Needs | None:
+    lines: list[str] = []
+    pythons: list[str] = []
+    for line in _lines(folder, text, path):
+        name = name_of(line)
+        if name == "python" and _PYTHONS.fullmatch(line[len("python") :].strip()):
+            pythons.append(line[len("python") :].strip())  # a common way to say it
+        elif name not in sys.stdlib_module_names or "--hash" in line:
+            lines.append(line)
+    found = _requirements(lines, path)
+    return Needs("python", found, path, ",".join(pythons)) if found else None
+
+
+def _lines(folder: int, text: str, path: str, depth: int = 0) -> Iterator[str]:
+    """Yield the lines of a list, and those of the lists of the skill that it names."""
+    for line in re.sub(r"\\\n", " ", text).split("\n"):
+        plain = re.sub(r"(^|\s)#.*", "", line).strip()
+        other = _OTHER_LIST.fullmatch(plain)
+        if other is None:
+            yield from (plain,) if plain else ()
+            continue
+        named = posixpath.normpath(posixpath.join(posixpath.dirname(path), other["path"]))
+        if depth >= _FOLLOWED:
+            raise _refused(path, f"lists name each other more than {_FOLLOWED} deep; write one")
+        more = None if named.startswith(("/", "..")) else _read(folder, named)
+        if more is None:
+            shown = shorten(one_line(plain), 80)
+            raise _refused(path, f"{shown!r} names no file of the skill: {_REMEDY}")
+        yield from _lines(folder, more, named, depth + 1)
 
 
 _ONLY = "only names, versions, extras and markers are; packages come from your own index"
+_REMEDY = "delete the line, or run without packages (--no-install) and name them by --with"
+_REMEDIES = {
+    "is an option of an installer": "delete it; your own index is set in uv.toml or pip.conf",
+    "names a place to fetch from": "write the name and the version, as `name==1.2`",
+    "is a file": "write the name and the version, as `name==1.2`",
+}
 
 
 def _requirements(lines: Iterable[str], path: str) -> tuple[str, ...]:
@@ -223,7 +367,11 @@ def _requirements(lines: Iterable[str], path: str) -> tuple[str, ...]:
         fault = _fault(text)
         if fault:
             shown = shorten(one_line(text), 80)
-            raise _refused(path, f"{shown!r} is not accepted, because it {fault}: {_ONLY}")
+            remedy = _REMEDIES.get(fault, "correct it")
+            raise _refused(
+                path, f"{shown!r} is not accepted, because it {fault}: {_ONLY}; {remedy}, or run "
+                "without packages (--no-install)"
+            )  # fmt: skip
         found[text] = None
         if len(found) > MAX_REQUIREMENTS:
             raise _refused(path, f"lists more than {MAX_REQUIREMENTS} packages")

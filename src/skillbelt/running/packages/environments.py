@@ -155,6 +155,14 @@ def plan(
     )
 
 
+def key_of(
+    needs: Needs, *, sandboxes: InstallSandboxes, environ: Mapping[str, str], builds: bool = False
+) -> str:
+    """Return the hash of what is asked for on this machine, from which index; raises RunRefused."""
+    interpreter, version = _interpreter(needs, _python(needs, sandboxes), environ)
+    return _key(needs, interpreter, version, builds, _configured(needs, "", environ))
+
+
 def provide(planned: EnvironmentPlan) -> Environment:
     """Return the environment; create it if necessary.
 
@@ -444,7 +452,7 @@ def _build(planned: EnvironmentPlan) -> Environment:
             make(planned, sandbox, stage)
         installed = tuple(sorted((one.name, one.version) for one in planned.lock.packages))
         environment = Environment(path, key, installed)
-        _write(os.path.join(stage, _RECORD), {"hash": key, "installed": installed})
+        write_json(os.path.join(stage, _RECORD), {"hash": key, "installed": installed})
         _check_size(_make_read_only(stage), planned)
         if os.path.lexists(path):  # left of one that was being removed
             remove(path)
@@ -452,7 +460,7 @@ def _build(planned: EnvironmentPlan) -> Environment:
     except BaseException:
         remove(stage)
         raise
-    _write(planned.record, planned.lock._asdict())
+    write_json(planned.record, planned.lock._asdict())
     return environment
 
 
@@ -503,7 +511,7 @@ def _make_node(planned: EnvironmentPlan, sandbox: InstallSandbox, stage: str) ->
 # Records
 
 
-def _write(path: str, value: object) -> None:
+def write_json(path: str, value: object) -> None:
     """Write a JSON file atomically."""
     handle, aside = tempfile.mkstemp(dir=os.path.dirname(path))
     with open(handle, "w", encoding="utf-8") as file:

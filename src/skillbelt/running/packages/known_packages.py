@@ -63,6 +63,11 @@ def package_for(module: str, kind: Kind = "python") -> PackageName | None:
     return _python_package(module) if kind == "python" else _node_package(module)
 
 
+def is_known(package: str, kind: Kind = "python") -> bool:
+    """Whether the table has a package of that name."""
+    return package in (_python_packages() if kind == "python" else _node_table())
+
+
 def is_standard(module: str) -> bool:
     """Whether a module of Python, or the one it is in, belongs to the standard library."""
     return module.partition(".")[0] in sys.stdlib_module_names
@@ -79,7 +84,9 @@ def _python_package(module: str) -> PackageName | None:
             return None if name == _NONE else PackageName(name, True, tuple(others))
         at = at.rpartition(".")[0]
     top = normal("python", module.partition(".")[0]).strip("-")
-    return PackageName(top, False) if top and not module.startswith("_") else None
+    if not top or module.startswith("_") or table.get(top) == (_NONE,):
+        return None
+    return PackageName(top, False)
 
 
 def _node_package(module: str) -> PackageName | None:
@@ -98,6 +105,11 @@ def _node_package(module: str) -> PackageName | None:
 @cache
 def _python_table() -> Mapping[str, tuple[str, ...]]:
     return _read_table("python_modules.txt")
+
+
+@cache
+def _python_packages() -> frozenset[str]:
+    return frozenset(name for names in _python_table().values() for name in names) - {_NONE}
 
 
 @cache

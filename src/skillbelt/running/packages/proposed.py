@@ -39,18 +39,22 @@ class Sources(NamedTuple):
 
 
 class StartedCode(NamedTuple):
-    """What a command runs: scripts of the skill by their paths, and code in the command itself."""
+    """What a command runs: scripts of the skill by their paths, and code in the command itself.
+
+    `folders` are those of the skill where modules are found, beside that of the script.
+    """
 
     kind: Kind
     scripts: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
-def propose(sources: Sources, program: StartedCode) -> tuple[Proposal, ...]:
-    """Return the packages that a program imports, each once, in the order of the imports."""
-    find = _python_imports if program.kind == "python" else _node_imports
+def propose(sources: Sources, started: StartedCode) -> tuple[Proposal, ...]:
+    """Return the packages that a started imports, each once, in the order of the imports."""
+    find = _python_imports if started.kind == "python" else _node_imports
     found: dict[str, Proposal] = {}
-    for one in find(sources, program):
+    for one in find(sources, started):
         before = found.get(one.package.name)
         if before is None or (before.optional and not one.optional):
             found[one.package.name] = one
@@ -63,25 +67,27 @@ def propose(sources: Sources, program: StartedCode) -> tuple[Proposal, ...]:
 
 
 class _Source(NamedTuple):
-    """A source of Python; one that is imported has a module's name, the first one has none."""
+    """A source of Python: a script that is run, or a module that one imports."""
 
     path: str
     text: bytes | str
-    package: str = ""  # the folder that relative imports begin in, for an imported module
     is_main: bool = True
 
 
-def _python_imports(sources: Sources, program: StartedCode) -> Iterator[Proposal]:
-    waiting = [_Source("", code) for code in program.code]
-    waiting += _opened(sources, program.scripts, is_main=True)
-    places = _Places(sources.paths)
-    seen = set(program.scripts)
+def _python_imports(sources: Sources, started: StartedCode) -> Iterator[Proposal]:
+    waiting = [_Source("", code) for code in started.code]
+    waiting += _opened(sources, started.scripts, is_main=True)
+    places = _Places(sources.paths, (*started.folders, *map(posixpath.dirname, started.scripts)))
+    seen = set(started.scripts)
     for source in waiting:  # grows on the way
         read = python_imports(source.text, is_main=source.is_main)
-        places.enter(source.path, anywhere=read.changes_path)
+        places.anywhere = places.anywhere or read.changes_path
         missing: set[str] = set()
         for one in read.modules:
             own = places.files_of(one.module, source.path)
+            if own:
+                parts = (places.files_of(f"{one.module}.{name}", source.path) for name in one.names)
+                own = [*own, *(path for files in parts for path in files)]
             new = [path for path in own if path not in seen]
             seen.update(new)
             if len(seen) < _MAX_SOURCES:
@@ -117,22 +123,16 @@ class _Places:
     never asked of an index by its name.
     """
 
-    def __init__(self, paths: frozenset[str]) -> None:
+    def __init__(self, paths: frozenset[str], folders: Iterable[str]) -> None:
         self._paths = paths
-        self._folders: list[str] = []
-        self._anywhere = False
+        self._folders = frozenset(folders)
+        self.anywhere = False  # whether a source changes its path
         self._tops: dict[str, list[str]] = {}
         for path in sorted(paths, key=lambda path: (path.count("/"), path)):
             for name, top in _importable(path):
                 places = self._tops.setdefault(name, [])
                 if top not in places:
                     places.append(top)
-
-    def enter(self, path: str, *, anywhere: bool) -> None:
-        """Note a source that was read; the folder of the first script comes first."""
-        if not self._folders:
-            self._folders.append(posixpath.dirname(path))
-        self._anywhere = self._anywhere or anywhere
 
     def files_of(self, module: str, path: str) -> list[str]:
         """Return the sources of the skill that an import reads; none for a module of a package."""
@@ -145,7 +145,7 @@ class _Places:
         return [file for folder in found[:1] for file in self._files(folder, module)]
 
     def _reaches(self, folder: str, top: str) -> bool:
-        if self._anywhere or folder in self._folders:
+        if self.anywhere or folder in self._folders:
             return True
         known = package_for(top)
         return known is None or not known.known
@@ -188,10 +188,10 @@ def _importable(path: str) -> Iterator[tuple[str, str]]:
 # JavaScript and TypeScript
 
 
-def _node_imports(sources: Sources, program: StartedCode) -> Iterator[Proposal]:
-    waiting = [("", code.encode("utf-8", "replace")) for code in program.code]
-    seen = set(program.scripts)
-    found = ((path, sources.read(path)) for path in program.scripts)
+def _node_imports(sources: Sources, started: StartedCode) -> Iterator[Proposal]:
+    waiting = [("", code.encode("utf-8", "replace")) for code in started.code]
+    seen = set(started.scripts)
+    found = ((path, sources.read(path)) for path in started.scripts)
     waiting += [(path, text) for path, text in found if text is not None]
     for path, text in waiting:
         for name in javascript_imports(text):

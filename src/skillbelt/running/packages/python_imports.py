@@ -33,12 +33,14 @@ class ImportedModule(NamedTuple):
     """One import: the module with its dots, relative ones with those before it.
 
     `optional` says that the source catches a failure of it and goes on. `instead_of` are the
-    modules of which it takes the place where none of them can be imported.
+    modules of which it takes the place where none of them can be imported. `names` are what it
+    takes from the module, which may be modules themselves.
     """
 
     module: str
     optional: bool = False
     instead_of: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 class PythonImports(NamedTuple):
@@ -63,13 +65,20 @@ def python_imports(data: bytes | str, *, is_main: bool = True) -> PythonImports:
     kept: dict[str, ImportedModule] = {}
     for one in found:
         before = kept.get(one.module)
-        # A module that is needed in one place is needed, also if another place guards it.
-        if before is None or ((before.optional or before.instead_of) and not one.instead_of):
-            optional = one.optional and (before is None or before.optional)
-            kept[one.module] = one._replace(optional=optional)
+        kept[one.module] = one if before is None else _merge(before, one)
         if len(kept) >= MAX_IMPORTS:
             break
     return PythonImports(tuple(kept.values()), changes)
+
+
+def _merge(before: ImportedModule, one: ImportedModule) -> ImportedModule:
+    """Return both as one: what is needed in one place is needed, also if another guards it."""
+    needed = before.instead_of and one.instead_of
+    return before._replace(
+        optional=before.optional and one.optional,
+        instead_of=before.instead_of if needed else (),
+        names=tuple(dict.fromkeys((*before.names, *one.names))),
+    )
 
 
 def _text(data: bytes | str) -> str:
@@ -100,8 +109,9 @@ class _Reader:
         ]
         while waiting:
             node, optional, instead_of = waiting.pop()
+            names = _names(node)
             for module in _modules(node):
-                yield ImportedModule(module, optional, instead_of)
+                yield ImportedModule(module, optional, instead_of, names)
             below = list(self._below(node, optional, instead_of))
             waiting.extend(reversed(below))
 
@@ -154,6 +164,12 @@ def _modules(node: ast.AST) -> Iterator[str]:
             name = first.value
             if isinstance(name, str) and _NAME.fullmatch(name):
                 yield name
+
+
+def _names(node: ast.AST) -> tuple[str, ...]:
+    if not isinstance(node, ast.ImportFrom):
+        return ()
+    return tuple(one.name for one in node.names if one.name != "*")[:MAX_IMPORTS]
 
 
 def _catches(handler: ast.ExceptHandler) -> bool:

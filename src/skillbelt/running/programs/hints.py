@@ -14,7 +14,9 @@ from typing import Literal, NamedTuple
 from skillbelt.running.programs.provided import MISSING
 from skillbelt.running.programs.table import PACKAGES, Packaged
 
-HintKind = Literal["missing_program", "missing_module", "network_refused", "write_refused"]
+HintKind = Literal[
+    "missing_program", "missing_module", "network_refused", "write_refused", "file_refused"
+]
 MAX_HINTS = 4
 _MAX_LINES, _MAX_LINE, _MAX_TEXT = 2_000, 1_000, 2**16
 _NOT_FOUND = 127
@@ -97,7 +99,7 @@ class HintFacts(NamedTuple):
     out of its sight, that has it. `interpreter_of` returns the program that a script names in its
     first line. `package_of` returns the package of a module, and whether that is known and not
     guessed by its name; None for a module that no package has. `own` says whether the skill has a
-    module, `closed` whether a path cannot be written. `image` is the image of the container.
+    module, `closed` how a path is kept from being written. `image` is the image of the container.
     """
 
     skill: str
@@ -107,7 +109,7 @@ class HintFacts(NamedTuple):
     interpreter_of: Callable[[str], str]
     package_of: Callable[[Literal["python", "node"], str], tuple[str, bool] | None]
     own: Callable[[str], bool]
-    closed: Callable[[str], bool]
+    closed: Callable[[str], Literal["", "read-only", "outside"]]
     refused_hosts: tuple[str, ...] = ()
     online: bool = False
     can_be_online: bool = True
@@ -283,11 +285,19 @@ def _writes(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
     starts = any("subprocess.py" in line for line in lines)
     for line in lines if facts.exit_code and not starts else ():
         for found in filter(None, (pattern.search(line) for pattern in _NO_WRITE)):
-            if facts.closed(found[1]):
+            path = found[1]
+            where = facts.closed(path)
+            if where == "read-only":
                 said = (
-                    f"a run cannot write {found[1]}: write results to out/ ($OUTPUT_DIR), other "
-                    "files to work/ ($WORK_DIR) or $TMPDIR, and take files of the host as inputs "
-                    "(--input)"
+                    f"a run cannot write {path}: write results to out/ ($OUTPUT_DIR), other files "
+                    "to work/ ($WORK_DIR) or $TMPDIR"
                 )
-                yield Hint("write_refused", found[1], said)
+                yield Hint("write_refused", path, said)
+            elif where:
+                said = (
+                    f"a run cannot reach {path}: files of the host come in as inputs (--input "
+                    "FILE), results go to out/ ($OUTPUT_DIR)"
+                )
+                yield Hint("file_refused", path, said)
+            if where:
                 return

@@ -43,7 +43,7 @@ def lacking(run: Run, stdout: str, stderr: str, *, path: str, image: str) -> tup
         interpreter_of=partial(_interpreter_of, run),
         package_of=_package_of,
         own=partial(_is_own, run),
-        closed=partial(_is_closed, run),
+        closed=partial(_closed, run),
         refused_hosts=tuple(dict.fromkeys(refused)),
         online=egress is not None or run.sandbox.name == _NO_SANDBOX,
         can_be_online=run.sandbox.name != LandlockSandbox.name,
@@ -125,14 +125,20 @@ def _is_own(run: Run, module: str) -> bool:
     return any(os.path.lexists(os.path.join(one, name)) for one in folders for name in names)
 
 
-def _is_closed(run: Run, path: str) -> bool:
-    """Whether no command of this run can write there."""
+def _closed(run: Run, path: str) -> Literal["", "read-only", "outside"]:
+    """Return how the path is kept from commands of this run; "" for one that they can write."""
     if run.sandbox.name == _NO_SANDBOX:
-        return False
+        return ""
     seen = posixpath.normpath(posixpath.join(run.job.cwd, path))
     inner = below(seen, run.inside(f"{SKILLS}/{run.skill.name}"))
     if inner.partition("/")[0] in _LINKS:
-        return False
+        return ""
     writable = [mount.target for mount in run.job.mounts if mount.writable]
     writable += ["/tmp", "/dev"] if run.remaps else ["/dev"]
-    return not any(below(seen, target) for target in writable)
+    if any(below(seen, target) for target in writable):
+        return ""
+    return (
+        "read-only"
+        if inner or any(below(seen, one.target) for one in run.job.mounts)
+        else "outside"
+    )

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox.container.engine import ContainerEngine, engine_errors
 from skillbelt.sandbox.linux import bubblewrap
+from skillbelt.sandbox.linux.configuration import shown_files
 from skillbelt.sandbox.linux.identity import current_identity, interpreter
 from skillbelt.sandbox.protocol import Mount
 from skillbelt.untrusted_json import read_json
@@ -109,7 +110,7 @@ def _files() -> Iterator[tuple[str, bytes]]:
     identity = current_identity()
     yield "/etc/passwd", bubblewrap.passwd(identity)
     yield "/etc/group", bubblewrap.group(identity)
-    for path in bubblewrap.copied_files():
+    for path in shown_files():
         with open(path, "rb") as file:
             yield path, file.read()
 

@@ -243,7 +243,7 @@ class ContainerSandbox:
             "time": "everything is ended at the deadline",
             "network": "network namespace, proxy only" if network else "none: network namespace",
             "other processes": "pid namespace",
-            "system calls": seccomp.described(job.capabilities.processes, network),
+            "system calls": seccomp.described(job.capabilities.processes, network, listens=True),
             **programs_enforced(job.capabilities.processes, not network),
             "user": f"uid {current_identity().uid}{changed}, no capabilities",
             **limits_enforced(job.limits, container.group, container.pid, self._engine.rootless),
@@ -302,7 +302,7 @@ def _task(job: Job, shape: ContainerShape, own_users: bool) -> dict[str, object]
             for one in process_limits(job.limits, 1)
             if own_users or one[0] != resource.RLIMIT_NPROC
         ],
-        "filter": seccomp.program(processes, network, more=followed).hex(),
+        "filter": seccomp.program(processes, network, more=followed, listens=True).hex(),
         # The bridge still has to exec the command.
         "lock": None if processes or network else seccomp.lock_task(),
     }

@@ -14,6 +14,7 @@ from skillbelt.files.handles import Handles, closed_on_error
 from skillbelt.sandbox.inside import entry
 from skillbelt.sandbox.linux import seccomp
 from skillbelt.sandbox.linux.cgroups import Hierarchy, hierarchy
+from skillbelt.sandbox.linux.configuration import shown_files, shown_folders
 from skillbelt.sandbox.linux.identity import (
     SYSTEM_FOLDERS,
     Identity,
@@ -37,11 +38,7 @@ from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
 
 TEMPORARY = "/tmp"
 _NOBODY = "nobody"
-# What programs need in /etc and what tells nothing about the host or its users.
-_ETC = ("alternatives",)
-# Copied, since bubblewrap reads the whole mount table for each mount that it adds.
-_COPIED = ("/etc/ld.so.cache", "/etc/fonts/fonts.conf")
-_ETC_FOR_NETWORK = ("ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "pki/ca-trust/extracted")
+_ETC_FOR_NETWORK = ("ssl/certs", "pki/tls/certs", "pki/ca-trust/extracted")
 # The workspace of the preflight. On a slow machine it is measured, so it is small.
 _SMALL_FOLDER = "/proc/self/ns"
 _SYSCTL = "/proc/sys"
@@ -192,10 +189,11 @@ def bubblewrap_arguments(
     followed = network or (bool(first) and not job.capabilities.processes)
     more = seccomp.FOLLOWED if followed else ()
     processes = job.capabilities.processes or bool(first)
-    calls = handles.add(_memory_file(seccomp.program(processes, network, more=more)))
+    calls = handles.add(_memory_file(seccomp.program(processes, network, more=more, listens=True)))
     for path, data in (("/etc/passwd", passwd(identity)), ("/etc/group", group(identity))):
         arguments += ("--file", str(handles.add(_memory_file(data))), path)
-    for path in copied_files():
+    # Copied, since bubblewrap reads the whole mount table for each mount that it adds.
+    for path in shown_files():
         copied = handles.add(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         arguments += ("--file", str(copied), path)
     for place, program in ((entry.PLACE, first), (entry.LAST_PLACE, last)):
@@ -242,12 +240,6 @@ def _few_devices() -> tuple[str, ...]:
     )
 
 
-@lru_cache(maxsize=1)
-def copied_files() -> tuple[str, ...]:
-    """Return the files of /etc that are copied."""
-    return tuple(path for path in _COPIED if os.path.isfile(path))
-
-
 def system_arguments(network: bool) -> tuple[str, ...]:
     """Return the flags that show the system's programs and libraries, and nothing else."""
     arguments: list[str] = []
@@ -256,7 +248,8 @@ def system_arguments(network: bool) -> tuple[str, ...]:
             arguments += ("--symlink", os.readlink(folder), folder)
         elif os.path.isdir(folder):
             arguments += ("--ro-bind", folder, folder)
-    for path in (f"/etc/{name}" for name in (*_ETC, *(_ETC_FOR_NETWORK if network else ()))):
+    further = (f"/etc/{name}" for name in (_ETC_FOR_NETWORK if network else ()))
+    for path in (*shown_folders(), *further):
         if os.path.exists(path):
             arguments += ("--ro-bind", os.path.realpath(path), path)
     if os.path.exists("/etc/localtime"):
@@ -310,7 +303,7 @@ def _enforced(job: Job, identity: Identity | None, found: Hierarchy | None) -> d
         "time": "everything is ended at the deadline",
         "network": "network namespace, proxy only" if network else "none: network namespace",
         "other processes": "pid namespace",
-        "system calls": seccomp.described(job.capabilities.processes, network),
+        "system calls": seccomp.described(job.capabilities.processes, network, listens=True),
         **programs_enforced(job.capabilities.processes, locked=True),
         "user": f"uid {uid}" + (", changed from root" if identity else "") + ", no capabilities",
         **counted_enforced(found.label if found else "", can_see()),

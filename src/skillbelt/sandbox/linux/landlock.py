@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox.linux import seccomp
+from skillbelt.sandbox.linux.configuration import shown_files, shown_folders
 from skillbelt.sandbox.linux.identity import SYSTEM_FOLDERS, current_identity
 from skillbelt.sandbox.process.limits import programs_enforced
 from skillbelt.sandbox.process.mounts import mounts_of
@@ -51,8 +52,7 @@ _PROC = ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesyst
          "sys/kernel/random/uuid", "sys/vm/overcommit_memory", "sys/vm/max_map_count",
          "sys/vm/mmap_min_addr", "sys/fs/file-max", "sys/fs/nr_open",
          "sys/fs/pipe-max-size")  # fmt: skip
-_ETC = ("ld.so.cache", "alternatives", "fonts", "localtime", "ssl/certs", "ssl/openssl.cnf",
-        "passwd", "group", "nsswitch.conf")  # fmt: skip
+_ETC = ("localtime", "ssl/certs", "passwd", "group", "nsswitch.conf")
 
 # What bubblewrap isolates and Landlock does not.
 NOT_HELD = (
@@ -156,8 +156,8 @@ def ruleset(granted: Iterable[PathRule]) -> dict[str, object]:
 def _granted(job: Job) -> Iterator[PathRule]:
     for folder in SYSTEM_FOLDERS:
         yield PathRule(folder, _READ)
-    for name in _ETC:
-        yield PathRule(f"/etc/{name}", _READ)
+    for path in (*shown_folders(), *shown_files(), *(f"/etc/{name}" for name in _ETC)):
+        yield PathRule(path, _READ)
     # The launcher opens these in the process that becomes the command; its children have none.
     yield PathRule("/proc/self", _READ_FOLDER)
     for path in (*(f"/proc/self/{name}" for name in _OWN), *(f"/proc/{name}" for name in _PROC)):

@@ -53,6 +53,7 @@ def program(
     programs: bool = True,
     shared: bool = False,
     more: tuple[str, ...] = (),
+    listens: bool = False,
 ) -> bytes:
     """Return the filter. Without `processes` fork fails; with `network` IP sockets are allowed.
 
@@ -67,6 +68,7 @@ def program(
         programs=programs,
         shared=shared,
         more=more,
+        listens=listens and not network and not shared,
     )
     start = [
         _one(_LOAD, _ARCH_AT),
@@ -143,10 +145,17 @@ def lock_task() -> dict[str, object]:
 
 
 def described(
-    processes: bool, network: bool, *, programs: bool = True, shared: bool = False
+    processes: bool,
+    network: bool,
+    *,
+    programs: bool = True,
+    shared: bool = False,
+    listens: bool = False,
 ) -> str:
     """Return a short description of the filter."""
-    rights = Rights(processes, network, programs=programs, shared=shared)
+    rights = Rights(
+        processes=processes, network=network, programs=programs, shared=shared, listens=listens
+    )
     return f"seccomp, {len(rights.allowed())} allowed"
 
 
@@ -244,6 +253,8 @@ def _socket_checks(rights: Rights) -> Iterator[tuple[str, list[bytes]]]:
     socket = [_argument(0)]
     if rights.named_sockets:
         socket += _case((syscalls.UNIX,), unix)
+    elif rights.listens:  # a stream reaches nothing unless it connects, which is refused
+        socket += _case((syscalls.UNIX,), [*kind, *_only((syscalls.STREAM,), errno.EACCES)])
     if rights.network:
         socket += _case((syscalls.INET, syscalls.INET6), inet)
     yield "socket", [*socket, _fail(errno.EACCES)]

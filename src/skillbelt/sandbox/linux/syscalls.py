@@ -122,7 +122,7 @@ ALLOWED: dict[str, Numbers] = {
     "mq_timedreceive": (243, 183), "mq_notify": (244, 184), "mq_getsetattr": (245, 185),
 }  # fmt: skip
 # Calls that only some runs have.
-NETWORK = ("connect", "bind", "listen", "accept", "accept4")
+CONNECTS, LISTENS = ("connect",), ("bind", "listen", "accept", "accept4")
 FORKS = ("fork", "vfork")
 PROGRAMS = ("execve", "execveat")
 # Without namespaces, a run must not watch or mark the user's other files, or read their queues:
@@ -212,7 +212,9 @@ class Rights(NamedTuple):
     """What a filter allows. `more` names calls that our own programs need before the command.
 
     Without `processes` fork fails, without `programs` exec. `network` allows IP sockets,
-    `named_sockets` Unix sockets. With `shared` the run has no namespaces.
+    `named_sockets` Unix sockets. With `shared` the run has no namespaces. `listens` is for a run
+    with namespaces and without a network: it may listen at a Unix socket, as LibreOffice does for
+    its second start, and connect to none.
     """
 
     processes: bool
@@ -221,6 +223,7 @@ class Rights(NamedTuple):
     programs: bool = True
     shared: bool = False
     more: tuple[str, ...] = ()
+    listens: bool = False
 
     def allowed(self) -> dict[str, Numbers]:
         """Return the allowed calls; the arguments of some are checked."""
@@ -239,7 +242,8 @@ def refusals(rights: Rights) -> dict[str, int]:
     """Return the calls that fail with another error than ENOSYS, and the error."""
     found = dict.fromkeys(REFUSED, EPERM)
     for names, granted in (
-        (NETWORK, rights.network or rights.named_sockets),
+        (CONNECTS, rights.network or rights.named_sockets),
+        (LISTENS, rights.network or rights.named_sockets or rights.listens),
         (FORKS, rights.processes),
         (PROGRAMS, rights.programs),
     ):

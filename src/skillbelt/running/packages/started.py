@@ -1,0 +1,258 @@
+"""What a command line starts: scripts, modules and code, and the packages that it names itself.
+
+It only decides which packages are proposed, and those need a permission of their own. So a line
+that is understood wrongly is harmless, and a word that cannot be understood is passed over.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from posixpath import basename
+from typing import NamedTuple
+
+from skillbelt.permission.packages import Kind
+
+_PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?|pypy3?")
+_NODE = frozenset(("node", "nodejs", "bun", "tsx", "ts-node"))
+_SHELLS = frozenset(("bash", "sh", "dash", "zsh"))
+_PIPS = frozenset(("pip", "pip3"))
+# Programs before a command that leave it as it is.
+_BEFORE = frozenset(("time", "nohup", "exec", "env", "command", "sudo", "nice", "stdbuf"))
+_SEPARATOR = re.compile(r"[;|&()<>]+")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+_HERE = re.compile(r"<<-?\s*(['\"]?)(\w+)\1[^\n]*\n(.*?)\n\s*\2\s*(?:\n|\Z)", re.DOTALL)
+# Options with a value of their own, of the programs that start others.
+_PYTHON_VALUES = frozenset(("-W", "-X", "--check-hash-based-pycs"))
+_UV_VALUES = frozenset(
+    ("--python", "-p", "--project", "--directory", "--index", "--extra", "--group", "--env-file",
+     "--color", "--cache-dir", "--default-index", "--index-url")
+)  # fmt: skip
+_MAX_CHARS = 200_000
+_MAX_DEPTH = 3
+_MAX_FOUND = 50
+_PACKAGE = re.compile(r"@?[A-Za-z0-9][A-Za-z0-9._/\[\],<>=!~^@*-]*")
+
+
+class StartedPart(NamedTuple):
+    """One thing that a line starts or names, and for which interpreter.
+
+    `what` is `script` (a path), `module` (of `python -m`), `code`, `shell` (a path of a script
+    that names further ones), `package` (as an installer reads it) or `list` (a requirements file).
+    """
+
+    what: str
+    kind: Kind
+    text: str
+
+
+def started_parts(command: str | Sequence[str], stdin: str = "") -> list[StartedPart]:
+    """Return what a command starts, in its order."""
+    found: list[StartedPart] = []
+    if isinstance(command, str):
+        parts = _of_text(command[:_MAX_CHARS], 0, stdin)
+    else:
+        parts = _of_words(list(command), 0, stdin)
+    for part in parts:
+        found.append(part)
+        if len(found) >= _MAX_FOUND:
+            break
+    return found
+
+
+def _of_text(text: str, depth: int, stdin: str = "") -> Iterator[StartedPart]:
+    """Yield what a line or a script of the shell starts."""
+    if depth > _MAX_DEPTH:
+        return
+    documents = [found[3] for found in _HERE.finditer(text)]
+    plain = _HERE.sub(lambda found: f" < {_document(found, documents)}\n", text)
+    plain = re.sub(r"\\\n", " ", plain)
+    for line in plain.split("\n"):
+        for words in _commands(line):
+            at = next((one for one in words if one.startswith("\0")), "")
+            given = documents[int(at[1:])] if at else stdin
+            yield from _of_words([one for one in words if one != at or not at], depth, given)
+
+
+def _document(found: re.Match[str], documents: Sequence[str]) -> str:
+    return f"\0{documents.index(found[3])}"
+
+
+def _commands(line: str) -> Iterator[list[str]]:
+    """Yield the words of each command of a line; what is no valid line has none."""
+    reader = shlex.shlex(line, posix=True, punctuation_chars=";|&()<>")
+    reader.commenters = "#"
+    reader.wordchars += "\0@%+,:=!^[]$*?{}~"
+    words: list[str] = []
+    try:
+        for word in reader:
+            if _SEPARATOR.fullmatch(word) and "<" not in word and ">" not in word:
+                yield words
+                words = []
+            else:
+                words.append(word)
+    except ValueError:
+        pass
+    yield words
+
+
+def _of_words(words: list[str], depth: int, stdin: str) -> Iterator[StartedPart]:
+    """Yield what one command starts."""
+    words = _without_prefix(words)
+    if not words or depth > _MAX_DEPTH:
+        return
+    name, rest = basename(words[0]), words[1:]
+    if _PYTHON.fullmatch(name):
+        yield from _of_python(rest, depth, stdin)
+    elif name in _NODE:
+        yield from _of_node(rest, stdin)
+    elif name in _SHELLS:
+        yield from _of_shell(rest, depth, stdin)
+    elif name == "uv":
+        yield from _of_uv(rest, depth, stdin)
+    elif name in _PIPS and rest[:1] == ["install"]:
+        yield from _packages(rest[1:], "python")
+    elif name == "npm" and rest[:1] in (["install"], ["i"], ["add"]):
+        yield from _packages(rest[1:], "node")
+    elif name in ("npx", "uvx"):
+        yield from _of_runner(rest, "node" if name == "npx" else "python", depth)
+    elif "/" in words[0] or words[0].endswith((".py", ".sh")):
+        yield _script(words[0])
+
+
+def _without_prefix(words: list[str]) -> list[str]:
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word == "timeout":
+            at += 1
+            while at < len(words) and words[at].startswith("-"):
+                at += 1
+        elif word not in _BEFORE and not _ASSIGNMENT.fullmatch(word):
+            break
+        at += 1
+    return words[at:]
+
+
+def _script(path: str, kind: Kind = "python") -> StartedPart:
+    return StartedPart("shell" if path.endswith((".sh", ".bash")) else "script", kind, path)
+
+
+def _of_python(words: list[str], depth: int, stdin: str) -> Iterator[StartedPart]:
+    at = 0
+    while at < len(words):
+        word = words[at]
+        value = words[at + 1] if at + 1 < len(words) else ""
+        if word == "-c":
+            yield StartedPart("code", "python", value)
+            return
+        if word == "-m":
+            if value == "pip" and words[at + 2 : at + 3] == ["install"]:
+                yield from _packages(words[at + 3 :], "python")
+            elif value:
+                yield StartedPart("module", "python", value)
+            return
+        if word in ("-", "<"):
+            break
+        if not word.startswith("-"):
+            yield StartedPart("script", "python", word)
+            return
+        at += 2 if word in _PYTHON_VALUES else 1
+    if stdin:
+        yield StartedPart("code", "python", stdin)
+
+
+def _of_node(words: list[str], stdin: str) -> Iterator[StartedPart]:
+    for at, word in enumerate(words):
+        value = words[at + 1] if at + 1 < len(words) else ""
+        if word in ("-e", "--eval", "-p", "--print"):
+            yield StartedPart("code", "node", value)
+            return
+        if word in ("-", "<"):
+            break
+        if not word.startswith("-") and word != "run":
+            yield StartedPart("script", "node", word)
+            return
+    if stdin:
+        yield StartedPart("code", "node", stdin)
+
+
+def _of_shell(words: list[str], depth: int, stdin: str) -> Iterator[StartedPart]:
+    for at, word in enumerate(words):
+        if word.startswith("-") and not word.startswith("--") and "c" in word:
+            yield from _of_text(words[at + 1] if at + 1 < len(words) else "", depth + 1)
+            return
+        if not word.startswith("-"):
+            yield StartedPart("shell", "python", word)
+            return
+    if stdin:
+        yield from _of_text(stdin[:_MAX_CHARS], depth + 1)
+
+
+def _of_uv(words: list[str], depth: int, stdin: str) -> Iterator[StartedPart]:
+    if words[:2] == ["pip", "install"]:
+        yield from _packages(words[2:], "python")
+    elif words[:2] == ["tool", "run"]:
+        yield from _of_runner(words[2:], "python", depth)
+    elif words[:1] == ["run"]:
+        yield from _of_uv_run(words[1:], depth, stdin)
+
+
+def _of_uv_run(words: list[str], depth: int, stdin: str) -> Iterator[StartedPart]:
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] != "-":
+        name, equals, value = words[at].partition("=")
+        takes = name in ("--with", "--with-requirements", "--with-editable", *_UV_VALUES)
+        if takes and not equals:
+            at += 1
+            value = words[at] if at < len(words) else ""
+        if name == "--with":
+            yield from _packages(value.split(","), "python")
+        elif name == "--with-requirements":
+            yield StartedPart("list", "python", value)
+        elif name in ("-m", "--module"):
+            yield from _of_python(["-m", *words[at + 1 :]], depth, stdin)
+            return
+        at += 1
+    rest = words[at:]
+    if rest and rest[0].endswith(".py"):
+        yield StartedPart("script", "python", rest[0])
+    else:
+        yield from _of_words(rest, depth + 1, stdin)
+
+
+def _of_runner(words: list[str], kind: Kind, depth: int) -> Iterator[StartedPart]:
+    """Yield the package whose program `npx` or `uvx` starts."""
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        name, equals, value = words[at].partition("=")
+        if name in ("--package", "-p", "--from", "--with"):
+            if not equals:
+                at += 1
+                value = words[at] if at < len(words) else ""
+            yield from _packages((value,), kind)
+            if name != "--with":
+                return
+        at += 1
+    if at < len(words):
+        program = words[at]
+        if program in _NODE:
+            yield from _packages((program,), kind)
+            yield from _of_words(words[at:], depth + 1, "")
+        else:
+            yield from _packages((program,), kind)
+
+
+def _packages(words: Iterable[str], kind: Kind) -> Iterator[StartedPart]:
+    """Yield the packages among the words of an installer; options and places are passed over."""
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word in ("-r", "--requirement"):
+            skip = True
+        elif _PACKAGE.fullmatch(word) and "://" not in word and word != ".":
+            local = word.startswith((".", "/")) or (kind == "python" and "/" in word)
+            if not local:
+                yield StartedPart("package", kind, word)

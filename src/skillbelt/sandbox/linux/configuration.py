@@ -1,0 +1,29 @@
+"""What programs need in /etc, and what tells nothing about the host, its users or their secrets."""
+
+import glob
+import os
+from functools import lru_cache
+
+# Debian keeps parts of these programs here: without them LibreOffice ends at once, ImageMagick
+# knows no fonts, Java no security settings.
+_FOLDERS = ("alternatives", "fonts", "libreoffice", "ImageMagick-[67]", "java-*-openjdk", "texmf",
+            "ghostscript", "chromium", "chromium.d", "perl", "groff", "R", "vulkan",
+            "OpenCL")  # fmt: skip
+_FILES = ("ld.so.cache", "mime.types", "magic", "papersize", "services", "protocols",
+          "ssl/openssl.cnf")  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def shown_folders() -> tuple[str, ...]:
+    """Return the folders of /etc that runs see."""
+    return tuple(path for path in _matching(_FOLDERS) if os.path.isdir(path))
+
+
+@lru_cache(maxsize=1)
+def shown_files() -> tuple[str, ...]:
+    """Return the single files of /etc that runs see."""
+    return tuple(path for path in _matching(_FILES) if os.path.isfile(path))
+
+
+def _matching(patterns: tuple[str, ...]) -> list[str]:
+    return [path for one in patterns for path in sorted(glob.glob(f"/etc/{one}"))]
