@@ -127,14 +127,14 @@ def _paired(messages: Sequence[Message], chosen: Sequence[int]) -> list[int]:
     return [index for index in chosen if index not in alone]
 
 
-class Cut(NamedTuple):
+class HistoryCut(NamedTuple):
     """The places of the messages that stay, and how many of them are the system's."""
 
     kept: tuple[int, ...]
     head: int
 
 
-def cut(messages: Sequence[Message], start: int, *, summarized: bool) -> Cut:
+def cut(messages: Sequence[Message], start: int, *, summarized: bool) -> HistoryCut:
     """Return what stays of a history from `start` on, behind its system messages.
 
     What the user asked last stays word for word. Unless a summary comes first, the rest begins
@@ -146,7 +146,7 @@ def cut(messages: Sequence[Message], start: int, *, summarized: bool) -> Cut:
     if not any(asks) or not (summarized or asks[0]):
         before = [index for index in range(head, max(start, head)) if is_question(messages[index])]
         tail = [*before[-1:], *tail]
-    return Cut((*range(head), *tail), head)
+    return HistoryCut((*range(head), *tail), head)
 
 
 def tell_summary(summary: str) -> str:
