@@ -43,14 +43,15 @@ def test_chunks_of_chat_completions() -> None:
 
 def test_what_other_servers_have_beside_the_content_is_kept() -> None:
     events = [
-        {"choices": [{"delta": {"reasoning_content": "Hm"}}]},
-        {"choices": [{"delta": {"reasoning_content": "m.", "content": "Yes."}}]},
+        {"choices": [{"delta": {"reasoning_content": "Hm", "details": [1]}}]},
+        {"choices": [{"delta": {"reasoning_content": "m.", "content": "Yes.", "details": [2]}}]},
         {"choices": [{"delta": {}, "finish_reason": "stop"}]},
     ]
     assert join_stream(events, "openai") == {
         "role": "assistant",
         "content": "Yes.",
         "reasoning_content": "Hmm.",
+        "details": [1, 2],
     }
 
 
@@ -136,7 +137,7 @@ def test_contents_of_gemini_keep_their_signatures_where_they_came() -> None:
             content({"text": "load."}, called),
             content({"text": ""}),
             content({"text": "", "thoughtSignature": "ZW5k"}),
-            {"usageMetadata": {}},
+            {"candidates": [{"finishReason": "STOP"}], "usageMetadata": {}},
         ],
         "gemini",
     )
@@ -154,6 +155,7 @@ def test_contents_of_gemini_keep_their_signatures_where_they_came() -> None:
         ("openai", [{"choices": []}], "events: expected a last chunk with a finish_reason"),
         ("responses", [{"type": "response.created"}], "expected one of response.completed"),
         ("anthropic", [{"type": "message_start"}], "events: expected message_stop"),
+        ("gemini", [{"candidates": []}], "events: expected a last chunk with a finish_reason"),
         ("gemini", [7], r"events\[0\]: expected an event of a stream, found a value of type int"),
         ("x", [], "format: expected one of openai, responses, anthropic, gemini"),
     ],

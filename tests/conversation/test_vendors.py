@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from google.genai import types as gemini
+from openai.types.chat import ChatCompletionMessage
 
 from skillbelt import ConfigError
 from skillbelt.conversation.vendors.read import read_history
@@ -71,6 +72,28 @@ def test_calls_of_gemini_without_ids_get_those_of_their_responses() -> None:
     )
     assert [call.id for call in history.calls()] == ["skillbelt-1", "skillbelt-2"]
     assert [one.id for one in history.results()] == ["skillbelt-1", "skillbelt-2"]
+
+
+SILENT: list[tuple[MessageFormat, Any]] = [
+    ("anthropic", {"role": "assistant", "content": []}),
+    ("gemini", gemini.Content(role="model")),
+    ("gemini", {"candidates": [{"finishReason": "MAX_TOKENS"}]}),
+]
+
+
+@pytest.mark.parametrize(("format", "reply"), SILENT)
+def test_a_reply_that_says_nothing_is_left_out(format: MessageFormat, reply: Any) -> None:
+    history = read_history([asked(format), reply, asked(format)], format)
+    assert history.items == [asked(format), asked(format)]
+    assert history.sources == [0, 2]
+
+
+def test_a_message_of_chat_completions_has_a_content_that_the_vendor_takes() -> None:
+    silent = ChatCompletionMessage(role="assistant")
+    called, nothing = read_history([REPLIES["openai"](), silent], "openai").items
+    assert called["content"] == "I load." and nothing["content"] == ""
+    bare = {**called, "content": None}
+    assert read_history([bare], "openai").items == [bare]
 
 
 USER = {"role": "user", "content": "hi"}

@@ -80,7 +80,7 @@ from skillbelt.tools.caller import (
     Visible,
     variables_of,
 )
-from skillbelt.tools.definitions import LOADERS, RUNNING, SEARCH, name_of
+from skillbelt.tools.definitions import LOADERS, RUNNING, SEARCH, name_of, offered_names
 from skillbelt.tools.handlers import HANDLERS, MAX_ENUM_SKILLS, UNNAMED, content, dispatch
 from skillbelt.tools.loaded import LoadedTexts
 from skillbelt.tools.run_handlers import execute_json
@@ -92,7 +92,6 @@ from skillbelt.tools.schema import (
     choose,
     guidance,
     inline_names,
-    offered_names,
     render,
 )
 from skillbelt.untrusted_json import BadJson

@@ -33,6 +33,8 @@ class AnthropicMessages:
         if found.get("role") not in _ROLES or "content" not in found:
             refuse(where, _MESSAGE, found, hint_at_format(found, "anthropic"))
         content = need_content(found, where, "anthropic")
+        if not content and found["role"] == "assistant":
+            return []  # a model may say nothing, but no request may hold that
         if found.get("type") == "message":
             return [{"role": found["role"], "content": content}]
         return [{**found, "content": content}]

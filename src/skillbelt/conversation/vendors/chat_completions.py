@@ -20,6 +20,8 @@ from skillbelt.conversation.vendors.shapes import (
 )
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+# What an answer may have in place of a content.
+_INSTEAD = ("tool_calls", "function_call", "audio", "refusal")
 _MESSAGE = "a message of chat completions (response.choices[0].message, or a dict with a role)"
 
 
@@ -49,6 +51,9 @@ class ChatCompletions:
             ]
         if message["role"] == "tool":
             need_text(message, "tool_call_id", where, "the id of a call")
+        if message["role"] == "assistant" and message.get("content") is None:
+            # Null as the vendor sent it, where something else is there; else it takes no null.
+            message["content"] = None if any(map(message.get, _INSTEAD)) else ""
         return [message]
 
     def read(self, items: Sequence[Item], where: Sequence[str]) -> list[Message]:

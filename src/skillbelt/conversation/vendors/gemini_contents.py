@@ -43,8 +43,10 @@ class GeminiContents:
             if len(candidates) != 1:
                 refuse(f"{where}.candidates", "one candidate", candidates)
             where = f"{where}.candidates[0].content"
-            found = need_fields(candidates[0], where, _CONTENT)
-            found = need_fields(found.get("content"), where, _CONTENT)
+            candidate = need_fields(candidates[0], where, _CONTENT)
+            found = need_fields(candidate.get("content") or {"role": "model"}, where, _CONTENT)
+        if found.get("role") == "model" and not found.get("parts"):
+            return []  # a model may say nothing, but no request may hold that
         if "parts" not in found or found.get("role") not in _ROLES:
             refuse(where, _CONTENT, found, hint_at_format(found, "gemini"))
         parts = need_list(found["parts"], f"{where}.parts", "a list of parts")
@@ -69,7 +71,8 @@ class GeminiContents:
             made = [{"text": one["text"]} if one.get("type") == "text" else one for one in texts]
             return {**item, "parts": [*(one for one in parts if _response(one)), *made]}
         key, response = _find(parts[part], _RESPONSE)
-        told = dict(response.get("response") or {})
+        given = response.get("response")
+        told = dict(given) if isinstance(given, Mapping) else {}
         told[_text_key(told)] = text_of(content)
         changed = {**parts[part], key: {**response, "response": told}}
         return {**item, "parts": [*parts[:part], changed, *parts[part + 1 :]]}

@@ -181,7 +181,7 @@ def need_content(item: Item, where: str, format: MessageFormat) -> str | list[It
         part = need_fields(one, at, "a part: a dict with a type, or an object of the package")
         need_text(part, "type", at, "the type of a part")
         parts.append(part)
-    if hint := hint_at_format({**item, "content": parts}, format):
+    if hint := hint_at_format({"content": parts}, format):
         refuse(f"{where}.content", f"parts of format={format!r}", parts[0], hint)
     return parts
 

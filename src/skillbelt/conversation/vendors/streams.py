@@ -77,8 +77,8 @@ def _add_texts(message: Item, delta: Item) -> None:
     for key, piece in delta.items():
         if key != "role" and piece is not None:
             known = message.get(key)
-            text = isinstance(known, str) and isinstance(piece, str)
-            message[key] = known + piece if text else piece
+            goes_on = type(known) is type(piece) and isinstance(piece, str | list)
+            message[key] = known + piece if goes_on else piece
 
 
 def _find_response(events: list[Item]) -> Item:
@@ -137,11 +137,15 @@ def _read_input(text: str) -> dict[str, Any]:
 
 def _join_contents(chunks: list[Item]) -> Item:
     parts: list[Item] = []
+    ended = False
     for chunk in chunks:
         candidate = to_fields(next(iter(to_list(chunk.get("candidates")) or []), None)) or {}
+        ended = ended or bool(candidate.get("finishReason") or candidate.get("finish_reason"))
         content = to_fields(candidate.get("content")) or {}
         for one in to_list(content.get("parts")) or []:
             _add_part(parts, to_fields(one) or {})
+    if not ended:
+        refuse("events", "a last chunk with a finish_reason", chunks[-1:])
     return {"role": "model", "parts": parts}
 
 
