@@ -33,7 +33,7 @@ from skillbelt.conversation.messages import Material, Message, block, join_conte
 from skillbelt.conversation.plain import plain_messages
 from skillbelt.conversation.state import LoadedSkill, LoadRequest, Session
 from skillbelt.conversation.vendors.gemini_contents import OWN_ID
-from skillbelt.conversation.vendors.read import find_vendor, read_history
+from skillbelt.conversation.vendors.read import find_vendor, read_reply
 from skillbelt.conversation.vendors.shapes import (
     CallAnswer,
     HistoryCall,
@@ -729,9 +729,10 @@ class Runtime:
             only=(scripts,) if isinstance(scripts, str) else tuple(scripts),
             bounds=TrialBounds(seconds=timeout_seconds or TRIAL_SECONDS),
             told=told,
+            watch=followed(UNWATCHED),
         )
 
-    try_skill = try_skill_async = in_thread(try_skill_sync)
+    try_skill = try_skill_async = cancelling(try_skill_sync)
 
     def _visible_skill(self, name: str, session: RuntimeSession | None) -> Skill:
         """Return the skill of that name, unless it is hidden from the conversation."""
@@ -753,12 +754,22 @@ class Runtime:
         """Return a conversation, new or as the store has it; always a new one without a name.
 
         `visible` hides skills from it alone, and `rules` hold for it on top of all others. A
-        `store` keeps it in place of the runtime's own.
+        `store` keeps it in place of the runtime's own. RequiredSkillUnusable if a skill that the
+        settings require cannot be used in it.
         """
-        settings, gate = self.settings, self.gate.with_rules(rules)
-        if settings.skills:
+        gate = self.gate.with_rules(rules)
+        if self.settings.skills:
             self._check_required(self.look(), gate, agent or None)
         key = SessionKey(app, user, session or f"new-{os.urandom(8).hex()}")
+        opened = self._open_session(key, agent, store)
+        opened.visible, opened.gate = visible, gate
+        return opened
+
+    def _open_session(
+        self, key: SessionKey, agent: str = "", store: Store | None = None
+    ) -> RuntimeSession:
+        """Return the conversation without a look at the skills: its first use looks."""
+        settings = self.settings
         state = Session(
             store or self.store,
             key,
@@ -766,13 +777,7 @@ class Runtime:
             mode=settings.load_mode,
             max_loaded=settings.max_loaded_skills,
         )
-        return RuntimeSession(
-            runtime=self,
-            session=state,
-            storage=self._storage(key),
-            visible=visible,
-            gate=gate,
-        )
+        return RuntimeSession(runtime=self, session=state, storage=self._storage(key))
 
     session_async = in_thread(session)
 
@@ -942,7 +947,7 @@ class RuntimeSession:
         made = self._prepare(
             outgoing.messages,
             new_turn,
-            continued=previous_response_id is not None,
+            continued=bool(previous_response_id),
             restore_tokens=restore_tokens,
         )
         return write_request(outgoing, made, tools=tools, previous_response_id=previous_response_id)
@@ -1212,13 +1217,12 @@ class RuntimeSession:
     ) -> list[Message]:
         """Run the calls of a model's reply; return what the history goes on with.
 
-        `reply` is the response of the vendor's package, the message or the items in it, or dicts of
-        the same shape. The results are in the order of the calls, in the vendor's shape; the list
-        is empty when the reply has no call. `others` is called with the name and the arguments of
-        a call of another tool than ours, and returns the text for the model.
+        `reply` is the response of the vendor's package, the message, blocks, parts or calls in it,
+        or dicts of the same shape. The results are in the order of the calls, in the vendor's
+        shape; the list is empty when the reply has no call. `others` is called with the name and
+        the arguments of a call of another tool than ours, and returns the text for the model.
         """
-        replied = reply if isinstance(reply, list | tuple) else [reply]
-        history = read_history(replied, format, name="reply")
+        history = read_reply(reply, format)
         done = {result.id for result in history.results()}
         answers = []
         for call in history.calls():
