@@ -27,7 +27,7 @@ from skillbelt.conversation.messages import Material, Message, block, join_conte
 from skillbelt.conversation.plain import plain_messages
 from skillbelt.conversation.state import LoadedSkill, LoadRequest, Session
 from skillbelt.conversation.vendors.gemini_contents import OWN_ID
-from skillbelt.conversation.vendors.read import find_vendor, read_history
+from skillbelt.conversation.vendors.read import find_vendor, read_reply
 from skillbelt.conversation.vendors.shapes import (
     CallAnswer,
     HistoryCall,
@@ -722,9 +722,10 @@ class Runtime:
             only=(scripts,) if isinstance(scripts, str) else tuple(scripts),
             bounds=TrialBounds(seconds=timeout_seconds or TRIAL_SECONDS),
             told=told,
+            watch=followed(UNWATCHED),
         )
 
-    try_skill = try_skill_async = in_thread(try_skill_sync)
+    try_skill = try_skill_async = cancelling(try_skill_sync)
 
     def _visible_skill(self, name: str, session: RuntimeSession | None) -> Skill:
         """Return the skill of that name, unless it is hidden from the conversation."""
@@ -925,9 +926,7 @@ class RuntimeSession:
         if format != "responses":
             _refuse_arguments("format='responses'", previous_response_id=previous_response_id)
         outgoing = read_outgoing(messages, format, system)
-        made = self._prepare(
-            outgoing.messages, new_turn, continued=previous_response_id is not None
-        )
+        made = self._prepare(outgoing.messages, new_turn, continued=bool(previous_response_id))
         return write_request(outgoing, made, tools=tools, previous_response_id=previous_response_id)
 
     request_async = in_thread(request)
@@ -1164,13 +1163,12 @@ class RuntimeSession:
     ) -> list[Message]:
         """Run the calls of a model's reply; return what the history goes on with.
 
-        `reply` is the response of the vendor's package, the message or the items in it, or dicts of
-        the same shape. The results are in the order of the calls, in the vendor's shape; the list
-        is empty when the reply has no call. `others` is called with the name and the arguments of
-        a call of another tool than ours, and returns the text for the model.
+        `reply` is the response of the vendor's package, the message, blocks, parts or calls in it,
+        or dicts of the same shape. The results are in the order of the calls, in the vendor's
+        shape; the list is empty when the reply has no call. `others` is called with the name and
+        the arguments of a call of another tool than ours, and returns the text for the model.
         """
-        replied = reply if isinstance(reply, list | tuple) else [reply]
-        history = read_history(replied, format, name="reply")
+        history = read_reply(reply, format)
         done = {result.id for result in history.results()}
         answers = []
         for call in history.calls():
