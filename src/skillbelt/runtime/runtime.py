@@ -747,12 +747,22 @@ class Runtime:
         """Return a conversation, new or as the store has it; always a new one without a name.
 
         `visible` hides skills from it alone, and `rules` hold for it on top of all others. A
-        `store` keeps it in place of the runtime's own.
+        `store` keeps it in place of the runtime's own. RequiredSkillUnusable if a skill that the
+        settings require cannot be used in it.
         """
-        settings, gate = self.settings, self.gate.with_rules(rules)
-        if settings.skills:
+        gate = self.gate.with_rules(rules)
+        if self.settings.skills:
             self._check_required(self.look(), gate, agent or None)
         key = SessionKey(app, user, session or f"new-{os.urandom(8).hex()}")
+        opened = self._open_session(key, agent, store)
+        opened.visible, opened.gate = visible, gate
+        return opened
+
+    def _open_session(
+        self, key: SessionKey, agent: str = "", store: Store | None = None
+    ) -> RuntimeSession:
+        """Return the conversation without a look at the skills: its first use looks."""
+        settings = self.settings
         state = Session(
             store or self.store,
             key,
@@ -760,13 +770,7 @@ class Runtime:
             mode=settings.load_mode,
             max_loaded=settings.max_loaded_skills,
         )
-        return RuntimeSession(
-            runtime=self,
-            session=state,
-            storage=self._storage(key),
-            visible=visible,
-            gate=gate,
-        )
+        return RuntimeSession(runtime=self, session=state, storage=self._storage(key))
 
     session_async = in_thread(session)
 
