@@ -21,8 +21,8 @@ from skillbelt.store.memory import MemoryStore
 from skillbelt.store.protocol import SessionKey
 from skillbelt.text import tokens
 from skillbelt.tools.caller import Call
-from skillbelt.tools.definitions import PROFILES
-from skillbelt.tools.schema import ToolResult, build, offered_names, render
+from skillbelt.tools.definitions import PROFILES, offered_names
+from skillbelt.tools.schema import ToolResult, build, render
 
 HOST = (
     "You are a careful assistant in a software project. Say what you did and what you left out. "

@@ -21,7 +21,7 @@ def skills(tree: Tree) -> Tree:
 
 
 def test_the_text_itself_in_the_format_of_the_settings(skills: Tree) -> None:
-    made = overview(skills.catalog().available())
+    made = overview(skills.catalog().available(), loader="skill_load")
     assert skills.run("prompt") == (0, f"{made.text}\n", "")
     skills.write("project/skillbelt.toml", 'overview_format = "markdown"\n')
     assert skills.run("prompt").stdout == (
@@ -31,7 +31,7 @@ def test_the_text_itself_in_the_format_of_the_settings(skills: Tree) -> None:
 
 @pytest.mark.parametrize("format", ["xml", "markdown", "plain", "json"])
 def test_each_format(skills: Tree, format: Format) -> None:
-    made = overview(skills.catalog().available(), format=format)
+    made = overview(skills.catalog().available(), format=format, loader="skill_load")
     assert skills.run("prompt", "--format", format) == (0, f"{made.text}\n", "")
 
 
@@ -57,7 +57,7 @@ def test_nothing_when_there_is_nothing_to_show(tree: Tree, option: str) -> None:
 
 def test_a_budget(skills: Tree) -> None:
     done = skills.run("prompt", "--format", "plain", "--budget", "1")
-    assert done == (0, "2 skills: `skillbelt list` shows them\n", "")
+    assert done == (0, "2 skills: find them with the skill_search tool\n", "")
 
 
 def test_the_budget_is_a_share_of_the_context_window(tree: Tree) -> None:

@@ -10,7 +10,8 @@ from mcp_types import INVALID_PARAMS
 
 from mcp import Client
 from skillbelt import Rule, Runtime
-from tests.mcp.clients import connected, text_of
+from skillbelt.tools.definitions import PROFILES, RUNNING
+from tests.mcp.clients import connected, over_stdio, text_of
 from tests.tree import Tree
 
 pytestmark = pytest.mark.anyio
@@ -33,6 +34,83 @@ async def test_the_tools_are_those_of_the_runtime(belt: Runtime, mode: str) -> N
     assert hints["skill_run"].read_only_hint is False
     assert hints["load_resource"] is not None
     assert hints["load_resource"].read_only_hint is True
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+async def test_every_tool_says_what_it_may_do(skills: Tree, profile: str) -> None:
+    """A client that finds no hint takes the worst, or refuses the tool."""
+    with Runtime(skills.project, tool_profile=profile) as belt:
+        kinds = {name: kind for kind, name in belt.names.items()}
+        async with connected(belt) as client:
+            listed = (await client.list_tools()).tools
+    assert listed
+    for tool in listed:
+        runs = kinds.get(tool.name) in RUNNING
+        assert tool.annotations is not None
+        given = tool.annotations.model_dump(exclude={"title"})
+        assert given == {
+            "read_only_hint": not runs,
+            "destructive_hint": runs,
+            "idempotent_hint": not runs,
+            "open_world_hint": runs,
+        }
+
+
+@every_era
+async def test_the_list_of_tools_stays_as_it_is(skills: Tree, mode: str) -> None:
+    with Runtime(skills.project, rules=[Rule("run", "*", "allow")]) as belt:
+        async with connected(belt, mode) as client:
+            before = (await client.list_tools()).tools
+            await client.call_tool("skill_load", {"skill": "pdf"})
+            await client.call_tool("skill_run", {"skill": "pdf", "command": "true"})
+            assert (await client.list_tools()).tools == before
+        async with connected(belt, mode) as client:
+            assert (await client.list_tools()).tools == before
+
+
+async def test_the_texts_of_tools_are_short_however_many_skills_there_are(skills: Tree) -> None:
+    async def measure() -> tuple[int, int]:
+        with Runtime(skills.project) as belt:
+            async with connected(belt) as client:
+                listed = (await client.list_tools()).tools
+        shown = [{"n": one.name, "d": one.description, "s": one.input_schema} for one in listed]
+        whole = [one.model_dump(by_alias=True, exclude_none=True) for one in listed]
+        return len(json.dumps(shown)), len(json.dumps(whole))
+
+    few = await measure()
+    assert few[0] < 4_000 and few[1] < 8_000
+    for number in range(300):
+        skills.skill(f"project/.agents/skills/s{number:03}", "What it is for. " * 60)
+    many = await measure()
+    assert many[0] < 4_000 + 4_000 + 8_400
+
+
+async def test_no_document_speaks_of_a_tool_that_is_not_offered(skills: Tree) -> None:
+    with Runtime(skills.project) as belt:
+        async with connected(belt) as client:
+            listed = (await client.list_tools()).tools
+            told = client.instructions or ""
+    text = json.dumps([one.model_dump() for one in listed]) + told
+    for name in ("skill_poll", "skill_unload", "skill_select_docs", "skill_list "):
+        assert name not in text
+
+
+async def test_the_tools_of_claude_code_work_for_a_client(skills: Tree) -> None:
+    allowed = [Rule("run", "*", "allow")]
+    with Runtime(skills.project, tool_profile="claude", rules=allowed) as belt:
+        async with connected(belt) as client:
+            loaded = text_of(await client.call_tool("Skill", {"skill": "pdf"}))
+            assert "Base directory for this skill: skills/pdf" in loaded
+            read = await client.call_tool("Read", {"file_path": "skills/pdf/guide.md"})
+            assert text_of(read) == "The guide of pdf.\n"
+            ran = await client.call_tool("Bash", {"command": "sh skills/pdf/scripts/say.sh"})
+            assert text_of(ran) == "said"
+
+
+async def test_the_command_line_chooses_the_profile(skills: Tree) -> None:
+    async with over_stdio(skills, "--profile", "simple") as client:
+        names = [tool.name for tool in (await client.list_tools()).tools]
+    assert names == ["skill"]
 
 
 async def test_the_skills_are_listed_where_every_client_shows_them(belt: Runtime) -> None:

@@ -345,3 +345,77 @@ def test_packages_that_nobody_uses_are_cleared_away_and_that_is_said(packages: B
     assert gone.reason == "size"
     assert said == [f"cleared away {gone.name} (size): {gone.size_bytes:,} bytes"]
     assert packages.run("python3 scripts/a.py", bench=packages.make()).stdout == "hello\n"
+
+
+# --- packages that nothing declares --------------------------------------------------------------
+
+
+@pytest.fixture
+def guesses(packages: Bench) -> Bench:
+    """A script that imports what the index has and what it does not have."""
+    folder = packages.tree.path("packages")
+    wheel(folder, "scrapy", {"scrapy.py": "word = 'known'\n"})
+    packages.write("scripts/a.py", "import greet\nprint(greet.word)\n")
+    packages.write("scripts/b.py", "import scrapy\nprint(scrapy.word)\n")
+    return packages
+
+
+def test_what_a_script_imports_is_asked_for_and_marked(guesses: Bench) -> None:
+    bench = guesses.make((Rule("run", "*", "allow"), Rule("install", "*", "ask")))
+    result = guesses.run("python3 scripts/a.py", bench=bench)
+    assert (result.stdout, result.warnings) == ("hello\n", ())
+    (request,) = (one.request for one in guesses.asked)
+    assert request.summary == (
+        "install 1 Python package: greet (not declared by the skill; guessed from its imports); "
+        "of these greet by the name of the import alone: no known package, so check that it is "
+        "what the skill means for the skill echo; in all 1: greet==1.0"
+    )
+    assert request.metadata["guessed"] == ["greet"]
+    assert request.metadata["no_known_package"] == ["greet"]
+    shown = describe_request(request)[0]
+    assert "guessed" in shown and "no known package" in shown
+    assert request.hash.startswith("sha256:")  # another skill is another question
+
+
+def test_a_general_rule_allows_a_known_package_and_no_guess(guesses: Bench) -> None:
+    bench = guesses.make((Rule("run", "*", "allow"), Rule("install", "*", "allow")))
+    assert guesses.run("python3 scripts/b.py", bench=bench).stdout == "known\n"
+    result = guesses.run("python3 scripts/a.py", bench=bench)
+    assert "No module named 'greet'" in result.stderr
+    (said,) = (text for text in result.warnings if "greet" in text)
+    assert said == (
+        "not provided: greet (guessed from imports): it is no known package, and the rule '*' is "
+        "too general for a guess; allow greet itself, or run with --with greet"
+    )
+    own = guesses.make((Rule("run", "*", "allow"), Rule("install", "greet", "allow")))
+    assert guesses.run("python3 scripts/a.py", bench=own).stdout == "hello\n"
+    assert guesses.asked == []
+
+
+def test_a_guess_that_is_refused_leaves_the_run(guesses: Bench) -> None:
+    bench = guesses.make((Rule("run", "*", "allow"), Rule("install", "scrapy", "deny")))
+    result = guesses.run("python3 scripts/b.py", bench=bench)
+    assert "No module named 'scrapy'" in result.stderr
+    assert any("the rule 'scrapy' denies it" in text for text in result.warnings)
+
+
+def test_a_guess_that_no_index_has_spoils_no_other(guesses: Bench) -> None:
+    source = "import scrapy\ntry:\n import nobody_has_this\nexcept ImportError:\n pass\n"
+    guesses.write("scripts/b.py", f"{source}print(scrapy.word)\n")
+    bench = guesses.make((Rule("run", "*", "allow"), Rule("install", "*", "ask")))
+    for _ in range(2):  # the second time it is known and not tried again
+        said: list[str] = []
+        bench._progress = said.append
+        result = guesses.run("python3 scripts/b.py", bench=bench)
+        assert result.stdout == "known\n"
+        (text,) = (one for one in result.warnings if "nobody-has-this" in one)
+        assert text.startswith("not provided: nobody-has-this (guessed from imports): ")
+    assert not [one for one in said if one.startswith("resolving")]
+
+
+def test_packages_can_be_named_or_left_out_for_one_run(guesses: Bench) -> None:
+    guesses.write("scripts/c.py", "m = __import__('gr' + 'eet')\nprint(m.word)\n")
+    assert guesses.run("python3 scripts/c.py", packages=("greet",)).stdout == "hello\n"
+    result = guesses.run("python3 scripts/b.py", install=False)
+    assert "No module named 'scrapy'" in result.stderr
+    assert result.warnings == ()

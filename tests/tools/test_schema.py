@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from skillbelt import ConfigError
 from skillbelt.settings import Settings
 from skillbelt.tools.caller import Call
-from skillbelt.tools.definitions import DEFINITIONS, LOADERS, PROFILES, SEARCH
+from skillbelt.tools.definitions import DEFINITIONS, LOADERS, PROFILES, SEARCH, offered_names
 from skillbelt.tools.handlers import check_arguments
 from skillbelt.tools.schema import (
     FORMATS,
@@ -24,7 +24,6 @@ from skillbelt.tools.schema import (
     build,
     choose,
     guidance,
-    offered_names,
     render,
     schema_of,
 )

@@ -10,6 +10,7 @@ from skillbelt.permission.gate import Gate
 from skillbelt.runtime.required import check_required
 from skillbelt.settings import CHOICES
 from skillbelt.store import open_store
+from skillbelt.tools.definitions import LOADERS, PROFILES, SEARCH, name_of, offered_names
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,10 +38,13 @@ def run(args: argparse.Namespace) -> int:
     if settings.skills:
         check_required(catalog.snapshot, settings, gate, args.agent)
     skills = visible(gate.permitted(args.agent, catalog).values())
+    offered = offered_names(PROFILES[settings.tool_profile], settings.tool_names)
     made = overview(
         skills,
         format=args.format or settings.overview_format,
         budget_tokens=budget,
+        loader=name_of(offered, LOADERS),
+        search=offered.get(SEARCH, ""),
     )
     if args.json:
         print_json(made._asdict())

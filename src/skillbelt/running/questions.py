@@ -197,7 +197,11 @@ def install_request(request: Request, needs: Needs, packages: tuple[str, ...]) -
     """Return the request to install every package that the skill of a run comes to need."""
     names = ", ".join(text.partition(" ")[0] for text in packages)
     about = f"install {describe(needs)} for the skill {request.skill}; in all {len(packages)}: "
-    facts = {"packages": list(packages)}
+    facts: dict[str, object] = {"packages": list(packages)}
+    if needs.guessed:
+        facts["guessed"] = list(needs.guessed)
+    if needs.unknown:
+        facts["no_known_package"] = list(needs.unknown)
     return another(request, "install", packages, summary=about + names, facts=facts)
 
 

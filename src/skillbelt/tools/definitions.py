@@ -353,3 +353,14 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
 def name_of(names: Mapping[str, str], kinds: Iterable[str]) -> str:
     """Return the name of the first of these kinds of tools that is offered; "" for none."""
     return next((names[kind] for kind in kinds if kind in names), "")
+
+
+def offered_names(kinds: Iterable[str], naming: str = "skillbelt") -> dict[str, str]:
+    """Return the name under which each tool is offered."""
+    kinds = tuple(kinds)
+    if naming == "skillbelt":
+        return {kind: DEFINITIONS[kind].fixed or kind for kind in kinds}
+    names = {kind: DEFINITIONS[kind].common for kind in kinds}
+    if "skill" in names and "skill_load" not in names:
+        names["skill"] = DEFINITIONS["skill_load"].common
+    return names

@@ -86,17 +86,6 @@ def choose(allowed: Iterable[str] | None, profile: str = "default") -> tuple[str
     return tuple(kind for kind in DEFINITIONS if kind in kinds)
 
 
-def offered_names(kinds: Iterable[str], naming: str = "skillbelt") -> dict[str, str]:
-    """Return the name under which each tool is offered."""
-    kinds = tuple(kinds)
-    if naming == "skillbelt":
-        return {kind: DEFINITIONS[kind].fixed or kind for kind in kinds}
-    names = {kind: DEFINITIONS[kind].common for kind in kinds}
-    if "skill" in names and "skill_load" not in names:
-        names["skill"] = DEFINITIONS["skill_load"].common
-    return names
-
-
 def inline_names(names: Mapping[str, str]) -> dict[str, str]:
     """Return the names of the tools that work where answers hold the texts of skills for good.
 

@@ -33,7 +33,7 @@ from skillbelt.permission.packages import (
 )
 from skillbelt.running.packages.declared import Needs, describe
 from skillbelt.running.packages.index_config import IndexConfig, node_indexes, python_indexes
-from skillbelt.running.packages.index_fetcher import IndexFetcher
+from skillbelt.running.packages.index_fetcher import IndexFetcher, KeptPages
 from skillbelt.running.packages.index_pages import NodeIndex, PackageIndex, PythonIndex
 from skillbelt.running.packages.installers import (
     InstallerFailed,
@@ -80,6 +80,7 @@ class _Tools(NamedTuple):
     most: int  # bytes
     say: Progress
     faults: list[str]  # of the index, collected
+    kept: KeptPages  # between resolving and installing
 
 
 class EnvironmentPlan(NamedTuple):
@@ -137,6 +138,7 @@ def plan(
         most=max_bytes,
         say=progress or _silent,
         faults=[],
+        kept=KeptPages(),
     )
     record = os.path.join(cache_dir, _RESOLVED, f"{key}.json")
     lock = _read_lock(record, needs)
@@ -218,6 +220,7 @@ def install_node(
         most=max_bytes,
         say=_silent,
         faults=[],
+        kept=KeptPages(),
     )
     installer = _npm(tools)
     with sandboxes.open(max_bytes) as sandbox:
@@ -415,7 +418,9 @@ def _index_for(
     own = indexes.main is None and not indexes.closed
     if own:
         indexes = indexes.with_default(installer.default_index(sandbox))
-    fetcher = IndexFetcher(indexes, hosts=tools.hosts, environ=tools.environ, open_default=own)
+    fetcher = IndexFetcher(
+        indexes, hosts=tools.hosts, environ=tools.environ, open_default=own, kept=tools.kept
+    )
     fetcher.faults = tools.faults
     return indexes, fetcher
 

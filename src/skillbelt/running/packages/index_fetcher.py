@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import socket
 import ssl
+import threading
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from email.message import Message
+from functools import lru_cache
 from http.client import HTTPException
+from io import BytesIO
 from ipaddress import ip_address
 from typing import IO, NamedTuple
 from urllib.error import URLError
@@ -26,6 +29,7 @@ from skillbelt.text import one_line, shorten
 
 _CHUNK = 256 * 2**10
 _MAX_REDIRECTS = 5
+_KEPT_BYTES, _KEPT_FILE_BYTES = 64 * 2**20, 8 * 2**20
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -79,6 +83,33 @@ class Fetched(NamedTuple):
         return bytes(data)
 
 
+class KeptPages:
+    """Small pages and files that resolving fetched: installing needs the same ones again."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], tuple[str, str, bytes]] = {}
+        self._left = _KEPT_BYTES
+        self._lock = threading.Lock()
+
+    def find(self, url: str, accept: str) -> Fetched | None:
+        """Return what was fetched from that URL before."""
+        with self._lock:
+            found = self._found.get((url, accept))
+        return found and Fetched(found[0], found[1], len(found[2]), BodyChunks(BytesIO(found[2])))
+
+    def add(self, url: str, accept: str, fetched: Fetched) -> Fetched:
+        """Keep what is small and not on this machine; return the same."""
+        size = fetched.size
+        if size is None or size > _KEPT_FILE_BYTES or fetched.url.startswith("file:"):
+            return fetched
+        data = fetched.whole(_KEPT_FILE_BYTES)
+        with self._lock:
+            if len(data) == size and size <= self._left:
+                self._left -= size
+                self._found[url, accept] = (fetched.url, fetched.type, data)
+        return Fetched(fetched.url, fetched.type, size, BodyChunks(BytesIO(data)))
+
+
 class IndexFetcher:
     """Fetches for one configuration. `hosts` are further ones that files may come from."""
 
@@ -90,6 +121,7 @@ class IndexFetcher:
         environ: Mapping[str, str],
         timeout_seconds: float = 60.0,
         open_default: bool = False,
+        kept: KeptPages | None = None,
     ) -> None:
         every = [*indexes.first, *indexes.scopes.values(), *filter(None, (indexes.main,))]
         pages = [
@@ -102,6 +134,8 @@ class IndexFetcher:
         self._seconds = timeout_seconds
         self._proxies = _proxies(environ)
         self._authorities = indexes.authorities
+        self._kept = KeptPages() if kept is None else kept
+        self._safe: set[tuple[str, int]] = set()
         self.faults: list[str] = []
 
     def get(self, url: str, accept: str = "*/*") -> Fetched:
@@ -110,11 +144,14 @@ class IndexFetcher:
         Any reason but a plain 404 is added to `faults`.
         """
         try:
-            return self._get(url, accept)
+            return self._kept.find(url, accept) or self._keep(url, accept)
         except NotFetched as missing:
             if missing.status not in (404, 410):
                 self.faults.append(str(missing))
             raise
+
+    def _keep(self, url: str, accept: str) -> Fetched:
+        return self._kept.add(url, accept, self._get(url, accept))
 
     def _get(self, url: str, accept: str) -> Fetched:
         if urlsplit(url).scheme == "file":
@@ -148,11 +185,17 @@ class IndexFetcher:
 
     def _is_safe(self, host: str, port: int) -> bool:
         """Whether every address of the host is public, or an address of an index itself."""
+        if (host, port) in self._safe:
+            return True
         own = {address for origin in self._origins for address in _addresses(*origin[1:])}
-        found = _addresses(host, port)
-        return bool(found) and not any(
+        # A resolver may fail now and then; the host is not to blame for that.
+        found = _addresses(host, port) or _addresses(host, port)
+        safe = bool(found) and not any(
             Private().fault(address) for address in found if address not in own
         )
+        if safe:
+            self._safe.add((host, port))
+        return safe
 
     def _open(self, url: str, accept: str) -> _Response:
         headers = {"Accept": accept, "User-Agent": "skillbelt", "Accept-Encoding": "identity"}
@@ -161,7 +204,7 @@ class IndexFetcher:
             headers["Authorization"] = authorization
         handlers: list[urllib.request.BaseHandler] = [
             urllib.request.ProxyHandler(_for_host(self._proxies, url)),
-            urllib.request.HTTPSHandler(context=_context(self._authorities)),
+            urllib.request.HTTPSHandler(context=_context(tuple(self._authorities))),
             _Plain(),
         ]
         opener = urllib.request.OpenerDirector()
@@ -255,7 +298,9 @@ def _for_host(proxies: Mapping[str, str], url: str) -> dict[str, str]:
     return {name: value for name, value in proxies.items() if name != "no"}
 
 
-def _context(authorities: Iterable[str]) -> ssl.SSLContext:
+@lru_cache(maxsize=4)
+def _context(authorities: tuple[str, ...]) -> ssl.SSLContext:
+    """Return the context of all requests: reading the certificates takes longer than a request."""
     context = ssl.create_default_context()
     for path in authorities:
         with suppress(OSError, ssl.SSLError):

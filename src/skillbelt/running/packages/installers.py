@@ -30,6 +30,10 @@ _QUIET = ("--quiet", "--no-python-downloads", "--no-config")
 _STANDARD_PROGRAMS = re.compile(r"python(3(\.\d+)?)?|(de)?activate(_this)?(\.\w+)?|pydoc\.bat")
 
 
+# How many processes compile bytecode.
+_COMPILERS = str(min(os.cpu_count() or 1, 4))
+
+
 class InstallStep(NamedTuple):
     """One command inside. `package_index` is what it may use; None: no network.
 
@@ -173,7 +177,7 @@ class Uv(NamedTuple):
 
     def compile(self, sandbox: InstallSandbox, target: str) -> None:
         """Compile bytecode, which cannot be written later; with the bare interpreter."""
-        argv = (self.python, "-I", "-S", "-m", "compileall", "-q", "-j", "1", "-s",
+        argv = (self.python, "-I", "-S", "-m", "compileall", "-q", "-j", _COMPILERS, "-s",
                 f"{sandbox.inside}/venv", "-p", target, "--invalidation-mode", "unchecked-hash",
                 f"{sandbox.inside}/venv/lib")  # fmt: skip
         sandbox.run(

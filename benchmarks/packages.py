@@ -1,0 +1,128 @@
+"""What packages cost a run: `python -m benchmarks.packages`.
+
+The first run of a skill that imports one small package, beside `uv run --with` for the same with an
+equally cold cache; and a second run, beside one of a script that needs no packages. Both sides take
+turns, so that whatever else the machine does weighs on both; the least of each counts, since other
+work only ever adds. It needs a package index. Exit code 1 when a bar is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from skillbelt.running.packages.installers import find_uv
+from skillbelt.sandbox.linux.identity import interpreter
+
+PACKAGE = "tabulate"  # small, pure Python, and seldom among the packages of a system
+MANIFEST = "---\nname: bench\ndescription: Measures. Use it to measure.\n---\nRun scripts/a.py.\n"
+WITH = f"import {PACKAGE}\nprint('started')\n"
+WITHOUT = "print('started')\n"
+BARS = {"first": 1.5, "second": 1.2}
+
+
+class PackageBar(NamedTuple):
+    """One bar: the two least times in seconds, and the most that their ratio may be."""
+
+    name: str
+    ours: float
+    other: float
+    bar: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long ours took."""
+        return self.ours / self.other
+
+    @property
+    def passed(self) -> bool:
+        """Whether the ratio is within its bar."""
+        return self.ratio <= self.bar
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure, print, and return 1 when a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args(words)
+    folder = tempfile.mkdtemp(prefix="skillbelt-bench-")
+    try:
+        bars = measure(Path(folder), args.rounds)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(as_json(bars) if args.json else table(bars))
+    return 0 if all(bar.passed for bar in bars) else 1
+
+
+def measure(folder: Path, rounds: int) -> list[PackageBar]:
+    """Take turns between both sides of both bars."""
+    skill = folder / "project" / ".agents" / "skills" / "bench"
+    (skill / "scripts").mkdir(parents=True)
+    (skill / "SKILL.md").write_text(MANIFEST)
+    (skill / "scripts" / "a.py").write_text(WITH)
+    (skill / "scripts" / "b.py").write_text(WITHOUT)
+    uv, python = find_uv("", os.environ), interpreter()
+    assert python is not None, "there is no Python that runs can use"
+    times: dict[str, list[float]] = {name: [] for name in ("first", "uv", "second", "without")}
+    for turn in range(rounds):
+        ours, theirs = folder / f"ours-{turn}", folder / f"uv-{turn}"
+        times["first"].append(_run(folder, ours, "scripts/a.py"))
+        bare = {**os.environ, "UV_CACHE_DIR": str(theirs)}
+        started = (uv, "run", "--quiet", "--no-project", "--python", python.path,
+                   "--with", PACKAGE, "python", str(skill / "scripts" / "a.py"))  # fmt: skip
+        times["uv"].append(_timed(started, folder, bare))
+        times["second"].append(_run(folder, ours, "scripts/a.py"))
+        times["without"].append(_run(folder, ours, "scripts/b.py"))
+    least = {name: min(found) for name, found in times.items()}
+    return [
+        PackageBar(name="first", ours=least["first"], other=least["uv"], bar=BARS["first"]),
+        PackageBar(name="second", ours=least["second"], other=least["without"], bar=BARS["second"]),
+    ]
+
+
+def _run(folder: Path, cache: Path, script: str) -> float:
+    env = {**os.environ, "SKILLBELT_CACHE_DIR": str(cache),
+           "SKILLBELT_STATE_DIR": str(folder / "state")}  # fmt: skip
+    words = (sys.executable, "-m", "skillbelt", "run", "bench", "--yes", "-q", "--",
+             "python3", script)  # fmt: skip
+    return _timed(words, folder / "project", env)
+
+
+def _timed(words: Sequence[str], folder: Path, env: Mapping[str, str]) -> float:
+    began = time.perf_counter()
+    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, check=False, text=True)
+    taken = time.perf_counter() - began
+    if done.returncode or "started" not in done.stdout:
+        raise SystemExit(f"{' '.join(words)} failed: {done.stdout}{done.stderr}")
+    return taken
+
+
+def as_json(bars: Sequence[PackageBar]) -> str:
+    """Return the bars as one JSON document."""
+    return json.dumps(
+        [{**bar._asdict(), "ratio": bar.ratio, "passed": bar.passed} for bar in bars], indent=1
+    )
+
+
+def table(bars: Sequence[PackageBar]) -> str:
+    """Return one line for each bar."""
+    lines = ["     what    ours      other     ratio  at most"]
+    for bar in bars:
+        mark = "ok  " if bar.passed else "MISS"
+        lines.append(f"{mark} {bar.name:<7} {bar.ours:6.2f} s  {bar.other:6.2f} s  "
+                     f"{bar.ratio:5.2f}  {bar.bar:5.2f}")  # fmt: skip
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
