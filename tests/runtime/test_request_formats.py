@@ -295,6 +295,24 @@ def test_only_calls_without_a_result_are_run(session: RuntimeSession) -> None:
     assert answer["call_id"] == "c2"
 
 
+PARTS: dict[MessageFormat, list[Callable[[], Any]]] = {
+    "openai": [lambda: chat_reply().tool_calls],
+    "responses": [lambda: response_reply().output, lambda: response_reply().output[2:]],
+    "anthropic": [lambda: REPLIES["anthropic"]().content],
+    "gemini": [
+        lambda: gemini_reply().parts,
+        lambda: [part.function_call for part in gemini_reply().parts or () if part.function_call],
+    ],
+}
+
+
+@every
+def test_the_parts_of_a_reply_are_taken_too(session: RuntimeSession, format: MessageFormat) -> None:
+    for make in PARTS[format]:
+        session.request([asked(format)], format=format)
+        assert told(format, session.answer_calls(make(), format)) == list(STUBS)
+
+
 def test_calls_can_be_answered_in_a_coroutine(session: RuntimeSession) -> None:
     async def main() -> Any:
         await session.request_async([asked("openai")], format="openai")
@@ -352,7 +370,13 @@ def test_marks_of_the_host_in_messages_are_left_to_it(session: RuntimeSession) -
     request = session.request([{"role": "user", "content": [block]}], format="anthropic")
     assert "cache_control" not in request
     assert request["messages"][0]["content"] == [block]
-    assert request["system"][-1]["cache_control"] == {"type": "ephemeral"}
+    assert "cache_control" not in request["system"][-1]
+
+
+def test_a_mark_that_the_host_changes_is_its_own(session: RuntimeSession) -> None:
+    first = session.request([asked("anthropic")], format="anthropic")
+    first["cache_control"]["ttl"] = first["system"][-1]["cache_control"]["ttl"] = "1h"
+    assert '"ttl"' not in json.dumps(session.request([asked("anthropic")], format="anthropic"))
 
 
 def test_a_response_that_the_vendor_keeps_is_continued(session: RuntimeSession) -> None:

@@ -553,7 +553,7 @@ class Workbench:
         """Keep the values in memory: later runs may print them from files, and are redacted too."""
         for name, value in run.secrets.items():
             if value not in self._given.values():
-                self._given[f"{len(self._given)}/{name}"] = value
+                self._given[f"{os.urandom(4).hex()}/{name}"] = value
 
     def _provide_programs(self, run: Run) -> None:
         """Set the folders of programs beside the system's; a module needs none."""

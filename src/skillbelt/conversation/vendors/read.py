@@ -16,8 +16,12 @@ from skillbelt.conversation.vendors.shapes import (
     Vendor,
     need_list,
     refuse,
+    to_fields,
+    to_list,
 )
 
+# What a message, a content or a response has, and a part of one does not.
+_MESSAGE_KEYS = {"role", "parts", "candidates", "choices", "object"}
 VENDORS: dict[MessageFormat, Vendor] = {
     "openai": ChatCompletions(),
     "responses": ResponsesItems(),
@@ -51,3 +55,20 @@ def read_history(
         where += [f"{name}[{index}]"] * len(made)
         sources += [index] * len(made)
     return History(items, vendor.read(items, where), sources)
+
+
+def read_reply(reply: object, format: MessageFormat) -> History:
+    """Return a reply as a history: a response, a message, or the parts or calls of one."""
+    listed = to_list(reply)
+    if listed is None:
+        return read_history([reply], format, name="reply")
+    parts = [to_fields(one) or {} for one in listed]
+    bare = bool(parts) and not any(one.keys() & _MESSAGE_KEYS for one in parts)
+    if bare and format == "openai" and all("function" in one for one in parts):
+        listed = [{"role": "assistant", "tool_calls": parts}]
+    elif bare and format == "anthropic" and all("type" in one for one in parts):
+        listed = [{"role": "assistant", "content": parts}]
+    elif bare and format == "gemini":
+        calls = [{"function_call": one} if "name" in one else one for one in parts]
+        listed = [{"role": "model", "parts": calls}]
+    return read_history(listed, format, name="reply")

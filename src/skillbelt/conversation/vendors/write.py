@@ -140,28 +140,27 @@ def _write_anthropic(placed: _Placed, tools: Sequence[object]) -> dict[str, Any]
 
     Tools come before the system text in the vendor's cache, so its mark covers them. A mark at the
     end of the messages would have to move with every request; the argument for the whole request
-    leaves what was sent as it was. A host that marks messages itself gets no more of them.
+    leaves what was sent as it was. A host that marks messages itself has its own plan: a mark of
+    ours before one that is to last longer would be refused.
     """
     blocks = _to_parts(placed.system) if placed.system else []
     own = _count_marks(blocks) + _count_marks(tools)
-    in_messages = sum(_count_message_marks(item) for item in placed.items)
-    if blocks and "cache_control" not in blocks[-1] and own + in_messages < MAX_CACHE_MARKS:
-        blocks = [*blocks[:-1], {**blocks[-1], "cache_control": _MARK}]
-        own += 1
+    room = 0 if any(map(_is_marked, placed.items)) else MAX_CACHE_MARKS - own
+    if blocks and "cache_control" not in blocks[-1] and room:
+        blocks = [*blocks[:-1], {**blocks[-1], "cache_control": {**_MARK}}]
+        room -= 1
     if placed.context:
-        blocks.append({"type": "text", "text": placed.context})
+        blocks = [*blocks, {"type": "text", "text": placed.context}]
     found: dict[str, Any] = {"system": blocks} if blocks else {}
     found["messages"] = placed.items
-    if not in_messages and own < MAX_CACHE_MARKS:
-        found["cache_control"] = _MARK
-    return found
+    return {**found, "cache_control": {**_MARK}} if room > 0 else found
 
 
 def _count_marks(blocks: Sequence[object]) -> int:
     return sum(isinstance(one, dict) and bool(one.get("cache_control")) for one in blocks)
 
 
-def _count_message_marks(item: Item) -> int:
+def _is_marked(item: Item) -> bool:
     blocks = item["content"] if isinstance(item["content"], list) else []
     inner = [one["content"] for one in blocks if isinstance(one.get("content"), list)]
-    return _count_marks(blocks) + sum(map(_count_marks, inner))
+    return any(map(_count_marks, [blocks, *inner]))
