@@ -71,14 +71,15 @@ def draw(folder: str, sample: int, seed: int, most: int) -> list[str]:
         chosen = (one for one in paths if has_scripts(one, COUNTED))
         pool += [one for _, one in zip(range(most), chosen, strict=False)]
     chance.shuffle(pool)
-    return sorted(pool[:sample])
+    return pool[:sample]  # in this order: the first of them are a sample, too
 
 
 class Measurement:
     """Tries skills, some at a time, and keeps the rows of each in a file."""
 
-    def __init__(self, out: str, cache: str, outside: bool) -> None:
+    def __init__(self, out: str, cache: str, outside: bool, at_once: int = AT_ONCE) -> None:
         self.out, self.cache, self.outside = Path(out), cache, outside
+        self._at_once = at_once
         self.rows: dict[str, list[Row]] = {}
         self._lock = threading.Lock()
         if self.out.exists():
@@ -98,7 +99,7 @@ class Measurement:
     def run(self, skills: Sequence[str]) -> list[Row]:
         """Try what is not done yet; return the rows of all of them."""
         left = [one for one in skills if one not in self.rows]
-        with self._runtime, ThreadPoolExecutor(AT_ONCE) as pool:
+        with self._runtime, ThreadPoolExecutor(self._at_once) as pool:
             for number, _ in enumerate(pool.map(self._try, left), 1):
                 self._show(f"{number}/{len(left)} skills")
         return [row for one in skills for row in self.rows[one]]
@@ -126,7 +127,7 @@ class Measurement:
             return
         for one in trial.scripts:
             row: Row = {"skill": path, **one.document()}
-            if self.outside:
+            if self.outside and not one.started:  # the others can start, as they did
                 verdict = start_outside(skill, scripts[one.path], one, self.cache)
                 row["outside"] = {**verdict._asdict(), "started": verdict.started}
             yield row
@@ -208,6 +209,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most", type=int, default=60, help="skills of one collection in a sample")
     parser.add_argument("--outside", action="store_true", help="also start each outside")
+    parser.add_argument("--at-once", type=int, default=AT_ONCE, help="skills side by side")
     parser.add_argument("--out", default="real-skills.jsonl", help="the rows, kept as they come")
     parser.add_argument("--json", default="", help="a file for the figures")
     parser.add_argument("--cache", default="", help="a folder for packages and state")
@@ -221,7 +223,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     skills = draw(args.folder, args.sample, args.seed, args.most)
     cache = os.path.abspath(args.cache or f"{args.out}.cache")
     os.makedirs(cache, exist_ok=True)
-    rows = Measurement(args.out, cache, args.outside).run(skills)
+    rows = Measurement(args.out, cache, args.outside, args.at_once).run(skills)
     figures = summarize(rows)
     print(f"{len(skills)} skills")
     print_table(figures, time.monotonic() - began)

@@ -63,8 +63,10 @@ def test_outside_is_harmless(open_tree: Tree, monkeypatch: pytest.MonkeyPatch) -
     """A script sees neither the caller's files nor a network, and is not the caller."""
     secret = open_tree.write("home/secret", "mine")
     skill = open_tree.skill("pool/curious")
+    # Only a script that fails inside is started outside: this one does, by where it is.
     code = (
         "import os, socket, sys\n"
+        "assert not os.getcwd().startswith('/workspace')\n"
         f"assert os.getuid() == {outside.USER}\n"
         f"assert not os.path.exists({str(secret)!r})\n"
         "assert os.listdir('/tmp') in ([], [os.environ['HOME'].split('/')[2]])\n"

@@ -117,7 +117,7 @@ class SkillDisabled(SkillNotFound):
     def __init__(self, name: str, by: str) -> None:
         super().__init__(name, ())
         self.by = by
-        self.remedy = f"remove `enabled = false` for it, or give `skillbelt enable {name}`"
+        self.remedy = f"change it there; `skillbelt enable {name}` does so in your own settings"
         self.args = (f"the skill {name!r} is disabled by {by}; {self.remedy}",)
 
 

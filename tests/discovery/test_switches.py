@@ -243,10 +243,10 @@ def test_pinned_skills_beyond_the_budget_are_told(skills: Tree) -> None:
 
 
 def test_config_shows_what_is_said_about_single_skills(skills: Tree) -> None:
-    where = skills.write(CONFIG, '[skills.pdf]\nhosts = ["a.example"]\nenv = ["A", "B=secret"]\n')
+    where = skills.write(CONFIG, '[skills.pdf]\nhosts = ["a.example"]\nenv = ["A", "B=xyzzy"]\n')
     text = skills.run("config").stdout
     assert f'skills.pdf.hosts\t["a.example"]\t{where}:2' in text
-    assert "secret" not in text
+    assert "xyzzy" not in text
     found = skills.run("config", "--json").document["skills"]["value"]["pdf"]
     assert found["hosts"] == {"value": ["a.example"], "source": f"{where}:2"}
     assert found["env"]["value"] == ["A"] and found["values"]["value"] == ["B"]

@@ -99,3 +99,17 @@ def test_kits_that_nobody_used_for_long_are_let_go_of(open_tree: Tree) -> None:
 def test_in_a_coroutine(belt: Runtime) -> None:
     answer = anyio.run(kit(belt).call, "skill_load", {"skill": "greet"})
     assert BODY.strip() in answer.text
+
+
+def test_what_the_settings_say_about_single_skills_holds_for_frameworks(open_tree: Tree) -> None:
+    for name in ("off", "mine", "short"):
+        open_tree.skill(f"project/.agents/skills/{name}", description=f"What {name} does.")
+    said = {"off": {"enabled": False}, "mine": {"visible": "manual"}, "short": {"visible": "name"}}
+    with Runtime(open_tree.project, skills=said) as belt:
+        made = kit(belt)
+        text = made.instructions() + str([tool.schema for tool in made.tools()])
+        assert "short" in text and "What short does." not in text
+        assert "'off'" not in text and "mine" not in text
+        assert made.call_sync("skill_load", {"skill": "off"}).failed
+        assert made.call_sync("skill_load", {"skill": "mine"}).failed
+        assert not made.call_sync("skill_load", {"skill": "short"}).failed

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from functools import partial
 
+import anyio
 import pytest
 
 from skillbelt import (
@@ -23,6 +26,7 @@ from skillbelt.running.trial.trial import try_skill
 from tests import needs
 from tests.bench import ME
 from tests.benches import FOLDER, SKILL, Bench
+from tests.desks import HANG_SECONDS
 
 pytestmark = needs.linux
 HELP = "import argparse\nargparse.ArgumentParser().parse_args()\n"
@@ -163,6 +167,27 @@ def test_a_server_that_keeps_running_has_started(bench: Bench) -> None:
     with runtime(bench, None, Rule("*", "*", "allow")) as belt:
         (script,) = belt.try_skill_sync(SKILL, timeout_seconds=1).scripts
     assert (script.how, script.started) == ("waits", True)
+
+
+def test_a_trial_that_is_cancelled_ends_its_scripts(bench: Bench) -> None:
+    bench.tree.write(f"{FOLDER}/serve.py", "import time\ntime.sleep(600)\n")
+    begun, ended = threading.Event(), threading.Event()
+
+    async def main(belt: Runtime) -> None:
+        trial = partial(belt.try_skill, SKILL, timeout_seconds=600, told=lambda _: ended.set())
+        async with anyio.create_task_group() as group:
+            group.start_soon(trial)
+            await anyio.to_thread.run_sync(begun.wait, HANG_SECONDS)
+            group.cancel_scope.cancel()
+
+    def progress(text: str) -> None:
+        if text.startswith("running"):
+            begun.set()
+
+    allow = [Rule("*", "*", "allow")]
+    with Runtime(bench.tree.project, rules=allow, progress=progress) as belt:
+        anyio.run(main, belt)
+        assert ended.wait(HANG_SECONDS)
 
 
 def test_each_script_has_a_workspace_of_its_own_which_is_gone_afterwards(bench: Bench) -> None:

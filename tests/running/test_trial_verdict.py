@@ -104,6 +104,19 @@ def test_a_script_that_hangs_after_it_lacked_something_has_not() -> None:
     assert (verdict.how, verdict.lacked) == ("module", (Lack("module", "x"),))
 
 
+def test_what_the_run_found_missing_counts_before_a_fault_of_the_input() -> None:
+    ended = Ended(1, "", "could not do it", missing=(Lack("program", "pandoc"),))
+    verdict = judge(SCRIPT, ended)
+    assert (verdict.how, verdict.lacked) == ("program", (Lack("program", "pandoc"),))
+    usage = ended._replace(stderr="usage: a.py FILE")
+    assert judge(SCRIPT, usage).how == "arguments"
+
+
+def test_the_line_of_an_exception_is_its_last() -> None:
+    verdict = judged(f"{TRACE}    raise RuntimeError('no')\nRuntimeError: no")
+    assert (verdict.how, verdict.line) == ("input", "RuntimeError: no")
+
+
 def test_a_folder_that_node_may_not_make_is_a_permission() -> None:
     verdict = judged("Error: ENOENT: no such file or directory, mkdir '/skill/data'\n    at x")
     assert (verdict.how, verdict.lacked) == ("permission", (Lack("permission", "/skill/data"),))

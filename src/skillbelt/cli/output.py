@@ -126,12 +126,15 @@ def skill_json(skill: Skill, said: SkillSettings = NO_SWITCHES) -> dict[str, obj
 
 def switches_json(said: SkillSettings) -> dict[str, dict[str, object]]:
     """Return what the settings say about a skill, with the source of each; values by name only."""
-    shown = {**said._asdict(), "values": sorted(said.values)}
+    shown: dict[str, object] = {**said._asdict(), "values": tuple(sorted(said.values))}
+    # One key of a file sets both.
+    left_out = [key for key in ("values", "env") if not shown[key]][:1]
     return {
-        key: {"value": list(found) if isinstance(found := shown[key], tuple) else found,
-              "source": source}
+        key: {"value": list(value) if isinstance(value, tuple) else value, "source": source}
         for key, source in said.sources.items()
-    }  # fmt: skip
+        if key not in left_out
+        for value in (shown[key],)
+    }
 
 
 def clients_of(catalog: Catalog) -> dict[str, str]:

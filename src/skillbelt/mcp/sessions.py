@@ -14,7 +14,7 @@ from mcp.server.context import ServerRequestContext
 from mcp_types import Implementation
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from skillbelt.runtime.runtime import Runtime, RuntimeSession
+from skillbelt.runtime.runtime import APP, Runtime, RuntimeSession
 from skillbelt.store import SessionKey
 
 USER = "mcp"
@@ -37,7 +37,8 @@ class ServedSessions:
     def of(self, ctx: ServerRequestContext[Any, Any]) -> RuntimeSession:
         """Return the conversation of a request; its runs end with the connection."""
         name = self.name(ctx)
-        found = self._belt.session(USER, name)
+        # A required skill that is missing is told by what the request does then, in a thread.
+        found = self._belt._open_session(SessionKey(APP, USER, name))
         # A client that only knows tools finds skills by search, even when there are few.
         found.searching = True
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:

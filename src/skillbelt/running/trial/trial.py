@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from skillbelt.errors import PermissionDenied, RunRefused, SkillbeltError
 from skillbelt.format.skill import Skill
@@ -18,11 +18,12 @@ from skillbelt.permission.rules import Answer, Request, digest
 from skillbelt.permission.waiting import Pending
 from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.executor import Workbench
-from skillbelt.running.following import Follower
+from skillbelt.running.following import UNWATCHED, Follower, Watch
 from skillbelt.running.packages.declared import Needs, needs_of
 from skillbelt.running.trial.scripts import Script, scripts_of
 from skillbelt.running.trial.verdict import Ended, How, Lack, Verdict, judge
 from skillbelt.sandbox.network.connection import Connection
+from skillbelt.sandbox.protocol import Running
 from skillbelt.text import one_line
 
 # One script; a server differs from a script that hangs only by what it printed.
@@ -31,6 +32,9 @@ TRIAL_SECONDS = 20.0
 TRIALS_AT_ONCE = 2
 MAX_TRIALS = 200
 _HELP = "--help"
+_HINTS: dict[str, Literal["program", "module", "permission"]] = {
+    "missing_program": "program", "missing_module": "module", "write_refused": "permission",
+}  # fmt: skip
 # What is asked for, in the order of the fields of `_Wanted`.
 _TYPES = ("skill", "run", "install")
 
@@ -121,12 +125,14 @@ def try_skill(
     bounds: TrialBounds = _BOUNDS,
     one_question: bool = True,
     told: Callable[[ScriptTrial], None] | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Trial:
     """Start every script of the skill, or `only` those at these paths; return what became of each.
 
     With `one_question` the gate is asked once for all scripts and packages; otherwise it is asked
-    for each, as a gate that answers by itself can be. `told` gets each result as it comes.
-    PermissionDenied when nothing may run, RunRefused for a path that is no script.
+    for each, as a gate that answers by itself can be. `told` gets each result as it comes, `watch`
+    each command as it starts. PermissionDenied when nothing may run, RunRefused for a path that is
+    no script.
     """
     chosen = _chosen(skill, tuple(only))
     tried, left = chosen[: bounds.scripts], chosen[bounds.scripts :]
@@ -134,6 +140,7 @@ def try_skill(
         return Trial(skill.name, ())
     gate = who.gate or bench.gate
     trier = _Trier(bench, skill, who, bounds)
+    trier.started = watch.started
     # Neither hosts nor secrets: a trial gives a script nothing that it could carry away.
     gate = (
         gate.with_ask(_ask_once(trier, tried, gate)) if one_question else gate.asking_for(*_TYPES)
@@ -169,6 +176,7 @@ class _Trier:
     def __init__(self, bench: Workbench, skill: Skill, who: Asker, bounds: TrialBounds) -> None:
         self.bench, self.skill, self.who, self.bounds = bench, skill, who, bounds
         self.sandbox = ""
+        self.started: Callable[[Running], None] | None = None
         self.denied: list[PermissionDenied] = []
         # Packages that cannot be provided are looked for once, not for each script.
         self._failed: dict[Needs, RunRefused] = {}
@@ -198,6 +206,14 @@ class _Trier:
                     one.cancel()
                 follower.kill()
                 raise
+
+    def _watch(self, follower: Follower) -> Watch:
+        def note(running: Running) -> None:
+            for started in (follower.watch.started, self.started):
+                if started is not None:
+                    started(running)
+
+        return Watch(None, note)
 
     def call(self, script: Script) -> RunCall:
         """Return the call that starts a script."""
@@ -231,7 +247,7 @@ class _Trier:
             return _refused(blank, "package", self._failed[needs])
         try:
             with self.bench.prepare(self.skill, call, self.asker(gate), observed=True) as run:
-                self.bench.carry_out(run, follower.watch)
+                self.bench.carry_out(run, self._watch(follower))
                 result = self.bench.finish(run)
                 run.workspace.wanted = False  # the files that a trial writes are not wanted
                 self.sandbox = result.sandbox
@@ -275,6 +291,9 @@ def _ended(result: RunResult) -> Ended:
         stderr=result.stderr,
         timed_out=result.timed_out,
         limits_hit=hit if result.exit_code else (),
+        missing=tuple(
+            Lack(_HINTS[one.kind], one.name) for one in result.hints if one.kind in _HINTS
+        ),
     )
 
 

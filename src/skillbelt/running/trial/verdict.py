@@ -135,13 +135,17 @@ class Verdict(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How the process of a script ended, and what it printed."""
+    """How the process of a script ended, and what it printed.
+
+    `missing` is what the run found to be really missing of the things that the output names.
+    """
 
     exit_code: int
     stdout: str = ""
     stderr: str = ""
     timed_out: bool = False
     limits_hit: tuple[str, ...] = ()
+    missing: tuple[Lack, ...] = ()
 
 
 def judge(script: Script, ended: Ended) -> Verdict:
@@ -156,7 +160,12 @@ def judge(script: Script, ended: Ended) -> Verdict:
             return Verdict("example")
         usage = bool(_USAGE.search(text))
         return Verdict("imports" if script.library else "help" if usage else "ran")
-    return _lacking(ended, text) or _on_its_own(ended, text)
+    verdict = _lacking(ended, text) or _on_its_own(ended, text)
+    if verdict.how != "input" or not ended.missing:
+        return verdict
+    kind = ended.missing[0].kind
+    how: How = kind if kind in ("program", "module") else "permission"
+    return verdict._replace(how=how, lacked=ended.missing)
 
 
 def _lacking(ended: Ended, text: str) -> Verdict | None:
@@ -246,7 +255,7 @@ def _on_its_own(ended: Ended, text: str) -> Verdict:
         return Verdict("crash", (), f"ended by signal {ended.exit_code - 128}")
     raised = _raised(ended.stderr)
     if raised is not None:
-        return _judge_exception(raised, text)
+        return _judge_exception(raised)
     if ended.exit_code == 2 or _USAGE.search(text):
         return Verdict("arguments", (), _line(text, -1))
     secrets = _secrets(text)
@@ -279,9 +288,8 @@ def _raised(stderr: str) -> _Raised | None:
     return None
 
 
-def _judge_exception(raised: _Raised, text: str) -> Verdict:
-    line = _line(text, text.find(raised.text) if raised.text else -1)
-    line = line if raised.type in line else f"{raised.type}: {raised.text}"[:_SHOWN]
+def _judge_exception(raised: _Raised) -> Verdict:
+    line = f"{raised.type}: {raised.text}"[:_SHOWN]
     secrets = _secrets(raised.text)
     if secrets or re.search(r"(?i)api[ _-]?key|access token|credentials?", raised.text):
         return Verdict("secret", secrets, line)
