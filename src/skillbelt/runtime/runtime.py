@@ -357,10 +357,17 @@ class Runtime:
     overview_async = in_thread(overview)
 
     def _overview_of(
-        self, skills: Skills, suggested: Collection[str] = (), audience: Audience | None = None
+        self,
+        skills: Skills,
+        suggested: Collection[str] = (),
+        audience: Audience | None = None,
+        kinds: Collection[str] | None = None,
     ) -> Overview:
-        """Return the text about these skills; the suggested ones are described before others."""
-        guided = self._guidance_for(skills, audience=audience)
+        """Return the text about these skills; the suggested ones are described before others.
+
+        With `kinds` it speaks of these tools only.
+        """
+        guided = self._guidance_for(skills, kinds, audience=audience)
 
         def make() -> Overview:
             budget = default_budget(self.settings)
