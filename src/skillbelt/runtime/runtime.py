@@ -1250,9 +1250,10 @@ class RuntimeSession:
             result = self.call_sync(call.name, call.arguments, call.id, watch=watch)
             return CallAnswer(call, result.text, bool(result.error))
         try:
-            return CallAnswer(call, others(call.name, read_arguments(call.arguments)))
+            arguments = read_arguments(call.arguments)
         except BadJson as error:
             return CallAnswer(call, f"the arguments of {call.name}: {error}", failed=True)
+        return CallAnswer(call, others(call.name, arguments))
 
     def _offered(self) -> Collection[str]:
         """Return the names of the tools of this conversation."""
