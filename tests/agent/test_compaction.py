@@ -8,14 +8,9 @@ import pytest
 
 from skillbelt import Runtime
 from skillbelt.agent import Agent, Compaction, HostTool, ModelFailure, Prompt, Reply, Runner
-from skillbelt.agent.compaction import (
-    HEADER,
-    apply_compaction,
-    estimate_tokens,
-    find_dropped_skills,
-    find_split,
-    summarize,
-)
+from skillbelt.agent.compaction import apply_compaction, find_split, summarize
+from skillbelt.conversation.compaction import SUMMARY as HEADER
+from skillbelt.conversation.compaction import estimate_tokens
 from skillbelt.conversation.messages import Message
 from tests.agent.scripted import Scripted, called, final, of, play, said
 from tests.tree import Tree
@@ -121,23 +116,24 @@ def test_a_skill_that_another_tool_speaks_of_is_not_brought_in(belt: Runtime, tr
     assert not any("Loaded skill context:" in str(message["content"]) for message in model.sent())
 
 
-def test_no_more_is_brought_back_than_there_is_room_for() -> None:
-    shows: list[Message] = [USER]
-    for name in ("big", "small", "tiny"):
-        call = {"id": name, "name": "skill", "arguments": {"name": name}}
-        body = "word " * {"big": 1_000, "small": 100, "tiny": 1}[name]
-        content = f'<skill_content name="{name}">\n{body}'
-        shows += [
-            {"role": "assistant", "content": "", "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": name, "content": content},
-        ]
-    assert find_dropped_skills(shows, len(shows), "skill", 500) == ["small", "tiny"]
-    assert find_dropped_skills(shows, len(shows) - 2, "skill", 500) == [
-        "small"
-    ]  # the last one is still there
-    assert (
-        find_dropped_skills([*shows, USER], len(shows) + 1, "skill", 500) == []
-    )  # of an earlier turn
+def test_no_more_is_brought_back_than_there_is_room_for(tree: Tree) -> None:
+    """The newest come first; what does not fit is named."""
+    for name, words in (("big", 1_000), ("small", 100), ("tiny", 1)):
+        tree.skill(f"project/.agents/skills/{name}", text=f"Of {name}. {'word ' * words}\n")
+    belt = Runtime(tree.project, tools=["skill", "skill_list"])
+    shows = [called(("skill", {"name": name})) for name in ("big", "small", "tiny")]
+    model = long_run(belt, *shows, window_tokens=4_000)
+    [context] = [
+        text
+        for message in model.sent()
+        if (text := str(message["content"])).startswith("Loaded skill context:")
+    ]
+    assert ["Of big." in context, "Of small." in context, "Of tiny." in context] == [
+        False,
+        True,
+        True,
+    ]
+    assert "[Left out] loaded earlier; load again what you need: big" in context
 
 
 def test_a_skill_whose_text_is_gone_is_named(belt: Runtime) -> None:

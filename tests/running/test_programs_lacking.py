@@ -139,7 +139,7 @@ def test_an_image_is_named_as_the_place_to_add_a_program() -> None:
 
 @pytest.mark.parametrize("sandbox", SANDBOXES)
 def test_a_missing_module_is_named_with_its_package(echo: Bench, sandbox: str) -> None:
-    result = echo.run("python -c 'import pptx'", bench=echo.make(sandbox=sandbox))
+    result = echo.run("python -c 'import pptx'", bench=echo.make(sandbox=sandbox), install=False)
     assert result.hints == (
         Hint(
             "missing_module",
@@ -153,7 +153,7 @@ def test_a_missing_module_is_named_with_its_package(echo: Bench, sandbox: str) -
 
 
 def test_a_package_that_nothing_is_known_of_is_not_advised(echo: Bench) -> None:
-    (hint,) = echo.run("python -c 'import zzz_evil_thing'").hints
+    (hint,) = echo.run("python -c 'import zzz_evil_thing'", install=False).hints
     assert "--with PACKAGE" in hint.message and hint.package == ""
 
 
@@ -167,10 +167,12 @@ def test_a_module_of_the_skill_or_of_the_language_is_no_package(echo: Bench) -> 
 
 @needs.node
 def test_a_missing_module_of_node_is_named(echo: Bench) -> None:
-    assert [one.package for one in echo.run("node -e 'require(\"sharp/x\")'").hints] == ["sharp"]
-    assert echo.run("node -e 'require(\"./x\")'").hints == ()
+    assert [
+        one.package for one in echo.run("node -e 'require(\"sharp/x\")'", install=False).hints
+    ] == ["sharp"]
+    assert echo.run("node -e 'require(\"./x\")'", install=False).hints == ()
     echo.write("a.mjs", "import '@babel/core'\n")
-    assert [one.package for one in echo.run("node a.mjs").hints] == ["@babel/core"]
+    assert [one.package for one in echo.run("node a.mjs", install=False).hints] == ["@babel/core"]
 
 
 def test_what_uv_and_pip_did_not_find_is_named() -> None:

@@ -244,6 +244,14 @@ def test_always_for_a_script_covers_no_other_command(
     assert always(kit, command, **call) == 1
 
 
+def test_always_for_a_script_covers_it_with_the_same_variables(kit: Kit) -> None:
+    """As the user's settings may give it some in each call."""
+    kit.set()
+    assert always(kit, "bash scripts/show.sh", env={"REGION": "eu"}) == 1
+    assert always(kit, "bash scripts/show.sh --more", env={"REGION": "eu"}) == 0
+    assert always(kit, "bash scripts/show.sh", env={"REGION": "us"}) == 1
+
+
 def test_a_skill_that_changes_asks_again(kit: Kit) -> None:
     kit.set()
     always(kit, "bash scripts/show.sh")

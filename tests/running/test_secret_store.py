@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from skillbelt import ConfigError
+from skillbelt.running import keyrings
 from skillbelt.running.keyrings import find_keyring
 from skillbelt.running.secret_store import MAX_VALUE_BYTES, SecretStore, refuse_name
 from tests import needs
@@ -51,6 +53,16 @@ class LockedRing(Ring):
 
 class PlaintextRing(Ring):
     pass
+
+
+class WaitingRing(Ring):
+    def __init__(self) -> None:
+        super().__init__()
+        self.unlocked = threading.Event()
+
+    def get_password(self, service: str, key: str) -> str | None:
+        self.unlocked.wait()
+        return None
 
 
 @pytest.fixture
@@ -268,6 +280,18 @@ def test_a_keyring_that_is_locked_is_an_error_without_the_value(
     with pytest.raises(ConfigError, match="unlock it") as caught:
         store.value(made)
     assert VALUE not in f"{caught.value}{caught.value.__cause__}"
+
+
+def test_a_keyring_that_waits_for_a_password_is_not_waited_for_in_vain(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, ring: Ring
+) -> None:
+    store = SecretStore(tree.settings())
+    made = store.set("A_TOKEN", VALUE)
+    install(monkeypatch, waiting := WaitingRing())
+    monkeypatch.setattr(keyrings, "WAIT_SECONDS", 0.01)
+    with pytest.raises(ConfigError, match="it did not answer"):
+        store.value(made)
+    waiting.unlocked.set()
 
 
 def test_a_keyring_that_is_gone_does_not_keep_a_secret_listed(

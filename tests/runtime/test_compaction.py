@@ -12,10 +12,13 @@ import pytest
 
 from skillbelt import Runtime
 from skillbelt.conversation.messages import FOOTER, HEADER
+from skillbelt.conversation.vendors.read import read_history
+from skillbelt.conversation.vendors.shapes import MESSAGE_FORMATS, MessageFormat
 from skillbelt.permission.rules import Rule
 from skillbelt.runtime.runtime import RuntimeSession
 from skillbelt.store.memory import MemoryStore
 from skillbelt.text import tokens
+from tests.conversation import vendor_histories
 from tests.tree import Tree
 
 SKILLS = "project/.agents/skills"
@@ -345,9 +348,91 @@ def test_the_last_question_and_open_calls_stay(host: Host) -> None:
     assert made.kept == (0, 8, 9, 10, 11, 12)
 
 
+def test_a_turn_goes_on_in_a_history_that_was_cut(tree: Tree) -> None:
+    """Its question is the second message of the user now, and still the same one."""
+    host = Host(tree, inline=False, load_mode="turn")
+    host.says("Read it.")
+    host.load("pdf")
+    made = host.session.compact(host.history, keep=0, summary="It was loaded.")
+    host.history = made.messages
+    assert [one["role"] for one in host.history] == ["system", "user", "user"]
+    assert count(host.sent(), BODIES["pdf"]) == 1
+    assert count(host.says("Another one."), BODIES["pdf"]) == 0
+
+
 def test_the_report_is_plain_data(host: Host) -> None:
     host.says("Read it.")
     host.load("pdf")
     host.chats(2)
     made = host.compacts()
     assert json.loads(json.dumps(made._asdict()))["put_back"] == ["pdf"]
+
+
+# The histories of vendors' packages
+
+
+@pytest.mark.parametrize("format", MESSAGE_FORMATS)
+@pytest.mark.parametrize("inline", [False, True], ids=["request", "inline"])
+def test_a_vendors_history_is_cut_ten_times(
+    tree: Tree, format: MessageFormat, inline: bool
+) -> None:
+    tree.skill(f"{SKILLS}/csv", "Does csv.", text="The body of csv.\n")
+    belt = Runtime(tree.project, store=MemoryStore(), load_mode="session")
+    session = belt.session("u", "s")
+    history: list[Any] = [vendor_histories.asked(format)]
+
+    def send() -> str:
+        if inline:
+            made = session.restore(history, format=format).messages
+            read_history(made, format)
+            return json.dumps(made)
+        return json.dumps(session.request(history, format=format))
+
+    send()
+    reply = vendor_histories.REPLIES[format]()
+    answers = [
+        session.call_sync("skill_load", {"skill": name}, id, inline=inline).text
+        for name, id in (("pdf", "first"), ("csv", "second"))
+    ]
+    history += [reply, *vendor_histories.results(format, *answers)]
+    for number in range(10):
+        for turn in range(3):
+            history += [
+                vendor_histories.asked(format, f"Question {number}.{turn}"),
+                vendor_histories.REPLIES[format](),
+                *vendor_histories.results(format, "one", "two"),
+            ]
+        made = session.compact(history, keep=2, summary=f"Number {number}.", format=format)
+        assert made.put_back == ("csv", "pdf")
+        history = made.messages
+        found = read_history(history, format)
+        calls, results = found.calls(), found.results()
+        assert [one.id for one in calls] == [one.id for one in results] == ["c1", "c2"]
+        sent = [send()]
+        history.append(vendor_histories.asked(format, "And then?"))
+        sent.append(send())
+        for text in sent:
+            assert [text.count(f"The body of {name}.") for name in ("pdf", "csv")] == [1, 1]
+            assert text.count("Number ") == 1
+            assert text.count(f"Question {number}.2") == 1
+
+
+def test_reasoning_stays_with_its_calls(tree: Tree) -> None:
+    session = Runtime(tree.project, store=MemoryStore()).session("u", "s")
+    history = [
+        vendor_histories.asked("responses", "Old."),
+        {"role": "assistant", "content": "Yes."},
+        vendor_histories.asked("responses"),
+        vendor_histories.response_reply(),
+        *vendor_histories.results("responses", "one", "two"),
+    ]
+    made = session.compact(history, keep=1, format="responses")
+    kinds = [item.get("type", "message") for item in made.messages]
+    assert kinds == [
+        "message",
+        "reasoning",
+        "message",
+        *["function_call"] * 2,
+        *["function_call_output"] * 2,
+    ]
+    assert made.kept == (2, 3, 4, 5)

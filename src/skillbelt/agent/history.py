@@ -10,6 +10,7 @@ from skillbelt.agent import compaction
 from skillbelt.agent.agents import Agent
 from skillbelt.agent.models import NONE, Called, Prompt, Reply
 from skillbelt.agent.transaction import Journal, StepWrites
+from skillbelt.conversation.compaction import is_question
 from skillbelt.conversation.messages import Message
 from skillbelt.events import NewEvent
 from skillbelt.runtime.runtime import RuntimeSession
@@ -50,6 +51,7 @@ class AgentContext:
             store=self.writes,
         )
         self.history: list[Message] = []
+        self._answered = False  # whether the model answered since the user's last message
 
     @property
     def settings(self) -> Settings:
@@ -67,12 +69,12 @@ class AgentContext:
 
     def read(self) -> None:
         """Read the history from the store."""
-        self.history = []
+        self.history, self._answered = [], False
         for event in self.journal.events():
             if event.agent != self.agent.name:
                 continue
             if event.type == "message":
-                self.history.append(dict(event.data))
+                self._add([dict(event.data)])
             elif event.type == compaction.EVENT:
                 self.history = compaction.apply_compaction(self.history, event.data)
         self.history = repair_history(self.history)
@@ -91,8 +93,16 @@ class AgentContext:
             events, parts = [*self.writes.events_written, *events], (self.writes,)
         said = [NewEvent("message", self.agent.name, message) for message in messages]
         if self.journal.commit([*events, *said], parts):
-            self.history += messages
+            self._add(messages)
             self._begin_step()
+
+    def _add(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self.history.append(message)
+            if is_question(message):
+                self._answered = False
+            elif message["role"] == "assistant":
+                self._answered = True
 
     def drop(self) -> None:
         """Discard the writes since the last stored step."""
@@ -102,15 +112,10 @@ class AgentContext:
     def _begin_step(self) -> None:
         self.writes = self.session.session.store = self.journal.new_writes()
 
-    def compact(self, kept: int, summary: str, dropped: Sequence[str] = ()) -> None:
-        """Keep the last messages and replace the others by the summary.
-
-        Load the `dropped` skills, whose text would be lost with the other messages.
-        """
+    def compact(self, kept: int, summary: str) -> None:
+        """Keep the last messages and replace the others by the summary."""
         data = {"kept": kept, "summary": summary}
         self.drop()
-        for name in dropped:
-            self.session.session.load(name)
         event = NewEvent(compaction.EVENT, self.agent.name, data)
         if self.journal.commit([*self.writes.events_written, event], [self.writes]):
             self.history = compaction.apply_compaction(self.history, data)
@@ -118,18 +123,20 @@ class AgentContext:
 
     # Requests to the model
 
-    def prompt(self, more: Sequence[Tool] = ()) -> Prompt:
+    def prompt(self, more: Sequence[Tool] = (), restore_tokens: int | None = None) -> Prompt:
         """Build the next request, with the tools of the host beside those for skills."""
         system = self.agent.instructions
         first: list[Message] = [{"role": "system", "content": system}] if system else []
         # After an answer the turn has begun.
-        sent = self.session.request([*first, *self.history], new_turn=self._is_new_turn)
+        sent = self.session.request(
+            [*first, *self.history], new_turn=self._is_new_turn, restore_tokens=restore_tokens
+        )
         return Prompt(sent, (*self._skill_tools(), *more), "/".join(self.key))
 
     @property
     def _is_new_turn(self) -> bool:
-        last = self.history[-1] if self.history else {}
-        return last.get("role") == "user" and not last.get("goes_on")
+        # A compaction may leave nothing but the question of a turn that goes on.
+        return not self._answered and is_question(self.history[-1] if self.history else {})
 
     def _skill_tools(self) -> list[Tool]:
         skills = self.session.skills()

@@ -45,6 +45,7 @@ from skillbelt.agent.tool_calls import (
     PendingCall,
     ToolRunner,
 )
+from skillbelt.conversation.compaction import estimate_tokens
 from skillbelt.conversation.messages import Message
 from skillbelt.errors import ConfigError, SkillbeltError
 from skillbelt.format.skill import Skill
@@ -54,7 +55,6 @@ from skillbelt.runtime.runtime import Command
 from skillbelt.runtime.threads import in_thread
 from skillbelt.settings import Settings
 from skillbelt.text import one_line, shorten
-from skillbelt.tools.definitions import name_of
 from skillbelt.tools.handlers import failed
 from skillbelt.tools.schema import Tool, ToolResult
 
@@ -181,7 +181,7 @@ class Turn:
         self.context.read()
         if message is not None:
             self._store_message_sync(message)
-            self._first_prompt = self.context.prompt(self._more)
+            self._first_prompt = self.context.prompt(self._more, self._restore_tokens)
 
     def _store_message_sync(self, message: Message) -> None:
         """Store a message, after a result for each call that an earlier run left open."""
@@ -322,7 +322,7 @@ class Turn:
 
     @in_thread
     def _build_prompt(self) -> Prompt:
-        return self.context.prompt(self._more)
+        return self.context.prompt(self._more, self._restore_tokens)
 
     @in_thread
     def _store_reply(self, reply: Reply) -> Reply:
@@ -337,9 +337,14 @@ class Turn:
         own, most = self.model.window_tokens, self.settings.context_window_tokens
         return min(own, most) if own and most else own or most
 
+    @property
+    def _restore_tokens(self) -> int | None:
+        """The room for texts that are put back after a compaction."""
+        return int(self._window_tokens * COMPACT_KEPT_SHARE) or None
+
     def _is_long(self, prompt: Prompt) -> bool:
         most = self._window_tokens * self.agent.compact_share
-        size = compaction.estimate_tokens(prompt.messages)
+        size = estimate_tokens(prompt.messages)
         if not most or size * 2 < most:  # a shorter history does not help if tools are most of it
             return False
         return size + compaction.estimate_tool_tokens(prompt.tools) > most
@@ -351,21 +356,22 @@ class Turn:
         if not start:
             return False
         made = await compaction.summarize(history[:start], self.model, self._window_tokens)
-        text = f"{made.text}{compaction.describe_dropped(history[:start])}"
-        await self._store_summary(len(history) - start, text, self._find_dropped(start))
+        known = await self._find_given()
+        text = f"{made.text}{compaction.describe_dropped(history[:start], known)}"
+        await self._store_summary(len(history) - start, text)
         await self._send_usage(made.usage)
         await self._send(Compaction(start, text))
         return True
 
-    def _find_dropped(self, start: int) -> list[str]:
-        """Return the skills to load again when the messages before `start` are dropped."""
-        tool = name_of(self.context.agent.runtime.names, ("skill", "claude_skill"))
-        room = self._window_tokens * COMPACT_KEPT_SHARE or float("inf")
-        return compaction.find_dropped_skills(self.context.history, start, tool, room)
+    @in_thread
+    def _find_given(self) -> set[str]:
+        """Return the skills that the model was ever given in this session."""
+        events = self.context.session.session.events()
+        return {str(one.data.get("name")) for one in events if one.type == "skill_loaded"}
 
     @in_thread
-    def _store_summary(self, kept: int, summary: str, dropped: Sequence[str]) -> None:
-        self.context.compact(kept, summary, dropped)
+    def _store_summary(self, kept: int, summary: str) -> None:
+        self.context.compact(kept, summary)
 
     # Calls
 

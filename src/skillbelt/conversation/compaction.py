@@ -27,6 +27,8 @@ from skillbelt.untrusted_json import read_json
 # The begin of a message that stands for what was cut.
 SUMMARY = "Summary of the conversation so far:"
 CHANGED = "(changed since it was loaded; load it again to read it as it is now)"
+# The key for the calls that a message answers, where it may answer several.
+RESULTS = "skillbelt:results"
 _MAX_NAMES = 20  # of skills that are left out
 _BODY = ""
 _SYSTEM = ("system", "developer")
@@ -58,7 +60,7 @@ def find_start(messages: Sequence[Message], keep: int, keep_tokens: float | None
     A call is never separated from its results: more messages stay if need be. With `keep_tokens`
     fewer stay, until these fit; then none may be left.
     """
-    first = max(len(messages) - max(keep, 0), _head(messages))
+    first = max(len(messages) - max(keep, 0), count_system(messages))
     starts = _starts(messages)
     start = max((one for one in starts if one <= first), default=0)
     if keep_tokens is not None:
@@ -100,9 +102,17 @@ def keep_pairs(messages: Sequence[Message], kept: Iterable[int]) -> list[int]:
         chosen = left
 
 
+def _pending(messages: Sequence[Message], chosen: Sequence[int]) -> set[int]:
+    """Return the places of the calls that the history ends with; results may still come."""
+    left = list(chosen)
+    while left and results_of(messages[left[-1]]):
+        left.pop()
+    return {left[-1]} if left else set()
+
+
 def _paired(messages: Sequence[Message], chosen: Sequence[int]) -> list[int]:
     """Return the places without those of a call or a result that is alone."""
-    last = max((index for index in chosen if not results_of(messages[index])), default=-1)
+    pending = _pending(messages, chosen)
     open_calls: dict[str, int] = {}
     alone: set[int] = set()
     for index in chosen:
@@ -113,29 +123,35 @@ def _paired(messages: Sequence[Message], chosen: Sequence[int]) -> list[int]:
             # An id may be used again.
             alone.update([open_calls[call]] if call in open_calls else [])
             open_calls[call] = index
-    alone.update(index for index in open_calls.values() if index != last)
+    alone.update(index for index in open_calls.values() if index not in pending)
     return [index for index in chosen if index not in alone]
 
 
-def cut(messages: Sequence[Message], start: int, summary: str = "") -> Compacted:
-    """Return the history from `start` on, behind its system messages and the summary.
+class HistoryCut(NamedTuple):
+    """The places of the messages that stay, and how many of them are the system's."""
 
-    What the user asked last stays word for word.
+    kept: tuple[int, ...]
+    head: int
+
+
+def cut(messages: Sequence[Message], start: int, *, summarized: bool) -> HistoryCut:
+    """Return what stays of a history from `start` on, behind its system messages.
+
+    What the user asked last stays word for word. Unless a summary comes first, the rest begins
+    with a question: some vendors want that.
     """
-    head = _head(messages)
-    kept = [*range(head), *range(max(start, head), len(messages))]
-    if not any(is_question(messages[index]) for index in kept):
-        kept += [index for index in range(head, start) if is_question(messages[index])][-1:]
-    kept = keep_pairs(messages, kept)
-    made = [messages[index] for index in kept]
-    if summary:
-        made.insert(sum(index < head for index in kept), summary_message(summary))
-    return Compacted(made, tuple(kept))
+    head = count_system(messages)
+    tail = keep_pairs(messages, range(max(start, head), len(messages)))
+    asks = [is_question(messages[index]) for index in tail]
+    if not any(asks) or not (summarized or asks[0]):
+        before = [index for index in range(head, max(start, head)) if is_question(messages[index])]
+        tail = [*before[-1:], *tail]
+    return HistoryCut((*range(head), *tail), head)
 
 
-def summary_message(summary: str) -> Message:
-    """Return the message that stands for what was cut."""
-    return {"role": "user", "content": f"{SUMMARY}\n\n{summary}"}
+def tell_summary(summary: str) -> str:
+    """Return the text of the message that stands for what was cut."""
+    return f"{SUMMARY}\n\n{summary}"
 
 
 def is_question(message: Message) -> bool:
@@ -155,6 +171,8 @@ def calls_of(message: Message) -> list[str]:
 
 def results_of(message: Message) -> list[str]:
     """Return the ids of the calls whose results a message holds."""
+    if RESULTS in message:
+        return list(message[RESULTS])
     return [str(message["tool_call_id"])] if message.get("tool_call_id") else []
 
 
@@ -172,7 +190,8 @@ def content_text(message: Message) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _head(messages: Sequence[Message]) -> int:
+def count_system(messages: Sequence[Message]) -> int:
+    """Return how many system messages the history begins with."""
     there = (i for i, one in enumerate(messages) if one.get("role") not in _SYSTEM)
     return next(there, len(messages))
 
@@ -302,7 +321,7 @@ def lands_anew(name: str, given: RecordedText, session: Session, state: Mapping[
 
 def mark_of(messages: Sequence[Message]) -> str:
     """Return what tells one cut from the next: the first message that is not the system's."""
-    first = messages[_head(messages) : _head(messages) + 1]
+    first = messages[count_system(messages) : count_system(messages) + 1]
     return digest(content_text(first[0])) if first else ""
 
 
@@ -346,12 +365,6 @@ def is_context(message: Message, known: Collection[str]) -> bool:
     content = message.get("content")
     ours = isinstance(content, str) and content.startswith(f"{HEADER}\n")
     return ours and digest(str(content)) in known
-
-
-def insert_context(messages: Sequence[Message], text: str) -> list[Message]:
-    """Return the messages with the text in one of its own, before all others but the system's."""
-    head = _head(messages)
-    return [*messages[:head], {"role": "user", "content": text}, *messages[head:]]
 
 
 def make_context(lacking: Mapping[str, str], put: Iterable[str], named: Sequence[str]) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from importlib import import_module
 from typing import Any
 
 from skillbelt.errors import ConfigError
 from skillbelt.text import one_line
 
+# A locked keyring asks for its password, which no one may be there to type.
+WAIT_SECONDS = 120.0
 _SERVICE = "skillbelt"
 _NO_KEYRING = ("keyring.backends.fail", "keyring.backends.null")
 _CHAINER = "keyring.backends.chainer"
@@ -41,12 +45,21 @@ class SystemKeyring:
             self._call("delete_password", key)
 
     def _call(self, method: str, *words: str) -> str | None:
+        """Call the back end, which may wait for a person to unlock it, but not for ever."""
+        made: Future[str | None] = Future()
+
+        def call() -> None:
+            try:
+                made.set_result(getattr(self._backend, method)(_SERVICE, *words))
+            except BaseException as error:
+                made.set_exception(error)
+
+        threading.Thread(target=call, name="skillbelt-keyring", daemon=True).start()
         try:
-            found: str | None = getattr(self._backend, method)(_SERVICE, *words)
-            return found
+            return made.result(WAIT_SECONDS)
         except Exception as error:
             # A back end raises what its own library does. What it says may hold the value.
-            kind = type(error).__name__
+            kind = "it did not answer" if isinstance(error, TimeoutError) else type(error).__name__
             raise ConfigError(
                 f"the keyring {self.name} failed ({kind}); unlock it and try again, or set "
                 'secrets_store = "file" and set the secret again'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import PermissionDenied, RunRefused
@@ -100,13 +100,15 @@ def give_secrets(run: Run, store: SecretStore) -> dict[str, str]:
 def secret_request(run: Run, stored: StoredSecret) -> Request:
     """Return the request to give a secret to this run.
 
-    "Always" covers every call of the same script of the skill, as long as nothing but arguments is
-    added; for any other command it covers that very call.
+    "Always" covers every call of the same script of the skill with the same variables; for any
+    other command it covers that very call.
     """
     call, request, text = run.call, run.request, f"{run.skill.name}/{stored.name}"
     shown = shorten(exact(redacted(call.text, run.redacts)), _SHOWN)
-    by_script = bool(run.script) and not call.env and not call.cwd
-    covers = run.script if by_script else request.exact
+    by_script = bool(run.script) and not call.cwd
+    facts = request.metadata.get("call")
+    variables = facts.get("env", {}) if isinstance(facts, Mapping) else {}
+    covers = [run.script, variables] if by_script else request.exact
     bindable = by_script or bool(request.always)
     return request._replace(
         type="secret",

@@ -22,7 +22,13 @@ from skillbelt.conversation.changes import (
     with_notes,
     write_notes,
 )
-from skillbelt.conversation.compaction import Compacted, cut, find_start, insert_context
+from skillbelt.conversation.compaction import (
+    Compacted,
+    count_system,
+    cut,
+    find_start,
+    tell_summary,
+)
 from skillbelt.conversation.messages import Material, Message, block, join_context, materialize
 from skillbelt.conversation.plain import plain_messages
 from skillbelt.conversation.state import LoadedSkill, LoadRequest, Session
@@ -34,6 +40,7 @@ from skillbelt.conversation.vendors.shapes import (
     MessageFormat,
     read_arguments,
 )
+from skillbelt.conversation.vendors.turns import read_messages, read_turns, user_item
 from skillbelt.conversation.vendors.write import read_outgoing, write_request
 from skillbelt.disclosure.body import (
     Loaded,
@@ -350,10 +357,17 @@ class Runtime:
     overview_async = in_thread(overview)
 
     def _overview_of(
-        self, skills: Skills, suggested: Collection[str] = (), audience: Audience | None = None
+        self,
+        skills: Skills,
+        suggested: Collection[str] = (),
+        audience: Audience | None = None,
+        kinds: Collection[str] | None = None,
     ) -> Overview:
-        """Return the text about these skills; the suggested ones are described before others."""
-        guided = self._guidance_for(skills, audience=audience)
+        """Return the text about these skills; the suggested ones are described before others.
+
+        With `kinds` it speaks of these tools only.
+        """
+        guided = self._guidance_for(skills, kinds, audience=audience)
 
         def make() -> Overview:
             budget = default_budget(self.settings)
@@ -884,7 +898,12 @@ class RuntimeSession:
 
     @overload
     def request(
-        self, messages: Sequence[object], *, new_turn: bool | None = ..., format: None = None
+        self,
+        messages: Sequence[object],
+        *,
+        new_turn: bool | None = ...,
+        format: None = None,
+        restore_tokens: int | None = ...,
     ) -> list[Message]: ...
     @overload
     def request(
@@ -896,6 +915,7 @@ class RuntimeSession:
         system: object = ...,
         tools: Sequence[object] | None = ...,
         previous_response_id: str | None = ...,
+        restore_tokens: int | None = ...,
     ) -> dict[str, Any]: ...
     def request(
         self,
@@ -906,6 +926,7 @@ class RuntimeSession:
         system: object = None,
         tools: Sequence[object] | None = None,
         previous_response_id: str | None = None,
+        restore_tokens: int | None = None,
     ) -> list[Message] | dict[str, Any]:
         """Return the messages to send: the history, with the texts of what is loaded now.
 
@@ -920,31 +941,41 @@ class RuntimeSession:
 
         A user message that was not there before begins a turn, unless `new_turn` says whether: the
         catalogue is scanned again, and that message gets a note of what changed. The system text
-        stays as it was first given.
+        stays as it was first given. `restore_tokens` bounds what is put back after a cut.
         """
         if format is None:
             _refuse_arguments(
                 "format", system=system, tools=tools, previous_response_id=previous_response_id
             )
-            return self._prepare(plain_messages(messages), new_turn)
+            return self._prepare(plain_messages(messages), new_turn, restore_tokens=restore_tokens)
         if format != "responses":
             _refuse_arguments("format='responses'", previous_response_id=previous_response_id)
         outgoing = read_outgoing(messages, format, system)
-        made = self._prepare(outgoing.messages, new_turn, continued=bool(previous_response_id))
+        made = self._prepare(
+            outgoing.messages,
+            new_turn,
+            continued=bool(previous_response_id),
+            restore_tokens=restore_tokens,
+        )
         return write_request(outgoing, made, tools=tools, previous_response_id=previous_response_id)
 
     request_async = in_thread(request)
 
     def _prepare(
-        self, plain: Sequence[Message], new_turn: bool | None, *, continued: bool = False
+        self,
+        plain: Sequence[Message],
+        new_turn: bool | None,
+        *,
+        continued: bool = False,
+        restore_tokens: int | None = None,
     ) -> list[Message]:
         """Return the messages with all texts in place, and begin a turn if they do."""
         if continued and new_turn is None:
             new_turn = any(map(is_by_user, plain))
         state = self._begin_turn(plain, new_turn)
         self._declared = []
-        noted = with_notes(plain, read_notes(state.get(self._key("notes"), "")))
-        survivors = self._find_survivors(state)
+        noted = with_notes(plain, self._notes(state))
+        survivors = self._find_survivors(state, restore_tokens)
         made = self._materialize(noted, survivors, state, continued=continued)
         self.session.after_request()
         results = (one.get("content") for one in made if one.get("role") == "tool")
@@ -958,6 +989,7 @@ class RuntimeSession:
         keep: int = 8,
         *,
         summary: str = "",
+        format: MessageFormat | None = None,
         restore_tokens: int | None = None,
     ) -> Compacted:
         """Return a history that is cut to its last messages, with a summary of the others.
@@ -965,19 +997,31 @@ class RuntimeSession:
         System messages and the user's last question stay, and no call is parted from its result:
         more than `keep` messages stay if need be. Skills that are loaded survive: the next
         `request` (or `restore`) puts their texts back. The result says which, within
-        `restore_tokens`, by default a quarter of the window.
+        `restore_tokens`, by default a quarter of the window. With a `format` the history is one of
+        that vendor's package, and so is the result, as dicts.
         """
-        plain = plain_messages(messages)
-        made = cut(plain, find_start(plain, keep), summary)
-        state = self.session.state()
+        found = read_turns(messages, format)
+        made = cut(found.turns, find_start(found.turns, keep), summarized=bool(summary))
+        kept, head = found.items_of(made.kept), len(found.items_of(made.kept[: made.head]))
+        items = [found.items[index] for index in kept]
+        if summary:
+            items.insert(head, user_item(tell_summary(summary), format))
+        plain, state = read_messages(items, format), self.session.state()
+        self._move_mark(plain, state)
+        noted = with_notes(plain, self._notes(state))
         survivors = self._find_survivors(state, restore_tokens)
-        self._materialize(made.messages, survivors, state)
-        return survivors.made._replace(messages=made.messages, kept=made.kept)
+        survivors.cuts = True
+        self._materialize(noted, survivors, state)
+        return survivors.made._replace(messages=items, kept=found.sources_of(kept))
 
     compact_async = in_thread(compact)
 
     def restore(
-        self, messages: Sequence[object], *, restore_tokens: int | None = None
+        self,
+        messages: Sequence[object],
+        *,
+        format: MessageFormat | None = None,
+        restore_tokens: int | None = None,
     ) -> Compacted:
         """Return the messages to send, for a host whose answers hold the texts of skills.
 
@@ -986,16 +1030,29 @@ class RuntimeSession:
         loaded, the most recently used within `restore_tokens`. Keep the history as it was given.
         """
         survivors = self._find_survivors(self.session.state(), restore_tokens)
-        given = plain_messages(messages)
-        kept = survivors.find_own(given)
-        plain = [given[index] for index in kept]
-        text = survivors.context(plain, {})
+        found = read_turns(messages, format)
+        own = survivors.find_own(found.turns)
+        kept = found.items_of(own)
+        items = [found.items[index] for index in kept]
+        text = survivors.context(read_messages(items, format), {})
         survivors.remember_context()
         self._put_back = survivors.blocks
-        sent = insert_context(plain, text) if text else plain
-        return survivors.made._replace(messages=sent, kept=tuple(kept))
+        if text:
+            head = count_system([found.turns[index] for index in own])
+            items.insert(len(found.items_of(own[:head])), user_item(text, format))
+        return survivors.made._replace(messages=items, kept=found.sources_of(kept))
 
     restore_async = in_thread(restore)
+
+    def _move_mark(self, messages: Sequence[Message], state: Mapping[str, str]) -> None:
+        """Let the turn go on in a history that was cut: its question has another number there."""
+        key = self._key("run")
+        mark, before = Mark.of(messages), Mark.read(state.get(key, ""))
+        if before is not None and mark.digest == before.digest and mark != before:
+            self.session.store.append(self.session.key, [], {key: str(mark)})
+
+    def _notes(self, state: Mapping[str, str]) -> list[Note]:
+        return read_notes(state.get(self._key("notes"), ""))
 
     def _materialize(
         self,
@@ -1193,9 +1250,10 @@ class RuntimeSession:
             result = self.call_sync(call.name, call.arguments, call.id, watch=watch)
             return CallAnswer(call, result.text, bool(result.error))
         try:
-            return CallAnswer(call, others(call.name, read_arguments(call.arguments)))
+            arguments = read_arguments(call.arguments)
         except BadJson as error:
             return CallAnswer(call, f"the arguments of {call.name}: {error}", failed=True)
+        return CallAnswer(call, others(call.name, arguments))
 
     def _offered(self) -> Collection[str]:
         """Return the names of the tools of this conversation."""

@@ -51,7 +51,7 @@ class Survivors:
         window = caller.settings.context_window_tokens
         share = window * RESTORE_SHARE if window else float("inf")
         self._room = share if restore_tokens is None else restore_tokens
-        self._own_room = restore_tokens is not None
+        self.cuts = False  # whether this is a cut, so that nothing selected before counts
         self.made = Compacted([])
         self.blocks: frozenset[str] = frozenset()
 
@@ -73,7 +73,7 @@ class Survivors:
         landed = self._session.landed(self._state)
         chosen = select(
             {name: one.text for name, one in lacking.items()},
-            before,
+            Selection() if self.cuts else before,
             mark_of(messages),
             order=self._session.order(self._state),
             room=self._room,
@@ -127,7 +127,7 @@ class Survivors:
 
     def _keep(self, before: Selection, chosen: Selection) -> None:
         """Store the selection if it does not follow from what is lacking."""
-        kept = chosen if chosen.named or self._own_room else Selection()
+        kept = chosen if chosen.named else Selection()
         if kept != before:
             self._store("restored", None if kept == Selection() else str(kept))
 

@@ -215,7 +215,9 @@ def _modules(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
     for line in lines:
         if MISSING in line and (found := _NOT_PROVIDED.search(line)):
             kind = "Node.js" if found[1] == "npx" else "Python"
-            yield _missing_module(found[2], found[2], kind, facts)
+            said = f"the {kind} package {found[2]} that the command asks for was not provided"
+            said = f"{said}: {_with(facts.skill, found[2])}"
+            yield Hint("missing_module", found[2], said, found[2])
         elif "No module named" in line and (found := _MODULE.search(line)):
             module = found[1] or found[2]
             top = module.partition(".")[0]
