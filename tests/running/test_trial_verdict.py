@@ -52,6 +52,12 @@ def test_a_script_that_gets_to_its_own_checks_has_started(text: str, code: int, 
         ("a.sh: line 3: ffmpeg: command not found", 127, "program", ("program", "ffmpeg")),
         ("Error: jq is not installed", 1, "program", ("program", "jq")),
         ("/usr/bin/env: 'deno': No such file or directory", 127, "program", ("program", "deno")),
+        (
+            "x.Error: BrowserType.launch: Executable doesn't exist at /x",
+            1,
+            "program",
+            ("program", "browser"),
+        ),
         ("Error: spawn pandoc ENOENT\n    at x", 1, "program", ("program", "pandoc")),
         (
             f"{TRACE}PermissionError: [Errno 13] Permission denied: '/etc/x'",
@@ -85,7 +91,7 @@ def test_what_is_missing_is_named(text: str, code: int, how: str, lack: tuple[st
 )
 def test_a_script_that_crashes_has_not_started(text: str, code: int) -> None:
     verdict = judged(text, code)
-    assert (verdict.how, verdict.started) == ("crash", False)
+    assert (verdict.how, verdict.started, verdict.lacked) == ("crash", False, ())
 
 
 def test_a_program_that_a_python_script_starts_is_named() -> None:

@@ -185,9 +185,10 @@ def _module(ended: Ended, text: str) -> Verdict | None:
         return _verdict("module", lacked, name, text, found.start())
     fault = _IMPORT_FAULT.search(ended.stderr)
     if fault:
-        hint = _INSTALL.search(fault["text"])
-        name = (hint["python"] or hint["node"]) if hint else ""
-        return _verdict("module" if hint else "crash", "module", name, text, text.find(fault[0]))
+        hint, at = _INSTALL.search(fault["text"]), text.find(fault[0])
+        if hint is None:
+            return Verdict("crash", (), _line(text, at))
+        return _verdict("module", "module", hint["python"] or hint["node"], text, at)
     if _raised(ended.stderr) is None:
         return _asked_to_install(text)
     return None
@@ -207,7 +208,7 @@ def _asked_to_install(text: str) -> Verdict | None:
 def _program(ended: Ended, text: str) -> Verdict | None:
     found = _PROGRAM.search(text)
     if found:
-        name = next(one for one in found.groups() if one)
+        name = "browser" if found["browser"] else next(one for one in found.groups() if one)
         looks_like_file = "." in name or name.startswith("/")
         if not (found["said"] and (looks_like_file or name.lower() in _NOT_PROGRAMS)):
             return _verdict("program", "program", name, text, found.start())
