@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-all check fix bench bench-run bench-container bench-wasm bench-permission bench-prompt bench-search bench-agent bench-skills docs site lock machine clean
+.PHONY: help setup demo test test-all check fix bench bench-run bench-container bench-packages bench-wasm bench-permission bench-prompt bench-search bench-agent bench-skills docs site lock machine clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -47,6 +47,10 @@ bench-run: $(VENV)/.dev ## what the sandbox, a whole run and collecting cost; AR
 	$(PYTHON_IN_VENV) -m benchmarks.sandbox
 	$(PYTHON_IN_VENV) -m benchmarks.run $(ARGS)
 	$(PYTHON_IN_VENV) -m benchmarks.collect
+
+bench-packages: $(VENV)/.dev ## what packages cost a run, beside uv run --with; needs an index
+	@$(PYTHON_IN_VENV) -m compileall -q src
+	$(PYTHON_IN_VENV) -m benchmarks.packages $(ARGS)
 
 bench-container: $(VENV)/.dev ## what a command in a container costs, beside docker exec
 	$(PYTHON_IN_VENV) -m benchmarks.container $(ARGS)

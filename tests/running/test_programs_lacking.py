@@ -75,6 +75,13 @@ def test_a_script_whose_interpreter_is_missing_says_which(echo: Bench) -> None:
         assert [(one.kind, one.name) for one in result.hints] == [("missing_program", ABSENT)]
 
 
+def test_an_interpreter_that_is_elsewhere_is_named_with_how_to_start(echo: Bench) -> None:
+    echo.write("one.py", "#!/opt/no/such/place/python\n", 0o755)
+    for command in ("./one.py", ("./one.py",), "bash -c ./one.py"):
+        (hint,) = echo.run(command).hints
+        assert hint.message.endswith("start it with `python SCRIPT`")
+
+
 @pytest.mark.parametrize(
     "command",
     [f"python -c 'import subprocess; subprocess.run([\"{ABSENT}\"])'",

@@ -445,7 +445,8 @@ def _installer_errors(needs: Needs, tools: _Tools) -> Iterator[None]:
     except InstallerFailed as failed:
         said = "; ".join((*dict.fromkeys(tools.faults), str(failed)))
         reason = shorten(one_line(said), _OUTPUT_CHARS)
-        raise RunRefused(f"installing {describe(needs)} failed: {reason}") from failed
+        remedy = "correct what is declared, or run without packages (--no-install)"
+        raise RunRefused(f"installing {describe(needs)} failed: {reason}; {remedy}") from failed
     except TimeoutError as error:
         reason = f"not done after {tools.seconds:g} s"
         raise RunRefused(f"installing {describe(needs)}: {reason}") from error

@@ -140,8 +140,20 @@ def _programs(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
         name = facts.interpreter_of(path) if "/" in path else ""
         name = name or path.rpartition("/")[2]
         is_script = "/" in path and not path.startswith("/") and not facts.interpreter_of(path)
-        if re.fullmatch(_PROGRAM, name) and not is_script and not facts.has(name):
+        if not re.fullmatch(_PROGRAM, name) or is_script:
+            continue
+        if not facts.has(name):
             yield missing_program(name, facts)
+        elif ("/" in path and name != path.rpartition("/")[2]) or path in _bad_interpreters(lines):
+            said = (
+                f"the first line of the script names a {name} that is not at that place: start it "
+                f"with `{name} SCRIPT`"
+            )
+            yield Hint("missing_program", name, said)
+
+
+def _bad_interpreters(lines: list[str]) -> set[str]:
+    return {found[1] for line in lines if (found := _INTERPRETER.search(line))}
 
 
 def _named_programs(lines: list[str], facts: HintFacts) -> Iterator[str]:
