@@ -39,6 +39,7 @@ CALLS = {
     "sessions": ["list"],
     "artifacts": ["list"],
     "permissions": [],
+    "secrets": [],
     "trust": [],
     "log": [],
     "refresh": [],

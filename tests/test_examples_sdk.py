@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from anthropic import Anthropic
+from openai import OpenAI
 
+from skillbelt import join_stream
 from skillbelt.conversation.vendors.read import read_history
 from skillbelt.conversation.vendors.shapes import MessageFormat
 from skillbelt.files.remove import remove_tree
@@ -173,6 +176,22 @@ def test_a_mistake_of_the_model_is_a_result_and_the_loop_goes_on(program: Progra
     assert result.text == "unknown skill: no-such-skill"
     failed = {"anthropic": '"is_error":true', "gemini": '"error"'}.get(program.format, "")
     assert failed in found.server.bodies[1].replace(" ", "")
+
+
+def test_the_events_of_a_stream_make_the_reply_that_the_package_makes() -> None:
+    messages: Any = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}
+    with serving(BOTH) as server:
+        base = server.url.removesuffix("/v1")
+        with Anthropic(base_url=base, api_key="key") as anthropic:
+            events = list(anthropic.messages.create(stream=True, **messages))
+            whole = anthropic.messages.create(**messages)
+        with OpenAI(base_url=server.url, api_key="key") as openai:
+            chunks = list(openai.responses.create(model="m", input="x", stream=True))
+            response = openai.responses.create(model="m", input="x")
+    joined = read_history([join_stream(events, "anthropic")], "anthropic")
+    assert joined.items == read_history([whole], "anthropic").items
+    joined = read_history([join_stream(chunks, "responses")], "responses")
+    assert joined.items == read_history([response], "responses").items
 
 
 def test_the_page_shows_the_lines_that_are_marked_in_the_programs() -> None:

@@ -21,6 +21,7 @@ KEYS = {
     "visible",
     "pinned",
     "required",
+    "denied",
     "shadows",
     "client",
 }
@@ -68,6 +69,7 @@ def test_json_of_one_skill(skills: Tree) -> None:
         "visible": "full",
         "pinned": False,
         "required": False,
+        "denied": False,
         "shadows": [str(skills.path("home/.agents/skills/pdf/SKILL.md"))],
         "client": "agents",
     }
@@ -268,3 +270,13 @@ def test_a_root_that_the_user_named_and_that_has_nothing_is_named(tree: Tree, ro
     done = tree.run("list")
     assert (done.exit_code, done.stdout) == (0, "")
     assert done.stderr.startswith(f"skillbelt: SKILLS_ROOT {root}: ")
+
+
+def test_a_skill_that_a_rule_denies_is_marked(skills: Tree) -> None:
+    skills.write("home/.config/skillbelt/config.toml", '[permission.skill]\npdf = "deny"\n')
+    assert "pdf\tproject, denied\t" in skills.run("list").stdout
+    assert {one["name"]: one["denied"] for one in listed(skills)} == {
+        "mail": False,
+        "pdf": True,
+        "text": False,
+    }

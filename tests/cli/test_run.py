@@ -19,6 +19,7 @@ from skillbelt.sandbox.protocol import MAX_STDIN_BYTES
 from skillbelt.sandbox.registry import sandboxes
 from tests import needs, warm
 from tests.benches import FOLDER, SKILL, Bench, alive
+from tests.registries import wheel
 from tests.terminal import CHOICE, REASON, on_terminal
 from tests.tree import Done, Tree
 
@@ -133,6 +134,7 @@ def test_what_may_be_an_option_of_either_needs_the_dashes(kit: Tree, word: str) 
         (["--"], "run needs a command after --"),
         (["--env", "NAME", "--", "true"], "--env takes K=V, not 'NAME'"),
         (["--env", "=x", "--", "true"], "--env takes K=V"),
+        (["--with=x", "--no-install", "--", "true"], "--with and --no-install are both given"),
         (["--sandbox", "jail", "--", "true"], "no sandbox named 'jail'"),
         (["--timeout", "soon", "--", "true"], "invalid float value"),
     ],
@@ -535,3 +537,28 @@ def test_what_is_typed_is_not_the_input_of_the_command(kit: Tree) -> None:
     )
     assert screen.exit_code == 0
     assert screen.lines[-1].endswith("0")
+
+
+# Packages
+
+
+@pytest.fixture
+def index(kit: Tree) -> Tree:
+    """A package index with one package, and a script that imports it without a word."""
+    folder = kit.path("packages")
+    folder.mkdir()
+    wheel(folder, "scrapy", {"scrapy.py": "word = 'provided'\n"})
+    kit.setenv("UV_NO_INDEX", 1)
+    kit.setenv("UV_FIND_LINKS", folder)
+    return kit
+
+
+@needs.linux
+def test_a_package_is_named_for_one_run_or_none_is_installed(index: Tree) -> None:
+    code = "print(__import__('scr' + 'apy').word)"
+    assert run(index, "--with", "scrapy>=1", "--", "python3", "-c", code).stdout == "provided\n"
+    done = run(index, "--no-install", "--", "python3", "-c", "import scrapy")
+    assert "No module named 'scrapy'" in done.stderr
+    refused = run(index, "--with", "--index-url=x", "--", "true")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "--with: '--index-url=x' is not accepted" in refused.stderr

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import anyio
+import re
+import threading
 
-from skillbelt import Runtime
+import anyio
+import pytest
+
+from skillbelt import Runtime, Skill
 from skillbelt.integrations.common import Kit, Kits
+from skillbelt.tools.definitions import DEFINITIONS, PROFILES
 from tests.bounds import bounds
 from tests.integrations.conftest import BODY
 from tests.tree import Tree
@@ -62,6 +67,39 @@ def test_only_what_is_offered_is_explained(belt: Runtime) -> None:
     text = kit(belt).instructions()
     assert "<name>greet</name>" in text and "skill_load" in text
     assert "skill_unload" not in text and "skill_select_docs" not in text
+
+
+@pytest.mark.parametrize("format", ["xml", "markdown", "plain", "json"])
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_every_profile_explains_what_it_offers_in_every_format(
+    open_tree: Tree, profile: str, format: str
+) -> None:
+    open_tree.skill("project/.agents/skills/greet")
+    made = kit(Runtime(open_tree.project, tool_profile=profile, overview_format=format))
+    offered = {tool.name for tool in made.tools()}
+    words = set(re.findall(r"\w+", made.instructions()))
+    assert words & (set(DEFINITIONS) - {"skill"}) <= offered
+    assert not words & {"skill_unload", "skill_select_docs"}
+
+
+def test_the_event_loop_does_not_scan_for_a_framework(open_tree: Tree) -> None:
+    open_tree.skill("project/.agents/skills/greet")
+    threads: set[str] = set()
+
+    def visible(_skill: Skill) -> bool:
+        threads.add(threading.current_thread().name)
+        return True
+
+    async def main() -> tuple[str, str]:
+        made = kit(Runtime(open_tree.project, visible=visible))
+        text = await made.instructions_async()
+        assert await made.tools_async()
+        assert threading.main_thread().name not in threads
+        return text, made.instructions()
+
+    first, second = anyio.run(main)
+    assert first == second and "<name>greet</name>" in first
+    assert threads
 
 
 def test_a_simple_profile_has_its_one_tool(open_tree: Tree) -> None:

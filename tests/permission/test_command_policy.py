@@ -108,6 +108,18 @@ def test_a_listed_command_runs_with_its_words() -> None:
     assert prepare("echo a b", ECHO) == (program("echo"), "a", "b")
 
 
+def test_python_means_python3_where_there_is_no_other(tmp_path: Path) -> None:
+    """By name, in both lists: what is denied by one name is not allowed by the other."""
+    program = tmp_path / "python3"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    for allowed in ("python", "python3"):
+        policy = policy_from((allowed,), ())
+        assert prepare("python a.py", policy, path=str(tmp_path)) == (str(program), "a.py")
+    with pytest.raises(RunRefused, match="denied"):
+        prepare("python a.py", policy_from((), ("python3",)), path=str(tmp_path))
+
+
 def test_another_command_is_refused_and_both_are_named() -> None:
     """Case 82."""
     assert refused("ls", ECHO) == "command 'ls' is not allowed by allowed_commands (echo)"

@@ -14,6 +14,7 @@ from skillbelt.errors import RunRefused
 from skillbelt.permission.packages import Environment
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.packages.environments import EnvironmentPlan, plan, provide
+from skillbelt.running.packages.index_fetcher import KeptPages
 from skillbelt.running.packages.install_sandbox import NativeSandboxes
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from tests import needs
@@ -200,8 +201,11 @@ def test_a_file_that_the_index_gives_no_hash_of_stays_what_it_was(market: Market
     planned = market.plan("python", "greet")
     assert planned.lock.packages[0].hashes == (f"sha256:{digest}",)
     market.index.pages[f"/files/{file}"] = wheel_bytes("greet", {"other.py": ""})
+    later = planned._replace(tools=planned.tools._replace(kept=KeptPages()))
     with pytest.raises(RunRefused, match=r"[Hh]ash mismatch"):
-        provide(planned)
+        provide(later)
+    # What resolving fetched is still what was asked for.
+    assert not list(Path(provide(planned).path).rglob("other.py"))
 
 
 def test_a_hash_that_is_declared_counts(market: Market) -> None:

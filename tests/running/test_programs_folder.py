@@ -128,7 +128,7 @@ def test_what_was_not_provided_is_named_and_nothing_is_asked_of_a_network(
 ) -> None:
     echo.write("block", "# /// script\n# dependencies = ['no-such-thing>=1']\n# ///\nprint(1)\n")
     echo.write("list.txt", "# comment\n--index-url x\nno-such-thing==1\n")
-    result = echo.run(command)
+    result = echo.run(command, install=False)
     assert result.exit_code != 0 and result.stdout == ""
     assert "the package 'no-such-thing' was not provided to this run" in result.stderr
 
@@ -149,9 +149,10 @@ def test_npx_runs_a_program_of_a_package_and_downloads_none(echo: Bench) -> None
         "chmod +x node_modules/.bin/hello && "
         'printf \'{"bin": {"hello": "x.js"}}\' > node_modules/@a/hello/package.json && '
     )
-    result = echo.run(f"{setup} npx hello 1; npx -y @a/hello@latest 2; npx -p @a/hello hello 3")
+    command = f"{setup} npx hello 1; npx -y @a/hello@latest 2; npx -p @a/hello hello 3"
+    result = echo.run(command, install=False)
     assert result.stdout == "hello 1\nhello 2\nhello 3\n"
-    result = echo.run("npx --yes no-such-thing@1.0 x")
+    result = echo.run("npx --yes no-such-thing@1.0 x", install=False)
     assert result.exit_code == 127
     assert "the package 'no-such-thing' was not provided to this run" in result.stderr
 

@@ -75,6 +75,13 @@ def test_a_script_whose_interpreter_is_missing_says_which(echo: Bench) -> None:
         assert [(one.kind, one.name) for one in result.hints] == [("missing_program", ABSENT)]
 
 
+def test_an_interpreter_that_is_elsewhere_is_named_with_how_to_start(echo: Bench) -> None:
+    echo.write("one.py", "#!/opt/no/such/place/python\n", 0o755)
+    for command in ("./one.py", ("./one.py",), "bash -c ./one.py"):
+        (hint,) = echo.run(command).hints
+        assert hint.message.endswith("start it with `python SCRIPT`")
+
+
 @pytest.mark.parametrize(
     "command",
     [f"python -c 'import subprocess; subprocess.run([\"{ABSENT}\"])'",
@@ -139,7 +146,7 @@ def test_an_image_is_named_as_the_place_to_add_a_program() -> None:
 
 @pytest.mark.parametrize("sandbox", SANDBOXES)
 def test_a_missing_module_is_named_with_its_package(echo: Bench, sandbox: str) -> None:
-    result = echo.run("python -c 'import pptx'", bench=echo.make(sandbox=sandbox))
+    result = echo.run("python -c 'import pptx'", bench=echo.make(sandbox=sandbox), install=False)
     assert result.hints == (
         Hint(
             "missing_module",
@@ -153,7 +160,7 @@ def test_a_missing_module_is_named_with_its_package(echo: Bench, sandbox: str) -
 
 
 def test_a_package_that_nothing_is_known_of_is_not_advised(echo: Bench) -> None:
-    (hint,) = echo.run("python -c 'import zzz_evil_thing'").hints
+    (hint,) = echo.run("python -c 'import zzz_evil_thing'", install=False).hints
     assert "--with PACKAGE" in hint.message and hint.package == ""
 
 
@@ -167,10 +174,12 @@ def test_a_module_of_the_skill_or_of_the_language_is_no_package(echo: Bench) -> 
 
 @needs.node
 def test_a_missing_module_of_node_is_named(echo: Bench) -> None:
-    assert [one.package for one in echo.run("node -e 'require(\"sharp/x\")'").hints] == ["sharp"]
-    assert echo.run("node -e 'require(\"./x\")'").hints == ()
+    assert [
+        one.package for one in echo.run("node -e 'require(\"sharp/x\")'", install=False).hints
+    ] == ["sharp"]
+    assert echo.run("node -e 'require(\"./x\")'", install=False).hints == ()
     echo.write("a.mjs", "import '@babel/core'\n")
-    assert [one.package for one in echo.run("node a.mjs").hints] == ["@babel/core"]
+    assert [one.package for one in echo.run("node a.mjs", install=False).hints] == ["@babel/core"]
 
 
 def test_what_uv_and_pip_did_not_find_is_named() -> None:

@@ -52,6 +52,12 @@ def test_a_script_that_gets_to_its_own_checks_has_started(text: str, code: int, 
         ("a.sh: line 3: ffmpeg: command not found", 127, "program", ("program", "ffmpeg")),
         ("Error: jq is not installed", 1, "program", ("program", "jq")),
         ("/usr/bin/env: 'deno': No such file or directory", 127, "program", ("program", "deno")),
+        (
+            "x.Error: BrowserType.launch: Executable doesn't exist at /x",
+            1,
+            "program",
+            ("program", "browser"),
+        ),
         ("Error: spawn pandoc ENOENT\n    at x", 1, "program", ("program", "pandoc")),
         (
             f"{TRACE}PermissionError: [Errno 13] Permission denied: '/etc/x'",
@@ -85,7 +91,7 @@ def test_what_is_missing_is_named(text: str, code: int, how: str, lack: tuple[st
 )
 def test_a_script_that_crashes_has_not_started(text: str, code: int) -> None:
     verdict = judged(text, code)
-    assert (verdict.how, verdict.started) == ("crash", False)
+    assert (verdict.how, verdict.started, verdict.lacked) == ("crash", False, ())
 
 
 def test_a_program_that_a_python_script_starts_is_named() -> None:
@@ -102,6 +108,19 @@ def test_a_script_that_keeps_running_has_started() -> None:
 def test_a_script_that_hangs_after_it_lacked_something_has_not() -> None:
     verdict = judged(f"{TRACE}ModuleNotFoundError: No module named 'x'", -9, timed_out=True)
     assert (verdict.how, verdict.lacked) == ("module", (Lack("module", "x"),))
+
+
+def test_what_the_run_found_missing_counts_before_a_fault_of_the_input() -> None:
+    ended = Ended(1, "", "could not do it", missing=(Lack("program", "pandoc"),))
+    verdict = judge(SCRIPT, ended)
+    assert (verdict.how, verdict.lacked) == ("program", (Lack("program", "pandoc"),))
+    usage = ended._replace(stderr="usage: a.py FILE")
+    assert judge(SCRIPT, usage).how == "arguments"
+
+
+def test_the_line_of_an_exception_is_its_last() -> None:
+    verdict = judged(f"{TRACE}    raise RuntimeError('no')\nRuntimeError: no")
+    assert (verdict.how, verdict.line) == ("input", "RuntimeError: no")
 
 
 def test_a_folder_that_node_may_not_make_is_a_permission() -> None:

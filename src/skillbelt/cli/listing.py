@@ -10,10 +10,10 @@ from skillbelt.cli.output import (
     clients_of,
     count,
     diagnostics_json,
+    judge_by_rules,
     open_catalog,
     print_json,
     print_table,
-    rule_problems,
     say,
     skill_json,
 )
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     clients = clients_of(catalog)
     skills = _select(catalog, clients, args)
-    ruled = rule_problems(catalog.settings)
+    ruled, denied = judge_by_rules(catalog.settings, skills)
     for text in () if args.json else _named_roots_without_skills(catalog):
         say(text, args)
     for one in () if args.json else ruled:
@@ -55,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
                 "skills": [
                     {
                         **skill_json(skill, catalog.settings.for_skill(skill.name)),
+                        "denied": skill.name in denied,
                         "client": clients.get(skill.location, ""),
                     }
                     for skill in skills
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
             }
         )
     elif skills:
-        _print_skills(catalog, skills, clients)
+        _print_skills(catalog, skills, clients, denied)
         _print_summary(catalog, skills, len(ruled), args)
     else:
         say(_explain_empty(catalog), args)
@@ -79,11 +80,18 @@ def _check_client(name: str | None) -> None:
         raise ConfigError(f"--client: no client named {name!r}; {hint}")
 
 
-def _print_skills(catalog: Catalog, skills: list[Skill], clients: Mapping[str, str]) -> None:
+def _print_skills(
+    catalog: Catalog, skills: list[Skill], clients: Mapping[str, str], denied: Collection[str]
+) -> None:
     """Print the table; programs that read a pipe know the first three columns in this order."""
     shadowed = {skill.location for skill in catalog.shadowed}
     rows = [
-        (s.name, _describe_scope(s, shadowed, catalog), s.description, clients.get(s.location, ""))
+        (
+            s.name,
+            _describe_scope(s, shadowed, catalog, denied),
+            s.description,
+            clients.get(s.location, ""),
+        )
         for s in skills
     ]
     if sys.stdout.isatty():
@@ -109,13 +117,17 @@ def _select(catalog: Catalog, clients: Mapping[str, str], args: argparse.Namespa
     ]
 
 
-def _describe_scope(skill: Skill, shadowed: Collection[str], catalog: Catalog) -> str:
+def _describe_scope(
+    skill: Skill, shadowed: Collection[str], catalog: Catalog, denied: Collection[str]
+) -> str:
     marks: list[str] = [skill.scope]
     said = catalog.settings.for_skill(skill.name)
     if not said.enabled:
         return f"{skill.scope}, disabled"
     if skill.location in shadowed:
         marks.append("shadowed")
+    if skill.name in denied:
+        marks.append("denied")
     if not skill.trusted:
         marks.append("untrusted")
     if skill.hidden:

@@ -44,13 +44,23 @@ def open_catalog(args: argparse.Namespace, *, refresh: bool = False) -> Catalog:
 
 def rule_problems(settings: Settings) -> list[Diagnostic]:
     """Return what is wrong with the rules of permission in the settings files."""
+    return judge_by_rules(settings, ())[0]
+
+
+def judge_by_rules(
+    settings: Settings, skills: Iterable[Skill]
+) -> tuple[list[Diagnostic], frozenset[str]]:
+    """Return what is wrong with the rules, and the names of the skills that no model may have."""
     if not settings.rule_tables:
-        return []
-    from skillbelt.permission.rule_files import read_policy  # cost: 10 ms, only with rules
+        return [], frozenset()
+    # cost: 10 ms, only with rules
+    from skillbelt.permission.rule_files import denied_skills, read_policy
 
     trusted = Trust(settings.state_dir).project(settings.project)
     try:
-        return list(read_policy(settings, project_trusted=trusted).diagnostics)
+        policy = read_policy(settings, project_trusted=trusted)
+        named = {skill.name: skill.trusted for skill in skills}
+        return list(policy.diagnostics), denied_skills(policy, settings, named)
     except ConfigError as error:
         place, _, message = str(error).partition(": ")
         path, _, line = place.rpartition(":")
@@ -64,7 +74,7 @@ def rule_problems(settings: Settings) -> list[Diagnostic]:
                 message=message,
                 remedy="fix the rule: no command that needs permission works before",
             )
-        ]
+        ], frozenset()
 
 
 def wants_progress(args: argparse.Namespace) -> bool:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-from anyio import CancelScope
+from anyio import CancelScope, to_thread
 
 from skillbelt.conversation.messages import Message
 from skillbelt.running.following import Decoder, Follower, LoopQueue, Watch
@@ -81,6 +81,16 @@ class Kit:
         """Return the tools for the skills that the conversation may see now."""
         return self.session.tools(inline=True)
 
+    async def tools_async(self) -> list[Tool]:
+        """Return the tools without blocking the event loop."""
+        return await self.session.tools_async(inline=True)
+
+    async def instructions_async(self) -> str:
+        """Return the instructions without blocking the event loop, which a scan would do."""
+        if self._instructions is None:
+            await to_thread.run_sync(self.instructions)
+        return self.instructions()
+
     def instructions(self) -> str:
         """Return the part of the system prompt about skills; constant for the conversation."""
         if self._instructions is None:
@@ -88,7 +98,7 @@ class Kit:
             runtime.look()
             skills = self.session.skills()
             audience = self.session.audience
-            parts = [runtime._overview_of(skills, audience=audience).text]
+            parts = [runtime._overview_of(skills, audience=audience, kinds=self.names).text]
             if parts[0] and runtime.settings.overview_format != "plain":
                 parts.append(runtime._guidance_for(skills, self.names, audience))
             self._instructions = "\n\n".join(filter(None, parts))

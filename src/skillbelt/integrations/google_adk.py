@@ -53,13 +53,13 @@ class SkillToolset(BaseToolset):
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """Return the tools for the skills that the conversation may see now."""
         kit = self._kit(readonly_context)
-        return [SkillTool(kit, tool, self._on_output) for tool in kit.tools()]
+        return [SkillTool(kit, tool, self._on_output) for tool in await kit.tools_async()]
 
     async def process_llm_request(
         self, *, tool_context: ToolContext, llm_request: LlmRequest
     ) -> None:
         """Add the overview of the skills to the system instruction; restore what was compacted."""
-        text = self._kit(tool_context).instructions()
+        text = await self._kit(tool_context).instructions_async()
         if text:
             llm_request.append_instructions([text])
         await self.restore(tool_context, llm_request)

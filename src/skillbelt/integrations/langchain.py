@@ -112,6 +112,7 @@ class SkillMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Like `wrap_model_call`, for a coroutine."""
         kit = self._kit(request.state)
+        await kit.instructions_async()  # kept for the conversation
         context = await kit.restore(_first_text(request.messages), shown(request.messages))
         made = _with_context(self._with_instructions(request, kit), context)
         with _recording() as recorder:

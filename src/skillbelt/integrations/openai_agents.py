@@ -39,7 +39,13 @@ def skill_agent(
     """
     kit = kit_of(session)
     tools = [*options.pop("tools", ()), *skill_tools(kit, on_stream)]
-    return Agent(instructions=skill_instructions(kit, instructions), tools=tools, **options)
+    write = skill_instructions(kit, instructions)
+
+    async def write_async(context: RunContextWrapper[Any], agent: Agent[Any]) -> str:
+        await kit.instructions_async()  # kept for the conversation, so that `write` scans nothing
+        return write(context, agent)
+
+    return Agent(instructions=write_async, tools=tools, **options)
 
 
 def skill_instructions(kit: Kit, before: str = "") -> Instructions:

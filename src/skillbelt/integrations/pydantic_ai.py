@@ -72,12 +72,12 @@ class SkillToolset(AbstractToolset[Any]):
 
     async def get_instructions(self, ctx: RunContext[Any]) -> InstructionPart | None:
         """Return the overview of the skills; constant for the conversation."""
-        text = self._kit(ctx).instructions()
+        text = await self._kit(ctx).instructions_async()
         return InstructionPart(text, on_change="append", name="skills") if text else None
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """Return the tools by name."""
-        return {tool.name: self._make_tool(tool) for tool in self._kit(ctx).tools()}
+        return {tool.name: self._make_tool(tool) for tool in await self._kit(ctx).tools_async()}
 
     def _make_tool(self, tool: Tool) -> ToolsetTool[Any]:
         definition = ToolDefinition(

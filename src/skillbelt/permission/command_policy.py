@@ -307,7 +307,9 @@ def _find(word: str, path: str) -> _File | None:
         return _file(word)
     if "/" in word or word in ("", ".", ".."):
         return None
-    found = (_file(os.path.join(folder, word)) for folder in path.split(":"))
+    # Many systems have the interpreter by its longer name only.
+    names = (word, "python3") if word == "python" else (word,)
+    found = (_file(os.path.join(folder, name)) for name in names for folder in path.split(":"))
     return next((file for file in found if file), None)
 
 

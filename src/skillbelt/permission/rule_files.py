@@ -229,6 +229,14 @@ def read_policy(
     )
 
 
+def denied_skills(policy: Policy, settings: Settings, skills: Mapping[str, bool]) -> frozenset[str]:
+    """Return the names of the skills that every model is denied; each comes with its trust."""
+    files = {path for source, path in settings.files if source == "project"}
+    rules = RuleSet(policy.rules, files, project_trusted=policy.project_trusted)
+    asked = {name: Request("skill", (name,), trusted=trusted) for name, trusted in skills.items()}
+    return frozenset(name for name, one in asked.items() if rules.decide(one)[0] == "deny")
+
+
 def parse_rule(
     text: str,
     action: Action,

@@ -293,7 +293,7 @@ def _absent(needs: Needs, said: str) -> dict[str, str]:
 
 def _reason(refused: RunRefused) -> str:
     """Return why, without the list of everything that was wanted."""
-    said = one_line(str(refused))
+    said = one_line(str(refused)).partition("; correct what is declared")[0]
     return shorten(said.partition(" failed: ")[2] or said, _REASON_CHARS)
 
 

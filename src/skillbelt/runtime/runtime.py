@@ -356,10 +356,17 @@ class Runtime:
     overview_async = in_thread(overview)
 
     def _overview_of(
-        self, skills: Skills, suggested: Collection[str] = (), audience: Audience | None = None
+        self,
+        skills: Skills,
+        suggested: Collection[str] = (),
+        audience: Audience | None = None,
+        kinds: Collection[str] | None = None,
     ) -> Overview:
-        """Return the text about these skills; the suggested ones are described before others."""
-        guided = self._guidance_for(skills, audience=audience)
+        """Return the text about these skills; the suggested ones are described before others.
+
+        With `kinds` it speaks of these tools only.
+        """
+        guided = self._guidance_for(skills, kinds, audience=audience)
 
         def make() -> Overview:
             budget = default_budget(self.settings)
@@ -1242,9 +1249,10 @@ class RuntimeSession:
             result = self.call_sync(call.name, call.arguments, call.id, watch=watch)
             return CallAnswer(call, result.text, bool(result.error))
         try:
-            return CallAnswer(call, others(call.name, read_arguments(call.arguments)))
+            arguments = read_arguments(call.arguments)
         except BadJson as error:
             return CallAnswer(call, f"the arguments of {call.name}: {error}", failed=True)
+        return CallAnswer(call, others(call.name, arguments))
 
     def _offered(self) -> Collection[str]:
         """Return the names of the tools of this conversation."""

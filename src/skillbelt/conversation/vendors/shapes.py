@@ -131,12 +131,13 @@ def read_arguments(arguments: object) -> object:
 def to_fields(value: object) -> dict[str, Any] | None:
     """Return the fields of a mapping or of a package's object; None if it is neither.
 
-    The fields of an object that are None were not in the vendor's answer, or say nothing.
+    Fields that are None say nothing: a package adds them where the vendor sent none, and a request
+    may not hold them.
     """
-    if isinstance(value, dict):
-        return value
     if isinstance(value, Mapping):
-        return dict(value)
+        if type(value) is dict and None not in value.values():
+            return value
+        return {key: one for key, one in value.items() if one is not None}
     dump: Callable[..., object] | None = getattr(value, "model_dump", None)
     if not callable(dump) or isinstance(value, type):
         return None

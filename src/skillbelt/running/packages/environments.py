@@ -417,12 +417,24 @@ def _index_for(
     indexes = tools.indexes
     own = indexes.main is None and not indexes.closed
     if own:
-        indexes = indexes.with_default(installer.default_index(sandbox))
+        indexes = indexes.with_default(_default_index(installer, sandbox))
     fetcher = IndexFetcher(
         indexes, hosts=tools.hosts, environ=tools.environ, open_default=own, kept=tools.kept
     )
     fetcher.faults = tools.faults
     return indexes, fetcher
+
+
+# By the installer: its path, and when it changed.
+_DEFAULTS: dict[tuple[str, int], str] = {}
+
+
+def _default_index(installer: Uv | Npm, sandbox: InstallSandbox) -> str:
+    """Return the installer's own default, asked for once."""
+    key = (installer.program, _changed(installer.program))
+    if key not in _DEFAULTS:
+        _DEFAULTS[key] = installer.default_index(sandbox)
+    return _DEFAULTS[key]
 
 
 @contextmanager
@@ -433,7 +445,8 @@ def _installer_errors(needs: Needs, tools: _Tools) -> Iterator[None]:
     except InstallerFailed as failed:
         said = "; ".join((*dict.fromkeys(tools.faults), str(failed)))
         reason = shorten(one_line(said), _OUTPUT_CHARS)
-        raise RunRefused(f"installing {describe(needs)} failed: {reason}") from failed
+        remedy = "correct what is declared, or run without packages (--no-install)"
+        raise RunRefused(f"installing {describe(needs)} failed: {reason}; {remedy}") from failed
     except TimeoutError as error:
         reason = f"not done after {tools.seconds:g} s"
         raise RunRefused(f"installing {describe(needs)}: {reason}") from error
@@ -486,8 +499,7 @@ def _make_python(planned: EnvironmentPlan, sandbox: InstallSandbox, stage: str) 
             None if tools.builds else planned.lock
         )  # a build needs more packages than it installs
         index = PythonIndex(*_index_for(tools, uv, sandbox), only=only)
-    uv.install(sandbox, planned.lock, index)
-    uv.compile(sandbox, planned.path)
+    uv.install(sandbox, planned.lock, index, planned.path)
     programs = os.path.join(stage, "bin")
     sandbox.copy("venv", stage, omitted=_NOT_COPIED)
     os.mkdir(programs)

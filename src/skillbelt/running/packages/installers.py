@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Container, Mapping
@@ -32,6 +33,7 @@ _STANDARD_PROGRAMS = re.compile(r"python(3(\.\d+)?)?|(de)?activate(_this)?(\.\w+
 
 # How many processes compile bytecode.
 _COMPILERS = str(min(os.cpu_count() or 1, 4))
+_FEW = 3
 
 
 class InstallStep(NamedTuple):
@@ -163,42 +165,47 @@ class Uv(NamedTuple):
         )  # fmt: skip
         return sandbox.read(_PYLOCK, MAX_BYTES)
 
-    def install(self, sandbox: InstallSandbox, lock: Lock, index: PackageIndex | None) -> None:
-        """Create the environment `venv` with the packages of the lock."""
-        self._run(sandbox, "venv", *_QUIET, "--no-project", "--relocatable",
-                  "--python", self.python, "venv")  # fmt: skip
+    def install(
+        self, sandbox: InstallSandbox, lock: Lock, index: PackageIndex | None, target: str
+    ) -> None:
+        """Create the environment `venv` with the packages of the lock, for its place `target`.
+
+        All in one step, since each start of a sandbox takes time. Bytecode is compiled by the bare
+        interpreter, since it cannot be written later; what cannot be compiled stays as it is.
+        """
+        uv = sandbox.shown(self.program)
+        steps = [shlex.join((uv, "venv", *_QUIET, "--no-project", "--relocatable",
+                             "--python", self.python, "venv"))]  # fmt: skip
         if lock.packages:
             sandbox.put(_LOCKED, lock.text.encode())
-            self._run(
-                sandbox, "pip", "install", *_QUIET, *self._wheels, "--no-deps", "--require-hashes",
+            steps.append(shlex.join((
+                uv, "pip", "install", *_QUIET, *self._wheels, "--no-deps", "--require-hashes",
                 "--no-sources", "--strict", "--link-mode", "copy",
-                "--python", f"{sandbox.inside}/venv/bin/python", "-r", _LOCKED, index=index,
-            )  # fmt: skip
-
-    def compile(self, sandbox: InstallSandbox, target: str) -> None:
-        """Compile bytecode, which cannot be written later; with the bare interpreter."""
-        argv = (self.python, "-I", "-S", "-m", "compileall", "-q", "-j", _COMPILERS, "-s",
+                "--python", f"{sandbox.inside}/venv/bin/python", "-r", _LOCKED,
+            )))  # fmt: skip
+            # A few packages are compiled before further processes have started.
+            jobs = _COMPILERS if len(lock.packages) > _FEW else "1"
+            compiled = shlex.join((
+                self.python, "-I", "-S", "-m", "compileall", "-q", "-j", jobs, "-s",
                 f"{sandbox.inside}/venv", "-p", target, "--invalidation-mode", "unchecked-hash",
-                f"{sandbox.inside}/venv/lib")  # fmt: skip
-        sandbox.run(
-            InstallStep(
-                argv=argv,
-                seconds=self.seconds,
-                env=_environment(sandbox),
-                package_index=None,
-                folders=self.folders,
-            )
-        )
+                f"{sandbox.inside}/venv/lib",
+            ))  # fmt: skip
+            steps.append(f"{compiled} || true")
+        self._step(sandbox, ("/bin/sh", "-c", "\n".join(("set -e", *steps))), index)
 
     @property
     def _wheels(self) -> tuple[str, ...]:
         return () if self.builds else ("--only-binary", ":all:")
 
     def _run(self, sandbox: InstallSandbox, *words: str, index: PackageIndex | None = None) -> str:
+        return self._step(sandbox, (sandbox.shown(self.program), *words), index)
+
+    def _step(
+        self, sandbox: InstallSandbox, argv: tuple[str, ...], index: PackageIndex | None
+    ) -> str:
         env = {**_environment(sandbox), "UV_DEFAULT_INDEX": f"{BASE}/simple", "UV_NO_CONFIG": "1",
                "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1",
                "UV_CACHE_DIR": f"{sandbox.inside}/cache", "UV_LINK_MODE": "copy"}  # fmt: skip
-        argv = (sandbox.shown(self.program), *words)
         return _run_step(
             sandbox,
             InstallStep(

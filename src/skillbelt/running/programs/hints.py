@@ -140,8 +140,20 @@ def _programs(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
         name = facts.interpreter_of(path) if "/" in path else ""
         name = name or path.rpartition("/")[2]
         is_script = "/" in path and not path.startswith("/") and not facts.interpreter_of(path)
-        if re.fullmatch(_PROGRAM, name) and not is_script and not facts.has(name):
+        if not re.fullmatch(_PROGRAM, name) or is_script:
+            continue
+        if not facts.has(name):
             yield missing_program(name, facts)
+        elif ("/" in path and name != path.rpartition("/")[2]) or path in _bad_interpreters(lines):
+            said = (
+                f"the first line of the script names a {name} that is not at that place: start it "
+                f"with `{name} SCRIPT`"
+            )
+            yield Hint("missing_program", name, said)
+
+
+def _bad_interpreters(lines: list[str]) -> set[str]:
+    return {found[1] for line in lines if (found := _INTERPRETER.search(line))}
 
 
 def _named_programs(lines: list[str], facts: HintFacts) -> Iterator[str]:
@@ -215,7 +227,9 @@ def _modules(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
     for line in lines:
         if MISSING in line and (found := _NOT_PROVIDED.search(line)):
             kind = "Node.js" if found[1] == "npx" else "Python"
-            yield _missing_module(found[2], found[2], kind, facts)
+            said = f"the {kind} package {found[2]} that the command asks for was not provided"
+            said = f"{said}: {_with(facts.skill, found[2])}"
+            yield Hint("missing_module", found[2], said, found[2])
         elif "No module named" in line and (found := _MODULE.search(line)):
             module = found[1] or found[2]
             top = module.partition(".")[0]

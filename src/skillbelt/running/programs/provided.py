@@ -292,7 +292,9 @@ def _pip_show(rest: list[str]) -> int:
             continue
         print(f"Name: {one.metadata['Name']}\nVersion: {one.version}")
         print(f"Summary: {one.metadata['Summary'] or ''}\nLocation: {one.locate_file('')}")
-        requires = ", ".join(sorted({_normal(text) for text in one.requires or []}))
+        requires = ", ".join(
+            sorted({_normal(text) for text in one.requires or [] if "extra ==" not in text})
+        )
         print(f"Requires: {requires}")
     return code
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from skillbelt.errors import PermissionDenied, RunRefused, SkillbeltError
 from skillbelt.format.skill import Skill
@@ -32,6 +32,9 @@ TRIAL_SECONDS = 20.0
 TRIALS_AT_ONCE = 2
 MAX_TRIALS = 200
 _HELP = "--help"
+_HINTS: dict[str, Literal["program", "module", "permission"]] = {
+    "missing_program": "program", "missing_module": "module", "write_refused": "permission",
+}  # fmt: skip
 # What is asked for, in the order of the fields of `_Wanted`.
 _TYPES = ("skill", "run", "install")
 
@@ -288,6 +291,9 @@ def _ended(result: RunResult) -> Ended:
         stderr=result.stderr,
         timed_out=result.timed_out,
         limits_hit=hit if result.exit_code else (),
+        missing=tuple(
+            Lack(_HINTS[one.kind], one.name) for one in result.hints if one.kind in _HINTS
+        ),
     )
 
 

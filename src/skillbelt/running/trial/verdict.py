@@ -135,13 +135,17 @@ class Verdict(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How the process of a script ended, and what it printed."""
+    """How the process of a script ended, and what it printed.
+
+    `missing` is what the run found to be really missing of the things that the output names.
+    """
 
     exit_code: int
     stdout: str = ""
     stderr: str = ""
     timed_out: bool = False
     limits_hit: tuple[str, ...] = ()
+    missing: tuple[Lack, ...] = ()
 
 
 def judge(script: Script, ended: Ended) -> Verdict:
@@ -156,7 +160,12 @@ def judge(script: Script, ended: Ended) -> Verdict:
             return Verdict("example")
         usage = bool(_USAGE.search(text))
         return Verdict("imports" if script.library else "help" if usage else "ran")
-    return _lacking(ended, text) or _on_its_own(ended, text)
+    verdict = _lacking(ended, text) or _on_its_own(ended, text)
+    if verdict.how != "input" or not ended.missing:
+        return verdict
+    kind = ended.missing[0].kind
+    how: How = kind if kind in ("program", "module") else "permission"
+    return verdict._replace(how=how, lacked=ended.missing)
 
 
 def _lacking(ended: Ended, text: str) -> Verdict | None:
@@ -176,9 +185,10 @@ def _module(ended: Ended, text: str) -> Verdict | None:
         return _verdict("module", lacked, name, text, found.start())
     fault = _IMPORT_FAULT.search(ended.stderr)
     if fault:
-        hint = _INSTALL.search(fault["text"])
-        name = (hint["python"] or hint["node"]) if hint else ""
-        return _verdict("module" if hint else "crash", "module", name, text, text.find(fault[0]))
+        hint, at = _INSTALL.search(fault["text"]), text.find(fault[0])
+        if hint is None:
+            return Verdict("crash", (), _line(text, at))
+        return _verdict("module", "module", hint["python"] or hint["node"], text, at)
     if _raised(ended.stderr) is None:
         return _asked_to_install(text)
     return None
@@ -198,7 +208,7 @@ def _asked_to_install(text: str) -> Verdict | None:
 def _program(ended: Ended, text: str) -> Verdict | None:
     found = _PROGRAM.search(text)
     if found:
-        name = next(one for one in found.groups() if one)
+        name = "browser" if found["browser"] else next(one for one in found.groups() if one)
         looks_like_file = "." in name or name.startswith("/")
         if not (found["said"] and (looks_like_file or name.lower() in _NOT_PROGRAMS)):
             return _verdict("program", "program", name, text, found.start())
@@ -246,7 +256,7 @@ def _on_its_own(ended: Ended, text: str) -> Verdict:
         return Verdict("crash", (), f"ended by signal {ended.exit_code - 128}")
     raised = _raised(ended.stderr)
     if raised is not None:
-        return _judge_exception(raised, text)
+        return _judge_exception(raised)
     if ended.exit_code == 2 or _USAGE.search(text):
         return Verdict("arguments", (), _line(text, -1))
     secrets = _secrets(text)
@@ -279,9 +289,8 @@ def _raised(stderr: str) -> _Raised | None:
     return None
 
 
-def _judge_exception(raised: _Raised, text: str) -> Verdict:
-    line = _line(text, text.find(raised.text) if raised.text else -1)
-    line = line if raised.type in line else f"{raised.type}: {raised.text}"[:_SHOWN]
+def _judge_exception(raised: _Raised) -> Verdict:
+    line = f"{raised.type}: {raised.text}"[:_SHOWN]
     secrets = _secrets(raised.text)
     if secrets or re.search(r"(?i)api[ _-]?key|access token|credentials?", raised.text):
         return Verdict("secret", secrets, line)

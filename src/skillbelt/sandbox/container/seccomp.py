@@ -23,12 +23,19 @@ _ARCHITECTURES = ("SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64")
 def profile(network: bool, machine: str = "") -> str:
     """Return the profile as JSON; `network` allows IP sockets and named Unix sockets."""
     column = seccomp.MACHINES[(machine or platform.machine()).lower()].column
+    rights = Rights(
+        processes=True,
+        network=network,
+        named_sockets=network,
+        more=seccomp.FOLLOWED,
+        listens=not network,
+    )
     return json.dumps(
         {
             "defaultAction": "SCMP_ACT_ERRNO",
             "defaultErrnoRet": errno.EPERM,
             "architectures": [_ARCHITECTURES[column]],
-            "syscalls": list(_rules(column, Rights(True, network, network, more=seccomp.FOLLOWED))),
+            "syscalls": list(_rules(column, rights)),
         }
     )
 
@@ -78,6 +85,8 @@ def _socket_checks(rights: Rights) -> Iterator[tuple[str, tuple[Rule, ...]]]:
     for pair in unix:
         yield "socketpair", pair
     for one in unix if rights.named_sockets else ():
+        yield "socket", one
+    for one in _sockets((syscalls.UNIX,), (syscalls.STREAM,)) if rights.listens else ():
         yield "socket", one
     for (family, kind), protocol in product(inet if rights.network else (), syscalls.PROTOCOLS):
         yield "socket", (family, kind, _masked(2, _WHOLE, protocol))

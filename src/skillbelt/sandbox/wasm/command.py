@@ -17,6 +17,8 @@ _SCRIPTS = (".js", ".mjs", ".cjs", ".ts", ".mts")
 # Options without effect inside: there is no user environment to ignore, and output is unbuffered.
 _IGNORED = frozenset("IEsSBuOqd")
 _TAKES_VALUE = ("-X", "-W")
+# They choose nothing but where packages come from; there are none to come here.
+_UV_FLAGS = ("--script", "-s", "--quiet", "-q", "--no-project", "--offline", "--isolated", "--")
 _SHOWN = 200
 _RUNS = "the sandbox 'wasm' runs WASM modules, Python and JavaScript/TypeScript scripts"
 
@@ -45,9 +47,21 @@ def parse_command(argv: tuple[str, ...]) -> Program:
         return Program("python", (argv[0], *_python_words(argv)))
     if first in _NODE:
         return Program("javascript", (argv[0], *_node_words(argv)))
+    if first == "uv" and argv[1:2] == ("run",):
+        return parse_command(_uv_words(argv))
     if first in _SHELLS and len(argv) == 3 and argv[1] == "-c":
         return parse_command(_split_simple(argv[2]))
     raise NotRunnable(argv[0])
+
+
+def _uv_words(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what `uv run` starts: a script of Python, or the command that follows."""
+    rest = argv[2:]
+    while rest and rest[0] in _UV_FLAGS:
+        rest = rest[1:]
+    if not rest or rest[0].startswith("-"):
+        raise NotRunnable("uv run", "takes a script or a command, and no such option, here")
+    return ("python", *rest) if rest[0].endswith(".py") else rest
 
 
 def _split_simple(text: str) -> tuple[str, ...]:
