@@ -559,6 +559,6 @@ def test_a_package_is_named_for_one_run_or_none_is_installed(index: Tree) -> Non
     assert run(index, "--with", "scrapy>=1", "--", "python3", "-c", code).stdout == "provided\n"
     done = run(index, "--no-install", "--", "python3", "-c", "import scrapy")
     assert "No module named 'scrapy'" in done.stderr
-    refused = run(index, "--with", "--index-url=x", "--", "true")
+    refused = run(index, "--with=--index-url=x", "--", "true")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "--with: '--index-url=x' is not accepted" in refused.stderr

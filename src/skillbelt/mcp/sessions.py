@@ -37,7 +37,7 @@ class ServedSessions:
     def of(self, ctx: ServerRequestContext[Any, Any]) -> RuntimeSession:
         """Return the conversation of a request; its runs end with the connection."""
         name = self.name(ctx)
-        # A required skill that is missing is told by what the request does then, in a thread.
+        # No look at the skills here, in the loop: what the request does next finds a fault.
         found = self._belt._open_session(SessionKey(APP, USER, name))
         # A client that only knows tools finds skills by search, even when there are few.
         found.searching = True
