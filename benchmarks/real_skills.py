@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import re
 import sys
 import threading
 import time
@@ -35,6 +36,8 @@ COUNTED = ("python", "javascript")
 AT_ONCE = 2
 SECONDS = 20.0
 CACHE_BYTES = 12 * 2**30
+_NAMES = "|".join(sorted(HEAVY))
+_HEAVY = re.compile(rf"(?m)^\s*(?:import|from)\s+({_NAMES})\b|^({_NAMES})\s*(?:[<>=~\[]|$)")
 WHO = Asker(SessionKey("skillbelt", "", "real-skills"), "user")
 
 Row = dict[str, object]
@@ -72,6 +75,15 @@ def draw(folder: str, sample: int, seed: int, most: int) -> list[str]:
         pool += [one for _, one in zip(range(most), chosen, strict=False)]
     chance.shuffle(pool)
     return pool[:sample]  # in this order: the first of them are a sample, too
+
+
+def heavy_import(path: str) -> str:
+    """Return a package that is too large to be installed here and that the skill needs; ""."""
+    for file in (*Path(path).rglob("*.py"), *Path(path).rglob("requirements*.txt")):
+        found = _HEAVY.search(file.read_text("utf-8", "replace")) if file.is_file() else None
+        if found:
+            return found[1] or found[2]
+    return ""
 
 
 class Measurement:
@@ -113,6 +125,13 @@ class Measurement:
     def _measure(self, path: str) -> Iterator[Row]:
         skill = Skill.from_folder(path)
         scripts = {one.path: one for one in scripts_of(skill)}
+        if name := heavy_import(path):
+            yield from (
+                {"skill": path, "path": one, "language": scripts[one].language, "started": False,
+                 "how": "heavy", "line": "", "lacked": [{"kind": "module", "name": name}]}
+                for one in scripts
+            )  # fmt: skip
+            return
         bounds = TrialBounds(seconds=SECONDS, at_once=1)
         try:
             trial = try_skill(

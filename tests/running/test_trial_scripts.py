@@ -61,6 +61,12 @@ def test_a_script_that_imports_its_own_folder_by_name_is_started_above_it() -> N
     assert (script.command, script.cwd) == (("python3", "-m", "scripts.a"), "")
 
 
+def test_a_folder_that_is_called_like_a_package_does_not_hide_it() -> None:
+    text = "from openpyxl import Workbook\n" + MAIN
+    script = read("examples/openpyxl/a.py", text, "examples/openpyxl/b.py")
+    assert (script.command, script.cwd) == (("python3", "examples/openpyxl/a.py"), "")
+
+
 def test_a_script_that_imports_its_neighbour_is_started_as_a_file() -> None:
     script = read("scripts/a.py", "import b\n" + MAIN, "scripts/b.py")
     assert (script.command, script.cwd) == (("python3", "scripts/a.py"), "")

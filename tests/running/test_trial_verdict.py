@@ -30,6 +30,7 @@ def judged(text: str, code: int = 1, timed_out: bool = False) -> Verdict:
         ("TypeError [ERR_PARSE_ARGS]: Unknown option '--help'\n    at x", 1, "arguments"),
         ("Error: --help not found", 1, "input"),
         ("File not found: --help", 1, "input"),
+        ("Error: Script not found: --help.py", 1, "input"),
         (f"{TRACE}FileNotFoundError: [Errno 2] No such file or directory: '--help'", 1, "input"),
         (f"{TRACE}json.decoder.JSONDecodeError: Expecting value: line 1 column 1", 1, "input"),
         (f"{TRACE}KeyError: 'ACME_API_KEY'", 1, "secret"),

@@ -109,7 +109,7 @@ def check_pairs(messages: list[Message]) -> None:
 def test_loaded_skills_survive_ten_compactions_once_each(host: Host) -> None:
     host.says("Read it.")
     host.load("pdf", "notes", "mail")
-    host.calls("skill_unload", skill="mail") if not host.inline else host.session.unload("mail")
+    assert host.session.unload("mail")
     for number in range(10):
         host.chats(3)
         made = host.compacts(summary=f"Summary {number}")
@@ -315,6 +315,23 @@ def test_a_skill_that_was_shown_in_an_answer_survives(tree: Tree, mode: str) -> 
     assert again.startswith("Skill pdf is loaded already")
     sent = host.says("Another one")
     assert count(sent, BODIES["pdf"]) == (mode == "session")
+
+
+def test_a_skill_that_was_shown_with_arguments_survives_as_it_was_shown(tree: Tree) -> None:
+    text = "Work on $ARGUMENTS in ${CLAUDE_SKILL_DIR}.\n"
+    tree.skill(f"{SKILLS}/pdf", "Does pdf.", text=text)
+    host = Host(tree, inline=False, tool_profile="claude")
+    host.says("Read it.")
+    [name] = [one.name for one in host.session.tools() if one.kind == "claude_skill"]
+    shown = host.calls(name, skill="pdf", args="a.pdf")
+    folder = shown.partition("Base directory for this skill: ")[2].partition("\n")[0]
+    assert f"Work on a.pdf in {folder}." in shown
+    host.history = host.history[:2]
+    sent = host.sent()
+    assert count(sent, f"[Loaded] pdf\n\nWork on a.pdf in {folder}.") == 1
+    assert count(sent, f"Base directory for this skill: {folder}") == 1
+    assert host.calls(name, skill="pdf", args="a.pdf").startswith("Skill pdf is loaded already")
+    assert "Work on b.pdf" in host.calls(name, skill="pdf", args="b.pdf")
 
 
 def test_another_process_puts_back_the_same(tree: Tree) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from skillbelt.agent.models import NONE, Model, ModelFailure, Prompt, Reply, ask_model
-from skillbelt.conversation.compaction import cut, find_start, tell_summary
+from skillbelt.conversation.compaction import cut_at, find_start, tell_summary
 from skillbelt.conversation.messages import Message
 from skillbelt.text import shorten, tokens_of_bytes
 from skillbelt.tools.schema import Tool
@@ -62,7 +62,7 @@ def apply_compaction(messages: Sequence[Message], data: Mapping[str, object]) ->
         "content": tell_summary(str(data["summary"])),
         "summary": True,
     }
-    made = cut(messages, len(messages) - kept, summarized=True)
+    made = cut_at(messages, len(messages) - kept, summarized=True)
     return [summary, *(messages[index] for index in made.kept)]
 
 

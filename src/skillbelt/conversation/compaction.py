@@ -134,7 +134,18 @@ class HistoryCut(NamedTuple):
     head: int
 
 
-def cut(messages: Sequence[Message], start: int, *, summarized: bool) -> HistoryCut:
+def cut(messages: Sequence[Message], keep: int, *, summarized: bool) -> HistoryCut:
+    """Return what stays of a history that is cut to its last `keep` messages.
+
+    Calls and results that were alone before count as if they were not there.
+    """
+    whole = keep_pairs(messages, range(len(messages)))
+    left = [messages[index] for index in whole]
+    made = cut_at(left, find_start(left, keep), summarized=summarized)
+    return made._replace(kept=tuple(whole[index] for index in made.kept))
+
+
+def cut_at(messages: Sequence[Message], start: int, *, summarized: bool) -> HistoryCut:
     """Return what stays of a history from `start` on, behind its system messages.
 
     What the user asked last stays word for word. Unless a summary comes first, the rest begins

@@ -46,10 +46,13 @@ class RecordedText(NamedTuple):
     """A text of a skill that a model was given: digests of its parts, and of the whole answer.
 
     The parts are the body ("") and documents, by path. Without an `answer`, requests carry them.
+    The body has the `arguments` of the call, and calls the skill's folder `folder`.
     """
 
     parts: Mapping[str, str]
     answer: str = ""
+    arguments: str | None = None
+    folder: str = ""
 
 
 class SelectedDocs(NamedTuple):
@@ -329,11 +332,16 @@ class _Draft:
     def given(self, name: str) -> list[RecordedText]:
         """Return the texts of the skill that a model was given."""
         found = _decode(self.after.get(self._key("given", name), ""))
-        pairs = [one for one in found if isinstance(one, list)] if isinstance(found, list) else []
+        listed = found if isinstance(found, list) else []
         return [
-            RecordedText({str(k): str(v) for k, v in pair[1].items()}, str(pair[0]))
-            for pair in pairs
-            if len(pair) == 2 and isinstance(pair[1], dict)
+            RecordedText(
+                {str(k): str(v) for k, v in one[1].items()},
+                str(one[0]),
+                None if one[2] is None else str(one[2]),
+                str(one[3]),
+            )
+            for one in listed
+            if isinstance(one, list) and len(one) == 4 and isinstance(one[1], dict)
         ]
 
     def give(self, name: str, given: RecordedText | None) -> None:
@@ -343,8 +351,10 @@ class _Draft:
             before = [one for one in known if one.answer != given.answer]
             same = [one.parts for one in known if one.answer == given.answer]
             parts = {**(same[0] if same else {}), **given.parts}
-            kept = [*before, RecordedText(parts, given.answer)][-MAX_GIVEN:]
-            value = _encode([[one.answer, dict(one.parts)] for one in kept])
+            kept = [*before, given._replace(parts=parts)][-MAX_GIVEN:]
+            value = _encode(
+                [[one.answer, dict(one.parts), one.arguments, one.folder] for one in kept]
+            )
             self._set(self._key("given", name), value)
             if not self.is_loaded(name):
                 self.put("shown", _encode([*(one for one in self.shown() if one != name), name]))

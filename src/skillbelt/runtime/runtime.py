@@ -26,7 +26,6 @@ from skillbelt.conversation.compaction import (
     Compacted,
     count_system,
     cut,
-    find_start,
     tell_summary,
 )
 from skillbelt.conversation.messages import Material, Message, block, join_context, materialize
@@ -1001,7 +1000,7 @@ class RuntimeSession:
         that vendor's package, and so is the result, as dicts.
         """
         found = read_turns(messages, format)
-        made = cut(found.turns, find_start(found.turns, keep), summarized=bool(summary))
+        made = cut(found.turns, keep, summarized=bool(summary))
         kept, head = found.items_of(made.kept), len(found.items_of(made.kept[: made.head]))
         items = [found.items[index] for index in kept]
         if summary:

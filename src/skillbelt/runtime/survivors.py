@@ -25,6 +25,7 @@ from skillbelt.tools.loaded import LoadedTexts
 
 # Share of the window for texts that are put back after a cut.
 RESTORE_SHARE = 0.25
+PLACE = "Base directory for this skill:"
 # Messages with such texts that are known again in a history; a host may have kept them.
 MAX_CONTEXTS = 32
 
@@ -43,8 +44,9 @@ class Survivors:
         self._session, self._state = session, state
         self._given = session.given(state)
         loaded = {one.name: one for one in session.loaded(state)}
-        shown = {name: LoadedSkill(name) for name in self._given if name not in loaded}
-        read = texts.read([*loaded.values(), *shown.values()], caller)
+        shown = {n: all[-1] for n, all in self._given.items() if all and n not in loaded}
+        self._folders = {name: one.folder for name, one in shown.items() if one.folder}
+        read = texts.read([*loaded.values(), *map(LoadedSkill, shown)], caller, shown)
         self._materials = {one.name: one for one in read}
         self._withheld = texts.withheld
         self._inline = {name for name, all in self._given.items() if any(t.answer for t in all)}
@@ -81,7 +83,9 @@ class Survivors:
             required={name for name in blocks if not landed.get(name)},
         )
         self._keep(before, chosen)
-        self.blocks = frozenset(lacking[name].text for name in chosen.put)
+        self.blocks = frozenset(
+            self._materials[name].text for name in chosen.put if not lacking[name].changed
+        )
         texts = {name: one.text for name, one in lacking.items()}
         self.made = Compacted(
             messages=[],
@@ -122,8 +126,13 @@ class Survivors:
             given = () if name in self._withheld else self._given[name]
             lacking = find_lacking(self._materials[name], given, results)
             if lacking is not None:
-                found[name] = lacking
+                found[name] = lacking._replace(text=lacking.text + self._place(name))
         return found
+
+    def _place(self, name: str) -> str:
+        """Return the line on the folder of a skill, for a model that was told of it."""
+        folder = self._folders.get(name)
+        return f"\n\n{PLACE} {folder}" if folder else ""
 
     def _keep(self, before: Selection, chosen: Selection) -> None:
         """Store the selection if it does not follow from what is lacking."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from skillbelt.conversation.compaction import lands_anew, record_docs, record_given
 from skillbelt.conversation.messages import Material, block
-from skillbelt.conversation.state import SelectedDocs
+from skillbelt.conversation.state import RecordedText, SelectedDocs
 from skillbelt.disclosure.body import (
     list_docs,
     load_resource,
@@ -252,21 +252,21 @@ def _use(call: Call, name: str, arguments: str | None = None, *, below: str = ""
         files = [f"{base}{path.removeprefix(place_of(skill))}" for path in files]
     text = content(skill, loaded.text, files, base)
     material = Material(skill.name, loaded.text)
-    _record_shown(call, material, text)
+    given = record_given(material, text)._replace(arguments=arguments, folder=base)
+    _record_shown(call, skill, given)
     data = {"title": f"Loaded skill: {skill.name}", "name": skill.name, "dir": skill.dir}
     if text in caller.shown or block(material) in caller.shown:
         return ToolResult(already(skill), data=data)
     return ToolResult(text, data={**data, "report": report_of(loaded)})
 
 
-def _record_shown(call: Call, material: Material, answer: str) -> None:
+def _record_shown(call: Call, skill: Skill, given: RecordedText) -> None:
     caller = call.caller
     session = caller.session
     if session is not None:
-        data = {"name": material.name, "call_id": call.id, "placement": "result"}
+        data = {"name": skill.name, "call_id": call.id, "placement": "result"}
         event = NewEvent("skill_loaded", session.agent, data)
-        given = record_given(material, answer)
-        session.give(material.name, given, event, state=caller.state)
+        session.give(skill.name, given, event, state=caller.state)
 
 
 def load(call: Call) -> ToolResult:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from skillbelt.conversation.messages import Material
-from skillbelt.conversation.state import LoadedSkill
+from skillbelt.conversation.state import LoadedSkill, RecordedText
 from skillbelt.disclosure.body import list_docs
 from skillbelt.errors import LoadError, PathEscape
 from skillbelt.format.skill import Skill
 from skillbelt.tools.caller import BROUGHT, GRANTED, Caller, not_given
 
 _YOUNG_SECONDS = 2.0
+_PLAIN = RecordedText({})
 _CHANGED = "(changed since it was allowed; load it again to ask for it as it is now)"
 
 
@@ -28,17 +30,26 @@ class LoadedTexts:
         self._known: dict[str, _Known] = {}
         self.withheld: set[str] = set()  # skills of which only a reason was given
 
-    def read(self, loaded: Iterable[LoadedSkill], caller: Caller) -> list[Material]:
-        """Return the text of each skill that still exists; forget those of all others."""
+    def read(
+        self,
+        loaded: Iterable[LoadedSkill],
+        caller: Caller,
+        shown: Mapping[str, RecordedText] = MappingProxyType({}),
+    ) -> list[Material]:
+        """Return the text of each skill that still exists; forget those of all others.
+
+        Those that were `shown` are made as they were then.
+        """
         before, self._known = self._known, {}
         self.withheld = set()
-        return list(self._read(loaded, caller, before))
+        return list(self._read(loaded, caller, before, shown))
 
     def _read(
         self,
         loaded: Iterable[LoadedSkill],
         caller: Caller,
         before: dict[str, _Known],
+        shown: Mapping[str, RecordedText],
     ) -> Iterator[Material]:
         for one in loaded:
             skill = caller.catalog.snapshot.get(one.name)
@@ -49,10 +60,11 @@ class LoadedTexts:
                 yield Material(skill.name, _CHANGED)
                 continue
             paths = list_docs(skill) if one.all_docs else one.docs
-            stamp = (skill, paths, _stamp(skill, paths))
+            how = shown.get(one.name, _PLAIN)
+            stamp = (skill, how, paths, _stamp(skill, paths))
             known = before.get(skill.name)
             if known is None or known[0] != stamp:
-                known = (stamp, *_material(skill, paths, caller))
+                known = (stamp, *_material(skill, how, paths, caller))
             self._known[skill.name] = known
             if known[2]:
                 self.withheld.add(skill.name)
@@ -66,11 +78,14 @@ def _changed(skill: Skill, caller: Caller) -> bool:
     return bool(seen) and not skill.trusted and skill.files.digest() not in seen
 
 
-def _material(skill: Skill, paths: Sequence[str], caller: Caller) -> tuple[Material, bool]:
+def _material(
+    skill: Skill, how: RecordedText, paths: Sequence[str], caller: Caller
+) -> tuple[Material, bool]:
     """Return the texts of a skill, and whether its body is only a reason why there is none."""
     docs = tuple((one.path, one.text) for one in caller.documents(skill, paths))
     try:
-        return Material(skill.name, caller.body(skill).text, docs), False
+        body = caller.body(skill, how.arguments, folder=how.folder)
+        return Material(skill.name, body.text, docs), False
     except (LoadError, PathEscape) as error:
         return Material(skill.name, not_given(caller.presentable(str(error))), docs), True
 

@@ -42,7 +42,8 @@ _EXAMPLE = re.compile(
 # Files in these folders are copied or tested, not called.
 _NO_SCRIPTS = frozenset(
     ("assets", "asset", "template", "templates", "boilerplate", "test", "tests", "__tests__",
-     "fixtures", "testdata", "vendor", "third_party", "dist", "build", "static", "public")
+     "fixtures", "test-fixtures", "test_fixtures", "testdata", "mocks", "__mocks__",
+     "vendor", "third_party", "dist", "build", "static", "public")
 )  # fmt: skip
 _NOT_A_SCRIPT = re.compile(
     r"__init__\.py|conftest\.py|setup\.py|test_.*\.py|.*_test\.py|(?:.*\.)?(?:test|spec)\.[cm]?[jt]s"
@@ -195,13 +196,12 @@ def _package_base(path: str, tree: ast.Module, paths: Collection[str]) -> str | 
     level = max((one.level for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)), default=0)
     if level:
         return _up(folder, max(level, _depth_of_package(folder, paths)))
-    for name in _imported(tree):
-        if _is_module(folder, name, paths):
-            continue
+    for module in _imported(tree):
+        top = module.partition(".")[0]
         above = folder
-        while above:
+        while above and not _is_module(folder, module, paths):
             above = dirname(above)
-            if _is_module(above, name, paths) and path.startswith(join(above, name) + "/"):
+            if _is_module(above, module, paths) and path.startswith(join(above, top) + "/"):
                 return above
     return None
 
@@ -219,18 +219,20 @@ def _depth_of_package(folder: str, paths: Collection[str]) -> int:
     return depth
 
 
-def _is_module(folder: str, name: str, paths: Collection[str]) -> bool:
-    place = normpath(join(folder, name)) if folder else name
-    return f"{place}.py" in paths or any(one.startswith(f"{place}/") for one in paths)
+def _is_module(folder: str, module: str, paths: Collection[str]) -> bool:
+    """Whether the skill itself has a module; a folder without `__init__.py` is none by its name."""
+    place = normpath(join(folder, module.replace(".", "/")))
+    return f"{place}.py" in paths or f"{place}/__init__.py" in paths
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
-    """Yield the first part of each module that is imported by its whole name."""
+    """Yield each module that is imported by its whole name, and what may be one of its own."""
     for one in ast.walk(tree):
         if isinstance(one, ast.Import):
-            yield from (alias.name.split(".")[0] for alias in one.names)
+            yield from (alias.name for alias in one.names)
         elif isinstance(one, ast.ImportFrom) and not one.level and one.module:
-            yield one.module.split(".")[0]
+            yield one.module
+            yield from (f"{one.module}.{alias.name}" for alias in one.names)
 
 
 def _is_python_library(tree: ast.Module) -> bool:

@@ -29,7 +29,8 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _FATAL = frozenset(128 + number for number in (4, 6, 7, 8, 11, 31))
 _SHOWN = 200
 
-_WORD = r"[\w@][\w@./+-]*"
+_REST = r"[\w@./+-]*"
+_WORD = rf"[\w@]{_REST}"
 _MODULE = re.compile(
     r"(?:ModuleNotFoundError: )?No module named '?(?P<python>[\w.]+)'?"
     r"|Cannot find (?:module|package) '(?P<node>[^'\n]+)'"
@@ -47,9 +48,10 @@ _PROGRAM = re.compile(
     rf"(?m)(?:line \d+: |^|: )(?P<shell>{_WORD}): (?:command )?not found$"
     rf"|env: [‘'\"]?(?P<env>{_WORD})[’'\"]?: No such file"
     rf"|spawn (?P<node>{_WORD}) ENOENT"
+    rf"|^npx: the package '(?P<npx>{_WORD})' was not provided"
     r"|(?P<browser>BrowserType|Chromium)\b[^\n]{0,200}(?:Executable doesn't exist|not found at)"
     rf"|bwrap: execvp (?P<bwrap>{_WORD}): No such file"
-    rf"|(?i:error|fatal|✗|❌|missing)[^\n]{{0,40}}?[:\s'\"`](?P<said>{_WORD})['\"`]?"
+    rf"|(?i:error|fatal|✗|❌|missing)[^\n]{{0,40}}?[:\s'\"`](?P<said>[a-z]{_REST})['\"`]?"
     r" (?i:(?:cli |command |binary |executable )?"
     r"(?:is )?(?:not found|not installed|required but not|is required but|is not available))"
 )
