@@ -150,6 +150,13 @@ def test_a_module_elsewhere_in_the_skill_is_never_asked_of_an_index(skill: Path)
     assert guessed(skill, ("python3", "scripts/a.py")) == ()
 
 
+def test_a_folder_that_is_called_like_a_package_is_not_its_module(skill: Path) -> None:
+    write(skill, scripts__a_py="import scrapy\n", scripts__scrapy__example_py="print(1)\n")
+    assert guessed(skill, ("python3", "scripts/a.py")) == ("scrapy",)
+    (skill / "scripts/scrapy/__init__.py").touch()
+    assert guessed(skill, ("python3", "scripts/a.py")) == ()
+
+
 def test_alternatives_propose_the_first_that_a_package_has(skill: Path) -> None:
     write(skill, scripts__a_py="try:\n import scrapy\nexcept ImportError:\n import httpx\n")
     assert guessed(skill, ("python3", "scripts/a.py")) == ("scrapy",)

@@ -145,10 +145,13 @@ class _Places:
         return [file for folder in found[:1] for file in self._files(folder, module)]
 
     def _reaches(self, folder: str, top: str) -> bool:
-        if self.anywhere or folder in self._folders:
-            return True
         known = package_for(top)
-        return known is None or not known.known
+        if known is None or not known.known:
+            return True
+        # A folder without __init__.py gives way to a package of its name, as in Python itself.
+        at = posixpath.join(folder, top)
+        real = not self._paths.isdisjoint((f"{at}.py", f"{at}/__init__.py"))
+        return real and (self.anywhere or folder in self._folders)
 
     def _relative(self, module: str, path: str) -> list[str]:
         name = module.lstrip(".")
