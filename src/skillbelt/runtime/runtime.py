@@ -172,7 +172,7 @@ class Runtime:
             renew=self.catalog.take_over_settings,
         )
         self._store, self._artifacts, self.visible = store, artifacts, visible
-        self.always = (always,) if isinstance(always, str) else tuple(always)
+        self.always = _texts(always)
         kinds = choose(tools, self.settings.tool_profile)
         self.names = offered_names(kinds, self.settings.tool_names)
         self._brief = tools is None and self.settings.tool_profile == "default"
@@ -646,14 +646,13 @@ class Runtime:
         runs with what is there. `secrets` are names of stored secrets, which the command gets as
         variables once that is allowed.
         """
-        patterns = (outputs,) if isinstance(outputs, str) else outputs
         call = RunCall(
             command=command if isinstance(command, str) else tuple(command),
             cwd=cwd,
             env=env,
             timeout_seconds=timeout_seconds,
             inputs=_input_list(inputs),
-            output_files=() if isinstance(outputs, Mapping) else tuple(patterns),
+            output_files=() if isinstance(outputs, Mapping) else _texts(outputs),
             outputs=outputs if isinstance(outputs, Mapping) else None,
             save_as_artifacts=save_as_artifacts,
             output_dir=output_dir and os.path.abspath(output_dir),
@@ -661,7 +660,7 @@ class Runtime:
             stdin=stdin,
             packages=_texts(packages),
             install=install,
-            secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
+            secrets=_texts(secrets),
         )
         skill = self._visible_skill(name, session)
         return self.workbench.run(skill, call, _who("user", session), followed(Watch(listener)))
@@ -700,12 +699,12 @@ class Runtime:
             wasm_module=wasm_module,
             timeout_ms=timeout_ms,
             inputs=_input_list(inputs),
-            outputs=(outputs,) if isinstance(outputs, str) else tuple(outputs),
+            outputs=_texts(outputs),
             save_as_artifacts=save_as_artifacts,
             output_dir=output_dir and os.path.abspath(output_dir),
             packages=_texts(packages),
             install=install,
-            secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
+            secrets=_texts(secrets),
             watch=followed(Watch(listener)),
         )
 
@@ -731,7 +730,7 @@ class Runtime:
             self.workbench,
             self._visible_skill(name, None),
             _who("user"),
-            only=(scripts,) if isinstance(scripts, str) else tuple(scripts),
+            only=_texts(scripts),
             bounds=TrialBounds(seconds=timeout_seconds or TRIAL_SECONDS),
             told=told,
             watch=followed(UNWATCHED),
@@ -1439,6 +1438,7 @@ def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Asker:
 
 
 def _texts(values: Iterable[str]) -> tuple[str, ...]:
+    """Return the values; one text is one value."""
     return (values,) if isinstance(values, str) else tuple(values)
 
 
