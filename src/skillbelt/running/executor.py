@@ -604,7 +604,14 @@ class Workbench:
             return result
         image = self.settings.container_image if run.sandbox.name == CONTAINER else ""
         path = process_environment().get("PATH", "")
-        found = lacking(run, result.stdout, result.stderr, path=path, image=one_line(image))
+        found = lacking(
+            run,
+            result.stdout,
+            result.stderr,
+            path=path,
+            image=one_line(image),
+            project=self.settings.project,
+        )
         return result._replace(hints=found)
 
     def _collect(self, run: Run) -> Collected:

@@ -16,11 +16,13 @@ from skillbelt.running.programs.provided import MISSING
 from skillbelt.running.programs.table import PACKAGES, Packaged
 
 HintKind = Literal[
-    "missing_program", "missing_module", "network_refused", "write_refused", "file_refused"
-]
+    "missing_program", "missing_module", "missing_input", "missing_secret", "not_executable",
+    "network_refused", "write_refused", "file_refused",
+]  # fmt: skip
 MAX_HINTS = 4
 _MAX_LINES, _MAX_LINE, _MAX_TEXT = 2_000, 1_000, 2**16
-_NOT_FOUND = 127
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+_BY_ENDING = {".sh": "bash", ".py": "python", ".js": "node", ".mjs": "node"}
 _PROGRAM = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}"
 _PATH = r"(?:/|\./|\.\./)?[A-Za-z0-9._+@-]+(?:/[A-Za-z0-9._+@-]+){0,30}"
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})(?:\.[A-Za-z0-9-]{1,63}){1,10}"
@@ -39,6 +41,7 @@ _INTERPRETER = re.compile(rf": ({_PATH}): bad interpreter: No such file or direc
 _PYTHON_START = re.compile(
     rf"^FileNotFoundError: \[Errno 2\] No such file or directory: '({_PATH})'$"
 )
+_NOT_ALLOWED = re.compile(rf"(?:^|: )({_PATH}): Permission denied$")
 _NODE_START = re.compile(rf"\bspawn(?:Sync)? ({_PATH}) ENOENT\b")
 _GO_START = re.compile(rf'exec: "({_PATH})": executable file not found in \$PATH')
 _MODULE = re.compile(
@@ -63,12 +66,18 @@ _NO_HOST = re.compile(
 _NO_NETWORK = re.compile(
     r"Temporary failure in name resolution|Name or service not known|Network is unreachable"
     r"|\bENETUNREACH\b|\bEAI_AGAIN\b|nodename nor servname provided"
+    r"|^(?:\w*Error: ){1,2}fetch failed$"
 )
 _NO_WRITE = (
     re.compile(rf"\[Errno (?:30|13)\] (?:Read-only file system|Permission denied): '({_PATH})'"),
     re.compile(rf"\b(?:EROFS|EACCES): [a-z -]{{1,60}}, \w{{1,20}} '({_PATH})'"),
     re.compile(rf"(?:^|: )({_PATH}): Read-only file system$"),
     re.compile(rf"[‘']({_PATH})[’']: (?:Read-only file system|Permission denied)$"),
+)
+_SECRET = re.compile(
+    r"(?<![\w./$])([A-Z][A-Z0-9]{0,30}(?:_[A-Z0-9]{1,30}){0,5}"
+    r"_(?:KEY|TOKEN|SECRET|PASSWORD|PAT|CREDENTIALS))(?![\w/])",
+    re.ASCII,
 )
 # Asked for in a way that no package answers: they belong to an interpreter or to nothing.
 _NO_PACKAGE = frozenset(("pip", "setuptools", "__main__"))
@@ -102,6 +111,9 @@ class HintFacts(NamedTuple):
     guessed by its name; None for a module that no package has. `is_package` says whether a package
     is known. `own` says whether the skill has a module, `closed` how a path is kept from being
     written. `image` is the image of the container.
+    `files` are words of the command that name files of the project and none of the run;
+    `needs_secret` says whether a variable is not set, and nothing else told so. `absent` are
+    packages that the index does not have.
     """
 
     skill: str
@@ -117,6 +129,9 @@ class HintFacts(NamedTuple):
     online: bool = False
     can_be_online: bool = True
     image: str = ""
+    files: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    needs_secret: Callable[[str], bool] = lambda name: False
 
 
 def hints_of(stdout: str, stderr: str, facts: HintFacts) -> tuple[Hint, ...]:
@@ -124,8 +139,8 @@ def hints_of(stdout: str, stderr: str, facts: HintFacts) -> tuple[Hint, ...]:
     lines = _lines(stderr)
     if facts.exit_code:
         lines += _lines(stdout[-_MAX_TEXT:])
-    found = (*_programs(lines, facts), *_modules(lines, facts), *_hosts(lines, facts),
-             *_writes(lines, facts))  # fmt: skip
+    readers = (_programs, _modes, _modules, _inputs, _secrets, _hosts, _writes)
+    found = [one for reader in readers for one in reader(lines, facts)]
     unique = {(one.kind, one.name): one for one in reversed(found)}
     return tuple(islice(reversed(unique.values()), MAX_HINTS))
 
@@ -172,6 +187,21 @@ def _named_programs(lines: list[str], facts: HintFacts) -> Iterator[str]:
             if found:
                 yield found[1]
                 break
+
+
+def _modes(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
+    """Yield scripts that lack the right to be executed: copies of skills often lose it."""
+    for line in lines if facts.exit_code == _NOT_EXECUTABLE else ():
+        found = _NOT_ALLOWED.search(line)
+        path = found[1] if found else ""
+        ending = path[path.rfind(".") :] if "." in path else ""
+        program = (facts.interpreter_of(path) if path else "") or _BY_ENDING.get(ending, "")
+        if program and re.fullmatch(_PROGRAM, program):
+            said = (
+                f"{path} is not executable: start it with `{program} {path}`, or make it so in the "
+                f"skill's folder (chmod +x {path})"
+            )
+            yield Hint("not_executable", path, said)
 
 
 def missing_program(name: str, facts: HintFacts) -> Hint:
@@ -229,6 +259,8 @@ def _table(skill: str) -> str:
 def _modules(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
     for line in lines:
         if MISSING in line and (found := _NOT_PROVIDED.search(line)):
+            if found[2] in facts.absent:
+                continue
             kind = "Node.js" if found[1] == "npx" else "Python"
             said = f"the {kind} package {found[2]} that the command asks for was not provided"
             if not facts.is_package("node" if found[1] == "npx" else "python", found[2]):
@@ -268,6 +300,32 @@ def _missing_module(module: str, package: str, kind: str, facts: HintFacts) -> H
     has = f" (package {package})" if module != package else ""
     said = f"{what}{has} was not provided: {_with(facts.skill, package)}"
     return Hint("missing_module", module, said, package)
+
+
+# Files and secrets of the user
+
+
+def _inputs(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
+    for path in facts.files:
+        if re.fullmatch(_PATH, path) and any(path in line for line in lines):
+            name = path.rpartition("/")[2]
+            said = (
+                f"{path} is in the project, which runs do not see: pass it as an input (--input "
+                f"{path}), and write inputs/{name} in the command"
+            )
+            yield Hint("missing_input", path, said)
+
+
+def _secrets(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
+    for line in lines if facts.exit_code else ():
+        for name in filter(facts.needs_secret, _SECRET.findall(line)):
+            said = (
+                f"{name} is not set in this run, which does not see your own variables: `skillbelt "
+                f"secrets set {name} --skill {facts.skill}`, then run it again with --secret {name}"
+                f', or set env = ["{name}"] for the skill ({_table(facts.skill)} in your own '
+                "settings)"
+            )
+            yield Hint("missing_secret", name, said)
 
 
 # The network
