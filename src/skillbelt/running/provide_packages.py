@@ -38,6 +38,7 @@ from skillbelt.untrusted_json import read_json
 # What could not be resolved is tried again after a day; until then a run does not wait for it.
 _TRIED_SECONDS = 24 * 3600.0
 _TRIED = "tried"
+NO_SUCH_PACKAGE = "no such package in the index"
 _REASON_CHARS = 300
 # What an installer says of packages that do not exist, do not fit or contradict each other.
 _UNSOLVABLE = re.compile(
@@ -293,9 +294,12 @@ def _absent(needs: Needs, said: str) -> dict[str, str]:
     found = {}
     for text in needs.optional:
         name = re.escape(name_of(text, needs.kind))
-        said_so = rf"(?<![\w.-]){name} was not found in|'{name}@[^']*' (?:is not|could not be) "
+        said_so = (
+            rf"(?<![\w.-]){name} was not found in|'{name}@[^']*' (?:is not in this registry"
+            r"|could not be found)"
+        )
         if re.search(said_so, words):
-            found[text] = "no such package in the index"
+            found[text] = NO_SUCH_PACKAGE
         elif re.search(rf"wheels are required for `{name}`", words):
             found[text] = "it has no wheel for this machine, and would have to be built"
     return found
@@ -316,7 +320,7 @@ def _tell(left: _Left) -> tuple[str, ...]:
     """Return a warning for what was left out, the same reasons together."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     for text, why in left.reasons.items():
-        about = "guessed from imports"
+        about = "not declared"
         if text in left.wanted.unused:
             about = "declared, but not imported by what runs"
         elif text in left.wanted.guarded:
