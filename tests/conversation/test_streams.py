@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from copy import deepcopy
 from typing import Any
 
@@ -163,3 +164,11 @@ def test_contents_of_gemini_keep_their_signatures_where_they_came() -> None:
 def test_a_stream_that_is_not_whole_is_one_error(format: Any, events: Any, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         join_stream(events, format)
+
+
+def test_a_stream_of_coroutines_is_collected_first() -> None:
+    async def stream() -> AsyncIterator[object]:
+        yield {}
+
+    with pytest.raises(ConfigError, match=r"events: expected a list, .*async for"):
+        join_stream(stream(), "openai")  # type: ignore[arg-type]

@@ -384,7 +384,7 @@ def test_a_general_rule_allows_a_known_package_and_no_guess(guesses: Bench) -> N
     assert "No module named 'greet'" in result.stderr
     (said,) = (text for text in result.warnings if "greet" in text)
     assert said == (
-        "not provided: greet (guessed from imports): it is no known package, and the rule '*' is "
+        "not provided: greet (not declared): it is no known package, and the rule '*' is "
         "too general for a guess; allow greet itself, or run with --with greet"
     )
     own = guesses.make((Rule("run", "*", "allow"), Rule("install", "greet", "allow")))
@@ -409,7 +409,7 @@ def test_a_guess_that_no_index_has_spoils_no_other(guesses: Bench) -> None:
         result = guesses.run("python3 scripts/b.py", bench=bench)
         assert result.stdout == "known\n"
         (text,) = (one for one in result.warnings if "nobody-has-this" in one)
-        assert text.startswith("not provided: nobody-has-this (guessed from imports): ")
+        assert text.startswith("not provided: nobody-has-this (not declared): ")
     assert not [one for one in said if one.startswith("resolving")]
 
 

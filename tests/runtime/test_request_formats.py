@@ -29,6 +29,7 @@ from tests.tree import Tree
 every = pytest.mark.parametrize("format", MESSAGE_FORMATS)
 SENT = {"openai": "messages", "responses": "input", "anthropic": "messages", "gemini": "contents"}
 PDF, CSV = "Read the pages in order.", "Count the rows first."
+OUTPUT = {"type": "function_call_output", "call_id": "c1"}
 STUBS = ("loaded: pdf", "loaded: csv")
 
 
@@ -397,6 +398,83 @@ def test_a_response_that_the_vendor_keeps_is_continued(session: RuntimeSession) 
     assert session.loaded() == []  # the user said something: another turn
 
 
+@every
+def test_a_tool_of_the_hosts_may_be_a_coroutine(
+    session: RuntimeSession, format: MessageFormat
+) -> None:
+    async def weather(name: str, arguments: dict[str, Any]) -> str:
+        await anyio.sleep(0)
+        return f"{name} for {arguments['skill']}"
+
+    calls = json.loads(json.dumps(read_plain(REPLIES[format]())).replace("skill_load", "weather"))
+
+    async def main() -> list[Any]:
+        return await session.answer_calls_async(calls, format, others=weather)
+
+    assert told(format, anyio.run(main)) == ["weather for pdf", "weather for csv"]
+
+
+def test_cancelling_ends_a_coroutine_of_the_hosts(session: RuntimeSession) -> None:
+    ended: list[bool] = []
+
+    async def main() -> None:
+        async def wait(*_: object) -> str:
+            try:
+                scope.cancel()
+                await anyio.sleep_forever()
+            finally:
+                ended.append(True)
+            return "never"
+
+        calls = json.loads(json.dumps(read_plain(chat_reply())).replace("skill_load", "wait"))
+        with anyio.CancelScope() as scope:
+            await session.answer_calls_async(calls, "openai", others=wait)
+
+    anyio.run(main)
+    assert ended == [True]
+
+
+@pytest.mark.parametrize("written", ["[1]", '"x"', "7"])
+def test_arguments_that_are_no_object_never_reach_a_tool_of_the_hosts(
+    session: RuntimeSession, written: str
+) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "mine", "arguments": written}}
+    reply = {"role": "assistant", "content": None, "tool_calls": [call]}
+    [answer] = session.answer_calls(reply, "openai", others=lambda *_: pytest.fail("was called"))
+    assert answer["content"] == "the arguments of mine: they must be a JSON object"
+
+
+def test_a_tool_of_the_hosts_gives_parts_of_the_vendor(session: RuntimeSession) -> None:
+    image = {"type": "image", "source": {"type": "url", "url": "https://x.example/a.png"}}
+    call = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
+    reply = {"role": "assistant", "content": [call]}
+    answers = session.answer_calls(reply, "anthropic", others=lambda *_: [image])
+    assert answers[0]["content"][0]["content"] == [image]
+    sent = session.request([asked("anthropic"), reply, *answers], format="anthropic")
+    assert sent["messages"][-1] == answers[0]
+
+
+async def gives_text(*_: object) -> str:
+    return "text"
+
+
+@every
+@pytest.mark.parametrize(
+    ("others", "says"),
+    [
+        (lambda *_: {"sun": 1}, "for mine: expected text, found a dict with sun"),
+        (lambda *_: None, "for mine: expected text, found nothing"),
+        (gives_text, "for mine: expected text, .*; answer_calls_async awaits it"),
+    ],
+)
+def test_what_no_model_can_read_is_one_error(
+    session: RuntimeSession, format: MessageFormat, others: Any, says: str
+) -> None:
+    calls = json.loads(json.dumps(read_plain(REPLIES[format]())).replace("skill_load", "mine"))
+    with pytest.raises(ConfigError, match=says):
+        session.answer_calls(calls, format, others=others)
+
+
 @pytest.mark.parametrize(
     ("give", "says"),
     [
@@ -407,7 +485,16 @@ def test_a_response_that_the_vendor_keeps_is_continued(session: RuntimeSession) 
             "previous_response_id needs format='responses'",
         ),
         (lambda one: one.request([], format="x"), "format: expected one of openai, responses"),
-        (lambda one: one.request([], format="openai", system=7), r"system.content: expected text"),
+        (lambda one: one.request([], format="openai", system=7), "system: expected text"),
+        (lambda one: one.request([], format="openai", tools={}), "tools: expected a list"),
+        (
+            lambda one: one.request([], format="openai", tools=one.tools()),
+            r"tools\[0\]: expected session.tools\('openai'\)",
+        ),
+        (
+            lambda one: one.request([{**OUTPUT, "output": 7}], format="responses"),
+            r"history\[0\].output: expected text",
+        ),
         (lambda one: one.tools("x"), "format must be one of openai, responses, anthropic"),
         (lambda one: one.answer_calls(7, "gemini"), r"reply\[0\]: expected a content of Gemini"),
     ],

@@ -102,6 +102,18 @@ def test_every_text_names_only_tools_that_are_offered(
             assert not names & {"skill_select_docs", "skill_unload", "unload_skill"}
 
 
+@pytest.mark.parametrize("inline", [False, True])
+@pytest.mark.parametrize("effect", ["allow", "deny"])
+def test_a_wrong_name_is_answered_with_the_tools_that_are_offered(
+    tree: Tree, inline: bool, effect: Any
+) -> None:
+    tree.skill(f"{SKILLS}/pdf")
+    session = runtime(tree, rules=[Rule("run", "*", effect)]).session("ada", "chat")
+    offered = [tool.name for tool in session.tools(inline=inline)]
+    answer = session.call_sync("nothing", {}, inline=inline).text
+    assert answer == f"there is no tool 'nothing'; there are: {', '.join(offered)}"
+
+
 def test_search_never_says_that_skills_are_not_listed(tree: Tree) -> None:
     tree.skill(f"{SKILLS}/pdf")
     session = runtime(tree).session("ada", "chat")

@@ -37,6 +37,7 @@ from skillbelt.untrusted_json import read_json
 # What could not be resolved is tried again after a day; until then a run does not wait for it.
 _TRIED_SECONDS = 24 * 3600.0
 _TRIED = "tried"
+NO_SUCH_PACKAGE = "no such package in the index"
 _REASON_CHARS = 300
 # What an installer says of packages that do not exist, do not fit or contradict each other.
 _UNSOLVABLE = re.compile(
@@ -285,9 +286,12 @@ def _absent(needs: Needs, said: str) -> dict[str, str]:
     found = {}
     for text in needs.guessed:
         name = re.escape(name_of(text, needs.kind))
-        said_so = rf"(?<![\w.-]){name} was not found in|'{name}@[^']*' is not in this registry"
+        said_so = (
+            rf"(?<![\w.-]){name} was not found in|'{name}@[^']*' (?:is not in this registry"
+            r"|could not be found)"
+        )
         if re.search(said_so, words):
-            found[text] = "no such package in the index"
+            found[text] = NO_SUCH_PACKAGE
     return found
 
 
@@ -303,6 +307,6 @@ def _tell(left: _Left) -> tuple[str, ...]:
     for text, why in left.reasons.items():
         by_reason.setdefault(why, []).append(text)
     return tuple(
-        f"not provided: {', '.join(names)} (guessed from imports): {why}"
+        f"not provided: {', '.join(names)} (not declared): {why}"
         for why, names in by_reason.items()
     )

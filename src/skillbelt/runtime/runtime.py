@@ -6,8 +6,9 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
+from inspect import isawaitable
 from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
@@ -31,13 +32,15 @@ from skillbelt.conversation.compaction import (
 from skillbelt.conversation.messages import Material, Message, block, join_context, materialize
 from skillbelt.conversation.plain import plain_messages
 from skillbelt.conversation.state import LoadedSkill, LoadRequest, Session
-from skillbelt.conversation.vendors.gemini_contents import OWN_ID
-from skillbelt.conversation.vendors.read import find_vendor, read_reply
+from skillbelt.conversation.vendors.answers import find_calls, read_told
+from skillbelt.conversation.vendors.read import find_vendor
 from skillbelt.conversation.vendors.shapes import (
     CallAnswer,
     HistoryCall,
     MessageFormat,
+    need_list,
     read_arguments,
+    refuse,
 )
 from skillbelt.conversation.vendors.turns import read_messages, read_turns, user_item
 from skillbelt.conversation.vendors.write import read_outgoing, write_request
@@ -86,7 +89,7 @@ from skillbelt.tools.caller import (
     Visible,
     variables_of,
 )
-from skillbelt.tools.definitions import LOADERS, RUNNING, SEARCH, name_of, offered_names
+from skillbelt.tools.definitions import LOADERS, SEARCH, name_of, offered_names
 from skillbelt.tools.handlers import HANDLERS, MAX_ENUM_SKILLS, UNNAMED, content, dispatch
 from skillbelt.tools.loaded import LoadedTexts
 from skillbelt.tools.run_handlers import execute_json
@@ -114,6 +117,8 @@ if TYPE_CHECKING:
 
 APP = "skillbelt"
 USER = "local"  # of a program that has one user
+# The host's own tools: called with a name and arguments, it gives text or parts for the model.
+OtherTools = Callable[[str, dict[str, Any]], str | list[Any] | Awaitable[str | list[Any]]]
 # The list of skills in a tool's description: every request carries it, beside the schemas.
 MAX_LISTING_TOKENS = 2_000
 _COMMAND = re.compile(r"\s*[/$]([^\W_][\w.-]*)(?:\s+(.*))?", re.DOTALL)
@@ -400,12 +405,6 @@ class Runtime:
             return self.names
         return {**self.names, **self._more}
 
-    def _without_denied(self, names: Mapping[str, str], audience: Audience) -> Mapping[str, str]:
-        """Return the names without the tools of which every use is denied."""
-        if audience.gate.can_run(audience.agent):
-            return names
-        return {kind: name for kind, name in names.items() if kind not in RUNNING}
-
     def _crowded(self, skills: Skills) -> bool:
         """Return whether there are too many skills to describe each to a model."""
 
@@ -438,7 +437,7 @@ class Runtime:
         """
         if self._guidance is not None:
             return self._guidance
-        names = self._without_denied(self._names_for(skills), audience or self._audience())
+        names = (audience or self._audience()).without_denied(self._names_for(skills))
         chosen = names if kinds is None else {kind: names[kind] for kind in names if kind in kinds}
         text = guidance(chosen)
         return f"{GUIDANCE_HEADER}\n{text}" if text else ""
@@ -571,7 +570,7 @@ class Runtime:
         search = self.search_tool
         text = compact(skills.values(), budget_tokens=budget, search=search) if listing else ""
         most = MAX_ENUM_SKILLS
-        known = self._without_denied(self._names_for(skills, crowded), audience)
+        known = audience.without_denied(self._names_for(skills, crowded))
         names = inline_names(known) if inline else known
         return build(
             names,
@@ -949,6 +948,7 @@ class RuntimeSession:
             return self._prepare(plain_messages(messages), new_turn, restore_tokens=restore_tokens)
         if format != "responses":
             _refuse_arguments("format='responses'", previous_response_id=previous_response_id)
+        _check_tools(tools, format)
         outgoing = read_outgoing(messages, format, system)
         made = self._prepare(
             outgoing.messages,
@@ -1218,7 +1218,7 @@ class RuntimeSession:
         reply: object,
         format: MessageFormat,
         *,
-        others: Callable[[str, object], str] | None = None,
+        others: OtherTools | None = None,
         watch: Watch | None = None,
     ) -> list[Message]:
         """Run the calls of a model's reply; return what the history goes on with.
@@ -1226,25 +1226,33 @@ class RuntimeSession:
         `reply` is the response of the vendor's package, the message, blocks, parts or calls in it,
         or dicts of the same shape. The results are in the order of the calls, in the vendor's
         shape; the list is empty when the reply has no call. `others` is called with the name and
-        the arguments of a call of another tool than ours, and returns the text for the model.
+        the arguments of a call of another tool than ours, and returns the text for the model, or
+        a list of the vendor's parts. In `answer_calls_async` it may be a coroutine.
         """
-        history = read_reply(reply, format)
-        done = {result.id for result in history.results()}
-        answers = []
-        for call in history.calls():
-            if not call.id or call.id not in done:
-                named = call if call.id else call._replace(id=f"{OWN_ID}{os.urandom(8).hex()}")
-                answers.append(self._answer(named, others, watch))
+        answers = [
+            read_told(self._answer(call, others, watch), call, format)
+            for call in find_calls(reply, format)
+        ]
         return find_vendor(format).answer(answers)
 
-    answer_calls_async = cancelling(answer_calls)
-
-    def _answer(
+    async def answer_calls_async(
         self,
-        call: HistoryCall,
-        others: Callable[[str, object], str] | None,
-        watch: Watch | None,
-    ) -> CallAnswer:
+        reply: object,
+        format: MessageFormat,
+        *,
+        others: OtherTools | None = None,
+        watch: Watch | None = None,
+    ) -> list[Message]:
+        """Run the calls of a model's reply, as `answer_calls` does."""
+        answers = []
+        for call in find_calls(reply, format):
+            given = await self._answer_async(call, others, watch)
+            told = await given if isawaitable(given) else given
+            answers.append(read_told(told, call, format))
+        return find_vendor(format).answer(answers)
+
+    def _answer(self, call: HistoryCall, others: OtherTools | None, watch: Watch | None) -> object:
+        """Return what a call gave: a CallAnswer, or what `others` returned."""
         if others is None or call.name in self._offered():
             result = self.call_sync(call.name, call.arguments, call.id, watch=watch)
             return CallAnswer(call, result.text, bool(result.error))
@@ -1252,7 +1260,9 @@ class RuntimeSession:
             arguments = read_arguments(call.arguments)
         except BadJson as error:
             return CallAnswer(call, f"the arguments of {call.name}: {error}", failed=True)
-        return CallAnswer(call, others(call.name, arguments))
+        return others(call.name, arguments)
+
+    _answer_async = cancelling(_answer)
 
     def _offered(self) -> Collection[str]:
         """Return the names of the tools of this conversation."""
@@ -1430,6 +1440,13 @@ def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Asker:
 
 def _texts(values: Iterable[str]) -> tuple[str, ...]:
     return (values,) if isinstance(values, str) else tuple(values)
+
+
+def _check_tools(tools: object, format: MessageFormat) -> None:
+    """Raise ConfigError unless the tools are a list, each in the shape of a vendor."""
+    for number, one in enumerate(need_list([] if tools is None else tools, "tools", "a list")):
+        if isinstance(one, Tool):
+            refuse(f"tools[{number}]", f"session.tools({format!r})", one, "tools() has no format")
 
 
 def _refuse_arguments(needed: str, **given: object) -> None:

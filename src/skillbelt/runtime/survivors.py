@@ -130,7 +130,7 @@ class Survivors:
         return found
 
     def _place(self, name: str) -> str:
-        """Return the line on the folder of a skill, for a model that knows of it."""
+        """Return the line on the folder of a skill, for a model that knows the folder."""
         folder = self._folders.get(name)
         return f"\n\n{PLACE} {folder}" if folder else ""
 

@@ -20,7 +20,7 @@ from skillbelt.running.call import Asker
 from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey
-from skillbelt.tools.definitions import READERS, name_of
+from skillbelt.tools.definitions import READERS, RUNNING, name_of
 
 if TYPE_CHECKING:
     from skillbelt.running.background import Background
@@ -62,6 +62,12 @@ class Audience(NamedTuple):
         """Return whether the model may get the skill, if only because the user calls it."""
         known = skill.model_visible or skill.user_invocable
         return known and self.admits(skill) and self.gate.permit(self.agent, skill)
+
+    def without_denied(self, names: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the names of tools, by kind, without those of which every use is denied."""
+        if self.gate.can_run(self.agent):
+            return names
+        return {kind: name for kind, name in names.items() if kind not in RUNNING}
 
     def view(self, skills: Skills) -> Skills:
         """Return what the model may see; without filters the same object for the same skills."""

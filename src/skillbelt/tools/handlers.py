@@ -50,7 +50,7 @@ from skillbelt.tools.run_handlers import (
     printed,
     run_command,
 )
-from skillbelt.tools.schema import Handler, ToolResult, offered_arguments
+from skillbelt.tools.schema import Handler, ToolResult, inline_names, offered_arguments
 from skillbelt.untrusted_json import read_json
 
 # With more skills a schema does not list their names: it is in every request.
@@ -84,11 +84,17 @@ class Refused(SkillbeltError):
         return self._facts
 
 
+def _offered(caller: Caller) -> Mapping[str, str]:
+    """Return the names of the tools that the model was offered, by kind."""
+    names = caller.audience.without_denied(caller.names)
+    return inline_names(names) if caller.inline and caller.session else names
+
+
 def dispatch(name: str, arguments: object, caller: Caller, call_id: str = "") -> ToolResult:
     """Check the arguments and run the tool of that name; a mistake of the model is a result."""
     kind = next((kind for kind, known in caller.names.items() if known == name), "")
     if not kind:
-        known = ", ".join(caller.names.values()) or "none"
+        known = ", ".join(_offered(caller).values()) or "none"
         shown = str(name)[:80]
         return failed(f"there is no tool {shown!r}; there are: {known}", "unknown_tool", tool=shown)
     checked = check_arguments(kind, arguments, brief=caller.brief)

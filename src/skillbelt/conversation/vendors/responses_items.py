@@ -15,6 +15,7 @@ from skillbelt.conversation.vendors.shapes import (
     need_content,
     need_fields,
     need_list,
+    need_parts,
     need_text,
     refuse,
     text_of,
@@ -54,9 +55,7 @@ class ResponsesItems:
                 calls.append({"id": id, "name": name, "arguments": item.get("arguments")})
             elif item["type"] == _OUTPUT:
                 id = need_text(item, "call_id", at, "the id of a call")
-                content = _to_neutral(
-                    need_content({"content": item.get("output")}, at, "responses")
-                )
+                content = _to_neutral(need_parts(item.get("output"), f"{at}.output", "responses"))
                 result = {"role": "tool", "tool_call_id": id, "content": content}
                 found.append({**result, AT: HistoryPlace(index)})
         return found

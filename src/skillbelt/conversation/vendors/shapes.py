@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 from skillbelt.conversation.messages import Message
 from skillbelt.errors import ConfigError
 from skillbelt.text import one_line, shorten
-from skillbelt.untrusted_json import read_json
+from skillbelt.untrusted_json import BadJson, read_json
 
 MessageFormat = Literal["openai", "responses", "anthropic", "gemini"]
 Item = dict[str, Any]
@@ -50,7 +50,7 @@ class CallAnswer(NamedTuple):
     """What a call gave, to be written as the vendor wants it."""
 
     call: HistoryCall
-    text: str
+    text: Content
     failed: bool = False
 
 
@@ -120,9 +120,12 @@ def _plain_calls(message: Message) -> list[dict[str, Any]]:
     return found
 
 
-def read_arguments(arguments: object) -> object:
-    """Return the arguments of a call; BadJson for text that is not JSON."""
-    return read_json(arguments or "{}") if isinstance(arguments, str) else arguments or {}
+def read_arguments(arguments: object) -> dict[str, Any]:
+    """Return the arguments of a call; BadJson for anything but a JSON object."""
+    found = read_json(arguments or "{}") if isinstance(arguments, str) else arguments or {}
+    if not isinstance(found, dict):
+        raise BadJson("they must be a JSON object")
+    return found
 
 
 # Objects
@@ -170,20 +173,23 @@ def need_text(item: Mapping[str, Any], key: str, where: str, expected: str) -> s
     return found if isinstance(found, str) else refuse(f"{where}.{key}", expected, found)
 
 
-def need_content(item: Item, where: str, format: MessageFormat) -> str | list[Item]:
+def need_content(item: Item, where: str, format: MessageFormat) -> Content:
     """Return the content of a message: text, or parts that each have a type."""
-    content = item.get("content")
+    return need_parts(item.get("content"), f"{where}.content", format)
+
+
+def need_parts(content: object, where: str, format: MessageFormat) -> Content:
+    """Return text, "" for None, or parts that each have a type; ConfigError for anything else."""
     if content is None or isinstance(content, str):
         return content or ""
-    listed = need_list(content, f"{where}.content", "text, or a list of parts")
     parts = []
-    for number, one in enumerate(listed):
-        at = f"{where}.content[{number}]"
+    for number, one in enumerate(need_list(content, where, "text, or a list of parts")):
+        at = f"{where}[{number}]"
         part = need_fields(one, at, "a part: a dict with a type, or an object of the package")
         need_text(part, "type", at, "the type of a part")
         parts.append(part)
     if hint := hint_at_format({"content": parts}, format):
-        refuse(f"{where}.content", f"parts of format={format!r}", parts[0], hint)
+        refuse(where, f"parts of format={format!r}", parts[0], hint)
     return parts
 
 

@@ -26,6 +26,8 @@ def join_stream(events: Iterable[object], format: MessageFormat) -> Item:
     ConfigError where the vendor says at the end that it is whole.
     """
     find_vendor(format)
+    if not isinstance(events, Iterable):
+        refuse("events", "a list", events, "of a stream of coroutines: [e async for e in stream]")
     found = [
         need_fields(one, f"events[{number}]", "an event of a stream")
         for number, one in enumerate(events)

@@ -16,7 +16,7 @@ from skillbelt.conversation.vendors.shapes import (
     HistoryPlace,
     Item,
     MessageFormat,
-    need_content,
+    need_parts,
     text_of,
 )
 
@@ -48,7 +48,7 @@ def read_outgoing(history: Sequence[object], format: MessageFormat, system: obje
     System messages at the beginning join that text where the vendor takes it apart.
     """
     found = read_history(history, format)
-    given = need_content({"content": system}, "system", format)
+    given = need_parts(system, "system", format)
     if format == "openai":
         head = [{"role": "system", "content": given}] if given else []
         return Outgoing(format, found, [*head, *found.messages])
