@@ -142,7 +142,7 @@ class SourceBuilds(NamedTuple):
     """Which packages may be built from source: those by name, or every one.
 
     With `sketch` nothing is built yet: what these packages need themselves is taken to be nothing,
-    so that none of their code runs before somebody was asked.
+    so that none of their code runs before the question is answered.
     """
 
     names: tuple[str, ...] = ()
