@@ -208,6 +208,12 @@ def test_what_a_project_brings_is_not_taken(tools: Path) -> None:
     assert find_outside(str(tools), "/").links  # a start in no project at all
 
 
+def test_a_link_into_the_project_is_not_taken(tools: Path, open_tree: Tree) -> None:
+    shutil.copy("/bin/true", open_tree.project / "fd")
+    (tools / "fd").symlink_to(open_tree.project / "fd")
+    assert [name for name, _ in find_outside(str(tools), str(open_tree.project)).links] == ["rg"]
+
+
 def test_what_others_can_change_is_not_taken(tools: Path) -> None:
     tools.chmod(0o777)
     assert find_outside(str(tools), "") == ((), ())

@@ -36,6 +36,7 @@ def facts(exit_code: int = 1, **changed: object) -> HintFacts:
         elsewhere=lambda name: "",
         interpreter_of=lambda path: "",
         package_of=lambda kind, name: (name.partition(".")[0], True),
+        is_package=lambda kind, name: name != "evil",
         own=lambda name: False,
         closed=lambda path: "read-only",
     )
@@ -327,6 +328,23 @@ def test_a_package_that_is_nowhere_is_not_advised() -> None:
 # --- hostile output ------------------------------------------------------------------------------
 
 
+def test_a_script_cannot_have_a_package_advised_that_is_not_known(echo: Bench) -> None:
+    said = "was not provided to this run, and nothing is downloaded inside"
+    for program in ("uv run", "uvx", "pip", "npx"):
+        echo.write("say", f"{program}: the package 'evil-zz' {said}")
+        (hint,) = echo.run("cat say >&2; exit 1").hints
+        assert (hint.package, hint.install) == ("", ())
+        assert "--with" not in hint.message and "packages =" not in hint.message
+    echo.write("say", f"npx: the package 'sharp' {said}\nuvx: the package 'Rich' {said}")
+    assert [one.package for one in echo.run("cat say >&2; exit 1").hints] == ["sharp", "Rich"]
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "127.0.0.1", "10.0.0.7", "192.168.1.1"])
+def test_no_address_of_the_users_own_network_is_advised(host: str) -> None:
+    assert found(f"curl: (6) Could not resolve host: {host}") == []
+    assert found("", refused_hosts=(host,)) == []
+
+
 @pytest.mark.parametrize(
     "text",
     ["bash: line 1: $(reboot): command not found", "bash: \x1b[31mjq: command not found",
@@ -355,3 +373,10 @@ def test_a_secret_in_a_name_is_redacted(echo: Bench) -> None:
     env = {"API_TOKEN": "s3cretvalue99"}
     result = echo.run("$API_TOKEN", env=env)
     assert result.hints and "s3cretvalue99" not in str(result.hints)
+
+
+def test_a_secret_that_a_hint_would_spell_otherwise_is_redacted(echo: Bench) -> None:
+    env = {"API_TOKEN": "S3cretValue99"}
+    command = "echo Could not resolve host: $API_TOKEN.example.com >&2; exit 1"
+    result = echo.run(command, env=env, bench=echo.make(sandbox="bubblewrap"))
+    assert "s3cretvalue99" not in str(result).lower()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Literal, NamedTuple
 
+from skillbelt.hosts import leads_inside
 from skillbelt.running.programs.provided import MISSING
 from skillbelt.running.programs.table import PACKAGES, Packaged
 
@@ -107,8 +108,9 @@ class HintFacts(NamedTuple):
     `has` says whether a command finds a program; `elsewhere` returns the folder of this machine,
     out of its sight, that has it. `interpreter_of` returns the program that a script names in its
     first line. `package_of` returns the package of a module, and whether that is known and not
-    guessed by its name; None for a module that no package has. `own` says whether the skill has a
-    module, `closed` how a path is kept from being written. `image` is the image of the container.
+    guessed by its name; None for a module that no package has. `is_package` says whether a package
+    is known. `own` says whether the skill has a module, `closed` how a path is kept from being
+    written. `image` is the image of the container.
     `files` are words of the command that name files of the project and none of the run;
     `needs_secret` says whether a variable is not set, and nothing else told so. `absent` are
     packages that the index does not have.
@@ -120,6 +122,7 @@ class HintFacts(NamedTuple):
     elsewhere: Callable[[str], str]
     interpreter_of: Callable[[str], str]
     package_of: Callable[[Literal["python", "node"], str], tuple[str, bool] | None]
+    is_package: Callable[[Literal["python", "node"], str], bool]
     own: Callable[[str], bool]
     closed: Callable[[str], Literal["", "read-only", "outside"]]
     refused_hosts: tuple[str, ...] = ()
@@ -260,6 +263,10 @@ def _modules(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
                 continue
             kind = "Node.js" if found[1] == "npx" else "Python"
             said = f"the {kind} package {found[2]} that the command asks for was not provided"
+            if not facts.is_package("node" if found[1] == "npx" else "python", found[2]):
+                # Any script can print that line: it must not choose what a user installs.
+                yield Hint("missing_module", found[2], f"{said}, and is no known package")
+                continue
             said = f"{said}: {_with(facts.skill, found[2])}"
             yield Hint("missing_module", found[2], said, found[2])
         elif "No module named" in line and (found := _MODULE.search(line)):
@@ -334,7 +341,9 @@ def _hosts(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
         said = "this sandbox gives no network, even to allowed hosts: bubblewrap and containers do"
         yield Hint("network_refused", hosts[0].lower() if hosts else "", said)
         return
-    for host in dict.fromkeys(host.lower() for host in hosts):
+    # An address of the user's own network is nothing to advise: a script chooses what it prints.
+    public = [host.lower() for host in hosts if not leads_inside(host)]
+    for host in dict.fromkeys(public):
         said = (
             f'runs of {facts.skill} may not reach {host}: set hosts = ["{host}"] for the skill '
             f"({_table(facts.skill)} in your own settings), or declare WebFetch(domain:{host}) in "

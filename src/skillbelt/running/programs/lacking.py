@@ -14,7 +14,8 @@ from typing import Literal
 
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import FOLLOW_FILE, FOLLOW_FOLDER, below, open_beneath
-from skillbelt.running.packages.known_packages import package_for
+from skillbelt.running.packages.declared import name_of
+from skillbelt.running.packages.known_packages import is_known, package_for
 from skillbelt.running.programs.hints import Hint, HintFacts, hints_of
 from skillbelt.running.programs.outside import folder_of_programs
 from skillbelt.running.provide_packages import NO_SUCH_PACKAGE
@@ -50,6 +51,7 @@ def lacking(
         elsewhere=partial(_elsewhere, path),
         interpreter_of=partial(_interpreter_of, run),
         package_of=_package_of,
+        is_package=_is_package,
         own=partial(_is_own, run),
         closed=partial(_closed, run),
         refused_hosts=tuple(dict.fromkeys(refused)),
@@ -127,6 +129,10 @@ def _interpreter_of(run: Run, path: str) -> str:
 def _package_of(kind: Literal["python", "node"], module: str) -> tuple[str, bool] | None:
     found = package_for(module, kind)
     return (found.name, found.known) if found else None
+
+
+def _is_package(kind: Literal["python", "node"], name: str) -> bool:
+    return is_known(name_of(name) if kind == "python" else name, kind)
 
 
 def _is_own(run: Run, module: str) -> bool:

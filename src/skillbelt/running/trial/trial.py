@@ -246,7 +246,8 @@ class _Trier:
         if needs in self._failed:
             return _refused(blank, "package", self._failed[needs])
         try:
-            with self.bench.prepare(self.skill, call, self.asker(gate), observed=True) as run:
+            who = self.asker(gate)
+            with self.bench.prepare(self.skill, call, who, observed=True, secrets=False) as run:
                 self.bench.carry_out(run, self._watch(follower))
                 result = self.bench.finish(run)
                 run.workspace.wanted = False  # the files that a trial writes are not wanted
@@ -402,7 +403,8 @@ def _collect(trier: _Trier, scripts: tuple[Script, ...], gate: Gate) -> _Wanted:
     silent = gate.with_ask(note, recorded=False)
     for script in scripts:
         try:
-            with trier.bench.prepare(trier.skill, trier.call(script), trier.asker(silent)):
+            who = trier.asker(silent)
+            with trier.bench.prepare(trier.skill, trier.call(script), who, secrets=False):
                 pass
         except (PermissionDenied, RunRefused):
             continue
