@@ -269,7 +269,10 @@ def _interpreter(needs: Needs, python: str, environ: Mapping[str, str]) -> tuple
         if not node:
             raise RunRefused("node is not installed, and the script needs it: install Node.js")
         return node, _output(_changed(node), node, "--version")
-    code = "import platform; print(platform.python_implementation(), platform.python_version())"
+    code = (  # as `platform` says it, which takes longer to import than Python to start
+        "import sys; name = sys.implementation.name; "
+        "print({'cpython': 'CPython', 'pypy': 'PyPy'}.get(name, name), sys.version.split()[0])"
+    )
     version = _output(_changed(python), python, "-I", "-S", "-c", code)
     wanted = needs.requires_python
     if not fits(version.rpartition(" ")[2], wanted):

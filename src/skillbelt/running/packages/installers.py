@@ -7,6 +7,7 @@ index, and its result is treated as data.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import re
 import shlex
@@ -31,6 +32,8 @@ _QUIET = ("--quiet", "--no-python-downloads", "--no-config")
 _STANDARD_PROGRAMS = re.compile(r"python(3(\.\d+)?)?|(de)?activate(_this)?(\.\w+)?|pydoc\.bat")
 
 
+# What stands before the default index in uv's help text.
+_DEFAULT_INDEX = b"default package index (by default: <"
 # How many processes compile bytecode.
 _COMPILERS = str(min(os.cpu_count() or 1, 4))
 _FEW = 3
@@ -145,7 +148,10 @@ class Uv(NamedTuple):
     before: str = ""
 
     def default_index(self, sandbox: InstallSandbox) -> str:
-        """Return uv's default index, from its help text."""
+        """Return uv's default index: from its file, which holds its help text, else by asking."""
+        written = _find_in_program(self.program)
+        if written:
+            return written.rstrip("/")
         said = self._run(sandbox, "pip", "compile", "--help")
         found = re.search(
             r"--default-index\b.*?\bby\s+default:\s+<?(https?://[^\s>\])]+)", said, re.DOTALL
@@ -170,12 +176,17 @@ class Uv(NamedTuple):
     ) -> None:
         """Create the environment `venv` with the packages of the lock, for its place `target`.
 
-        All in one step, since each start of a sandbox takes time. Bytecode is compiled by the bare
-        interpreter, since it cannot be written later; what cannot be compiled stays as it is.
+        All in one step, since each start of a sandbox takes time. The empty environment is written
+        here, since `uv venv` starts an interpreter to look at it, as installing does again.
+        Bytecode is compiled by the bare interpreter, since it cannot be written later; what cannot
+        be compiled stays as it is.
         """
-        uv = sandbox.shown(self.program)
-        steps = [shlex.join((uv, "venv", *_QUIET, "--no-project", "--relocatable",
-                             "--python", self.python, "venv"))]  # fmt: skip
+        uv, real = sandbox.shown(self.program), os.path.realpath(self.python)
+        settings = (f"home = {os.path.dirname(real)}", "include-system-site-packages = false",
+                    "relocatable = true")  # fmt: skip
+        steps = ["mkdir -p venv/bin venv/lib", "ln -s lib venv/lib64",
+                 shlex.join(("ln", "-s", real, "venv/bin/python")),
+                 shlex.join(("printf", "%s\\n", *settings)) + " >venv/pyvenv.cfg"]  # fmt: skip
         if lock.packages:
             sandbox.put(_LOCKED, lock.text.encode())
             steps.append(shlex.join((
@@ -212,6 +223,20 @@ class Uv(NamedTuple):
                 argv=argv, seconds=self.seconds, env=env, package_index=index, folders=self.folders
             ),
         )
+
+
+def _find_in_program(program: str) -> str:
+    """Return the default index that a program's file names in its help text, or nothing."""
+    with (
+        suppress(OSError, ValueError),
+        open(program, "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        at = data.find(_DEFAULT_INDEX)
+        end = at + len(_DEFAULT_INDEX)
+        found = re.match(rb"(https?://[!-;=?-~]+)>", data[end : end + 500]) if at >= 0 else None
+        return found[1].decode("ascii") if found else ""
+    return ""
 
 
 class Npm(NamedTuple):
