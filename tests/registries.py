@@ -53,6 +53,20 @@ def list_wheel(
     return digest
 
 
+def source(folder: Path, name: str, setup: str = "", options: str = "") -> None:
+    """A source distribution whose build runs the code; `options` are further ones of `setup`."""
+    script = f"{setup}\nfrom setuptools import setup\n"
+    script += f"setup(name={name!r}, version='1.0', {options})\n"
+    about = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+    module = f"word = 'built {name}'\n"
+    files = {"setup.py": script, "PKG-INFO": about, f"{name.replace('-', '_')}.py": module}
+    with tarfile.open(folder / f"{name}-1.0.tar.gz", "w:gz") as archive:
+        for path, text in files.items():
+            entry = tarfile.TarInfo(f"{name}-1.0/{path}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+
+
 def tarball(files: Mapping[str, str]) -> bytes:
     """A package for Node.js."""
     packed = io.BytesIO()

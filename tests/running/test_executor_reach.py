@@ -22,7 +22,7 @@ from tests import needs
 from tests.bench import KEY, ME, Bench
 from tests.bounds import bounds
 from tests.discovery.sources.server import running
-from tests.registries import publish, wheel
+from tests.registries import publish, source, wheel
 from tests.running.test_packages_environments import GREET
 from tests.sandbox.proxied import plain_server
 from tests.tree import Tree
@@ -419,3 +419,81 @@ def test_packages_can_be_named_or_left_out_for_one_run(guesses: Bench) -> None:
     result = guesses.run("python3 scripts/b.py", install=False)
     assert "No module named 'scrapy'" in result.stderr
     assert result.warnings == ()
+
+
+# --- declared packages that cannot be had --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lacking", "why"),
+    [
+        ("from-source==1.0", "it has no wheel for this machine"),
+        ("nobody-has-this>=2", "no such package in the index"),
+        ("scrapy==7", "there is no version of scrapy==7"),
+        ("needy", "depend"),
+    ],
+)
+def test_what_is_declared_and_not_imported_spoils_no_run(
+    guesses: Bench, lacking: str, why: str
+) -> None:
+    folder = guesses.tree.path("packages")
+    source(folder, "from-source", "raise SystemExit(1)")
+    wheel(folder, "needy", {}, ["greet>7"])
+    wheel(folder, "plugin", {"plugin.py": "word = 'found without an import'\n"})
+    guesses.write("requirements.txt", f"greet\n{lacking}\nplugin\n")
+    guesses.write("scripts/helper.py", "import greet\nword = greet.word\n")
+    code = "import helper\nprint(helper.word)\nprint(__import__('plug' + 'in').word)\n"
+    guesses.write("scripts/a.py", code)
+    for _ in range(2):  # the second time it is known and not tried again
+        said: list[str] = []
+        bench = guesses.make()
+        bench._progress = said.append
+        result = guesses.run("python3 scripts/a.py", bench=bench)
+        assert result.stdout == "hello\nfound without an import\n"
+        (text,) = result.warnings
+        start = f"not provided: {lacking} (declared, but not imported by what runs): "
+        assert text.startswith(start) and why in text
+    assert not [one for one in said if one.startswith("resolving")]
+
+
+@pytest.mark.parametrize("imports", ["import nobody_has_this", "import scrapy, greet"])
+def test_what_is_declared_and_imported_is_there_or_the_run_is_refused(
+    guesses: Bench, imports: str
+) -> None:
+    guesses.write("requirements.txt", "greet\nscrapy==7\nnobody-has-this\n")
+    guesses.write("scripts/a.py", f"{imports}\n")
+    with pytest.raises(RunRefused, match=r"run without packages \(--no-install\)$"):
+        guesses.run("python3 scripts/a.py")
+    assert guesses.events("run") == []
+
+
+def test_a_declared_package_that_a_script_can_do_without_is_left_out(guesses: Bench) -> None:
+    guesses.write("requirements.txt", "greet\nscrapy==7\n")
+    code = "import greet\ntry:\n import scrapy\nexcept ImportError:\n print(greet.word)\n"
+    guesses.write("scripts/a.py", code)
+    result = guesses.run("python3 scripts/a.py")
+    assert result.stdout == "hello\n"
+    (text,) = result.warnings
+    assert text.startswith(
+        "not provided: scrapy==7 (declared, but imported only where the script can go on without "
+        "it): "
+    )
+
+
+def test_what_a_user_names_is_never_left_out(guesses: Bench) -> None:
+    guesses.write("requirements.txt", "scrapy==7\n")
+    with pytest.raises(RunRefused, match="scrapy==7"):
+        guesses.run("python3 scripts/a.py", packages=("scrapy==7",))
+
+
+@needs.npm
+def test_a_package_for_node_that_is_not_imported_spoils_no_run(echo: Bench) -> None:
+    echo.write("package.json", '{"dependencies": {"greet": "^1.3.0", "nobody-has-this": "*"}}')
+    echo.write("scripts/b.cjs", "console.log(require('greet')());")
+    with running() as server:
+        echo.tree.setenv("npm_config_registry", server.url)
+        publish(server, "greet")
+        result = echo.run("node scripts/b.cjs")
+    assert result.stdout == "hello\n"
+    (text,) = result.warnings
+    assert "nobody-has-this@* (declared, but not imported" in text and "no such package" in text

@@ -1,7 +1,8 @@
 """The packages of a run: resolved, then asked for, then installed; always in that order.
 
-Declared packages are there or the run is refused. A guessed one that cannot be provided, or that is
-not allowed, is left out: the run goes on without it and says so.
+Declared packages that the scripts import are there or the run is refused. A guessed one that cannot
+be provided, or that is not allowed, is left out, and so is a declared one that cannot be provided
+and that no source of the run imports: the run goes on without it and says so.
 """
 
 from __future__ import annotations
@@ -55,10 +56,15 @@ class ProvidedPackages(NamedTuple):
 
 
 class _Left(NamedTuple):
-    """The needs that remain, and why each other guess was left out."""
+    """The needs that remain, of all that were wanted, and why each other was left out."""
 
     needs: Needs
     reasons: Mapping[str, str]
+    wanted: Needs
+
+    def less(self, reasons: Mapping[str, str]) -> _Left:
+        """Return what remains without some packages, each with the reason."""
+        return _Left(self.needs.without(reasons), {**self.reasons, **reasons}, self.wanted)
 
 
 class PackageProvider(NamedTuple):
@@ -109,9 +115,10 @@ class PackageProvider(NamedTuple):
     def resolve(self, needs: Needs) -> tuple[Package, ...]:
         """Return every package that the needs come to, with version and hashes.
 
-        A guess that cannot be resolved is not among them. RunRefused for a declared package.
+        What cannot be resolved and is only a guess, or is declared and not imported, is not among
+        them. RunRefused for another declared package.
         """
-        _, planned = self._resolved(_Left(needs, {}))
+        _, planned = self._resolved(_Left(needs, {}, needs))
         return planned.lock.packages if planned else ()
 
     def _sandboxes(self) -> NativeSandboxes:
@@ -138,10 +145,10 @@ class PackageProvider(NamedTuple):
             named = named_request(request, kept)
             if self.gate.rules.decide(named)[0] == "deny":
                 self.gate.require(named)  # a package that is denied is not even looked up
-        return _Left(kept, reasons)
+        return _Left(kept, reasons, needs)
 
     def _resolved(self, left: _Left) -> tuple[_Left, EnvironmentPlan | None]:
-        """Resolve all, else without the guesses that spoil it; None when nothing remains."""
+        """Resolve all, else without what spoils it and may be missing; None if nothing remains."""
         left = self._without_tried(left)
         needs = left.needs
         if not needs.requirements:
@@ -149,33 +156,32 @@ class PackageProvider(NamedTuple):
         try:
             return left, self.plan(needs)
         except RunRefused as refused:
-            if not needs.guessed:
+            if not needs.optional:
                 raise
-            absent = _absent(needs, str(refused))
+            absent = _absent(needs, _said(refused))
             if absent:
                 self._remember(needs, absent)
-                rest = _Left(needs.without(absent), {**left.reasons, **absent})
-                return self._resolved(rest)
+                return self._resolved(left.less(absent))
             if _UNSOLVABLE.search(str(refused)):
                 return self._divided(left, _reason(refused))
             # Not the packages' own fault: no network, no installer. Trying each would not help.
-            declared = needs.without(needs.guessed)
-            reasons = dict.fromkeys(needs.guessed, _reason(refused))
-            rest = _Left(declared, {**left.reasons, **reasons})
-            return rest, self.plan(declared) if declared.requirements else None
+            if not needs.guessed:
+                raise
+            rest = left.less(dict.fromkeys(needs.guessed, _reason(refused)))
+            return rest, self.plan(rest.needs) if rest.needs.requirements else None
 
     def _divided(self, left: _Left, why: str) -> tuple[_Left, EnvironmentPlan | None]:
-        """Find the guesses that cannot be resolved by halves, so that the others remain."""
-        needs = left.needs
-        declared = needs.without(needs.guessed)
-        best = self.plan(declared) if declared.requirements else None  # raises for declared ones
+        """Find by halves what cannot be resolved and may be missing, so that the others remain."""
+        needs, optional = left.needs, left.needs.optional
+        wanted = needs.without(optional)
+        best = self.plan(wanted) if wanted.requirements else None  # raises for what must be there
         kept: tuple[str, ...] = ()
-        reasons = dict(left.reasons)
-        waiting = [needs.guessed]
-        first = why if len(needs.guessed) == 1 else ""
+        reasons: dict[str, str] = {}
+        waiting = [optional]
+        first = why if len(optional) == 1 else ""
         while waiting:
             part = waiting.pop()
-            wanted = needs.without(set(needs.guessed) - {*kept, *part})
+            wanted = needs.without(set(optional) - {*kept, *part})
             try:
                 if first:
                     raise RunRefused(first)
@@ -186,9 +192,8 @@ class PackageProvider(NamedTuple):
                 else:
                     half = len(part) // 2
                     waiting += [part[half:], part[:half]]
-        new = {one: why for one, why in reasons.items() if one not in left.reasons}
-        self._remember(needs, new)
-        return _Left(needs.without(set(needs.guessed) - set(kept)), reasons), best
+        self._remember(needs, reasons)
+        return left.less(reasons), best
 
     def _asked(
         self, request: Request, left: _Left, planned: EnvironmentPlan
@@ -204,7 +209,7 @@ class PackageProvider(NamedTuple):
         if decision.allowed:
             return left, planned
         reasons = dict.fromkeys(needs.guessed, f"it is not allowed: {decision.reason}")
-        rest = _Left(needs.without(needs.guessed), {**left.reasons, **reasons})
+        rest = left.less(reasons)
         if not rest.needs.requirements:
             return rest, None
         return self._asked(request, rest, self.plan(rest.needs))
@@ -218,7 +223,7 @@ class PackageProvider(NamedTuple):
             if len(needs.guessed) < len(needs.requirements):
                 raise
             reasons = dict.fromkeys(needs.guessed, _reason(refused))
-            return _Left(needs.without(needs.guessed), {**left.reasons, **reasons}), None
+            return left.less(reasons), None
         return left, planned
 
     # What was tried
@@ -232,18 +237,21 @@ class PackageProvider(NamedTuple):
 
     def _without_tried(self, left: _Left) -> _Left:
         """Leave out what could not be resolved a short while ago."""
-        path = self._record(left.needs) if left.needs.guessed else ""
+        path = self._record(left.needs) if left.needs.optional else ""
+        if not path:
+            return left
         try:
-            fresh = bool(path) and time.time() - os.stat(path).st_mtime < _TRIED_SECONDS
-            if not fresh:
+            age = time.time() - os.stat(path).st_mtime
+            if age >= _TRIED_SECONDS and not self.settings.offline:
                 return left
             with open(path, encoding="utf-8") as file:
                 tried = read_json(file.read())
         except (OSError, ValueError):
             return left
         known = tried if isinstance(tried, dict) else {}
-        reasons = {one: str(known[one]) for one in left.needs.guessed if one in known}
-        return _Left(left.needs.without(reasons), {**left.reasons, **reasons})
+        reasons = {one: str(known[one]) for one in left.needs.optional if one in known}
+        # What then remained may have been tried as well.
+        return self._without_tried(left.less(reasons)) if reasons else left
 
     def _remember(self, needs: Needs, reasons: Mapping[str, str]) -> None:
         path = self._record(needs)
@@ -281,10 +289,10 @@ def named_request(request: Request, needs: Needs) -> Request:
 
 
 def _absent(needs: Needs, said: str) -> dict[str, str]:
-    """Return the guesses that the index does not have, by what the installer says."""
+    """Return what may be missing and the index does not have, by what the installer says."""
     words = " ".join(said.lower().split())
     found = {}
-    for text in needs.guessed:
+    for text in needs.optional:
         name = re.escape(name_of(text, needs.kind))
         said_so = (
             rf"(?<![\w.-]){name} was not found in|'{name}@[^']*' (?:is not in this registry"
@@ -292,7 +300,14 @@ def _absent(needs: Needs, said: str) -> dict[str, str]:
         )
         if re.search(said_so, words):
             found[text] = NO_SUCH_PACKAGE
+        elif re.search(rf"wheels are required for `{name}`", words):
+            found[text] = "it has no wheel for this machine, and would have to be built"
     return found
+
+
+def _said(refused: RunRefused) -> str:
+    """Return all that an installer said, which the refusal shortens."""
+    return f"{refused} {refused.__cause__ or ''}"
 
 
 def _reason(refused: RunRefused) -> str:
@@ -302,11 +317,16 @@ def _reason(refused: RunRefused) -> str:
 
 
 def _tell(left: _Left) -> tuple[str, ...]:
-    """Return a warning for each guess that was left out, the same reasons together."""
-    by_reason: dict[str, list[str]] = {}
+    """Return a warning for what was left out, the same reasons together."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
     for text, why in left.reasons.items():
-        by_reason.setdefault(why, []).append(text)
+        about = "not declared"
+        if text in left.wanted.unused:
+            about = "declared, but not imported by what runs"
+        elif text in left.wanted.guarded:
+            about = "declared, but imported only where the script can go on without it"
+        by_reason.setdefault((about, why), []).append(one_line(text.partition(" --hash")[0]))
     return tuple(
-        f"not provided: {', '.join(names)} (not declared): {why}"
-        for why, names in by_reason.items()
+        f"not provided: {', '.join(names)} ({about}): {why}"
+        for (about, why), names in by_reason.items()
     )
