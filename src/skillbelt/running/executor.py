@@ -313,6 +313,8 @@ class Workbench:
         with run.workspace.running() as others:
             check_unchanged(run.workspace, run.staged, run.limits)
             check_answer(run, alone=not others)
+            if watch.is_over is not None and watch.is_over():
+                raise RunRefused("the call was cancelled before the command started")
             run.began = run.workspace.mark_time()
             self._say(f"running {run.skill.name}: {run.shown}")
             listener, secrets = watch.listener, run.redacts

@@ -140,7 +140,7 @@ def try_skill(
         return Trial(skill.name, ())
     gate = who.gate or bench.gate
     trier = _Trier(bench, skill, who, bounds)
-    trier.started = watch.started
+    trier.started, trier.is_over = watch.started, watch.is_over
     # Neither hosts nor secrets: a trial gives a script nothing that it could carry away.
     gate = (
         gate.with_ask(_ask_once(trier, tried, gate)) if one_question else gate.asking_for(*_TYPES)
@@ -177,6 +177,7 @@ class _Trier:
         self.bench, self.skill, self.who, self.bounds = bench, skill, who, bounds
         self.sandbox = ""
         self.started: Callable[[Running], None] | None = None
+        self.is_over: Callable[[], bool] | None = None
         self.denied: list[PermissionDenied] = []
         # Packages that cannot be provided are looked for once, not for each script.
         self._failed: dict[Needs, RunRefused] = {}
@@ -213,7 +214,10 @@ class _Trier:
                 if started is not None:
                     started(running)
 
-        return Watch(None, note)
+        def is_over() -> bool:
+            return follower.killed or (self.is_over is not None and self.is_over())
+
+        return Watch(None, note, is_over)
 
     def call(self, script: Script) -> RunCall:
         """Return the call that starts a script."""
