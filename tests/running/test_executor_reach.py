@@ -556,3 +556,31 @@ def test_what_a_built_package_needs_is_asked_for_too(built: Bench) -> None:
     assert built.run("python3 scripts/a.py", bench=bench).stdout == "built from-source\n"
     first, second = (one.request for one in built.asked)
     assert "inner==1.0" not in first.summary and "inner==1.0" in second.summary
+
+
+# --- where packages are named --------------------------------------------------------------------
+
+FINDS_GREET = ("python3", "-c", "print(__import__('gr' + 'eet').word)")
+
+
+def test_a_call_of_the_library_names_packages(packages: Bench) -> None:
+    packages.make()
+    result = packages.belt.run_sync("echo", FINDS_GREET, packages=["greet>=1"])
+    assert (result.stdout, result.stderr) == ("hello\n", "")
+
+
+def test_the_settings_name_packages_for_a_skill(packages: Bench) -> None:
+    config = packages.tree.home / ".config" / "skillbelt" / "config.toml"
+    packages.tree.write(config, '[skills.echo]\npackages = ["greet>=1"]\n')
+    packages.make()
+    result = packages.belt.run_sync("echo", FINDS_GREET)
+    assert (result.stdout, result.stderr) == ("hello\n", "")
+
+
+def test_a_changed_skill_is_asked_for_again(packages: Bench) -> None:
+    rules = (Rule("run", "*", "allow"), Rule("install", "*", "ask"))
+    for text, asked in (("", 1), ("", 1), ("# changed\n", 2)):
+        packages.write("references/a.md", text)
+        bench = packages.make(rules, lambda _: Answer("always"))
+        assert packages.run("python3 scripts/a.py", bench=bench).stdout == "hello\n"
+        assert len(packages.asked) == asked
