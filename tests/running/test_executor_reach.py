@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt import PermissionDenied, Rule
+from skillbelt import Answer, PermissionDenied, Rule
 from skillbelt.cli.asking import describe_request
 from skillbelt.errors import RunRefused
 from skillbelt.running.call import RunCall
@@ -497,3 +497,62 @@ def test_a_package_for_node_that_is_not_imported_spoils_no_run(echo: Bench) -> N
     assert result.stdout == "hello\n"
     (text,) = result.warnings
     assert "nobody-has-this@* (declared, but not imported" in text and "no such package" in text
+
+
+# --- packages that are built from source ---------------------------------------------------------
+
+
+@pytest.fixture
+def built(packages: Bench) -> Bench:
+    """A script that imports what has only a source distribution."""
+    source(packages.tree.path("packages"), "from-source")
+    packages.write("requirements.txt", "greet\nfrom-source\n")
+    packages.write("scripts/a.py", "import greet, from_source\nprint(from_source.word)\n")
+    return packages
+
+
+def test_a_package_without_a_wheel_is_asked_for_and_built(built: Bench) -> None:
+    bench = built.make((Rule("run", "*", "allow"), Rule("install", "*", "ask")))
+    result = built.run("python3 scripts/a.py", bench=bench)
+    assert (result.stdout, result.warnings) == ("built from-source\n", ())
+    (request,) = (one.request for one in built.asked)
+    assert "; from-source==1.0 is built from source, in the sandbox: " in request.summary
+    assert "build tools come from the index too" in request.summary
+    assert str(request.metadata["built_from_source"]).startswith("['from-source==1.0 sha256:")
+    said: list[str] = []
+    bench._progress = said.append
+    assert built.run("python3 scripts/a.py", bench=bench).stdout == "built from-source\n"
+    assert not [one for one in said if one.startswith(("resolving", "installing"))]
+
+
+def test_nothing_is_built_before_it_is_allowed(built: Bench) -> None:
+    """The build would fail, and so would finding out what the package needs."""
+    source(built.tree.path("packages"), "from-source", "raise SystemExit('the build ran')")
+    rules = (Rule("run", "*", "allow"), Rule("install", "*", "ask"))
+    bench = built.make(rules, lambda _: Answer("reject"))
+    with pytest.raises(PermissionDenied, match="from-source"):
+        built.run("python3 scripts/a.py", bench=bench)
+    with pytest.raises(RunRefused, match="the build ran"):
+        built.run("python3 scripts/a.py", bench=built.make(rules))
+
+
+def test_only_a_rule_that_names_a_package_allows_its_build(built: Bench) -> None:
+    general = (Rule("run", "*", "allow"), Rule("install", "*", "allow"))
+    with pytest.raises(
+        RunRefused, match="the rule '\\*' is too general for that; allow from-source"
+    ):
+        built.run("python3 scripts/a.py", bench=built.make(general))
+    named = (*general, Rule("install", "From_Source", "allow"))
+    result = built.run("python3 scripts/a.py", bench=built.make(named))
+    assert result.stdout == "built from-source\n"
+    assert built.asked == []
+
+
+def test_what_a_built_package_needs_is_asked_for_too(built: Bench) -> None:
+    folder = built.tree.path("packages")
+    wheel(folder, "inner", {"inner.py": ""})
+    source(folder, "from-source", needs=["inner"])
+    bench = built.make((Rule("run", "*", "allow"), Rule("install", "*", "ask")))
+    assert built.run("python3 scripts/a.py", bench=bench).stdout == "built from-source\n"
+    first, second = (one.request for one in built.asked)
+    assert "inner==1.0" not in first.summary and "inner==1.0" in second.summary

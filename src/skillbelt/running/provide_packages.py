@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from skillbelt.errors import RunRefused
 from skillbelt.permission.gate import Gate
-from skillbelt.permission.packages import Environment, Package
+from skillbelt.permission.packages import Environment, Package, normal
 from skillbelt.permission.rules import Request
 from skillbelt.running.cleanup import held_environment
 from skillbelt.running.packages.declared import Needs, describe, name_of, names_of
@@ -30,6 +30,7 @@ from skillbelt.running.packages.environments import (
     write_json,
 )
 from skillbelt.running.packages.install_sandbox import NativeSandboxes
+from skillbelt.running.packages.installers import SourceBuilds
 from skillbelt.running.questions import install_request
 from skillbelt.settings import Settings, process_environment
 from skillbelt.text import one_line, shorten
@@ -38,6 +39,9 @@ from skillbelt.untrusted_json import read_json
 # What could not be resolved is tried again after a day; until then a run does not wait for it.
 _TRIED_SECONDS = 24 * 3600.0
 _TRIED = "tried"
+_BUILT = "built"
+_MAX_BUILT = 20
+_WITHOUT_WHEEL = re.compile(r"Wheels are required for `([a-z0-9][a-z0-9-]*)`")
 NO_SUCH_PACKAGE = "no such package in the index"
 _REASON_CHARS = 300
 # What an installer says of packages that do not exist, do not fit or contradict each other.
@@ -96,16 +100,20 @@ class PackageProvider(NamedTuple):
         with held_environment(partial(provide, made)) as environment:
             yield ProvidedPackages(environment, _tell(left))
 
-    def plan(self, needs: Needs) -> EnvironmentPlan:
-        """Resolve the needs: versions and hashes, without asking or installing anything."""
+    def plan(self, needs: Needs, builds: SourceBuilds | None = None) -> EnvironmentPlan:
+        """Resolve the needs: versions and hashes, without asking or installing anything.
+
+        `builds` are the packages to build, where the settings do not allow all builds.
+        """
         settings = self.settings
+        builds = builds or SourceBuilds()
         return plan(
             needs,
             self.cache_dir,
             sandboxes=self._sandboxes(),
             environ=process_environment(),
             offline=settings.offline,
-            allow_builds=settings.allow_builds,
+            allow_builds=settings.allow_builds or builds,
             hosts=settings.package_hosts,
             timeout_seconds=INSTALL_TIMEOUT_SECONDS,
             max_bytes=settings.limits.max_packages_bytes,
@@ -153,11 +161,11 @@ class PackageProvider(NamedTuple):
         needs = left.needs
         if not needs.requirements:
             return left, None
+        if not needs.optional:
+            return left, self._with_builds(needs)
         try:
-            return left, self.plan(needs)
+            return left, self.plan(needs, self._known_builds(needs))
         except RunRefused as refused:
-            if not needs.optional:
-                raise
             absent = _absent(needs, _said(refused))
             if absent:
                 self._remember(needs, absent)
@@ -174,7 +182,8 @@ class PackageProvider(NamedTuple):
         """Find by halves what cannot be resolved and may be missing, so that the others remain."""
         needs, optional = left.needs, left.needs.optional
         wanted = needs.without(optional)
-        best = self.plan(wanted) if wanted.requirements else None  # raises for what must be there
+        best = self._with_builds(wanted) if wanted.requirements else None
+        builds = best.builds if best else None
         kept: tuple[str, ...] = ()
         reasons: dict[str, str] = {}
         waiting = [optional]
@@ -185,7 +194,7 @@ class PackageProvider(NamedTuple):
             try:
                 if first:
                     raise RunRefused(first)
-                best, kept = self.plan(wanted), (*kept, *part)
+                best, kept = self.plan(wanted, builds), (*kept, *part)
             except RunRefused as refused:
                 if len(part) == 1:
                     reasons[part[0]] = _reason(refused)
@@ -195,24 +204,63 @@ class PackageProvider(NamedTuple):
         self._remember(needs, reasons)
         return left.less(reasons), best
 
+    def _with_builds(self, needs: Needs) -> EnvironmentPlan:
+        """Resolve what must be there; what has no wheel is to be built, and nothing is yet."""
+        names = self._known_builds(needs).names
+        while True:
+            try:
+                return self.plan(needs, SourceBuilds(names, sketch=bool(names)))
+            except RunRefused as refused:
+                new = set(_WITHOUT_WHEEL.findall(" ".join(_said(refused).split()))) - set(names)
+                if needs.kind != "python" or not new or len(names) >= _MAX_BUILT:
+                    raise
+                names = tuple(sorted({*names, *new}))
+
     def _asked(
         self, request: Request, left: _Left, planned: EnvironmentPlan
     ) -> tuple[_Left, EnvironmentPlan | None]:
         """Ask for all that will come; what is declared is asked for alone where all is refused."""
         needs = left.needs
-        packages = tuple(one.text for one in planned.lock.packages)
-        asked = install_request(request, needs, packages)
+        asked = self._question(request, needs, planned)
         if not needs.guessed:
             self.gate.require(asked)
-            return left, planned
+            return left, self._looked_into(request, needs, planned)
         decision = self.gate.check(asked)
         if decision.allowed:
-            return left, planned
+            return left, self._looked_into(request, needs, planned)
         reasons = dict.fromkeys(needs.guessed, f"it is not allowed: {decision.reason}")
         rest = left.less(reasons)
         if not rest.needs.requirements:
             return rest, None
-        return self._asked(request, rest, self.plan(rest.needs))
+        return self._asked(request, rest, self._with_builds(rest.needs))
+
+    def _question(self, request: Request, needs: Needs, planned: EnvironmentPlan) -> Request:
+        """Return the question; RunRefused where a rule would allow a build that it does not name"""
+        packages = tuple(one.text for one in planned.lock.packages)
+        built = tuple(one for one in planned.lock.packages if one.name in planned.builds.names)
+        asked = install_request(request, needs, packages, tuple(one.text for one in built))
+        for one in built:
+            action, rule = self.gate.rules.decide(asked._replace(patterns=(one.text,)))
+            named = re.split(r"[=@\s]", rule.pattern, maxsplit=1)[0]
+            if action == "allow" and normal("python", named) != one.name:
+                raise RunRefused(
+                    f"{one.name}=={one.version} has no wheel and would be built from source, and "
+                    f"the rule {one_line(rule.pattern)!r} is too general for that; allow "
+                    f"{one.name} itself, or run without packages (--no-install)"
+                )
+        return asked
+
+    def _looked_into(
+        self, request: Request, needs: Needs, planned: EnvironmentPlan
+    ) -> EnvironmentPlan:
+        """Resolve with what the packages to build need themselves, and ask if that is more."""
+        if not planned.builds.sketch:
+            return planned
+        whole = self.plan(needs, planned.builds._replace(sketch=False))
+        self._remember(needs, dict.fromkeys(planned.builds.names, ""), _BUILT)
+        if whole.lock.packages != planned.lock.packages:
+            self.gate.require(self._question(request, needs, whole))
+        return whole
 
     def _made(self, left: _Left, planned: EnvironmentPlan) -> tuple[_Left, EnvironmentPlan | None]:
         """Install; where guesses alone are wanted, a failure leaves them out."""
@@ -228,12 +276,22 @@ class PackageProvider(NamedTuple):
 
     # What was tried
 
-    def _record(self, needs: Needs) -> str:
+    def _known_builds(self, needs: Needs) -> SourceBuilds:
+        """Return what was built for the same needs before."""
+        try:
+            with open(self._record(needs, _BUILT), encoding="utf-8") as file:
+                found = read_json(file.read())
+        except (OSError, ValueError):
+            return SourceBuilds()
+        names = tuple(sorted(found)) if isinstance(found, dict) else ()
+        return SourceBuilds(names, sketch=bool(names))
+
+    def _record(self, needs: Needs, folder: str = _TRIED) -> str:
         try:
             key = key_of(needs, sandboxes=self._sandboxes(), environ=process_environment())
         except RunRefused:
             return ""
-        return os.path.join(self.cache_dir, _TRIED, f"{key}.json")
+        return os.path.join(self.cache_dir, folder, f"{key}.json")
 
     def _without_tried(self, left: _Left) -> _Left:
         """Leave out what could not be resolved a short while ago."""
@@ -253,8 +311,8 @@ class PackageProvider(NamedTuple):
         # What then remained may have been tried as well.
         return self._without_tried(left.less(reasons)) if reasons else left
 
-    def _remember(self, needs: Needs, reasons: Mapping[str, str]) -> None:
-        path = self._record(needs)
+    def _remember(self, needs: Needs, reasons: Mapping[str, str], folder: str = _TRIED) -> None:
+        path = self._record(needs, folder)
         with suppress(OSError):
             if path and reasons:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -301,7 +359,10 @@ def _absent(needs: Needs, said: str) -> dict[str, str]:
         if re.search(said_so, words):
             found[text] = NO_SUCH_PACKAGE
         elif re.search(rf"wheels are required for `{name}`", words):
-            found[text] = "it has no wheel for this machine, and would have to be built"
+            found[text] = (
+                "it has no wheel for this machine, and would have to be built; --with "
+                f"{name_of(text)} asks for that"
+            )
     return found
 
 

@@ -26,6 +26,7 @@ from skillbelt.untrusted_json import read_json
 
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _REQUIREMENTS, _PYLOCK, _LOCKED = "requirements.txt", "pylock.toml", "locked.txt"
+_SKETCH = "uv.toml"
 _PACKAGE, _PACKAGE_LOCK = "package.json", "package-lock.json"
 _QUIET = ("--quiet", "--no-python-downloads", "--no-config")
 # Programs to activate an environment by hand, which are not needed.
@@ -137,6 +138,23 @@ class InstallerFailed(Exception):
     """An installer failed; the text is its output."""
 
 
+class SourceBuilds(NamedTuple):
+    """Which packages may be built from source: those by name, or every one.
+
+    With `sketch` nothing is built yet: what these packages need themselves is taken to be nothing,
+    so that none of their code runs before the question is answered.
+    """
+
+    names: tuple[str, ...] = ()
+    every: bool = False
+    sketch: bool = False
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is built."""
+        return self.every or bool(self.names)
+
+
 class Uv(NamedTuple):
     """uv in a sandbox, for one Python of this machine."""
 
@@ -144,7 +162,7 @@ class Uv(NamedTuple):
     python: str
     folders: tuple[str, ...]
     seconds: float
-    builds: bool = False
+    builds: SourceBuilds = SourceBuilds()
     before: str = ""
 
     def default_index(self, sandbox: InstallSandbox) -> str:
@@ -164,8 +182,13 @@ class Uv(NamedTuple):
         """Return the `pylock.toml` for the needs."""
         sandbox.put(_REQUIREMENTS, "".join(f"{one}\n" for one in needs.requirements).encode())
         before = ("--exclude-newer", self.before) if self.before else ()
+        quiet: tuple[str, ...] = _QUIET
+        if self.builds.sketch:
+            said = (f'[[dependency-metadata]]\nname = "{one}"\n' for one in self.builds.names)
+            sandbox.put(_SKETCH, "\n".join(said).encode())
+            quiet = (*_QUIET[:-1], "--config-file", _SKETCH)
         self._run(
-            sandbox, "pip", "compile", *_QUIET, *self._wheels, *before, "--no-sources",
+            sandbox, "pip", "compile", *quiet, *self._wheels, *before, "--no-sources",
             "--no-header", "--no-annotate", "--python", self.python, "--format", "pylock.toml",
             "--output-file", _PYLOCK, _REQUIREMENTS, index=index,
         )  # fmt: skip
@@ -206,7 +229,10 @@ class Uv(NamedTuple):
 
     @property
     def _wheels(self) -> tuple[str, ...]:
-        return () if self.builds else ("--only-binary", ":all:")
+        if self.builds.every:
+            return ()
+        built = (word for name in self.builds.names for word in ("--no-binary", name))
+        return ("--only-binary", ":all:", *built)
 
     def _run(self, sandbox: InstallSandbox, *words: str, index: PackageIndex | None = None) -> str:
         return self._step(sandbox, (sandbox.shown(self.program), *words), index)
@@ -214,7 +240,8 @@ class Uv(NamedTuple):
     def _step(
         self, sandbox: InstallSandbox, argv: tuple[str, ...], index: PackageIndex | None
     ) -> str:
-        env = {**_environment(sandbox), "UV_DEFAULT_INDEX": f"{BASE}/simple", "UV_NO_CONFIG": "1",
+        env = {**_environment(sandbox), "UV_DEFAULT_INDEX": f"{BASE}/simple",
+               **({} if self.builds.sketch else {"UV_NO_CONFIG": "1"}),
                "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1",
                "UV_CACHE_DIR": f"{sandbox.inside}/cache", "UV_LINK_MODE": "copy"}  # fmt: skip
         return _run_step(
