@@ -53,6 +53,27 @@ def list_wheel(
     return digest
 
 
+def source(folder: Path, name: str, setup: str = "", needs: Iterable[str] = ()) -> None:
+    """A source distribution with its own build tool, which runs the code before anything else."""
+    module = name.replace("-", "_")
+    made = f"{module}-1.0-py3-none-any.whl"
+    packed = wheel_bytes(name, {f"{module}.py": f"word = 'built {name}'\n"}, needs)
+    about = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+    tool = f"""{setup}
+import pathlib
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    pathlib.Path(folder, {made!r}).write_bytes({packed!r})
+    return {made!r}
+"""
+    project = "[build-system]\nrequires = []\nbuild-backend = 'tool'\nbackend-path = ['.']\n"
+    files = {"pyproject.toml": project, "PKG-INFO": about, "tool.py": tool}
+    with tarfile.open(folder / f"{name}-1.0.tar.gz", "w:gz") as archive:
+        for path, text in files.items():
+            entry = tarfile.TarInfo(f"{name}-1.0/{path}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+
+
 def tarball(files: Mapping[str, str]) -> bytes:
     """A package for Node.js."""
     packed = io.BytesIO()

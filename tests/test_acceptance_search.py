@@ -35,7 +35,9 @@ def names(made: Runtime) -> list[str]:
 
 
 def test_the_tool_is_offered_when_not_all_skills_can_be_described(tree: Tree) -> None:
-    assert "skill_search" not in names(belt(tree))
+    assert "skill_search" in names(belt(tree))
+    assert "skill_search" not in names(belt(tree, tool_profile="full"))
+    assert "skill_search" in names(belt(tree, tool_profile="full", **SMALL))
     assert "skill_search" in names(belt(tree, **SMALL))
     assert "search_skills" in names(belt(tree, tool_names="common", **SMALL))
     assert names(belt(tree, tools=["skill"], **SMALL)) == ["skill"]
@@ -43,7 +45,7 @@ def test_the_tool_is_offered_when_not_all_skills_can_be_described(tree: Tree) ->
 
 
 def test_a_tool_that_is_not_offered_can_not_be_called(tree: Tree) -> None:
-    result = belt(tree).dispatch("skill_search", {"query": "pdf"})
+    result = belt(tree, tool_profile="full").dispatch("skill_search", {"query": "pdf"})
     assert result.error.startswith("there is no tool 'skill_search'")
 
 
@@ -51,8 +53,9 @@ def test_a_model_is_told_of_the_tool_where_it_is_needed(tree: Tree) -> None:
     crowded = belt(tree, overview_format="plain", max_overview_tokens=420)
     text = crowded.overview().text
     assert "find them with the skill_search tool" in text
-    assert "- skill_search finds skills by what they are for" in text
-    assert "skill_search" not in belt(tree, overview_format="plain").overview().text
+    assert "- skill_search finds skills for a task" in text
+    few = belt(tree, overview_format="plain", tool_profile="full")
+    assert "skill_search" not in few.overview().text
 
 
 def test_it_gives_names_descriptions_and_origins_and_never_bodies(tree: Tree) -> None:

@@ -331,6 +331,7 @@ def test_a_folder_whose_name_is_no_text(tree: Tree) -> None:
             done = tree.run(*called(command, *more))
             assert done.exit_code in (0, 1)
             assert "Traceback" not in done.stderr
+    tree.run("enable", "pdf")
     assert os.fsencode(tree.run("where", "pdf").stdout).endswith(b"pdf-\xff\n")
 
 

@@ -557,6 +557,9 @@ def index(kit: Tree) -> Tree:
 def test_a_package_is_named_for_one_run_or_none_is_installed(index: Tree) -> None:
     code = "print(__import__('scr' + 'apy').word)"
     assert run(index, "--with", "scrapy>=1", "--", "python3", "-c", code).stdout == "provided\n"
+    index.write(f"{FOLDER}/main.sh", f'python3 -c "{code}"')
+    done = index.run("exec", SKILL, "--yes", "--with", "scrapy>=1")
+    assert done.stdout == "provided\n"
     done = run(index, "--no-install", "--", "python3", "-c", "import scrapy")
     assert "No module named 'scrapy'" in done.stderr
     refused = run(index, "--with=--index-url=x", "--", "true")

@@ -28,7 +28,7 @@ def test_the_table_says_which_start_and_what_others_lacked(kit: Tree) -> None:
     assert good == ["scripts/good.py", "yes", "answers --help"]
     assert lacks[:2] == ["scripts/lacks.py", "no"]
     assert "lacked module no_such_module_anywhere" in lacks[2]
-    assert "1 of 2 scripts start" in done.stderr
+    assert "1 of 2 scripts started" in done.stderr
 
 
 def test_all_that_start_are_a_yes(kit: Tree) -> None:

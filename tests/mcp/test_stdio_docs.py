@@ -63,7 +63,7 @@ async def test_the_command_of_the_page_serves(skills: Tree) -> None:
         command=told["command"], args=told["args"], cwd=skills.project, env=environ
     )
     async with Client(started) as client:
-        assert len((await client.list_tools()).tools) == 8
+        assert len((await client.list_tools()).tools) == 7
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "examples" / "mcp").glob("*.py")), ids=str)

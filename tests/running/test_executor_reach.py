@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt import PermissionDenied, Rule
+from skillbelt import Answer, PermissionDenied, Rule
 from skillbelt.cli.asking import describe_request
 from skillbelt.errors import RunRefused
 from skillbelt.running.call import RunCall
@@ -22,7 +22,7 @@ from tests import needs
 from tests.bench import KEY, ME, Bench
 from tests.bounds import bounds
 from tests.discovery.sources.server import running
-from tests.registries import publish, wheel
+from tests.registries import publish, source, wheel
 from tests.running.test_packages_environments import GREET
 from tests.sandbox.proxied import plain_server
 from tests.tree import Tree
@@ -384,7 +384,7 @@ def test_a_general_rule_allows_a_known_package_and_no_guess(guesses: Bench) -> N
     assert "No module named 'greet'" in result.stderr
     (said,) = (text for text in result.warnings if "greet" in text)
     assert said == (
-        "not provided: greet (guessed from imports): it is no known package, and the rule '*' is "
+        "not provided: greet (not declared): it is no known package, and the rule '*' is "
         "too general for a guess; allow greet itself, or run with --with greet"
     )
     own = guesses.make((Rule("run", "*", "allow"), Rule("install", "greet", "allow")))
@@ -409,7 +409,7 @@ def test_a_guess_that_no_index_has_spoils_no_other(guesses: Bench) -> None:
         result = guesses.run("python3 scripts/b.py", bench=bench)
         assert result.stdout == "known\n"
         (text,) = (one for one in result.warnings if "nobody-has-this" in one)
-        assert text.startswith("not provided: nobody-has-this (guessed from imports): ")
+        assert text.startswith("not provided: nobody-has-this (not declared): ")
     assert not [one for one in said if one.startswith("resolving")]
 
 
@@ -419,3 +419,168 @@ def test_packages_can_be_named_or_left_out_for_one_run(guesses: Bench) -> None:
     result = guesses.run("python3 scripts/b.py", install=False)
     assert "No module named 'scrapy'" in result.stderr
     assert result.warnings == ()
+
+
+# --- declared packages that cannot be had --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lacking", "why"),
+    [
+        ("from-source==1.0", "it has no wheel for this machine"),
+        ("nobody-has-this>=2", "no such package in the index"),
+        ("scrapy==7", "there is no version of scrapy==7"),
+        ("needy", "depend"),
+    ],
+)
+def test_what_is_declared_and_not_imported_spoils_no_run(
+    guesses: Bench, lacking: str, why: str
+) -> None:
+    folder = guesses.tree.path("packages")
+    source(folder, "from-source", "raise SystemExit(1)")
+    wheel(folder, "needy", {}, ["greet>7"])
+    wheel(folder, "plugin", {"plugin.py": "word = 'found without an import'\n"})
+    guesses.write("requirements.txt", f"greet\n{lacking}\nplugin\n")
+    guesses.write("scripts/helper.py", "import greet\nword = greet.word\n")
+    code = "import helper\nprint(helper.word)\nprint(__import__('plug' + 'in').word)\n"
+    guesses.write("scripts/a.py", code)
+    for _ in range(2):  # the second time it is known and not tried again
+        said: list[str] = []
+        bench = guesses.make()
+        bench._progress = said.append
+        result = guesses.run("python3 scripts/a.py", bench=bench)
+        assert result.stdout == "hello\nfound without an import\n"
+        (text,) = result.warnings
+        start = f"not provided: {lacking} (declared, but not imported by what runs): "
+        assert text.startswith(start) and why in text
+    assert not [one for one in said if one.startswith("resolving")]
+
+
+@pytest.mark.parametrize("imports", ["import nobody_has_this", "import scrapy, greet"])
+def test_what_is_declared_and_imported_is_there_or_the_run_is_refused(
+    guesses: Bench, imports: str
+) -> None:
+    guesses.write("requirements.txt", "greet\nscrapy==7\nnobody-has-this\n")
+    guesses.write("scripts/a.py", f"{imports}\n")
+    with pytest.raises(RunRefused, match=r"run without packages \(--no-install\)$"):
+        guesses.run("python3 scripts/a.py")
+    assert guesses.events("run") == []
+
+
+def test_a_declared_package_that_a_script_can_do_without_is_left_out(guesses: Bench) -> None:
+    guesses.write("requirements.txt", "greet\nscrapy==7\n")
+    code = "import greet\ntry:\n import scrapy\nexcept ImportError:\n print(greet.word)\n"
+    guesses.write("scripts/a.py", code)
+    result = guesses.run("python3 scripts/a.py")
+    assert result.stdout == "hello\n"
+    (text,) = result.warnings
+    assert text.startswith(
+        "not provided: scrapy==7 (declared, but imported only where the script can go on without "
+        "it): "
+    )
+
+
+def test_what_a_user_names_is_never_left_out(guesses: Bench) -> None:
+    guesses.write("requirements.txt", "scrapy==7\n")
+    with pytest.raises(RunRefused, match="scrapy==7"):
+        guesses.run("python3 scripts/a.py", packages=("scrapy==7",))
+
+
+@needs.npm
+def test_a_package_for_node_that_is_not_imported_spoils_no_run(echo: Bench) -> None:
+    echo.write("package.json", '{"dependencies": {"greet": "^1.3.0", "nobody-has-this": "*"}}')
+    echo.write("scripts/b.cjs", "console.log(require('greet')());")
+    with running() as server:
+        echo.tree.setenv("npm_config_registry", server.url)
+        publish(server, "greet")
+        result = echo.run("node scripts/b.cjs")
+    assert result.stdout == "hello\n"
+    (text,) = result.warnings
+    assert "nobody-has-this@* (declared, but not imported" in text and "no such package" in text
+
+
+# --- packages that are built from source ---------------------------------------------------------
+
+
+@pytest.fixture
+def built(packages: Bench) -> Bench:
+    """A script that imports what has only a source distribution."""
+    source(packages.tree.path("packages"), "from-source")
+    packages.write("requirements.txt", "greet\nfrom-source\n")
+    packages.write("scripts/a.py", "import greet, from_source\nprint(from_source.word)\n")
+    return packages
+
+
+def test_a_package_without_a_wheel_is_asked_for_and_built(built: Bench) -> None:
+    bench = built.make((Rule("run", "*", "allow"), Rule("install", "*", "ask")))
+    result = built.run("python3 scripts/a.py", bench=bench)
+    assert (result.stdout, result.warnings) == ("built from-source\n", ())
+    (request,) = (one.request for one in built.asked)
+    assert "; from-source==1.0 is built from source, in the sandbox: " in request.summary
+    assert "build tools come from the index too" in request.summary
+    assert str(request.metadata["built_from_source"]).startswith("['from-source==1.0 sha256:")
+    said: list[str] = []
+    bench._progress = said.append
+    assert built.run("python3 scripts/a.py", bench=bench).stdout == "built from-source\n"
+    assert not [one for one in said if one.startswith(("resolving", "installing"))]
+
+
+def test_nothing_is_built_before_it_is_allowed(built: Bench) -> None:
+    """The build would fail, and so would finding out what the package needs."""
+    source(built.tree.path("packages"), "from-source", "raise SystemExit('the build ran')")
+    rules = (Rule("run", "*", "allow"), Rule("install", "*", "ask"))
+    bench = built.make(rules, lambda _: Answer("reject"))
+    with pytest.raises(PermissionDenied, match="from-source"):
+        built.run("python3 scripts/a.py", bench=bench)
+    with pytest.raises(RunRefused, match="the build ran"):
+        built.run("python3 scripts/a.py", bench=built.make(rules))
+
+
+def test_only_a_rule_that_names_a_package_allows_its_build(built: Bench) -> None:
+    general = (Rule("run", "*", "allow"), Rule("install", "*", "allow"))
+    with pytest.raises(
+        RunRefused, match="the rule '\\*' is too general for that; allow from-source"
+    ):
+        built.run("python3 scripts/a.py", bench=built.make(general))
+    named = (*general, Rule("install", "From_Source", "allow"))
+    result = built.run("python3 scripts/a.py", bench=built.make(named))
+    assert result.stdout == "built from-source\n"
+    assert built.asked == []
+
+
+def test_what_a_built_package_needs_is_asked_for_too(built: Bench) -> None:
+    folder = built.tree.path("packages")
+    wheel(folder, "inner", {"inner.py": ""})
+    source(folder, "from-source", needs=["inner"])
+    bench = built.make((Rule("run", "*", "allow"), Rule("install", "*", "ask")))
+    assert built.run("python3 scripts/a.py", bench=bench).stdout == "built from-source\n"
+    first, second = (one.request for one in built.asked)
+    assert "inner==1.0" not in first.summary and "inner==1.0" in second.summary
+
+
+# --- where packages are named --------------------------------------------------------------------
+
+FINDS_GREET = ("python3", "-c", "print(__import__('gr' + 'eet').word)")
+
+
+def test_a_call_of_the_library_names_packages(packages: Bench) -> None:
+    packages.make()
+    result = packages.belt.run_sync("echo", FINDS_GREET, packages=["greet>=1"])
+    assert (result.stdout, result.stderr) == ("hello\n", "")
+
+
+def test_the_settings_name_packages_for_a_skill(packages: Bench) -> None:
+    config = packages.tree.home / ".config" / "skillbelt" / "config.toml"
+    packages.tree.write(config, '[skills.echo]\npackages = ["greet>=1"]\n')
+    packages.make()
+    result = packages.belt.run_sync("echo", FINDS_GREET)
+    assert (result.stdout, result.stderr) == ("hello\n", "")
+
+
+def test_a_changed_skill_is_asked_for_again(packages: Bench) -> None:
+    rules = (Rule("run", "*", "allow"), Rule("install", "*", "ask"))
+    for text, asked in (("", 1), ("", 1), ("# changed\n", 2)):
+        packages.write("references/a.md", text)
+        bench = packages.make(rules, lambda _: Answer("always"))
+        assert packages.run("python3 scripts/a.py", bench=bench).stdout == "hello\n"
+        assert len(packages.asked) == asked

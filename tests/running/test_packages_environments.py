@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,7 +23,7 @@ from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.protocol import Job, Mount, run
 from tests import needs
 from tests.discovery.sources.server import eventually, running
-from tests.registries import publish, wheel
+from tests.registries import publish, source, wheel
 from tests.tree import NOBODY, Tree
 
 ROOT = Path(__file__).parents[2]
@@ -36,21 +34,6 @@ GREET = {
     "greet-1.0.dist-info/entry_points.txt": "[console_scripts]\ngreet = greet:main\n",
 }
 CANARY = "import pathlib; pathlib.Path({path!r}).write_text('ran')"
-
-
-def source(folder: Path, name: str, setup: str) -> None:
-    """A source distribution whose build runs the code."""
-    with tarfile.open(folder / f"{name}-1.0.tar.gz", "w:gz") as archive:
-        for path, text in (
-            (
-                "setup.py",
-                f"{setup}\nfrom setuptools import setup\nsetup(name={name!r}, version='1.0')",
-            ),
-            ("PKG-INFO", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"),
-        ):
-            entry = tarfile.TarInfo(f"{name}-1.0/{path}")
-            entry.size = len(text)
-            archive.addfile(entry, io.BytesIO(text.encode()))
 
 
 class Shop:

@@ -13,6 +13,7 @@ from skillbelt.running.packages.python_imports import (
     ImportedModule,
     python_imports,
 )
+from skillbelt.running.packages.started import started_parts
 
 
 def modules(source: str | bytes, *, is_main: bool = True) -> list[str]:
@@ -73,6 +74,38 @@ def test_the_second_of_two_alternatives_names_the_first() -> None:
 def test_a_source_that_cannot_be_parsed_is_read_by_line() -> None:
     source = "import a, b\nfrom c.d import (\n    e)\nprint 'python 2'\n  import f as g # why\n"
     assert modules(source) == ["a", "b", "c.d", "f"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import" + " " * 400_000 + "(", "from " + "a." * 200_000 + "(", "import a.\\\n" * 50_000 + "(",
+     "import a, " * 40_000 + "(", "from a import b\n" * 30_000, "".join(
+         f"from a import b{one}\n" for one in range(20_000))],
+    ids=["spaces", "dots", "continued", "commas", "same", "names"],
+)  # fmt: skip
+def test_no_source_of_python_takes_long(source: str) -> None:
+    """Each of these took minutes or hours: the test would never end."""
+    assert len(python_imports(source).modules) <= 500
+
+
+@pytest.mark.parametrize("unit", ["'\\", '"\\', "=/[", "=/\\", "`${", "/*", "require("])
+def test_no_source_of_javascript_takes_long(unit: str) -> None:
+    assert javascript_imports(unit * (400_000 // len(unit))) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["cat <<A\n" + "\n" * 190_000, "cat <<A\nx\n" * 20_000, "<<AAAA" * 30_000,
+     "<<" + "a" * 190_000, "x\n" * 100_000, "python3 \0abc\0"],
+    ids=["blank", "unended", "words", "word", "lines", "nul"],
+)  # fmt: skip
+def test_no_script_of_a_shell_takes_long(text: str) -> None:
+    assert all(one.text == "abc" for one in started_parts(text))
+
+
+def test_a_here_document_is_the_code_of_its_command() -> None:
+    text = "python3 - <<'EOF'\nimport a\nEOF\ncat <<-X\n\tpython3 b.py\n\tX\npython3 c.py\n"
+    assert [one.text for one in started_parts(text)] == ["import a", "c.py"]
 
 
 def test_a_source_that_changes_the_path_says_so() -> None:

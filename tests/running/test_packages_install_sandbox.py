@@ -12,7 +12,7 @@ from skillbelt.errors import RunRefused
 from skillbelt.running.packages.index_fetcher import NotFetched
 from skillbelt.running.packages.index_pages import IndexPage, page_of
 from skillbelt.running.packages.install_sandbox import NativeSandbox, NativeSandboxes
-from skillbelt.running.packages.installers import InstallStep
+from skillbelt.running.packages.installers import InstallStep, Uv
 from tests import needs
 
 pytestmark = needs.linux
@@ -142,6 +142,38 @@ def test_a_program_is_there_wherever_it_lies(room: NativeSandbox, tmp_path: Path
     program.chmod(0o700)
     assert room.run(step(room.shown(str(program)))) == (0, "here\n")
     assert room.shown("/bin/sh") == os.path.realpath("/bin/sh")
+
+
+def test_a_program_of_the_machine_can_not_be_changed(room: NativeSandbox, tmp_path: Path) -> None:
+    program = tmp_path / "tool"
+    program.write_text("#!/bin/sh\necho changed >>$0 || chmod 777 $0 || rm -f $0 || echo here\n")
+    program.chmod(0o777)
+    before = (program.read_bytes(), program.stat().st_mode)
+    code, said = room.run(step(room.shown(str(program))))
+    assert (code, said.splitlines()[0]) == (0, "here")
+    assert (program.read_bytes(), program.stat().st_mode) == before
+
+
+def test_a_program_with_the_rights_of_its_owner_is_copied_without_them(
+    room: NativeSandbox, tmp_path: Path
+) -> None:
+    program = tmp_path / "tool"
+    program.write_text("#!/bin/sh\nstat -L -c %a $0\n")
+    program.chmod(0o4755)
+    assert room.run(step(room.shown(str(program)))) == (0, "555\n")
+
+
+@pytest.mark.parametrize("asked", ["exit 1\n# default package index (by default: <", "echo '"])
+def test_the_default_index_is_read_from_uv_else_uv_is_asked(
+    room: NativeSandbox, tmp_path: Path, asked: str
+) -> None:
+    program = tmp_path / "uv"
+    said = "--default-index [by default: <https://index.example/simple>]'"
+    written = "https://index.example/simple>)"
+    program.write_text(f"#!/bin/sh\n{asked}{said if 'echo' in asked else written}\n")
+    program.chmod(0o755)
+    uv = Uv(program=str(program), python="/usr/bin/python3", folders=(), seconds=60.0)
+    assert uv.default_index(room) == "https://index.example/simple"
 
 
 def test_a_python_that_the_installer_can_not_reach_is_refused(tmp_path: Path) -> None:

@@ -157,6 +157,22 @@ def test_npx_runs_a_program_of_a_package_and_downloads_none(echo: Bench) -> None
     assert "the package 'no-such-thing' was not provided to this run" in result.stderr
 
 
+@needs.node
+def test_typescript_runs_where_no_socket_may_be_listened_at(echo: Bench) -> None:
+    """With a network tsx may not listen at the socket that it opens for changes of files."""
+    tsx = "work/node_modules/tsx/dist"
+    setup = (
+        f"mkdir -p {tsx} work/node_modules/.bin && "
+        f"echo 'globalThis.loaded = 6' > {tsx}/loader.mjs && "
+        "printf '#!/bin/sh\\necho the program \"$@\"\\n' > work/node_modules/.bin/tsx && "
+        "chmod +x work/node_modules/.bin/tsx && cd work && "
+        "echo 'console.log(loaded * 7, process.argv[2])' > one.mjs && "
+    )
+    calls = "npx tsx one.mjs x; npx tsx watch one.mjs; HTTPS_PROXY= npx tsx one.mjs"
+    result = echo.run(f"{setup} export HTTPS_PROXY=x; {calls}", install=False)
+    assert result.stdout == "42 x\nthe program watch one.mjs\nthe program one.mjs\n"
+
+
 # --- programs outside the system's folders -------------------------------------------------------
 
 
@@ -190,6 +206,12 @@ def test_what_the_system_has_first_is_the_systems(tools: Path) -> None:
 def test_what_a_project_brings_is_not_taken(tools: Path) -> None:
     assert find_outside(str(tools), str(tools.parent / "tools")) == ((), ())
     assert find_outside(str(tools), "/").links  # a start in no project at all
+
+
+def test_a_link_into_the_project_is_not_taken(tools: Path, open_tree: Tree) -> None:
+    shutil.copy("/bin/true", open_tree.project / "fd")
+    (tools / "fd").symlink_to(open_tree.project / "fd")
+    assert [name for name, _ in find_outside(str(tools), str(open_tree.project)).links] == ["rg"]
 
 
 def test_what_others_can_change_is_not_taken(tools: Path) -> None:

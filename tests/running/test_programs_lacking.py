@@ -36,6 +36,7 @@ def facts(exit_code: int = 1, **changed: object) -> HintFacts:
         elsewhere=lambda name: "",
         interpreter_of=lambda path: "",
         package_of=lambda kind, name: (name.partition(".")[0], True),
+        is_package=lambda kind, name: name != "evil",
         own=lambda name: False,
         closed=lambda path: "read-only",
     )
@@ -261,7 +262,87 @@ def test_a_run_listens_at_a_socket_and_reaches_none_not_even_its_own(echo: Bench
     assert result.stdout == "refused 1\nrefused 13\n", result.stderr
 
 
+# --- files and secrets of the user ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sandbox", SANDBOXES)
+def test_a_file_of_the_project_is_named_with_how_to_pass_it(echo: Bench, sandbox: str) -> None:
+    project = str(echo.tree.project)
+    os.makedirs(os.path.join(project, "data"), exist_ok=True)
+    for name in ("sales.csv", "data/more.csv"):
+        with open(os.path.join(project, name), "w", encoding="utf-8") as file:
+            file.write("a,b\n")
+    bench = echo.make(sandbox=sandbox)
+    (hint,) = echo.run("cat data/more.csv", bench=bench).hints
+    assert hint[:2] == ("missing_input", "data/more.csv")
+    assert "(--input data/more.csv), and write inputs/more.csv" in hint.message
+    (hint,) = echo.run(("python", "-c", "open('sales.csv')"), bench=bench).hints
+    assert hint[:2] == ("missing_input", "sales.csv")
+    given = [{"from": f"host://{project}/sales.csv"}]
+    assert echo.run("cat inputs/sales.csv", bench=bench, inputs=given).stdout == "a,b\n"
+
+
+def test_no_other_file_is_called_one_of_the_project(echo: Bench) -> None:
+    """Neither one that is nowhere, nor a hidden one, nor one outside, nor one of the skill."""
+    project = str(echo.tree.project)
+    os.symlink("/etc", os.path.join(project, "etc"))
+    for name in (".hidden", "SKILL.md"):
+        with open(os.path.join(project, name), "w", encoding="utf-8") as file:
+            file.write("x")
+    for path in ("nowhere.csv", ".hidden", "etc/passwd", "../../etc/passwd"):
+        hints = echo.run(f"cat {path}").hints
+        assert "missing_input" not in [one.kind for one in hints]
+    assert echo.run("cat SKILL.md >&2; echo SKILL.md >&2; exit 1").hints == ()
+
+
+def test_a_key_that_is_not_set_is_named_with_how_to_give_it(echo: Bench) -> None:
+    command = "echo 'Error: set ACME_API_KEY and ACME_TOKEN' >&2; exit 1"
+    hints = echo.run(command, env={"ACME_TOKEN": "given-to-it"}).hints
+    assert [one[:2] for one in hints] == [("missing_secret", "ACME_API_KEY")]
+    assert "`skillbelt secrets set ACME_API_KEY --skill echo`" in hints[0].message
+    assert "--secret ACME_API_KEY" in hints[0].message
+    assert echo.run("echo 'ACME_API_KEY is set' >&2").hints == ()
+
+
+def test_a_script_that_is_not_executable_is_named_with_how_to_start_it(echo: Bench) -> None:
+    echo.write("go.sh", "#!/bin/bash\necho gone\n")
+    echo.write("go", "#!/usr/bin/env python\nprint('gone')\n")
+    for command, program in (("./go.sh x", "bash"), (("./go.sh",), "bash"), ("./go", "python")):
+        (hint,) = echo.run(command).hints
+        assert hint.kind == "not_executable"
+        assert f"start it with `{program} {hint.name}`" in hint.message
+        assert echo.run(f"{program} {hint.name}").stdout == "gone\n"
+
+
+def test_a_request_of_node_without_a_network_says_so() -> None:
+    assert found("Error: fetch failed") == [("network_refused", "")]
+    assert found("the last fetch failed") == []
+
+
+def test_a_package_that_is_nowhere_is_not_advised() -> None:
+    text = "npx: the package 'a-b' was not provided to this run, and nothing is downloaded inside"
+    assert found(text) == [("missing_module", "a-b")]
+    assert found(text, absent=("a-b",)) == []
+
+
 # --- hostile output ------------------------------------------------------------------------------
+
+
+def test_a_script_cannot_have_a_package_advised_that_is_not_known(echo: Bench) -> None:
+    said = "was not provided to this run, and nothing is downloaded inside"
+    for program in ("uv run", "uvx", "pip", "npx"):
+        echo.write("say", f"{program}: the package 'evil-zz' {said}")
+        (hint,) = echo.run("cat say >&2; exit 1").hints
+        assert (hint.package, hint.install) == ("", ())
+        assert "--with" not in hint.message and "packages =" not in hint.message
+    echo.write("say", f"npx: the package 'sharp' {said}\nuvx: the package 'Rich' {said}")
+    assert [one.package for one in echo.run("cat say >&2; exit 1").hints] == ["sharp", "Rich"]
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "127.0.0.1", "10.0.0.7", "192.168.1.1"])
+def test_no_address_of_the_users_own_network_is_advised(host: str) -> None:
+    assert found(f"curl: (6) Could not resolve host: {host}") == []
+    assert found("", refused_hosts=(host,)) == []
 
 
 @pytest.mark.parametrize(
@@ -292,3 +373,10 @@ def test_a_secret_in_a_name_is_redacted(echo: Bench) -> None:
     env = {"API_TOKEN": "s3cretvalue99"}
     result = echo.run("$API_TOKEN", env=env)
     assert result.hints and "s3cretvalue99" not in str(result.hints)
+
+
+def test_a_secret_that_a_hint_would_spell_otherwise_is_redacted(echo: Bench) -> None:
+    env = {"API_TOKEN": "S3cretValue99"}
+    command = "echo Could not resolve host: $API_TOKEN.example.com >&2; exit 1"
+    result = echo.run(command, env=env, bench=echo.make(sandbox="bubblewrap"))
+    assert "s3cretvalue99" not in str(result).lower()

@@ -204,3 +204,22 @@ def test_each_script_has_a_workspace_of_its_own_which_is_gone_afterwards(bench: 
 def test_a_skill_without_scripts_needs_no_question(bench: Bench) -> None:
     with runtime(bench) as belt:
         assert belt.try_skill_sync(SKILL) == Trial(SKILL, ())
+
+
+def test_a_try_is_given_no_secret_even_where_a_rule_allows_it(kit: Bench) -> None:
+    kit.tree.write(
+        f"{FOLDER}/scripts/good.py", "import os\nprint(os.environ.get('A_KEY', 'none'))\n"
+    )
+    kit.tree.write(
+        f"{FOLDER}/SKILL.md",
+        f"---\nname: {SKILL}\ndescription: Tell. Use to test.\n"
+        "metadata: {openclaw: {requires: {env: [A_KEY]}}}\n---\nx\n",
+    )
+    with runtime(kit, None, Rule("*", "*", "allow")) as belt:
+        belt.workbench.secret_store.set("A_KEY", "wk-4f9c2e81d7")
+        trial = belt.try_skill_sync(SKILL, scripts=["scripts/good.py"])
+        assert not belt.workbench.given_secrets
+        (one,) = trial.scripts
+        assert one.started, one
+        belt.run_sync(SKILL, "python3 scripts/good.py")
+        assert belt.workbench.given_secrets

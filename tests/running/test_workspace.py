@@ -207,6 +207,9 @@ def test_variables_are_as_the_run_sees_them(workspace: Workspace) -> None:
         "OUTPUT_DIR": "/w/out",
         "RUN_DIR": "/w/runs/7",
         "SKILL_NAME": "pdf",
+        "CLAUDE_SKILL_DIR": "/w/skills/pdf",
+        "SKILL_DIR": "/w/skills/pdf",
+        "SKILL_ROOT": "/w/skills/pdf",
     }
 
 

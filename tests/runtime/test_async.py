@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from skillbelt import Answer, Pending, Runtime, RuntimeSession
-from skillbelt.running.following import Watch
+from skillbelt.running.following import Follower, Watch
 from skillbelt.sandbox.protocol import Stream
 from tests.benches import SKILL, Bench, alive
 from tests.desks import HANG_SECONDS
@@ -170,6 +170,22 @@ def test_a_call_that_is_cancelled_before_its_command_starts_runs_nothing(bench: 
 
         asyncio.run(main())
     assert bench.run("ls out").stdout == ""
+
+
+def test_a_run_that_nobody_wants_any_more_does_not_start(bench: Bench) -> None:
+    """Killed at its start, it could still have done something."""
+    session = bench.runtime.session("ada", "chat")
+    started: list[object] = []
+    arguments = {"skill": SKILL, "command": "echo ran"}
+    over = Watch(started=started.append, is_over=lambda: True)
+    result = session.call_sync("skill_run", arguments, watch=over)
+    assert "cancelled before the command started" in result.error
+    follower = Follower()
+    follower.kill()
+    result = session.call_sync("skill_run", arguments, watch=follower.watch)
+    assert result.error and not started
+    wanted = Watch(started=started.append, is_over=lambda: False)
+    assert not session.call_sync("skill_run", arguments, watch=wanted).error and started
 
 
 def test_context_variables_are_those_of_the_caller(bench: Bench) -> None:

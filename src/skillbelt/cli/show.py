@@ -10,6 +10,7 @@ from skillbelt.cli.output import (
     clients_of,
     count,
     diagnostics_json,
+    judge_by_rules,
     open_catalog,
     print_json,
     print_table,
@@ -43,7 +44,9 @@ def run(args: argparse.Namespace) -> int:
     diagnostics = [*checked, *listing.diagnostics]
     said = catalog.settings.for_skill(skill.name)
     if args.json:
-        print_json({**_document(skill, listing, diagnostics, said), "client": client})
+        ruled, denied = judge_by_rules(catalog.settings, [skill])
+        document = _document(skill, listing, [*diagnostics, *ruled], said)
+        print_json({**document, "denied": skill.name in denied, "client": client})
     else:
         _print(skill, listing, diagnostics, client, said)
     return 0

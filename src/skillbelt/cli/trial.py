@@ -114,7 +114,7 @@ def _print_trial(trial: Trial, args: argparse.Namespace) -> None:
     rows = [(one.path, "yes" if one.started else "no", describe(one)) for one in trial.scripts]
     print_table(_HEAD, rows, wrap=True)
     started = sum(one.started for one in trial.scripts)
-    say(f"{started} of {count(len(trial.scripts), 'script')} start", args)
+    say(f"{started} of {count(len(trial.scripts), 'script')} started", args)
     if trial.left_out:
         say(f"not tried, as only {MAX_TRIALS} are: {len(trial.left_out)} more", args)
     if trial.sandbox == NO_SANDBOX:

@@ -300,6 +300,12 @@ def without_secrets(result: RunResult, secrets: Mapping[str, str]) -> RunResult:
     def shown(file: OutputFile) -> OutputFile:
         return file._replace(content=redacted(file.content, secrets, cut=file.truncated))
 
+    # A hint has hosts in small letters, also where others were printed.
+    small = {name: value.lower() for name, value in secrets.items()}
+
+    def told(text: str) -> str:
+        return redacted(redacted(text, secrets), small)
+
     cut = [f"{stream} truncated" in result.warnings for stream in ("stdout", "stderr")]
     return result._replace(
         stdout=redacted(result.stdout, secrets, cut=cut[0]),
@@ -309,8 +315,7 @@ def without_secrets(result: RunResult, secrets: Mapping[str, str]) -> RunResult:
         warnings=tuple(redacted(text, secrets) for text in result.warnings),
         errors=tuple(redacted(text, secrets) for text in result.errors),
         hints=tuple(
-            one._replace(name=redacted(one.name, secrets), message=redacted(one.message, secrets))
-            for one in result.hints
+            one._replace(name=told(one.name), message=told(one.message)) for one in result.hints
         ),
     )
 

@@ -285,20 +285,22 @@ class Workbench:
         grant: Callable[[Run], Capabilities] | None = None,
         needs: str = "",
         observed: bool = False,
+        secrets: bool = True,
     ) -> Iterator[Run]:
         """Yield the run, allowed and ready to start; the end of the block releases what it holds.
 
         `grant` returns what the allowed run may do; each host in it is asked for. The default is
         to start processes, and to reach the hosts that the skill names. `needs` names the only
         sandbox that can carry this out. `observed` has the proxy note which hosts the command asks
-        for even where it may reach none.
+        for even where it may reach none. Without `secrets` it gets none that is stored, even if a
+        rule allows it.
         """
         with busy_without_handles(), ExitStack() as stack:
             run = self._check(skill, call, who, needs)
             run.observed = observed and run.remaps
             self._stage(run, stack)
             # A single script does not use a shell; the grant says what it may start.
-            self._ask(run, () if grant else SHELL_TOOLS)
+            self._ask(run, () if grant else SHELL_TOOLS, secrets=secrets)
             self._provide(run, grant or _grant_commands, stack)
             run.job = make_job(run)
             yield run
@@ -311,6 +313,8 @@ class Workbench:
         with run.workspace.running() as others:
             check_unchanged(run.workspace, run.staged, run.limits)
             check_answer(run, alone=not others)
+            if watch.is_over is not None and watch.is_over():
+                raise RunRefused("the call was cancelled before the command started")
             run.began = run.workspace.mark_time()
             self._say(f"running {run.skill.name}: {run.shown}")
             listener, secrets = watch.listener, run.redacts
@@ -448,7 +452,7 @@ class Workbench:
         """The folders that files may be taken from unasked; the project's own by default."""
         return self.settings.host_roots or (self.settings.project,)
 
-    def _ask(self, run: Run, tools: tuple[str, ...]) -> None:
+    def _ask(self, run: Run, tools: tuple[str, ...], *, secrets: bool = True) -> None:
         """Ask for the run, then put its inputs in place; raise PermissionDenied."""
         run.line = read_line(run.call.text)
         run.script = own_script(run)
@@ -456,7 +460,8 @@ class Workbench:
         lowered = self._sandboxes.warnings(run.sandbox)
         run.ground = ground_of(run.workspace, run.staged.path, run.call.cwd, run.skill.name)
         where = f", in the sandbox {run.sandbox.name} alone" if lowered else ""
-        find_secrets(run, self.secret_store, self.settings.for_skill(run.skill.name))
+        if secrets:
+            find_secrets(run, self.secret_store, self.settings.for_skill(run.skill.name))
         run.request = run_request(run, tools, where)
         self._require_use(run, run.skill, run.staged.hash, run.request)
         decision = run.gate.check(run.request)
@@ -601,7 +606,14 @@ class Workbench:
             return result
         image = self.settings.container_image if run.sandbox.name == CONTAINER else ""
         path = process_environment().get("PATH", "")
-        found = lacking(run, result.stdout, result.stderr, path=path, image=one_line(image))
+        found = lacking(
+            run,
+            result.stdout,
+            result.stderr,
+            path=path,
+            image=one_line(image),
+            project=self.settings.project,
+        )
         return result._replace(hints=found)
 
     def _collect(self, run: Run) -> Collected:

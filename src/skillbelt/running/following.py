@@ -21,10 +21,14 @@ _Item = TypeVar("_Item")
 
 
 class Watch(NamedTuple):
-    """What follows a run: `listener` gets its output, `started` the command once it runs."""
+    """What follows a run: `listener` gets its output, `started` the command once it runs.
+
+    `is_over` says right before the start whether the call was cancelled.
+    """
 
     listener: Listener | None = None
     started: Callable[[Running], None] | None = None
+    is_over: Callable[[], bool] | None = None
 
 
 UNWATCHED = Watch()
@@ -42,7 +46,8 @@ class Follower:
         self._running: list[Running] = []
         self._error: BaseException | None = None
         self.killed = False
-        self.watch = Watch(self._listen if take else None, self._note_start)
+        listener = self._listen if take else None
+        self.watch = Watch(listener, self._note_start, lambda: self.killed)
 
     def kill(self) -> bool:
         """Kill the commands, now or once they start; return whether any was started."""

@@ -429,7 +429,6 @@ def _prepare(run: Run, text: bytes) -> None:
     variables = {
         "SKILL_ID": name,
         "SKILL_NAME": name,
-        "SKILL_ROOT": f"{job.env['SKILLS_DIR']}/{name}",
         "SKILL_WORKSPACE": job.env["WORKSPACE_DIR"],
         "TIMEOUT_MS": str(round(job.timeout_seconds * 1000)),
     }

@@ -31,6 +31,7 @@ from skillbelt.running.packages.proposed import (
     Proposal,
     Sources,
     StartedCode,
+    imports_of,
     kind_of,
     propose,
     uncovered,
@@ -99,10 +100,13 @@ def find_needs(
     if declared is not None:
         kind = declared.kind
     needs = declared or Needs(kind, (), first)
+    own = needs.requirements
     if wishes.packages:
-        needs = _add(needs, given_needs(kind, wishes.packages, wishes.named_by))
+        given = given_needs(kind, wishes.packages, wishes.named_by)
+        needs = _add(needs, given)
+        own = tuple(one for one in own if name_of(one, kind) not in names_of(given))
     if wishes.guess:
-        needs = _add_guesses(needs, place, found)
+        needs = _read_imports(needs, place, found, own)
     return needs if needs.requirements or declared is not None else None
 
 
@@ -217,14 +221,25 @@ def _read_beneath(folder: str, path: str) -> bytes | None:
 # What its imports propose
 
 
-def _add_guesses(needs: Needs, place: StartedIn, found: _Found) -> Needs:
+def _read_imports(needs: Needs, place: StartedIn, found: _Found, declared: Sequence[str]) -> Needs:
+    """Return the needs with what is imported beside them, and which declared ones are not.
+
+    What the skill itself declares may turn out to be unused; what a user names is always wanted.
+    """
     kind = needs.kind
     paths = _paths(place.home)
     code = tuple(text for one, text in found.code if one == kind)
     scripts = tuple(one for one in found.scripts if kind_of(one) == kind)
     started = StartedCode(kind, scripts, code, tuple(dict.fromkeys(found.folders)))
     sources = Sources(paths, lambda path: _read_beneath(place.home, path))
-    proposals = uncovered(propose(sources, started), names_of(needs))
+    imported = propose(sources, started)
+    if declared and (scripts or code):
+        uses = {one: imports_of(name_of(one, kind), imported) for one in declared}
+        needs = needs._replace(
+            unused=tuple(one for one, by in uses.items() if not by),
+            guarded=tuple(one for one, by in uses.items() if by and all(i.optional for i in by)),
+        )
+    proposals = uncovered(imported, names_of(needs))
     named = _named(needs, place, found)
     if not needs.requirements and not named and kind == "python" and _all_there(proposals):
         return needs

@@ -1,7 +1,8 @@
 """The packages of a run: resolved, then asked for, then installed; always in that order.
 
-Declared packages are there or the run is refused. A guessed one that cannot be provided, or that is
-not allowed, is left out: the run goes on without it and says so.
+Declared packages that the scripts import are there or the run is refused. A guessed one that cannot
+be provided, or that is not allowed, is left out, and so is a declared one that cannot be provided
+and that no source of the run imports: the run goes on without it and says so.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 from skillbelt.errors import RunRefused
 from skillbelt.permission.gate import Gate
-from skillbelt.permission.packages import Environment, Package
+from skillbelt.permission.packages import Environment, Package, normal
 from skillbelt.permission.rules import Request
 from skillbelt.running.cleanup import held_environment
 from skillbelt.running.packages.declared import Needs, describe, name_of, names_of
@@ -29,6 +30,7 @@ from skillbelt.running.packages.environments import (
     write_json,
 )
 from skillbelt.running.packages.install_sandbox import NativeSandboxes
+from skillbelt.running.packages.installers import SourceBuilds
 from skillbelt.running.questions import install_request
 from skillbelt.settings import Settings, process_environment
 from skillbelt.text import one_line, shorten
@@ -37,6 +39,10 @@ from skillbelt.untrusted_json import read_json
 # What could not be resolved is tried again after a day; until then a run does not wait for it.
 _TRIED_SECONDS = 24 * 3600.0
 _TRIED = "tried"
+_BUILT = "built"
+_MAX_BUILT = 20
+_WITHOUT_WHEEL = re.compile(r"Wheels are required for `([a-z0-9][a-z0-9-]*)`")
+NO_SUCH_PACKAGE = "no such package in the index"
 _REASON_CHARS = 300
 # What an installer says of packages that do not exist, do not fit or contradict each other.
 _UNSOLVABLE = re.compile(
@@ -54,10 +60,15 @@ class ProvidedPackages(NamedTuple):
 
 
 class _Left(NamedTuple):
-    """The needs that remain, and why each other guess was left out."""
+    """The needs that remain, of all that were wanted, and why each other was left out."""
 
     needs: Needs
     reasons: Mapping[str, str]
+    wanted: Needs
+
+    def less(self, reasons: Mapping[str, str]) -> _Left:
+        """Return what remains without some packages, each with the reason."""
+        return _Left(self.needs.without(reasons), {**self.reasons, **reasons}, self.wanted)
 
 
 class PackageProvider(NamedTuple):
@@ -89,16 +100,20 @@ class PackageProvider(NamedTuple):
         with held_environment(partial(provide, made)) as environment:
             yield ProvidedPackages(environment, _tell(left))
 
-    def plan(self, needs: Needs) -> EnvironmentPlan:
-        """Resolve the needs: versions and hashes, without asking or installing anything."""
+    def plan(self, needs: Needs, builds: SourceBuilds | None = None) -> EnvironmentPlan:
+        """Resolve the needs: versions and hashes, without asking or installing anything.
+
+        `builds` are the packages to build, where the settings do not allow all builds.
+        """
         settings = self.settings
+        builds = builds or SourceBuilds()
         return plan(
             needs,
             self.cache_dir,
             sandboxes=self._sandboxes(),
             environ=process_environment(),
             offline=settings.offline,
-            allow_builds=settings.allow_builds,
+            allow_builds=settings.allow_builds or builds,
             hosts=settings.package_hosts,
             timeout_seconds=INSTALL_TIMEOUT_SECONDS,
             max_bytes=settings.limits.max_packages_bytes,
@@ -108,9 +123,10 @@ class PackageProvider(NamedTuple):
     def resolve(self, needs: Needs) -> tuple[Package, ...]:
         """Return every package that the needs come to, with version and hashes.
 
-        A guess that cannot be resolved is not among them. RunRefused for a declared package.
+        What cannot be resolved and is only a guess, or is declared and not imported, is not among
+        them. RunRefused for another declared package.
         """
-        _, planned = self._resolved(_Left(needs, {}))
+        _, planned = self._resolved(_Left(needs, {}, needs))
         return planned.lock.packages if planned else ()
 
     def _sandboxes(self) -> NativeSandboxes:
@@ -137,76 +153,114 @@ class PackageProvider(NamedTuple):
             named = named_request(request, kept)
             if self.gate.rules.decide(named)[0] == "deny":
                 self.gate.require(named)  # a package that is denied is not even looked up
-        return _Left(kept, reasons)
+        return _Left(kept, reasons, needs)
 
     def _resolved(self, left: _Left) -> tuple[_Left, EnvironmentPlan | None]:
-        """Resolve all, else without the guesses that spoil it; None when nothing remains."""
+        """Resolve all, else without what spoils it and may be missing; None if nothing remains."""
         left = self._without_tried(left)
         needs = left.needs
         if not needs.requirements:
             return left, None
+        if not needs.optional:
+            return left, self._with_builds(needs)
         try:
-            return left, self.plan(needs)
+            return left, self.plan(needs, self._known_builds(needs))
         except RunRefused as refused:
-            if not needs.guessed:
-                raise
-            absent = _absent(needs, str(refused))
+            absent = _absent(needs, _said(refused))
             if absent:
                 self._remember(needs, absent)
-                rest = _Left(needs.without(absent), {**left.reasons, **absent})
-                return self._resolved(rest)
+                return self._resolved(left.less(absent))
             if _UNSOLVABLE.search(str(refused)):
                 return self._divided(left, _reason(refused))
             # Not the packages' own fault: no network, no installer. Trying each would not help.
-            declared = needs.without(needs.guessed)
-            reasons = dict.fromkeys(needs.guessed, _reason(refused))
-            rest = _Left(declared, {**left.reasons, **reasons})
-            return rest, self.plan(declared) if declared.requirements else None
+            if not needs.guessed:
+                raise
+            rest = left.less(dict.fromkeys(needs.guessed, _reason(refused)))
+            return rest, self.plan(rest.needs) if rest.needs.requirements else None
 
     def _divided(self, left: _Left, why: str) -> tuple[_Left, EnvironmentPlan | None]:
-        """Find the guesses that cannot be resolved by halves, so that the others remain."""
-        needs = left.needs
-        declared = needs.without(needs.guessed)
-        best = self.plan(declared) if declared.requirements else None  # raises for declared ones
+        """Find by halves what cannot be resolved and may be missing, so that the others remain."""
+        needs, optional = left.needs, left.needs.optional
+        wanted = needs.without(optional)
+        best = self._with_builds(wanted) if wanted.requirements else None
+        builds = best.builds if best else None
         kept: tuple[str, ...] = ()
-        reasons = dict(left.reasons)
-        waiting = [needs.guessed]
-        first = why if len(needs.guessed) == 1 else ""
+        reasons: dict[str, str] = {}
+        waiting = [optional]
+        first = why if len(optional) == 1 else ""
         while waiting:
             part = waiting.pop()
-            wanted = needs.without(set(needs.guessed) - {*kept, *part})
+            wanted = needs.without(set(optional) - {*kept, *part})
             try:
                 if first:
                     raise RunRefused(first)
-                best, kept = self.plan(wanted), (*kept, *part)
+                best, kept = self.plan(wanted, builds), (*kept, *part)
             except RunRefused as refused:
                 if len(part) == 1:
                     reasons[part[0]] = _reason(refused)
                 else:
                     half = len(part) // 2
                     waiting += [part[half:], part[:half]]
-        new = {one: why for one, why in reasons.items() if one not in left.reasons}
-        self._remember(needs, new)
-        return _Left(needs.without(set(needs.guessed) - set(kept)), reasons), best
+        self._remember(needs, reasons)
+        return left.less(reasons), best
+
+    def _with_builds(self, needs: Needs) -> EnvironmentPlan:
+        """Resolve what must be there; what has no wheel is to be built, and nothing is yet."""
+        names = self._known_builds(needs).names
+        while True:
+            try:
+                return self.plan(needs, SourceBuilds(names, sketch=bool(names)))
+            except RunRefused as refused:
+                new = set(_WITHOUT_WHEEL.findall(" ".join(_said(refused).split()))) - set(names)
+                if needs.kind != "python" or not new or len(names) >= _MAX_BUILT:
+                    raise
+                names = tuple(sorted({*names, *new}))
 
     def _asked(
         self, request: Request, left: _Left, planned: EnvironmentPlan
     ) -> tuple[_Left, EnvironmentPlan | None]:
         """Ask for all that will come; what is declared is asked for alone where all is refused."""
         needs = left.needs
-        packages = tuple(one.text for one in planned.lock.packages)
-        asked = install_request(request, needs, packages)
+        asked = self._question(request, needs, planned)
         if not needs.guessed:
             self.gate.require(asked)
-            return left, planned
+            return left, self._looked_into(request, needs, planned)
         decision = self.gate.check(asked)
         if decision.allowed:
-            return left, planned
+            return left, self._looked_into(request, needs, planned)
         reasons = dict.fromkeys(needs.guessed, f"it is not allowed: {decision.reason}")
-        rest = _Left(needs.without(needs.guessed), {**left.reasons, **reasons})
+        rest = left.less(reasons)
         if not rest.needs.requirements:
             return rest, None
-        return self._asked(request, rest, self.plan(rest.needs))
+        return self._asked(request, rest, self._with_builds(rest.needs))
+
+    def _question(self, request: Request, needs: Needs, planned: EnvironmentPlan) -> Request:
+        """Return the question; RunRefused where a rule would allow a build that it does not name"""
+        packages = tuple(one.text for one in planned.lock.packages)
+        built = tuple(one for one in planned.lock.packages if one.name in planned.builds.names)
+        asked = install_request(request, needs, packages, tuple(one.text for one in built))
+        for one in built:
+            action, rule = self.gate.rules.decide(asked._replace(patterns=(one.text,)))
+            named = re.split(r"[=@\s]", rule.pattern, maxsplit=1)[0]
+            if action == "allow" and normal("python", named) != one.name:
+                raise RunRefused(
+                    f"{one.name}=={one.version} has no wheel and would be built from source, and "
+                    f"the rule {one_line(rule.pattern)!r} is too general for that; allow "
+                    f"{one.name} itself, or run without packages (--no-install)"
+                )
+        return asked
+
+    def _looked_into(
+        self, request: Request, needs: Needs, planned: EnvironmentPlan
+    ) -> EnvironmentPlan:
+        """Resolve with what the packages to build need themselves, and ask if that is more."""
+        if not planned.builds.sketch:
+            return planned
+        whole = self.plan(needs, planned.builds._replace(sketch=False))
+        self._remember(needs, dict.fromkeys(planned.builds.names, ""), _BUILT)
+        if whole.lock.packages != planned.lock.packages:
+            self.gate.require(self._question(request, needs, whole))
+        return whole
 
     def _made(self, left: _Left, planned: EnvironmentPlan) -> tuple[_Left, EnvironmentPlan | None]:
         """Install; where guesses alone are wanted, a failure leaves them out."""
@@ -217,35 +271,48 @@ class PackageProvider(NamedTuple):
             if len(needs.guessed) < len(needs.requirements):
                 raise
             reasons = dict.fromkeys(needs.guessed, _reason(refused))
-            return _Left(needs.without(needs.guessed), {**left.reasons, **reasons}), None
+            return left.less(reasons), None
         return left, planned
 
     # What was tried
 
-    def _record(self, needs: Needs) -> str:
+    def _known_builds(self, needs: Needs) -> SourceBuilds:
+        """Return what was built for the same needs before."""
+        try:
+            with open(self._record(needs, _BUILT), encoding="utf-8") as file:
+                found = read_json(file.read())
+        except (OSError, ValueError):
+            return SourceBuilds()
+        names = tuple(sorted(found)) if isinstance(found, dict) else ()
+        return SourceBuilds(names, sketch=bool(names))
+
+    def _record(self, needs: Needs, folder: str = _TRIED) -> str:
         try:
             key = key_of(needs, sandboxes=self._sandboxes(), environ=process_environment())
         except RunRefused:
             return ""
-        return os.path.join(self.cache_dir, _TRIED, f"{key}.json")
+        return os.path.join(self.cache_dir, folder, f"{key}.json")
 
     def _without_tried(self, left: _Left) -> _Left:
         """Leave out what could not be resolved a short while ago."""
-        path = self._record(left.needs) if left.needs.guessed else ""
+        path = self._record(left.needs) if left.needs.optional else ""
+        if not path:
+            return left
         try:
-            fresh = bool(path) and time.time() - os.stat(path).st_mtime < _TRIED_SECONDS
-            if not fresh:
+            age = time.time() - os.stat(path).st_mtime
+            if age >= _TRIED_SECONDS and not self.settings.offline:
                 return left
             with open(path, encoding="utf-8") as file:
                 tried = read_json(file.read())
         except (OSError, ValueError):
             return left
         known = tried if isinstance(tried, dict) else {}
-        reasons = {one: str(known[one]) for one in left.needs.guessed if one in known}
-        return _Left(left.needs.without(reasons), {**left.reasons, **reasons})
+        reasons = {one: str(known[one]) for one in left.needs.optional if one in known}
+        # What then remained may have been tried as well.
+        return self._without_tried(left.less(reasons)) if reasons else left
 
-    def _remember(self, needs: Needs, reasons: Mapping[str, str]) -> None:
-        path = self._record(needs)
+    def _remember(self, needs: Needs, reasons: Mapping[str, str], folder: str = _TRIED) -> None:
+        path = self._record(needs, folder)
         with suppress(OSError):
             if path and reasons:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -280,15 +347,28 @@ def named_request(request: Request, needs: Needs) -> Request:
 
 
 def _absent(needs: Needs, said: str) -> dict[str, str]:
-    """Return the guesses that the index does not have, by what the installer says."""
+    """Return what may be missing and the index does not have, by what the installer says."""
     words = " ".join(said.lower().split())
     found = {}
-    for text in needs.guessed:
+    for text in needs.optional:
         name = re.escape(name_of(text, needs.kind))
-        said_so = rf"(?<![\w.-]){name} was not found in|'{name}@[^']*' is not in this registry"
+        said_so = (
+            rf"(?<![\w.-]){name} was not found in|'{name}@[^']*' (?:is not in this registry"
+            r"|could not be found)"
+        )
         if re.search(said_so, words):
-            found[text] = "no such package in the index"
+            found[text] = NO_SUCH_PACKAGE
+        elif re.search(rf"wheels are required for `{name}`", words):
+            found[text] = (
+                "it has no wheel for this machine, and would have to be built; --with "
+                f"{name_of(text)} asks for that"
+            )
     return found
+
+
+def _said(refused: RunRefused) -> str:
+    """Return all that an installer said, which the refusal shortens."""
+    return f"{refused} {refused.__cause__ or ''}"
 
 
 def _reason(refused: RunRefused) -> str:
@@ -298,11 +378,16 @@ def _reason(refused: RunRefused) -> str:
 
 
 def _tell(left: _Left) -> tuple[str, ...]:
-    """Return a warning for each guess that was left out, the same reasons together."""
-    by_reason: dict[str, list[str]] = {}
+    """Return a warning for what was left out, the same reasons together."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
     for text, why in left.reasons.items():
-        by_reason.setdefault(why, []).append(text)
+        about = "not declared"
+        if text in left.wanted.unused:
+            about = "declared, but not imported by what runs"
+        elif text in left.wanted.guarded:
+            about = "declared, but imported only where the script can go on without it"
+        by_reason.setdefault((about, why), []).append(one_line(text.partition(" --hash")[0]))
     return tuple(
-        f"not provided: {', '.join(names)} (guessed from imports): {why}"
-        for why, names in by_reason.items()
+        f"not provided: {', '.join(names)} ({about}): {why}"
+        for (about, why), names in by_reason.items()
     )

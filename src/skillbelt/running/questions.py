@@ -193,8 +193,13 @@ def another(
     )
 
 
-def install_request(request: Request, needs: Needs, packages: tuple[str, ...]) -> Request:
-    """Return the request to install every package that the skill of a run comes to need."""
+def install_request(
+    request: Request, needs: Needs, packages: tuple[str, ...], built: tuple[str, ...] = ()
+) -> Request:
+    """Return the request to install every package that the skill of a run comes to need.
+
+    `built` are those of the packages that are built from source.
+    """
     names = ", ".join(text.partition(" ")[0] for text in packages)
     about = f"install {describe(needs)} for the skill {request.skill}; in all {len(packages)}: "
     facts: dict[str, object] = {"packages": list(packages)}
@@ -202,6 +207,11 @@ def install_request(request: Request, needs: Needs, packages: tuple[str, ...]) -
         facts["guessed"] = list(needs.guessed)
     if needs.unknown:
         facts["no_known_package"] = list(needs.unknown)
+    if built:
+        facts["built_from_source"] = list(built)
+        shown = ", ".join(text.partition(" ")[0] for text in built)
+        names += f"; {shown} is built from source, in the sandbox: its code runs there, and build "
+        names += "tools come from the index too"
     return another(request, "install", packages, summary=about + names, facts=facts)
 
 

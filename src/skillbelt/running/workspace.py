@@ -55,6 +55,8 @@ ONCE = "once-"  # name prefix of a workspace that belongs to no conversation
 REPLACED = "replaced"  # mark in the private folder: there are copies to remove
 # Where root keeps workspaces when the user that commands run as cannot reach the state folder.
 SHELTERS = ("/var/lib/skillbelt", "/var/tmp/skillbelt")
+# What instructions call the folder of the skill.
+_OWN_FOLDER = ("CLAUDE_SKILL_DIR", "SKILL_DIR", "SKILL_ROOT")
 _VARIABLES = {
     "WORKSPACE_DIR": "",
     "SKILLS_DIR": SKILLS,
@@ -337,7 +339,9 @@ class Workspace:
         """
         places = {**_VARIABLES, "SKILLS_DIR": skills, "RUN_DIR": run}
         found = {name: posixpath.join(inside_root, at) for name, at in places.items() if at}
-        return {"WORKSPACE_DIR": inside_root, **found, "SKILL_NAME": skill}
+        own = posixpath.join(found["SKILLS_DIR"], skill)
+        names = {"SKILL_NAME": skill, **dict.fromkeys(_OWN_FOLDER, own)}
+        return {"WORKSPACE_DIR": inside_root, **found, **names}
 
     def resolve_cwd(self, text: str, skill: str, run: str = "") -> str:
         """Return the start folder of a command, relative to the workspace; `.` is the workspace.

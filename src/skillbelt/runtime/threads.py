@@ -57,7 +57,7 @@ def cancelling(
     """Return the method as a coroutine; cancelling it kills the commands that it runs.
 
     The method passes its watch through `followed`. A cancelled call waits for the end of its
-    commands, at most CANCEL_TIMEOUT_SECONDS; what it has not started yet is killed at its start.
+    commands, at most CANCEL_TIMEOUT_SECONDS; what it has not started yet does not start.
     """
 
     @wraps(method)
@@ -100,7 +100,7 @@ def followed(watch: Watch) -> Watch:
         if watch.started:
             watch.started(running)
 
-    return watch._replace(started=note_start)
+    return watch._replace(started=note_start, is_over=lambda: follower.killed)
 
 
 def _anyio() -> Any:

@@ -13,7 +13,7 @@ def test_tasks_and_time_work(sandbox: WasmSandbox, place: Place) -> None:
     code = """
 import asyncio
 async def one(number):
-    await asyncio.sleep(0.01 * (3 - number))
+    await asyncio.sleep(0.3 * (3 - number))
     print(number)
     return number
 async def main():

@@ -60,6 +60,8 @@ class Needs(NamedTuple):
 
     `guessed` are those of the requirements that no file declares: the scripts import them.
     `unknown` are those of the guessed whose names are not in the table of known packages.
+    `unused` are declared ones that no source of the run imports, `guarded` those that it imports
+    only where it goes on without them.
     """
 
     kind: Literal["python", "node"]
@@ -68,13 +70,22 @@ class Needs(NamedTuple):
     requires_python: str = ""
     guessed: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    guarded: tuple[str, ...] = ()
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """What the run can begin without."""
+        return (*self.guessed, *self.unused, *self.guarded)
 
     def without(self, left_out: Collection[str]) -> Needs:
-        """Return the needs without some of the guessed packages."""
+        """Return the needs without some of the packages."""
         return self._replace(
             requirements=tuple(one for one in self.requirements if one not in left_out),
             guessed=tuple(one for one in self.guessed if one not in left_out),
             unknown=tuple(one for one in self.unknown if one not in left_out),
+            unused=tuple(one for one in self.unused if one not in left_out),
+            guarded=tuple(one for one in self.guarded if one not in left_out),
         )
 
 

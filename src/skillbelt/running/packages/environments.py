@@ -40,6 +40,7 @@ from skillbelt.running.packages.installers import (
     InstallSandbox,
     InstallSandboxes,
     Npm,
+    SourceBuilds,
     Uv,
     find_npm,
     find_uv,
@@ -75,7 +76,7 @@ class _Tools(NamedTuple):
     environ: Mapping[str, str]
     indexes: IndexConfig
     hosts: tuple[str, ...]
-    builds: bool
+    builds: SourceBuilds
     seconds: float
     most: int  # bytes
     say: Progress
@@ -97,6 +98,11 @@ class EnvironmentPlan(NamedTuple):
         """The hash over the needs and the resolved packages."""
         return os.path.basename(self.path)
 
+    @property
+    def builds(self) -> SourceBuilds:
+        """The packages that are built from source."""
+        return self.tools.builds
+
 
 def plan(
     needs: Needs,
@@ -108,7 +114,7 @@ def plan(
     python: str = "",
     uv_path: str = "",
     npm_path: str = "",
-    allow_builds: bool = False,
+    allow_builds: bool | SourceBuilds = False,
     hosts: Iterable[str] = (),
     timeout_seconds: float = INSTALL_TIMEOUT_SECONDS,
     max_bytes: int = _LIMITS.max_packages_bytes,
@@ -118,13 +124,14 @@ def plan(
 
     `sandboxes` opens the sandboxes of installers. `python` is the interpreter, by default one that
     runs can use. `hosts` are further hosts that the index serves files from. With `allow_builds`,
-    packages without a wheel are built, in the sandbox. Raises RunRefused, which says what is
-    missing or which package is not accepted.
+    packages without a wheel, or those that it names, are built, in the sandbox. Raises RunRefused,
+    which says what is missing or which package is not accepted.
     """
     given = uv_path if needs.kind == "python" else npm_path
     interpreter, version = _interpreter(needs, python or _python(needs, sandboxes), environ)
     indexes = _configured(needs, given, environ)
-    key = _key(needs, interpreter, version, allow_builds, indexes)
+    builds = _builds(allow_builds)
+    key = _key(needs, interpreter, version, builds, indexes)
     tools = _Tools(
         sandboxes=sandboxes,
         program=given,
@@ -133,7 +140,7 @@ def plan(
         environ=environ,
         indexes=indexes,
         hosts=tuple(hosts),
-        builds=allow_builds,
+        builds=builds,
         seconds=timeout_seconds,
         most=max_bytes,
         say=progress or _silent,
@@ -162,7 +169,7 @@ def key_of(
 ) -> str:
     """Return the hash of what is asked for on this machine, from which index; raises RunRefused."""
     interpreter, version = _interpreter(needs, _python(needs, sandboxes), environ)
-    return _key(needs, interpreter, version, builds, _configured(needs, "", environ))
+    return _key(needs, interpreter, version, _builds(builds), _configured(needs, "", environ))
 
 
 def provide(planned: EnvironmentPlan) -> Environment:
@@ -215,7 +222,7 @@ def install_node(
         environ=environ,
         indexes=node_indexes(environ, npm),
         hosts=tuple(hosts),
-        builds=False,
+        builds=SourceBuilds(),
         seconds=timeout_seconds,
         most=max_bytes,
         say=_silent,
@@ -269,7 +276,10 @@ def _interpreter(needs: Needs, python: str, environ: Mapping[str, str]) -> tuple
         if not node:
             raise RunRefused("node is not installed, and the script needs it: install Node.js")
         return node, _output(_changed(node), node, "--version")
-    code = "import platform; print(platform.python_implementation(), platform.python_version())"
+    code = (  # as `platform` says it, which takes longer to import than Python to start
+        "import sys; name = sys.implementation.name; "
+        "print({'cpython': 'CPython', 'pypy': 'PyPy'}.get(name, name), sys.version.split()[0])"
+    )
     version = _output(_changed(python), python, "-I", "-S", "-c", code)
     wanted = needs.requires_python
     if not fits(version.rpartition(" ")[2], wanted):
@@ -323,10 +333,17 @@ def _meets(have: tuple[int, ...], condition: str) -> bool:
     }.get(operator, left == right)  # fmt: skip
 
 
-def _key(needs: Needs, interpreter: str, version: str, builds: bool, indexes: IndexConfig) -> str:
+def _builds(allowed: bool | SourceBuilds) -> SourceBuilds:
+    return allowed if isinstance(allowed, SourceBuilds) else SourceBuilds(every=allowed)
+
+
+def _key(
+    needs: Needs, interpreter: str, version: str, builds: SourceBuilds, indexes: IndexConfig
+) -> str:
     return _hash(
         _FORMAT, needs.kind, sorted(needs.requirements), version, os.path.realpath(interpreter),
-        builds, sys.platform, platform.machine(), _libc(), indexes.address,
+        sorted(builds.names) or builds.every, sys.platform, platform.machine(), _libc(),
+        indexes.address,
     )  # fmt: skip
 
 
@@ -371,7 +388,10 @@ def _python_lock(needs: Needs, tools: _Tools, sandbox: InstallSandbox) -> Lock:
     minor = re.findall(r"\d+", tools.version)[1]
     libc = "glibc" if _libc().startswith("glibc") else "musl" if sys.platform == "linux" else ""
     here = Platform(int(minor), os.uname().machine, libc, sys.platform)
-    return read_python(data, needs.requirements, here, builds=tools.builds)
+    builds = tools.builds
+    return read_python(
+        data, needs.requirements, here, builds=builds.every, built=frozenset(builds.names)
+    )
 
 
 def _node_lock(needs: Needs, tools: _Tools, sandbox: InstallSandbox) -> Lock:
@@ -496,7 +516,7 @@ def _make_python(planned: EnvironmentPlan, sandbox: InstallSandbox, stage: str) 
     index: PackageIndex | None = None
     if planned.lock.packages:
         only = (
-            None if tools.builds else planned.lock
+            None if tools.builds.any else planned.lock
         )  # a build needs more packages than it installs
         index = PythonIndex(*_index_for(tools, uv, sandbox), only=only)
     uv.install(sandbox, planned.lock, index, planned.path)

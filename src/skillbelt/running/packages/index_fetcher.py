@@ -302,10 +302,17 @@ def _for_host(proxies: Mapping[str, str], url: str) -> dict[str, str]:
 def _context(authorities: tuple[str, ...]) -> ssl.SSLContext:
     """Return the context of all requests: reading the certificates takes longer than a request."""
     context = ssl.create_default_context()
+    read = {_real(ssl.get_default_verify_paths().cafile)}
     for path in authorities:
-        with suppress(OSError, ssl.SSLError):
-            context.load_verify_locations(cafile=path)
+        if _real(path) not in read:  # several variables often name the same file
+            read.add(_real(path))
+            with suppress(OSError, ssl.SSLError):
+                context.load_verify_locations(cafile=path)
     return context
+
+
+def _real(path: str | None) -> str:
+    return os.path.realpath(path) if path else ""
 
 
 def _display(url: str) -> str:

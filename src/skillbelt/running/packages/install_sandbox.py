@@ -210,17 +210,16 @@ class NativeSandbox:
         os.rename(aside, path)
 
     def shown(self, program: str) -> str:
-        """Return the path inside of a program; outside the system folders, of a copy."""
+        """Return the path inside of a program; outside the system folders, of a link or a copy."""
         real = os.path.realpath(program)
         if in_system(real):
             return real
         copy = os.path.join(self._tools, os.path.basename(real))
         if not os.path.exists(copy):
             try:
-                shutil.copyfile(real, copy)
+                _link_or_copy(real, copy)
             except OSError as error:
                 raise RunRefused(f"{program} cannot be read: {error.strerror}") from error
-            os.chmod(copy, 0o555)
         return os.path.join(self._place(_TOOLS, self._tools), os.path.basename(real))
 
     def run(self, step: InstallStep) -> tuple[int, str]:
@@ -305,6 +304,20 @@ class NativeSandbox:
             return open_beneath(top, path, flags)
         finally:
             os.close(top)
+
+
+def _link_or_copy(program: str, target: str) -> None:
+    """Put a program at another place. A link saves writing uv's tens of megabytes.
+
+    Inside, the folder is read-only, so that a program can be run by that link but not changed.
+    """
+    found = os.lstat(program)
+    if stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) & 0o7055 == 0o055:
+        with suppress(OSError):  # on another file system, or not ours
+            os.link(program, target, follow_symlinks=False)
+            return
+    shutil.copyfile(program, target)
+    os.chmod(target, 0o555)
 
 
 class _IndexConnection(ClientConnection):

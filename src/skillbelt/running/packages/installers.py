@@ -7,6 +7,7 @@ index, and its result is treated as data.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import re
 import shlex
@@ -25,12 +26,15 @@ from skillbelt.untrusted_json import read_json
 
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _REQUIREMENTS, _PYLOCK, _LOCKED = "requirements.txt", "pylock.toml", "locked.txt"
+_SKETCH = "uv.toml"
 _PACKAGE, _PACKAGE_LOCK = "package.json", "package-lock.json"
 _QUIET = ("--quiet", "--no-python-downloads", "--no-config")
 # Programs to activate an environment by hand, which are not needed.
 _STANDARD_PROGRAMS = re.compile(r"python(3(\.\d+)?)?|(de)?activate(_this)?(\.\w+)?|pydoc\.bat")
 
 
+# What stands before the default index in uv's help text.
+_DEFAULT_INDEX = b"default package index (by default: <"
 # How many processes compile bytecode.
 _COMPILERS = str(min(os.cpu_count() or 1, 4))
 _FEW = 3
@@ -134,6 +138,23 @@ class InstallerFailed(Exception):
     """An installer failed; the text is its output."""
 
 
+class SourceBuilds(NamedTuple):
+    """Which packages may be built from source: those by name, or every one.
+
+    With `sketch` nothing is built yet: what these packages need themselves is taken to be nothing,
+    so that none of their code runs before the question is answered.
+    """
+
+    names: tuple[str, ...] = ()
+    every: bool = False
+    sketch: bool = False
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is built."""
+        return self.every or bool(self.names)
+
+
 class Uv(NamedTuple):
     """uv in a sandbox, for one Python of this machine."""
 
@@ -141,11 +162,14 @@ class Uv(NamedTuple):
     python: str
     folders: tuple[str, ...]
     seconds: float
-    builds: bool = False
+    builds: SourceBuilds = SourceBuilds()
     before: str = ""
 
     def default_index(self, sandbox: InstallSandbox) -> str:
-        """Return uv's default index, from its help text."""
+        """Return uv's default index: from its file, which holds its help text, else by asking."""
+        written = _find_in_program(self.program)
+        if written:
+            return written.rstrip("/")
         said = self._run(sandbox, "pip", "compile", "--help")
         found = re.search(
             r"--default-index\b.*?\bby\s+default:\s+<?(https?://[^\s>\])]+)", said, re.DOTALL
@@ -158,8 +182,13 @@ class Uv(NamedTuple):
         """Return the `pylock.toml` for the needs."""
         sandbox.put(_REQUIREMENTS, "".join(f"{one}\n" for one in needs.requirements).encode())
         before = ("--exclude-newer", self.before) if self.before else ()
+        quiet: tuple[str, ...] = _QUIET
+        if self.builds.sketch:
+            said = (f'[[dependency-metadata]]\nname = "{one}"\n' for one in self.builds.names)
+            sandbox.put(_SKETCH, "\n".join(said).encode())
+            quiet = (*_QUIET[:-1], "--config-file", _SKETCH)
         self._run(
-            sandbox, "pip", "compile", *_QUIET, *self._wheels, *before, "--no-sources",
+            sandbox, "pip", "compile", *quiet, *self._wheels, *before, "--no-sources",
             "--no-header", "--no-annotate", "--python", self.python, "--format", "pylock.toml",
             "--output-file", _PYLOCK, _REQUIREMENTS, index=index,
         )  # fmt: skip
@@ -170,12 +199,17 @@ class Uv(NamedTuple):
     ) -> None:
         """Create the environment `venv` with the packages of the lock, for its place `target`.
 
-        All in one step, since each start of a sandbox takes time. Bytecode is compiled by the bare
-        interpreter, since it cannot be written later; what cannot be compiled stays as it is.
+        All in one step, since each start of a sandbox takes time. The empty environment is written
+        here, since `uv venv` starts an interpreter to look at it, as installing does again.
+        Bytecode is compiled by the bare interpreter, since it cannot be written later; what cannot
+        be compiled stays as it is.
         """
-        uv = sandbox.shown(self.program)
-        steps = [shlex.join((uv, "venv", *_QUIET, "--no-project", "--relocatable",
-                             "--python", self.python, "venv"))]  # fmt: skip
+        uv, real = sandbox.shown(self.program), os.path.realpath(self.python)
+        settings = (f"home = {os.path.dirname(real)}", "include-system-site-packages = false",
+                    "relocatable = true")  # fmt: skip
+        steps = ["mkdir -p venv/bin venv/lib", "ln -s lib venv/lib64",
+                 shlex.join(("ln", "-s", real, "venv/bin/python")),
+                 shlex.join(("printf", "%s\\n", *settings)) + " >venv/pyvenv.cfg"]  # fmt: skip
         if lock.packages:
             sandbox.put(_LOCKED, lock.text.encode())
             steps.append(shlex.join((
@@ -195,7 +229,10 @@ class Uv(NamedTuple):
 
     @property
     def _wheels(self) -> tuple[str, ...]:
-        return () if self.builds else ("--only-binary", ":all:")
+        if self.builds.every:
+            return ()
+        built = (word for name in self.builds.names for word in ("--no-binary", name))
+        return ("--only-binary", ":all:", *built)
 
     def _run(self, sandbox: InstallSandbox, *words: str, index: PackageIndex | None = None) -> str:
         return self._step(sandbox, (sandbox.shown(self.program), *words), index)
@@ -203,7 +240,8 @@ class Uv(NamedTuple):
     def _step(
         self, sandbox: InstallSandbox, argv: tuple[str, ...], index: PackageIndex | None
     ) -> str:
-        env = {**_environment(sandbox), "UV_DEFAULT_INDEX": f"{BASE}/simple", "UV_NO_CONFIG": "1",
+        env = {**_environment(sandbox), "UV_DEFAULT_INDEX": f"{BASE}/simple",
+               **({} if self.builds.sketch else {"UV_NO_CONFIG": "1"}),
                "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1",
                "UV_CACHE_DIR": f"{sandbox.inside}/cache", "UV_LINK_MODE": "copy"}  # fmt: skip
         return _run_step(
@@ -212,6 +250,20 @@ class Uv(NamedTuple):
                 argv=argv, seconds=self.seconds, env=env, package_index=index, folders=self.folders
             ),
         )
+
+
+def _find_in_program(program: str) -> str:
+    """Return the default index that a program's file names in its help text, or nothing."""
+    with (
+        suppress(OSError, ValueError),
+        open(program, "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        at = data.find(_DEFAULT_INDEX)
+        end = at + len(_DEFAULT_INDEX)
+        found = re.match(rb"(https?://[!-;=?-~]+)>", data[end : end + 500]) if at >= 0 else None
+        return found[1].decode("ascii") if found else ""
+    return ""
 
 
 class Npm(NamedTuple):

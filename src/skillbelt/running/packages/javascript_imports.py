@@ -15,7 +15,8 @@ from skillbelt.running.packages.python_imports import MAX_IMPORTS, MAX_SOURCE_BY
 
 _TOKEN = re.compile(
     r"""(?P<blank>[\s\ufeff]+|//[^\n]*|/\*.*?(?:\*/|\Z)|\A\#![^\n]*)"""
-    r"""|(?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
+    # One that is not closed ends with its line: looking for its end again and again takes too long.
+    r"""|(?P<string>"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?)"""
     r"""|(?P<word>[A-Za-z_$\u0080-\uffff][\w$\u0080-\uffff]*)"""
     r"""|(?P<number>\d[\w.]*)"""
     r"""|(?P<mark>.)""",
@@ -32,7 +33,7 @@ _PLAIN = re.compile(r"[^\\\x00-\x1f]{1,400}")
 
 
 class _Token(NamedTuple):
-    kind: str  # string, word, mark
+    kind: str  # string, word, mark, number, open (a string without an end)
     text: str
 
 
@@ -57,17 +58,19 @@ def _tokens(text: str) -> Iterator[_Token]:
     at, end = 0, len(text)
     last = _Token("mark", "(")
     braces: list[bool] = []  # for each open brace, whether a template goes on behind it
+    closed = 0  # up to there no regular expression ends
     while at < end:
-        if text[at] == "/" and _regex_may_begin(last):
+        if text[at] == "/" and at >= closed and _regex_may_begin(last):
             regex = _REGEX.match(text, at)
             if regex:
                 at, last = regex.end(), _Token("word", "regex")
                 continue
+            closed = text.find("\n", at) + 1 or end
         token = _TOKEN.match(text, at)
         if token is None:  # cannot be: `mark` matches anything
             return
         at = token.end()
-        kind = token.lastgroup or ""
+        kind = _kind(token)
         mark = token[0] if kind == "mark" else ""
         if kind == "blank":
             continue
@@ -83,6 +86,13 @@ def _tokens(text: str) -> Iterator[_Token]:
             braces.append(False)
         last = _Token(kind, token[0])
         yield last
+
+
+def _kind(token: re.Match[str]) -> str:
+    """Return the kind of a token; a string without an end is none."""
+    text, kind = token[0], token.lastgroup or ""
+    is_open = kind == "string" and (len(text) < 2 or text[-1] != text[0])
+    return "open" if is_open else kind
 
 
 def _regex_may_begin(last: _Token) -> bool:

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from skillbelt.errors import RunRefused
@@ -75,9 +75,17 @@ def is_range(wanted: object) -> bool:
 
 
 def read_python(
-    data: bytes, requirements: Iterable[str], platform: Platform, *, builds: bool = False
+    data: bytes,
+    requirements: Iterable[str],
+    platform: Platform,
+    *,
+    builds: bool = False,
+    built: Collection[str] = (),
 ) -> Lock:
-    """Parse uv's `pylock.toml`; raises RunRefused, which names the package."""
+    """Parse uv's `pylock.toml`; raises RunRefused, which names the package.
+
+    With `builds`, a package without a wheel may be built; those in `built` are.
+    """
     try:
         listed = tomllib.loads(data.decode("utf-8")).get("packages", [])
     except (ValueError, RecursionError) as error:
@@ -85,7 +93,7 @@ def read_python(
     declared = dict(_declared(requirements))
     if not isinstance(listed, list) or len(listed) > MAX_PACKAGES:
         raise _invalid_lock("it lists no packages, or too many")
-    found = [_python_package(one, declared, platform, builds) for one in listed]
+    found = [_python_package(one, declared, platform, builds, built) for one in listed]
     return python_lock(found)
 
 
@@ -115,7 +123,11 @@ def _declared(requirements: Iterable[str]) -> Iterator[tuple[str, frozenset[str]
 
 
 def _python_package(
-    about: Any, declared: Mapping[str, frozenset[str]], platform: Platform, builds: bool
+    about: Any,
+    declared: Mapping[str, frozenset[str]],
+    platform: Platform,
+    builds: bool,
+    built: Collection[str],
 ) -> Package:
     name = about.get("name") if isinstance(about, dict) else None
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -127,7 +139,7 @@ def _python_package(
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
         raise refuse(name, "it has no version")
     files = [*_files(name, about.get("wheels", []), platform)]
-    if builds and not files and "sdist" in about:
+    if "sdist" in about and (name in built or (builds and not files)):
         files = [_file(name, about["sdist"])]
     if not files:
         raise refuse(f"{name}=={version}", "it has no wheel for this machine")

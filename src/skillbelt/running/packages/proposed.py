@@ -230,11 +230,15 @@ def uncovered(proposals: Sequence[Proposal], declared: Sequence[str]) -> tuple[P
     A package that the table does not know is not proposed beside a declared one whose name has the
     module's name in it: `acme-sdk` may well be what has `acme`.
     """
-    names = frozenset(declared)
+    return tuple(one for one in proposals if not any(_stands_for(name, one) for name in declared))
 
-    def is_covered(one: Proposal) -> bool:
-        if names.intersection((one.package.name, *one.package.others)):
-            return True
-        return not one.package.known and any(one.package.name in name for name in names)
 
-    return tuple(one for one in proposals if not is_covered(one))
+def imports_of(declared: str, proposals: Sequence[Proposal]) -> tuple[Proposal, ...]:
+    """Return the imports that a declared package is for, or may be for."""
+    return tuple(one for one in proposals if _stands_for(declared, one))
+
+
+def _stands_for(declared: str, one: Proposal) -> bool:
+    if declared in (one.package.name, *one.package.others):
+        return True
+    return not one.package.known and one.package.name in declared

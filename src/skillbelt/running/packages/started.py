@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import shlex
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from posixpath import basename
 from typing import NamedTuple
 
@@ -22,7 +24,7 @@ _PIPS = frozenset(("pip", "pip3"))
 _BEFORE = frozenset(("time", "nohup", "exec", "env", "command", "sudo", "nice", "stdbuf"))
 _SEPARATOR = re.compile(r"[;|&()<>]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
-_HERE = re.compile(r"<<-?\s*(['\"]?)(\w+)\1[^\n]*\n(.*?)\n\s*\2\s*(?:\n|\Z)", re.DOTALL)
+_HERE = re.compile(r"(?<!<)<<-?[ \t]{0,20}(['\"]?)(\w{1,100})\1")
 # Options with a value of their own, of the programs that start others.
 _PYTHON_VALUES = frozenset(("-W", "-X", "--check-hash-based-pycs"))
 _UV_VALUES = frozenset(
@@ -30,6 +32,7 @@ _UV_VALUES = frozenset(
      "--color", "--cache-dir", "--default-index", "--index-url")
 )  # fmt: skip
 _MAX_CHARS = 200_000
+_MAX_LINES = 5_000
 _MAX_DEPTH = 3
 _MAX_FOUND = 50
 _PACKAGE = re.compile(r"@?[A-Za-z0-9][A-Za-z0-9._/\[\],<>=!~^@*-]*")
@@ -65,18 +68,40 @@ def _of_text(text: str, depth: int, stdin: str = "") -> Iterator[StartedPart]:
     """Yield what a line or a script of the shell starts."""
     if depth > _MAX_DEPTH:
         return
-    documents = [found[3] for found in _HERE.finditer(text)]
-    plain = _HERE.sub(lambda found: f" < {_document(found, documents)}\n", text)
+    plain, documents = _take_documents(text.replace("\0", " "))
     plain = re.sub(r"\\\n", " ", plain)
-    for line in plain.split("\n"):
+    for line in islice(filter(str.strip, plain.split("\n")), _MAX_LINES):
         for words in _commands(line):
             at = next((one for one in words if one.startswith("\0")), "")
             given = documents[int(at[1:])] if at else stdin
             yield from _of_words([one for one in words if one != at or not at], depth, given)
 
 
-def _document(found: re.Match[str], documents: Sequence[str]) -> str:
-    return f"\0{documents.index(found[3])}"
+def _take_documents(text: str) -> tuple[str, list[str]]:
+    """Return the text with a word for each here document, and the documents.
+
+    The text is hostile, so a document that never ends must not cost a search of the whole rest.
+    """
+    lines = text.split("\n")
+    places: dict[str, list[int]] = {}
+    for at, line in enumerate(lines):
+        places.setdefault(line.strip(), []).append(at)
+    kept: list[str] = []
+    documents: list[str] = []
+    at = 0
+    while at < len(lines):
+        line, begin = lines[at], at + 1
+        found = _HERE.search(line)
+        ends = places.get(found[2], []) if found else []
+        end = next(iter(ends[bisect_right(ends, at) :][:1]), -1)
+        if found is None or end < 0:
+            kept.append(line)
+            at = begin
+        else:
+            kept.append(f"{line[: found.start()]} < \0{len(documents)}")
+            documents.append("\n".join(lines[begin:end]))
+            at = end + 1
+    return "\n".join(kept), documents
 
 
 def _commands(line: str) -> Iterator[list[str]]:

@@ -11,15 +11,18 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Literal, NamedTuple
 
+from skillbelt.hosts import leads_inside
 from skillbelt.running.programs.provided import MISSING
 from skillbelt.running.programs.table import PACKAGES, Packaged
 
 HintKind = Literal[
-    "missing_program", "missing_module", "network_refused", "write_refused", "file_refused"
-]
+    "missing_program", "missing_module", "missing_input", "missing_secret", "not_executable",
+    "network_refused", "write_refused", "file_refused",
+]  # fmt: skip
 MAX_HINTS = 4
 _MAX_LINES, _MAX_LINE, _MAX_TEXT = 2_000, 1_000, 2**16
-_NOT_FOUND = 127
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+_BY_ENDING = {".sh": "bash", ".py": "python", ".js": "node", ".mjs": "node"}
 _PROGRAM = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}"
 _PATH = r"(?:/|\./|\.\./)?[A-Za-z0-9._+@-]+(?:/[A-Za-z0-9._+@-]+){0,30}"
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})(?:\.[A-Za-z0-9-]{1,63}){1,10}"
@@ -38,6 +41,7 @@ _INTERPRETER = re.compile(rf": ({_PATH}): bad interpreter: No such file or direc
 _PYTHON_START = re.compile(
     rf"^FileNotFoundError: \[Errno 2\] No such file or directory: '({_PATH})'$"
 )
+_NOT_ALLOWED = re.compile(rf"(?:^|: )({_PATH}): Permission denied$")
 _NODE_START = re.compile(rf"\bspawn(?:Sync)? ({_PATH}) ENOENT\b")
 _GO_START = re.compile(rf'exec: "({_PATH})": executable file not found in \$PATH')
 _MODULE = re.compile(
@@ -62,12 +66,18 @@ _NO_HOST = re.compile(
 _NO_NETWORK = re.compile(
     r"Temporary failure in name resolution|Name or service not known|Network is unreachable"
     r"|\bENETUNREACH\b|\bEAI_AGAIN\b|nodename nor servname provided"
+    r"|^(?:\w*Error: ){1,2}fetch failed$"
 )
 _NO_WRITE = (
     re.compile(rf"\[Errno (?:30|13)\] (?:Read-only file system|Permission denied): '({_PATH})'"),
     re.compile(rf"\b(?:EROFS|EACCES): [a-z -]{{1,60}}, \w{{1,20}} '({_PATH})'"),
     re.compile(rf"(?:^|: )({_PATH}): Read-only file system$"),
     re.compile(rf"[‘']({_PATH})[’']: (?:Read-only file system|Permission denied)$"),
+)
+_SECRET = re.compile(
+    r"(?<![\w./$])([A-Z][A-Z0-9]{0,30}(?:_[A-Z0-9]{1,30}){0,5}"
+    r"_(?:KEY|TOKEN|SECRET|PASSWORD|PAT|CREDENTIALS))(?![\w/])",
+    re.ASCII,
 )
 # Asked for in a way that no package answers: they belong to an interpreter or to nothing.
 _NO_PACKAGE = frozenset(("pip", "setuptools", "__main__"))
@@ -98,8 +108,12 @@ class HintFacts(NamedTuple):
     `has` says whether a command finds a program; `elsewhere` returns the folder of this machine,
     out of its sight, that has it. `interpreter_of` returns the program that a script names in its
     first line. `package_of` returns the package of a module, and whether that is known and not
-    guessed by its name; None for a module that no package has. `own` says whether the skill has a
-    module, `closed` how a path is kept from being written. `image` is the image of the container.
+    guessed by its name; None for a module that no package has. `is_package` says whether a package
+    is known. `own` says whether the skill has a module, `closed` how a path is kept from being
+    written. `image` is the image of the container.
+    `files` are words of the command that name files of the project and none of the run;
+    `needs_secret` says whether a variable is not set, and nothing else told so. `absent` are
+    packages that the index does not have.
     """
 
     skill: str
@@ -108,12 +122,16 @@ class HintFacts(NamedTuple):
     elsewhere: Callable[[str], str]
     interpreter_of: Callable[[str], str]
     package_of: Callable[[Literal["python", "node"], str], tuple[str, bool] | None]
+    is_package: Callable[[Literal["python", "node"], str], bool]
     own: Callable[[str], bool]
     closed: Callable[[str], Literal["", "read-only", "outside"]]
     refused_hosts: tuple[str, ...] = ()
     online: bool = False
     can_be_online: bool = True
     image: str = ""
+    files: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    needs_secret: Callable[[str], bool] = lambda name: False
 
 
 def hints_of(stdout: str, stderr: str, facts: HintFacts) -> tuple[Hint, ...]:
@@ -121,8 +139,8 @@ def hints_of(stdout: str, stderr: str, facts: HintFacts) -> tuple[Hint, ...]:
     lines = _lines(stderr)
     if facts.exit_code:
         lines += _lines(stdout[-_MAX_TEXT:])
-    found = (*_programs(lines, facts), *_modules(lines, facts), *_hosts(lines, facts),
-             *_writes(lines, facts))  # fmt: skip
+    readers = (_programs, _modes, _modules, _inputs, _secrets, _hosts, _writes)
+    found = [one for reader in readers for one in reader(lines, facts)]
     unique = {(one.kind, one.name): one for one in reversed(found)}
     return tuple(islice(reversed(unique.values()), MAX_HINTS))
 
@@ -169,6 +187,21 @@ def _named_programs(lines: list[str], facts: HintFacts) -> Iterator[str]:
             if found:
                 yield found[1]
                 break
+
+
+def _modes(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
+    """Yield scripts that lack the right to be executed: copies of skills often lose it."""
+    for line in lines if facts.exit_code == _NOT_EXECUTABLE else ():
+        found = _NOT_ALLOWED.search(line)
+        path = found[1] if found else ""
+        ending = path[path.rfind(".") :] if "." in path else ""
+        program = (facts.interpreter_of(path) if path else "") or _BY_ENDING.get(ending, "")
+        if program and re.fullmatch(_PROGRAM, program):
+            said = (
+                f"{path} is not executable: start it with `{program} {path}`, or make it so in the "
+                f"skill's folder (chmod +x {path})"
+            )
+            yield Hint("not_executable", path, said)
 
 
 def missing_program(name: str, facts: HintFacts) -> Hint:
@@ -226,8 +259,14 @@ def _table(skill: str) -> str:
 def _modules(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
     for line in lines:
         if MISSING in line and (found := _NOT_PROVIDED.search(line)):
+            if found[2] in facts.absent:
+                continue
             kind = "Node.js" if found[1] == "npx" else "Python"
             said = f"the {kind} package {found[2]} that the command asks for was not provided"
+            if not facts.is_package("node" if found[1] == "npx" else "python", found[2]):
+                # Any script can print that line: it must not choose what a user installs.
+                yield Hint("missing_module", found[2], f"{said}, and is no known package")
+                continue
             said = f"{said}: {_with(facts.skill, found[2])}"
             yield Hint("missing_module", found[2], said, found[2])
         elif "No module named" in line and (found := _MODULE.search(line)):
@@ -263,6 +302,32 @@ def _missing_module(module: str, package: str, kind: str, facts: HintFacts) -> H
     return Hint("missing_module", module, said, package)
 
 
+# Files and secrets of the user
+
+
+def _inputs(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
+    for path in facts.files:
+        if re.fullmatch(_PATH, path) and any(path in line for line in lines):
+            name = path.rpartition("/")[2]
+            said = (
+                f"{path} is in the project, which runs do not see: pass it as an input (--input "
+                f"{path}), and write inputs/{name} in the command"
+            )
+            yield Hint("missing_input", path, said)
+
+
+def _secrets(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
+    for line in lines if facts.exit_code else ():
+        for name in filter(facts.needs_secret, _SECRET.findall(line)):
+            said = (
+                f"{name} is not set in this run, which does not see your own variables: `skillbelt "
+                f"secrets set {name} --skill {facts.skill}`, then run it again with --secret {name}"
+                f', or set env = ["{name}"] for the skill ({_table(facts.skill)} in your own '
+                "settings)"
+            )
+            yield Hint("missing_secret", name, said)
+
+
 # The network
 
 
@@ -276,7 +341,9 @@ def _hosts(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
         said = "this sandbox gives no network, even to allowed hosts: bubblewrap and containers do"
         yield Hint("network_refused", hosts[0].lower() if hosts else "", said)
         return
-    for host in dict.fromkeys(host.lower() for host in hosts):
+    # An address of the user's own network is nothing to advise: a script chooses what it prints.
+    public = [host.lower() for host in hosts if not leads_inside(host)]
+    for host in dict.fromkeys(public):
         said = (
             f'runs of {facts.skill} may not reach {host}: set hosts = ["{host}"] for the skill '
             f"({_table(facts.skill)} in your own settings), or declare WebFetch(domain:{host}) in "

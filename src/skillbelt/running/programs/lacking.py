@@ -6,22 +6,29 @@ import os
 import posixpath
 import re
 import shutil
+import stat
+from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import Literal
 
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import FOLLOW_FILE, FOLLOW_FOLDER, below, open_beneath
-from skillbelt.running.packages.known_packages import package_for
+from skillbelt.running.packages.declared import name_of
+from skillbelt.running.packages.known_packages import is_known, package_for
 from skillbelt.running.programs.hints import Hint, HintFacts, hints_of
 from skillbelt.running.programs.outside import folder_of_programs
+from skillbelt.running.provide_packages import NO_SUCH_PACKAGE
 from skillbelt.running.run import Run
 from skillbelt.running.workspace import SKILLS
 from skillbelt.sandbox.linux.identity import in_system
 from skillbelt.sandbox.linux.landlock import LandlockSandbox
 from skillbelt.sandbox.protocol import Job
 
-_FIRST_LINE = 256
+_FIRST_LINE, _MAX_WORDS = 256, 100
 _SHEBANG = re.compile(rb"#!\s*(/\S{1,200})(?:[ \t]+(?:-S[ \t]+)?([A-Za-z0-9._+-]{1,64}))?")
+_WORDS = re.compile(r"(?<![\w./+@-])[\w./+@-]{1,200}(?![\w./+@-])")
+_NO_SUCH = re.compile(rf"not provided: (.{{1,4000}}) \\(not declared\\): {NO_SUCH_PACKAGE}")
 _SHOWN = re.compile(r"[~\w./@+ -]{1,200}")
 _NO_SANDBOX = "none"
 # Links in the skill's folder to what a run can write.
@@ -29,7 +36,9 @@ _LINKS = ("out", "work", "inputs")
 _PARTS = ("", "scripts", "src", "lib")
 
 
-def lacking(run: Run, stdout: str, stderr: str, *, path: str, image: str) -> tuple[Hint, ...]:
+def lacking(
+    run: Run, stdout: str, stderr: str, *, path: str, image: str, project: str
+) -> tuple[Hint, ...]:
     """Return what the ended run lacked. `path` is the user's own PATH, `image` its image."""
     outcome, egress, job = run.outcome, run.egress, run.job
     if not outcome.exit_code and not stderr:
@@ -42,12 +51,16 @@ def lacking(run: Run, stdout: str, stderr: str, *, path: str, image: str) -> tup
         elsewhere=partial(_elsewhere, path),
         interpreter_of=partial(_interpreter_of, run),
         package_of=_package_of,
+        is_package=_is_package,
         own=partial(_is_own, run),
         closed=partial(_closed, run),
         refused_hosts=tuple(dict.fromkeys(refused)),
         online=egress is not None or run.sandbox.name == _NO_SANDBOX,
         can_be_online=run.sandbox.name != LandlockSandbox.name,
         image=image,
+        files=tuple(_project_files(run, project)),
+        absent=tuple(_absent(run)),
+        needs_secret=partial(_needs_secret, run),
     )
     return hints_of(stdout, stderr, facts)
 
@@ -118,11 +131,60 @@ def _package_of(kind: Literal["python", "node"], module: str) -> tuple[str, bool
     return (found.name, found.known) if found else None
 
 
+def _is_package(kind: Literal["python", "node"], name: str) -> bool:
+    return is_known(name_of(name) if kind == "python" else name, kind)
+
+
 def _is_own(run: Run, module: str) -> bool:
     """Whether the skill has a module of that name, which the command did not look in."""
     folders = (os.path.join(run.staged.path, part) for part in _PARTS)
     names = (module, f"{module}.py")
     return any(os.path.lexists(os.path.join(one, name)) for one in folders for name in names)
+
+
+def _project_files(run: Run, project: str) -> Iterator[str]:
+    """Yield the words of the command that name a file of the project, and none that it sees."""
+    here = below(run.job.cwd, run.inside(f"{SKILLS}/{run.skill.name}"))
+    for word in islice(dict.fromkeys(_WORDS.findall(run.call.text)), _MAX_WORDS):
+        path = posixpath.normpath(word)
+        hidden = any(part.startswith(".") for part in path.split("/"))
+        if (
+            not hidden
+            and _is_file(project, path)
+            and not _is_file(run.staged.path, posixpath.join(here, path))
+        ):
+            yield word
+
+
+def _is_file(folder: str, path: str) -> bool:
+    try:
+        handle = os.open(folder, FOLLOW_FOLDER)
+    except OSError:
+        return False
+    try:
+        file = open_beneath(handle, path, FOLLOW_FILE)
+    except (OSError, PathEscape):
+        return False
+    finally:
+        os.close(handle)
+    try:
+        return stat.S_ISREG(os.fstat(file).st_mode)
+    finally:
+        os.close(file)
+
+
+def _absent(run: Run) -> Iterator[str]:
+    """Yield the packages of which a warning already says that there are none."""
+    for text in run.warnings:
+        found = _NO_SUCH.fullmatch(text)
+        for one in found[1].split(", ") if found else ():
+            yield one[:1] + one[1:].partition("@")[0]
+
+
+def _needs_secret(run: Run, name: str) -> bool:
+    """Whether the run lacks a variable that its skill does not declare: of those a warning says."""
+    wants = run.skill.requirements
+    return name not in run.job.env and name not in (*wants.env, *wants.optional_env)
 
 
 def _closed(run: Run, path: str) -> Literal["", "read-only", "outside"]:

@@ -23,7 +23,8 @@ _NODE = {"bin", "include", "lib", "share", "README.md", "LICENSE", "CHANGELOG.md
 _BREWS = ("/opt/homebrew", "/home/linuxbrew/.linuxbrew", "/usr/local")
 # The rest of a Homebrew holds the data and the configuration of services.
 _BREW_PARTS = ("bin", "sbin", "Cellar", "Caskroom", "opt", "lib", "libexec", "share", "Frameworks",
-               "etc/ca-certificates", "etc/openssl@3", "etc/fonts")  # fmt: skip
+               "etc/ca-certificates", "etc/openssl@3/cert.pem", "etc/openssl@3/certs",
+               "etc/openssl@3/openssl.cnf", "etc/fonts")  # fmt: skip
 _MAGIC = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 _STORE, _OPTIONAL, _APPLICATIONS = "/nix/store", "/opt/", "/Applications/"
 
@@ -54,7 +55,8 @@ def find_outside(path: str, project: str) -> Outside:
             continue
         for name in sorted(names):
             real = os.path.realpath(os.path.join(folder, name))
-            parts = () if _of_system(real) else _shown(real)
+            theirs = brought and inside(real, brought)  # a link may lead there
+            parts = () if theirs or _of_system(real) else _shown(real)
             if parts and os.access(real, os.X_OK) and all(map(_may_show, (real, *parts))):
                 links[name] = real
                 shown |= dict.fromkeys(parts)
@@ -91,7 +93,7 @@ def _shown(real: str) -> tuple[str, ...]:
     for brew in _BREWS:
         if inside(real, brew) and os.path.isdir(os.path.join(brew, "Cellar")):
             parts = (os.path.join(brew, part) for part in _BREW_PARTS)
-            return tuple(part for part in parts if os.path.isdir(part))
+            return tuple(part for part in parts if os.path.exists(part))
     for above in (_OPTIONAL, _APPLICATIONS):
         if real.startswith(above):
             folder = above + real[len(above) :].partition("/")[0]

@@ -13,6 +13,7 @@ import shutil
 import sys
 from importlib import import_module, metadata, util
 from typing import Any, NoReturn
+from urllib.parse import quote
 
 # What the runtime recognises in the output of a run.
 MISSING = "was not provided to this run, and nothing is downloaded inside"
@@ -355,13 +356,24 @@ def _npx(words: list[str]) -> int:
     for folder in folders:
         found = _bin(folder, name, packages)
         if found:
-            _become(found, *rest[1:])
+            _become(*(_loaded(folder, name, rest[1:]) or (found,)), *rest[1:])
     own = os.path.realpath(sys.argv[0])
     found = "" if "/" in name else shutil.which(name) or ""
     if found and os.path.realpath(found) != own and name != "npx":
         _become(found, *rest[1:])
     package = (packages or [name])[0]
     _fail(f"npx: the package '{package[:80]}' {MISSING}", 127)
+
+
+def _loaded(folder: str, name: str, words: list[str]) -> tuple[str, ...]:
+    """Return how node runs a script by tsx without the program tsx; () to start that.
+
+    That listens at a Unix socket, for `watch` alone, and a run with a network may not.
+    """
+    loader = os.path.join(folder, "tsx/dist/loader.mjs")
+    runs = bool(words) and words[0].endswith((".ts", ".tsx", ".mts", ".cts", ".js", ".mjs", ".cjs"))
+    is_so = name == "tsx" and runs and _is_online() and os.path.isfile(loader)
+    return ("node", "--import", f"file://{quote(loader)}") if is_so else ()
 
 
 def _without_version(text: str) -> str:

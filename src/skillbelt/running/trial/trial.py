@@ -140,7 +140,7 @@ def try_skill(
         return Trial(skill.name, ())
     gate = who.gate or bench.gate
     trier = _Trier(bench, skill, who, bounds)
-    trier.started = watch.started
+    trier.started, trier.is_over = watch.started, watch.is_over
     # Neither hosts nor secrets: a trial gives a script nothing that it could carry away.
     gate = (
         gate.with_ask(_ask_once(trier, tried, gate)) if one_question else gate.asking_for(*_TYPES)
@@ -177,6 +177,7 @@ class _Trier:
         self.bench, self.skill, self.who, self.bounds = bench, skill, who, bounds
         self.sandbox = ""
         self.started: Callable[[Running], None] | None = None
+        self.is_over: Callable[[], bool] | None = None
         self.denied: list[PermissionDenied] = []
         # Packages that cannot be provided are looked for once, not for each script.
         self._failed: dict[Needs, RunRefused] = {}
@@ -213,7 +214,10 @@ class _Trier:
                 if started is not None:
                     started(running)
 
-        return Watch(None, note)
+        def is_over() -> bool:
+            return follower.killed or (self.is_over is not None and self.is_over())
+
+        return Watch(None, note, is_over)
 
     def call(self, script: Script) -> RunCall:
         """Return the call that starts a script."""
@@ -246,7 +250,8 @@ class _Trier:
         if needs in self._failed:
             return _refused(blank, "package", self._failed[needs])
         try:
-            with self.bench.prepare(self.skill, call, self.asker(gate), observed=True) as run:
+            who = self.asker(gate)
+            with self.bench.prepare(self.skill, call, who, observed=True, secrets=False) as run:
                 self.bench.carry_out(run, self._watch(follower))
                 result = self.bench.finish(run)
                 run.workspace.wanted = False  # the files that a trial writes are not wanted
@@ -402,7 +407,8 @@ def _collect(trier: _Trier, scripts: tuple[Script, ...], gate: Gate) -> _Wanted:
     silent = gate.with_ask(note, recorded=False)
     for script in scripts:
         try:
-            with trier.bench.prepare(trier.skill, trier.call(script), trier.asker(silent)):
+            who = trier.asker(silent)
+            with trier.bench.prepare(trier.skill, trier.call(script), who, secrets=False):
                 pass
         except (PermissionDenied, RunRefused):
             continue

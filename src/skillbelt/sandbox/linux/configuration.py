@@ -7,10 +7,13 @@ from functools import lru_cache
 # Debian keeps parts of these programs here: without them LibreOffice ends at once, ImageMagick
 # knows no fonts, Java no security settings.
 _FOLDERS = ("alternatives", "fonts", "libreoffice", "ImageMagick-[67]", "java-*-openjdk", "texmf",
-            "ghostscript", "chromium", "chromium.d", "perl", "groff", "R", "vulkan",
-            "OpenCL")  # fmt: skip
+            "ghostscript", "chromium.d", "perl", "groff", "vulkan", "OpenCL")  # fmt: skip
+# Of R and Chromium not the whole folder: Renviron.site and Rprofile.site hold tokens of sites, and
+# the policies of Chromium proxies and the key that enrols a machine.
 _FILES = ("ld.so.cache", "mime.types", "magic", "papersize", "services", "protocols",
-          "ssl/openssl.cnf")  # fmt: skip
+          "ssl/openssl.cnf", "R/Renviron", "R/Makeconf", "R/ldpaths", "R/javaconf",
+          "R/repositories", "chromium/master_preferences",
+          "chromium/initial_preferences")  # fmt: skip
 
 
 @lru_cache(maxsize=1)
