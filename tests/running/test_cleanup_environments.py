@@ -17,6 +17,7 @@ from tests.discovery.sources.server import eventually
 from tests.files.test_remove import nest
 from tests.registries import wheel
 from tests.running.test_packages_environments import GREET, PYTHON, Shop, sleeping
+from tests.running.test_packages_lockfiles import pylock
 from tests.running.test_workspace import as_user
 from tests.tree import Tree
 
@@ -138,14 +139,19 @@ import os, sys
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.packages.environments import provision
 from skillbelt.running.packages.install_sandbox import NativeSandboxes
-provision(Needs("python", (), "r"), sys.argv[1], environ=dict(os.environ), uv_path=sys.argv[2],
+environ = {**os.environ, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
+provision(Needs("python", ("greet",), "r"), sys.argv[1], environ=environ, uv_path=sys.argv[2],
           sandboxes=NativeSandboxes())
 """
 
 
 def test_what_a_killed_installation_left_goes_once_nobody_works_there(tmp_path: Path) -> None:
     slow, mark = tmp_path / "uv", f"700.{os.getpid()}"
-    slow.write_text(f"#!/bin/sh\nexec sleep {mark}\n")
+    # It resolves at once, and never ends installing.
+    slow.write_text(
+        f"#!/bin/sh\ncase $2 in compile) cat > pylock.toml <<'END'\n{pylock().decode()}END\n"
+        f";; *) exec sleep {mark};; esac\n"
+    )
     slow.chmod(0o755)
     folder = tmp_path / "environments"
     with subprocess.Popen([sys.executable, "-c", INSTALL, str(tmp_path), str(slow)]) as process:
