@@ -117,6 +117,11 @@ test_packages() {
             apt_install clang lld wasi-libc libclang-rt-14-dev-wasm32 ||
             say "building C for WASM will need clang, lld and wasi-libc, which may not be installed here"
     fi
+    # The tests start servers of their own.
+    if ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then
+        apt_install postgresql ||
+            say "the tests of PostgreSQL will need its server, which may not be installed here"
+    fi
     have npm || apt_install nodejs npm || say "building JavaScript will need Node.js with npm"
 }
 

@@ -26,7 +26,7 @@ SOURCE = ROOT / "src" / "skillbelt"
 MAX_LINES = 1000
 # Extras that are not in `all`: without a wheel for every platform, or a framework that only who
 # uses it wants. All are tested.
-NOT_EVERYWHERE = ("google-adk", "langchain", "openai-agents")
+NOT_EVERYWHERE = ("google-adk", "langchain", "openai-agents", "ray")
 MAX_IMPORT_CPU_SECONDS = 0.15
 
 # A room may import only from rooms before it. Inside a room modules may know each other, without
