@@ -22,7 +22,7 @@ from skillbelt.running.secret_store import StoredSecret
 from skillbelt.running.secrets import redacted, secrets_of
 from skillbelt.running.staging import Staged
 from skillbelt.running.workspace import SKILLS, Workspace, placed
-from skillbelt.sandbox.network.proxy import Egress
+from skillbelt.sandbox.network.proxy import Network
 from skillbelt.sandbox.protocol import Job, Outcome, Sandbox
 from skillbelt.values import Capabilities, Limits
 
@@ -77,7 +77,7 @@ class Run:
     program_folders: tuple[tuple[str, str], ...] = field(init=False, default=())
     capabilities: Capabilities = field(init=False)
     granted_tools: tuple[str, ...] = field(init=False, default=())
-    egress: Egress | None = field(init=False, default=None)
+    egress: Network | None = field(init=False, default=None)
     secrets: Mapping[str, str] = field(init=False, default_factory=dict)
     job: Job = field(init=False)
     warnings: tuple[str, ...] = field(init=False, default=())
