@@ -2,7 +2,7 @@
 
 The workbench decides everything before: it checks, stages, asks and resolves. An executor gets a
 run that is allowed, and starts its command. Afterwards the workbench finds in the workspace of this
-machine what the command wrote, wherever it ran; it collects and records that.
+machine what the command wrote, on any machine; it collects and records that.
 
 `skillbelt.testing.ExecutorConformance` tests all of it.
 """
