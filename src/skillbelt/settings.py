@@ -20,6 +20,7 @@ from skillbelt.errors import ConfigError, closest, log_warning
 from skillbelt.files.contain import REPLACE_FILE, inside
 from skillbelt.files.locks import locked
 from skillbelt.files.private import make_folder
+from skillbelt.text import read_toml
 from skillbelt.trust import Neighbours
 from skillbelt.untrusted_json import BadJson, read_jsonc
 from skillbelt.values import SCOPES, USUAL_TIMEOUT_SECONDS, Limits, SkillSettings
@@ -812,7 +813,7 @@ def split_place(place: str) -> tuple[str, int | None]:
 
 def _table_from_text(text: str, variable: str) -> object:
     try:
-        return _parse_toml(text)
+        return read_toml(text)
     except (ValueError, RecursionError) as error:
         example = "'pdf.enabled = false'"
         raise ConfigError(
@@ -1030,7 +1031,7 @@ def _read_file(path: str) -> RuleTables:
     data = _bytes(path)
     try:
         text = data.decode("utf-8")
-        parsed = _parse_toml(text)
+        parsed = read_toml(text)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: not valid TOML: not UTF-8") from error
@@ -1046,12 +1047,6 @@ def _read_file(path: str) -> RuleTables:
     if not isinstance(parsed, dict):
         raise ConfigError(f"{path}: [{'.'.join(at)}] must be a table")
     return RuleTables(text, at, parsed)
-
-
-def _parse_toml(text: str) -> object:
-    import tomllib  # cost: 4 ms, and most projects have no settings file
-
-    return tomllib.loads(text)
 
 
 def _settings(path: str, read: RuleTables) -> dict[str, object]:
