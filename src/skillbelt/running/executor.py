@@ -68,7 +68,6 @@ from skillbelt.running.output_folder import OutputFolder, check_folder
 from skillbelt.running.outputs import HINT, Collected, Save, collect, primary
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.programs.folder import PROGRAMS, provide_programs
-from skillbelt.running.programs.lacking import lacking
 from skillbelt.running.programs.outside import folder_of_programs
 from skillbelt.running.questions import (
     bind_answer,
@@ -606,8 +605,10 @@ class Workbench:
 
     def _with_hints(self, run: Run, result: RunResult) -> RunResult:
         """Add what the command lacked; a module has no programs, and says itself what it lacks."""
-        if run.sandbox.name == WASM:
+        if run.sandbox.name == WASM or not (run.outcome.exit_code or result.stderr):
             return result
+        from skillbelt.running.programs.lacking import lacking  # cost: 30 ms, only for failures
+
         image = self.settings.container_image if run.sandbox.name == CONTAINER else ""
         path = process_environment().get("PATH", "")
         found = lacking(

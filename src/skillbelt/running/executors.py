@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
-from skillbelt.running.build.toolset import install_tools
+from skillbelt.running.build.protocol import Progress
 from skillbelt.sandbox.network.proxy import Egress, Network
 from skillbelt.sandbox.protocol import Job, Listener, Running, Sandbox
 from skillbelt.sandbox.registry import Sandboxes
@@ -64,7 +64,7 @@ class LocalExecutor(Sandboxes):
     """Carries out commands in the sandboxes of this machine."""
 
     def __init__(self, settings: Settings, progress: Callable[[str], None] | None = None) -> None:
-        super().__init__(settings, progress, install_tools)
+        super().__init__(settings, progress, _install_tools)
 
     def provide_packages(
         self, provider: PackageProvider, request: Request, run: Run
@@ -80,3 +80,9 @@ class LocalExecutor(Sandboxes):
     def start(self, run: Run, job: Job, listener: Listener | None = None) -> Running:
         """Start the command in its sandbox."""
         return run.sandbox.start(job, listener)
+
+
+def _install_tools(settings: Settings, progress: Progress) -> str:
+    from skillbelt.running.build.toolset import install_tools  # cost: 30 ms, only for WASM
+
+    return install_tools(settings, progress)
