@@ -39,6 +39,8 @@ def other(key: str) -> tuple[object, str]:
         return CHOICES[key][-1], CHOICES[key][-1]
     if key == "fetch_hosts":
         return ("a.example", "*.b.example:81"), "a.example,*.b.example:81"
+    if key == "project_name":
+        return "team/shop", "team/shop"
     if isinstance(default, bool):
         return not default, str(not default).lower()
     if isinstance(default, tuple):
