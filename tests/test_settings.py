@@ -41,6 +41,8 @@ def other(key: str) -> tuple[object, str]:
         return ("a.example", "*.b.example:81"), "a.example,*.b.example:81"
     if key == "store":
         return "postgresql://e.test/a", "postgresql://e.test/a"
+    if key == "project_name":
+        return "team/shop", "team/shop"
     if isinstance(default, bool):
         return not default, str(not default).lower()
     if isinstance(default, tuple):

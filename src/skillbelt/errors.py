@@ -43,11 +43,11 @@ def closest(name: str, known: Iterable[str], *, most: int = 3, cutoff: float = 0
     return [one for text in near for one in folded[text]][:most]
 
 
-def log_warning(text: str) -> None:
-    """Log a problem that does not stop the work."""
+def log_warning(text: str, *, trace: bool = False) -> None:
+    """Log a problem that does not stop the work; with `trace`, where the current error arose."""
     import logging  # cost: 8 ms, only when there is something to say
 
-    logging.getLogger("skillbelt").warning("%s", text)
+    logging.getLogger("skillbelt").warning("%s", text, exc_info=trace or None)
 
 
 class SkillbeltError(Exception):

@@ -20,6 +20,7 @@ from skillbelt.errors import ConfigError, closest, log_warning
 from skillbelt.files.contain import REPLACE_FILE, inside
 from skillbelt.files.locks import locked
 from skillbelt.files.private import make_folder
+from skillbelt.text import read_toml
 from skillbelt.trust import Neighbours
 from skillbelt.untrusted_json import BadJson, read_jsonc
 from skillbelt.values import SCOPES, USUAL_TIMEOUT_SECONDS, Limits, SkillSettings
@@ -89,6 +90,7 @@ class Settings(NamedTuple):
     trust_project: Literal["allow", "ask"] = "allow"
     trust_declared_tools: bool = True
     audit: bool = True
+    project_name: str = ""
     sandbox: str = "auto"
     untrusted_sandbox: str = ""
     container_engine: str = ""
@@ -508,8 +510,9 @@ def _complete(values: dict[str, object], env: Mapping[str, str], home: str) -> N
 # What a living runtime keeps as it was when it began; the rest is taken over when a file changes.
 NOT_LIVE = frozenset(
     ("artifacts_url", "cache_dir", "container_engine", "container_image", "container_reuse",
-     "container_runtime", "model", "permission_timeout_seconds", "sandbox", "state_dir", "store",
-     "strict", "tool_names", "tool_profile", "untrusted_sandbox", "use_index")
+     "container_runtime", "model", "permission_timeout_seconds", "project_name", "sandbox",
+     "state_dir", "store", "strict", "tool_names", "tool_profile", "untrusted_sandbox",
+     "use_index")
 )  # fmt: skip
 
 
@@ -818,7 +821,7 @@ def split_place(place: str) -> tuple[str, int | None]:
 
 def _table_from_text(text: str, variable: str) -> object:
     try:
-        return _parse_toml(text)
+        return read_toml(text)
     except (ValueError, RecursionError) as error:
         example = "'pdf.enabled = false'"
         raise ConfigError(
@@ -1036,7 +1039,7 @@ def _read_file(path: str) -> RuleTables:
     data = _bytes(path)
     try:
         text = data.decode("utf-8")
-        parsed = _parse_toml(text)
+        parsed = read_toml(text)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: not valid TOML: not UTF-8") from error
@@ -1052,12 +1055,6 @@ def _read_file(path: str) -> RuleTables:
     if not isinstance(parsed, dict):
         raise ConfigError(f"{path}: [{'.'.join(at)}] must be a table")
     return RuleTables(text, at, parsed)
-
-
-def _parse_toml(text: str) -> object:
-    import tomllib  # cost: 4 ms, and most projects have no settings file
-
-    return tomllib.loads(text)
 
 
 def _settings(path: str, read: RuleTables) -> dict[str, object]:
@@ -1111,6 +1108,8 @@ def _first_line(text: str, places: Collection[tuple[str, ...]]) -> int:
     return 0
 
 
+# The name of a project. No path is one, nor what stands for a folder of one machine.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
 # A part of a dotted key, up to the end of the key: quoted, or bare.
 _PART = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([\w-]+))\s*(\.|.|$)""")
 
@@ -1194,6 +1193,11 @@ def _checked(key: str, value: object, where: str) -> object:
         # The value may hold a password.
         raise ConfigError(
             f"{where}: store must be postgresql://USER@HOST/DATABASE, or empty for a SQLite file"
+        )
+    if key == "project_name" and value and not _NAME.fullmatch(str(value)):
+        raise ConfigError(
+            f"{where}: project_name must begin with a letter or digit and hold only letters, "
+            f"digits and ._/-, at most 200, such as team/shop, not {str(value)[:80]!r}"
         )
     if isinstance(value, int | float) and not value >= 0:
         raise ConfigError(f"{where}: {key} must be zero or more, not {value!r}")

@@ -32,7 +32,7 @@ from skillbelt.permission.command_policy import (
 from skillbelt.permission.gate import Gate, session_id
 from skillbelt.permission.grants import hosts_by_tool
 from skillbelt.permission.rules import SHELL_TOOLS, Request
-from skillbelt.running.build.toolset import install_tools
+from skillbelt.running.build.protocol import Progress
 from skillbelt.running.call import (
     Asker,
     RunCall,
@@ -68,7 +68,6 @@ from skillbelt.running.output_folder import OutputFolder, check_folder
 from skillbelt.running.outputs import HINT, Collected, Save, collect, primary
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.programs.folder import PROGRAMS, provide_programs
-from skillbelt.running.programs.lacking import lacking
 from skillbelt.running.programs.outside import folder_of_programs
 from skillbelt.running.questions import (
     bind_answer,
@@ -135,7 +134,7 @@ class Workbench:
         self._skills = skills
         self._artifacts, self._progress = artifacts, progress
         self._given: dict[str, str] = {}
-        self._sandboxes = Sandboxes(self.settings, progress, install_tools)
+        self._sandboxes = Sandboxes(self.settings, progress, _install_tools)
 
     @property
     def settings(self) -> Settings:
@@ -602,8 +601,10 @@ class Workbench:
 
     def _with_hints(self, run: Run, result: RunResult) -> RunResult:
         """Add what the command lacked; a module has no programs, and says itself what it lacks."""
-        if run.sandbox.name == WASM:
+        if run.sandbox.name == WASM or not (run.outcome.exit_code or result.stderr):
             return result
+        from skillbelt.running.programs.lacking import lacking  # cost: 30 ms, only for failures
+
         image = self.settings.container_image if run.sandbox.name == CONTAINER else ""
         path = process_environment().get("PATH", "")
         found = lacking(
@@ -668,6 +669,12 @@ def _refused_connections(connections: Iterable[Connection]) -> list[str]:
     """Return what the proxy refused, the first reasons of many."""
     reasons = dict.fromkeys(one.reason for one in connections if not one.allowed and one.reason)
     return [f"refused: {one_line(reason)}" for reason in islice(reasons, _MAX_REFUSED)]
+
+
+def _install_tools(settings: Settings, progress: Progress) -> str:
+    from skillbelt.running.build.toolset import install_tools  # cost: 30 ms, only for WASM
+
+    return install_tools(settings, progress)
 
 
 def _due(mark: str) -> bool:
