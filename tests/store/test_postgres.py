@@ -26,9 +26,9 @@ class TestPostgresStore(StoreConformance):
 
 def test_a_server_that_is_away_is_a_clear_error_after_a_bounded_time(tmp_path: Path) -> None:
     url = f"postgresql://ada:hunter2@/belt?host={tmp_path}"
-    with closing(PostgresStore(Database(url, patience=0.1, first_patience=0.1))) as store:
-        with pytest.raises(StoreUnavailable) as raised:
-            store.append(KEY, [NewEvent("a")])
+    store = PostgresStore(Database(url, patience=0.1, first_patience=0.1))
+    with closing(store), pytest.raises(StoreUnavailable) as raised:
+        store.append(KEY, [NewEvent("a")])
     text = str(raised.value)
     assert text.startswith(f"postgresql://ada@{tmp_path}/belt: the server cannot be reached (")
     assert "nothing was changed" in text

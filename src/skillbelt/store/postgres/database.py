@@ -9,6 +9,7 @@ import atexit
 import json
 import logging
 import os
+import re
 import threading
 import time
 import uuid
@@ -56,6 +57,7 @@ _CONFIGURE = (
 # SQL states that pass: lost connections, a server that ends, starts, is full or is not the
 # primary, and transactions that the server chose to give up.
 _PASSING = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "25006", "40001", "40P01", "25P03")
+_PORTS = re.compile(r"[\d,]*")
 _DATABASES: "weakref.WeakSet[Database]" = weakref.WeakSet()
 _LEFT: list[object] = []
 
@@ -309,10 +311,13 @@ def _parse(url: str) -> dict[str, str]:
     try:
         given = conninfo.conninfo_to_dict(url)
     except psycopg.Error:
+        given = {}
+    # What libpq takes for a port may be a part of a password.
+    if not given or not _PORTS.fullmatch(str(given.get("port", ""))):
         raise ConfigError(
             "store: is not a URL of PostgreSQL; write postgresql://USER@HOST:PORT/DATABASE, with"
             " %-escapes for special characters, and keep the password in PGPASSWORD or ~/.pgpass"
-        ) from None
+        )
     return _USUAL | {name: str(value) for name, value in given.items() if value is not None}
 
 
