@@ -32,7 +32,7 @@ _HOMES = {
     "FileUnreadable InvalidFrontmatter LoadError MissingExtra NotFound "
     "ObjectDamaged ObjectError ObjectMissing ObjectsAway PathEscape PermissionDenied "
     "RequiredSkillUnusable RunRefused SandboxUnavailable SectionNotFound "
-    "SkillbeltError SkillDisabled SkillNotFound SourceError UsageError",
+    "SkillbeltError SkillDisabled SkillNotFound SourceError StoreUnavailable UsageError",
     "files.manifest": "build_manifest",
     "settings": "Settings load_settings",
     "format.skill": "Skill",
