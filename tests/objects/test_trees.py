@@ -26,11 +26,11 @@ from skillbelt.errors import (
     ObjectsAway,
 )
 from skillbelt.files.manifest import LocalFiles
-from skillbelt.objects import Objects, ObjectSpace, TreeLimits
 from skillbelt.objects.blobs import GRACE_SECONDS, tree_path
 from skillbelt.objects.pack import PACK_BYTES, SMALL_BYTES
 from skillbelt.objects.remote import open_store
-from skillbelt.objects.tree import StoredTree, decode_entry
+from skillbelt.objects.space import Objects, ObjectSpace
+from skillbelt.objects.tree import StoredTree, TreeLimits, decode_entry
 from skillbelt.settings import load_settings
 from skillbelt.store.protocol import SessionKey
 from tests.running.test_same_files import folder, skill
