@@ -12,7 +12,7 @@ import re
 import shutil
 import socket
 import sys
-from importlib import import_module, metadata, util
+from importlib import import_module, util
 from typing import Any, NoReturn
 from urllib.parse import quote
 
@@ -78,10 +78,16 @@ def _normal(text: str) -> str:
     return re.sub(r"[-_.]+", "-", found[1]).lower() if found else ""
 
 
+def _metadata() -> Any:
+    from importlib import metadata  # cost: 10 ms, and the runtime imports this file for one text
+
+    return metadata
+
+
 def _installed() -> dict[str, str]:
     """Return the versions of the packages of this interpreter, by name."""
     found: dict[str, str] = {}
-    for one in metadata.distributions():
+    for one in _metadata().distributions():
         name = _normal(one.metadata["Name"] or "")
         if name:
             found.setdefault(name, one.version)
@@ -287,8 +293,8 @@ def _pip_show(rest: list[str]) -> int:
     code = 0
     for name in names:
         try:
-            one = metadata.distribution(name)
-        except (metadata.PackageNotFoundError, ValueError):
+            one = _metadata().distribution(name)
+        except (ImportError, ValueError):  # PackageNotFoundError is an ImportError
             print(f"WARNING: Package(s) not found: {name[:80]}", file=sys.stderr)
             code = 1
             continue
