@@ -211,6 +211,8 @@ def read_policy(
                 strict.append(rule)
             (agents if rule.source == "agent" else rules).append(rule)
     said += _idle([*rules, *agents])
+    if settings.project_name and settings.by_project("project_name") and not project_trusted:
+        said.append(_untrusted_name(settings))
     given = tuple(session_rules)
     for rule in given:
         if fault := _matches_nothing(rule, settings.home):
@@ -582,6 +584,18 @@ def _untrusted(rule: Rule, loosens: str) -> Diagnostic:
         line=rule.line,
         message=f"{rule.action} {rule.type} {_quote(rule.pattern)} does not count: it would loosen "
         f"{loosens}, and the project is not trusted",
+        remedy="`skillbelt trust add` trusts it, if you know who wrote this file",
+    )
+
+
+def _untrusted_name(settings: Settings) -> Diagnostic:
+    return Diagnostic(
+        code="untrusted-name",
+        severity="warning",
+        path=settings.sources["project_name"],
+        line=None,
+        message=f"project_name = {_quote(settings.project_name)} does not count: answers for the "
+        "project of that name would count here, and this one is not trusted",
         remedy="`skillbelt trust add` trusts it, if you know who wrote this file",
     )
 
