@@ -15,7 +15,8 @@ from itertools import islice
 
 from skillbelt.cli.output import count, print_json, print_json_list, print_table, say
 from skillbelt.errors import ConfigError
-from skillbelt.permission.audit import TYPES, AuditEvent, AuditLog, Verified, open_audit
+from skillbelt.permission.audit import TYPES, AuditEvent, Verified, open_audit
+from skillbelt.permission.audit_events import AuditStore
 from skillbelt.settings import load_settings
 from skillbelt.text import one_line
 
@@ -79,7 +80,7 @@ def _print_events(events: Iterator[AuditEvent]) -> bool:
     return found
 
 
-def _verify(log: AuditLog, wanted: Mapping[str, object], args: argparse.Namespace) -> int:
+def _verify(log: AuditStore, wanted: Mapping[str, object], args: argparse.Namespace) -> int:
     if args.follow or _is_filtered(wanted):
         raise ConfigError("--verify checks the whole log: remove --follow and the filters")
     found = log.verify()
@@ -151,7 +152,7 @@ def _is_filtered(wanted: Mapping[str, object]) -> bool:
     return any(value is not None for value in wanted.values())
 
 
-def _follow(log: AuditLog, wanted: Mapping[str, object], args: argparse.Namespace) -> int:
+def _follow(log: AuditStore, wanted: Mapping[str, object], args: argparse.Namespace) -> int:
     # Not with an event: the waiting thread may hold its lock when the signal arrives.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     say("following the log; Ctrl-C stops it", args)

@@ -16,7 +16,8 @@ from skillbelt.errors import ConfigError, LoadError, PermissionDenied
 from skillbelt.files.contain import below
 from skillbelt.files.manifest import holds, is_complete
 from skillbelt.format.skill import Skill
-from skillbelt.permission.audit import AuditEvent, AuditLog, open_audit, user_name
+from skillbelt.permission.audit import AuditEvent, open_audit, user_name
+from skillbelt.permission.audit_events import AuditStore
 from skillbelt.permission.command_lines import simple_commands
 from skillbelt.permission.grants import tool_name
 from skillbelt.permission.packages import asked_texts
@@ -554,7 +555,7 @@ class Gate:
         self.record("load", request, facts)
 
     @cached_property
-    def audit(self) -> AuditLog:
+    def audit(self) -> AuditStore:
         """The log of decisions, loads and runs."""
         return open_audit(self.settings)
 
