@@ -31,7 +31,7 @@ _HOMES = {
     "errors": "ArchiveRefused ArtifactError ConfigError FileTooLarge FileTypeRefused "
     "FileUnreadable InvalidFrontmatter LoadError MissingExtra NotFound PathEscape "
     "PermissionDenied RequiredSkillUnusable RunRefused SandboxUnavailable SectionNotFound "
-    "SkillbeltError SkillDisabled SkillNotFound SourceError UsageError",
+    "SkillbeltError SkillDisabled SkillNotFound SourceError StoreUnavailable UsageError",
     "files.manifest": "build_manifest",
     "settings": "Settings load_settings",
     "format.skill": "Skill",

@@ -63,6 +63,7 @@ from skillbelt.errors import SkillDisabled as SkillDisabled
 from skillbelt.errors import SkillNotFound as SkillNotFound
 from skillbelt.errors import SkillbeltError as SkillbeltError
 from skillbelt.errors import SourceError as SourceError
+from skillbelt.errors import StoreUnavailable as StoreUnavailable
 from skillbelt.errors import UsageError as UsageError
 from skillbelt.events import Event as Event
 from skillbelt.events import NewEvent as NewEvent

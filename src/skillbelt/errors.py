@@ -6,7 +6,8 @@ line, and never changes.
 SkillbeltError            failed               exit 1
 ├── ConfigError           config               exit 2   a setting, a file or an argument is wrong
 │   ├── UsageError        usage                exit 2   a command line that no command takes
-│   └── MissingExtra      missing_extra        exit 2   an optional dependency is not installed
+│   ├── MissingExtra      missing_extra        exit 2   an optional dependency is not installed
+│   └── StoreUnavailable  store_unavailable    exit 2   the server of the sessions is away
 ├── SkillNotFound         skill_not_found      exit 3   no skill has that name
 │   └── SkillDisabled     skill_disabled       exit 3   the settings switch it off
 ├── RequiredSkillUnusable required_skill       exit 3   a skill that the settings require
@@ -89,6 +90,16 @@ class MissingExtra(ConfigError):
         self.extra = extra
         self.remedy = f"pip install 'skillbelt[{extra}]'"
         super().__init__(f"{purpose} needs the {extra!r} extra: {self.remedy}")
+
+
+class StoreUnavailable(ConfigError):
+    """The server that keeps the sessions stayed away for too long; the message says what is kept.
+
+    A later try may succeed.
+    """
+
+    kind = "store_unavailable"
+    remedy = "see that the server of the setting store runs, then try again"
 
 
 class SkillNotFound(SkillbeltError):

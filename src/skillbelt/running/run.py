@@ -21,7 +21,7 @@ from skillbelt.running.secret_store import StoredSecret
 from skillbelt.running.secrets import redacted, secrets_of
 from skillbelt.running.staging import Staged
 from skillbelt.running.workspace import SKILLS, Workspace, placed
-from skillbelt.sandbox.network.proxy import Egress
+from skillbelt.sandbox.network.proxy import Network
 from skillbelt.sandbox.protocol import Job, Outcome, Sandbox
 from skillbelt.values import Capabilities, Limits
 
@@ -91,7 +91,7 @@ class Run:
     program_folders: tuple[tuple[str, str], ...] = ()
     capabilities: Capabilities
     granted_tools: tuple[str, ...] = ()
-    egress: Egress | None = None
+    egress: Network | None = None
     job: Job
     warnings: tuple[str, ...] = ()
     # Why a tool of the network opened nothing: of interest if the command fails.
