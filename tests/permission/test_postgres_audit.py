@@ -19,7 +19,7 @@ from skillbelt.permission.audit_events import AuditEvent
 from skillbelt.permission.postgres_audit import PostgresAuditLog
 from skillbelt.store.postgres.database import Database
 from skillbelt.testing.suites import AuditConformance
-from tests.postgres import Server, postgres_server, postgres_url, own_postgres
+from tests.postgres import Server
 
 NUMBERS = itertools.count()
 
@@ -106,9 +106,9 @@ def test_the_log_only_grows(postgres_url: str, log: PostgresAuditLog) -> None:
         "DELETE FROM skillbelt.audit_head",
         "TRUNCATE skillbelt.audit_head",
     ):
-        with psycopg.connect(postgres_url) as db:
-            with pytest.raises(psycopg.Error, match="the audit log only grows"):
-                db.execute(query)
+        match = "the audit log only grows"
+        with psycopg.connect(postgres_url) as db, pytest.raises(psycopg.Error, match=match):
+            db.execute(query)
     assert log.verify()[:3] == (2, 0, 0)
 
 
@@ -149,8 +149,7 @@ def test_an_added_record_is_found(postgres_url: str, log: PostgresAuditLog) -> N
         "INSERT INTO skillbelt.audit (chain, seq, time, type, session, skill, record)"
         """ VALUES ('vm-1', 3, 0, 'run', '', '', '{"seq":3,"prev":"x","time":0,"type":"run"}')""",
     )
-    [(line, _)] = faults(log)
-    assert line == 3
+    assert {line for line, _ in faults(log)} == {3}
 
 
 def test_a_lost_head_is_found(postgres_url: str, log: PostgresAuditLog) -> None:
@@ -201,12 +200,12 @@ def member(postgres_url: str, log: PostgresAuditLog) -> Iterator[Database]:
             "SELECT ON ALL TABLES IN SCHEMA skillbelt",
             "EXECUTE ON FUNCTION skillbelt.audit_append_1",
         ):
-            query = sql.SQL("GRANT {} TO {}").format(sql.SQL(right), sql.Identifier(role))  # type: ignore[arg-type]
+            query = sql.SQL("GRANT {} TO {}").format(sql.SQL(right), sql.Identifier(role))
             db.execute(query)
         with closing(Database(postgres_url.replace("postgres@", f"{role}@"))) as database:
             yield database
         for text in ("DROP OWNED BY {}", "DROP ROLE {}"):
-            db.execute(sql.SQL(text).format(sql.Identifier(role)))  # type: ignore[arg-type]
+            db.execute(sql.SQL(text).format(sql.Identifier(role)))
 
 
 def test_row_level_security_shows_a_tenant_its_own(member: Database) -> None:
@@ -240,7 +239,7 @@ def test_a_role_without_rights_on_the_tables_appends_and_changes_nothing(
         " VALUES ('x', 1, 0, '', '', '', '')",
     ):
         with pytest.raises(ConfigError, match="permission denied"):
-            member.write(lambda db, query=query: db.execute(query).rowcount)
+            member.insist(lambda db, _, query=query: db.execute(query).rowcount)  # type: ignore[misc]
 
 
 # Without the server
@@ -251,7 +250,7 @@ def test_what_cannot_be_recorded_is_refused(own_postgres: Server) -> None:
         log = PostgresAuditLog(database, "vm-1")
         fill(log, 1)
         own_postgres.stop()
-        with pytest.raises(StoreUnavailable, match="the audit log cannot be written: .* not done"):
+        with pytest.raises(StoreUnavailable, match=r"the audit log cannot be written: .* not done"):
             fill(log, 2)
         own_postgres.start()
         fill(log, 3)
@@ -260,7 +259,7 @@ def test_what_cannot_be_recorded_is_refused(own_postgres: Server) -> None:
 
 
 def test_a_server_that_restarts_loses_and_repeats_nothing(own_postgres: Server) -> None:
-    """Killed while eight threads append: what was appended is there once, and the chain holds."""
+    """Killed while threads append: what was appended is there once, and the chain holds."""
     done: list[tuple[str, int]] = []
     with closing(Database(own_postgres.url("postgres"))) as database:
         log = PostgresAuditLog(database, "vm-1")
@@ -278,5 +277,7 @@ def test_a_server_that_restarts_loses_and_repeats_nothing(own_postgres: Server) 
         kept = [
             (event.session, int(event.time)) for event in log.read() if event.session != "first"
         ]
-        assert sorted(kept) == sorted(done) == [(str(t), n) for t in range(8) for n in range(15)]
-        assert log.verify()[:3] == (1 + 8 * 15, 0, 0)
+        assert (
+            sorted(kept) == sorted(done) == [(str(t), n) for t in range(THREADS) for n in range(15)]
+        )
+        assert log.verify()[:3] == (1 + THREADS * 15, 0, 0)

@@ -40,7 +40,7 @@ from skillbelt.permission.audit_events import (
 from skillbelt.permission.audit_events import TYPES as TYPES
 from skillbelt.permission.audit_events import AuditEvent as AuditEvent
 from skillbelt.permission.audit_events import Verified as Verified
-
+from skillbelt.permission.audit_events import machine_name as machine_name
 from skillbelt.store import open_postgres
 
 if TYPE_CHECKING:
@@ -152,6 +152,13 @@ class AuditLog:
             return check.end(torn=torn)
         finally:
             _close(files)
+
+    def expire(self, before: float) -> int:
+        """Raise ConfigError: the files of the log bound themselves."""
+        raise ConfigError(
+            f"{self.folder}: the log in files deletes its oldest file by itself; only a log in"
+            " PostgreSQL, of the setting store, is cut by time"
+        )
 
     def _append(self, line: bytes) -> None:
         with locked(self._path(_LOCK)):

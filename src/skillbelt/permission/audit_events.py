@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Generator, Iterator, Mapping
 from hashlib import sha256
 from types import MappingProxyType
@@ -70,6 +71,11 @@ class AuditFilter(NamedTuple):
         )
 
 
+def machine_name() -> str:
+    """Return the name of this machine, which the records of a shared log carry."""
+    return os.uname().nodename
+
+
 def tenant_of(session: str) -> tuple[str, str] | None:
     """Return the app and the user of a conversation; None if that is not certain.
 
@@ -128,6 +134,12 @@ class AuditStore(Protocol):
 
     def verify(self) -> Verified:
         """Check that all records are there, unchanged and in order."""
+
+    def expire(self, before: float) -> int:
+        """Delete the oldest records, up to that time, and return how many.
+
+        The rest can still be checked. ConfigError for a log that bounds itself.
+        """
 
 
 def encode_event(event: AuditEvent) -> bytes:

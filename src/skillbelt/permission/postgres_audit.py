@@ -25,6 +25,7 @@ from skillbelt.permission.audit_events import (
     decode_event,
     encode_event,
     hash_of,
+    machine_name,
     tenant_of,
 )
 from skillbelt.store.postgres.database import Tenant
@@ -319,11 +320,6 @@ class PostgresAuditLog:
             ).rowcount
 
         return self._database.write(work)
-
-
-def machine_name() -> str:
-    """Return the name of this machine, which its records carry."""
-    return os.uname().nodename
 
 
 def _row(event: AuditEvent) -> tuple[object, ...]:
