@@ -35,7 +35,7 @@ ORDER = [
     "errors", "values", "text", "untrusted_json", "hosts", "events", "tracing", "files", "trust",
     "settings",
     "format", "check",
-    "search", "discovery", "store", "objects", "artifacts", "permission", "disclosure", "sandbox",
+    "search", "store", "discovery", "objects", "artifacts", "permission", "disclosure", "sandbox",
     "running", "conversation", "tools", "runtime", "agent", "integrations", "mcp", "testing", "cli",
     "__main__",
 ]  # fmt: skip
