@@ -36,6 +36,7 @@ ORDER = [
     "settings",
     "format", "check",
     "search", "discovery", "store", "artifacts", "permission", "disclosure", "sandbox", "running",
+    "fleet",
     "conversation", "tools", "runtime", "agent", "integrations", "mcp", "testing", "cli",
     "__main__",
 ]  # fmt: skip
