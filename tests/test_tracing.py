@@ -69,6 +69,8 @@ def test_every_name(tree: Tree) -> None:
         "workspace.collect",
         "workspace.cleanup",
         "workspace.inline",
+        "execute_tool",
+        "serve",
     }
 
 
@@ -190,3 +192,63 @@ with Runtime({str(open_tree.project)!r}, rules=[Rule("run", "*", "allow")]) as b
     assert (files["host_path"], files["to"]) == ([str(note)], ["work/inputs/note.txt"])
     removed = found["workspace.cleanup"]
     assert (removed["path"], removed["exec_id"]) == (workspace, "skillbelt/ada/chat")
+
+
+def test_a_trace_goes_on_in_another_process(tree: Tree) -> None:
+    code = """
+from skillbelt.tracing import extract, inject
+print(inject())
+with span("workspace.create"):
+    carried = inject()
+with extract(carried):
+    with span("workspace.run"): pass
+with span("workspace.collect"): pass
+"""
+    done = tree.python("-c", f"{SET_UP}\nfrom skillbelt.tracing import span\n{code}\n{REPORT}")
+    outside, told = done.stdout.split("\n", 1)
+    assert outside == "{}"
+    created, ran, collected = json.loads(told)
+    assert ran["parent_id"] == created["context"]["span_id"]
+    assert ran["context"]["trace_id"] == created["context"]["trace_id"]
+    assert collected["parent_id"] is None
+
+
+@pytest.mark.parametrize("carrier", [{}, {"traceparent": "nonsense"}, {"traceparent": ""}])
+def test_what_is_no_trace_begins_a_new_one(tree: Tree, carrier: dict[str, str]) -> None:
+    code = f"""
+from skillbelt.tracing import extract
+with extract({carrier!r}):
+    with span("workspace.run"): pass
+"""
+    (found,) = traced(tree, code)
+    assert found["parent_id"] is None
+
+
+def test_where_nobody_traces_nothing_is_carried(tree: Tree) -> None:
+    code = """
+import sys
+from skillbelt.tracing import extract, inject
+with extract({"traceparent": "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"}):
+    print(inject())
+print([name for name in sys.modules if name.startswith("opentelemetry")])
+"""
+    assert tree.python("-c", code).stdout == "{}\n[]\n"
+
+
+def test_a_call_of_a_tool_names_its_skill(open_tree: Tree) -> None:
+    open_tree.skill("project/.agents/skills/kit", "Packs things.")
+    code = f"""
+from skillbelt import Runtime
+with Runtime({str(open_tree.project)!r}) as belt:
+    session = belt.session("ada", "chat")
+    session.request([{{"role": "user", "content": "hello"}}])
+    session.call_sync("skill_load", {{"skill": "kit"}}, "call-1")
+    session.call_sync("skill_load", {{"skill": "nothing"}}, "call-2")
+"""
+    first, second = (
+        each for each in traced(open_tree, code) if each["name"] == "execute_tool skill_load"
+    )
+    assert first["attributes"]["gen_ai.skill.name"] == "kit"
+    assert first["attributes"]["gen_ai.skill.description"] == "Packs things."
+    assert first["attributes"]["gen_ai.tool.call.id"] == "call-1"
+    assert "gen_ai.skill.name" not in second["attributes"]

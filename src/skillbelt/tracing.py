@@ -6,7 +6,8 @@ span costs one lookup in a dictionary.
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
@@ -26,10 +27,14 @@ SpanName = Literal[
     "workspace.collect",
     "workspace.cleanup",
     "workspace.inline",
+    "execute_tool",
+    "serve",
 ]
 _API = "opentelemetry.trace"
 _PROVIDER = "OTEL_PYTHON_TRACER_PROVIDER"  # makes the library configure itself on import
 _MAX_CHARS = 4096
+# What a trace is carried in; nothing else of a stranger's headers reaches the library.
+CARRIED = ("traceparent", "tracestate")
 
 
 class Span(Protocol):
@@ -86,33 +91,72 @@ class _Traced:
 _UNTRACED = _Untraced()
 
 
-def span(name: SpanName, /, **attributes: object) -> Span:
+def span(name: SpanName, subject: str = "", /, **attributes: object) -> Span:
     """Return a span for a block; an exception is recorded in it and propagates.
 
-    Attributes are strings, numbers, booleans and lists of strings; None is left out.
+    Attributes are strings, numbers, booleans and lists of strings; None is left out. `subject`
+    follows the name: a word that is one of few, such as a tool.
     """
     api = sys.modules.get(_API) or _import_if_configured()
     if api is None:
         return _UNTRACED
-    tracer = api.get_tracer(TRACER)
-    return _Traced(tracer.start_as_current_span(name, attributes=_convert(attributes)))
+    tracer, whole = api.get_tracer(TRACER), f"{name} {subject}" if subject else name
+    return _Traced(tracer.start_as_current_span(whole, attributes=_convert(attributes)))
+
+
+def is_tracing() -> bool:
+    """Whether a span would be recorded by someone, so that costly attributes are worth finding."""
+    return _API in sys.modules or bool(os.environ.get(_PROVIDER))
 
 
 def _import_if_configured() -> ModuleType | None:
     """Import the library if the environment asks for it, though no module has imported it."""
-    if not os.environ.get(_PROVIDER):
-        return None
+    return _import() and sys.modules[_API] if os.environ.get(_PROVIDER) else None
+
+
+def _import() -> ModuleType | None:
     try:
-        from opentelemetry import trace  # extra: otel
+        from opentelemetry import propagate  # extra: otel
     except ImportError:
         return None
-    return trace
+    return propagate
 
 
-def skill_attributes(name: str, location: str, url: str = "") -> dict[str, str]:
+def inject() -> dict[str, str]:
+    """Return what continues the current trace in another process, as `extract` takes it.
+
+    It is empty without tracing and outside of any span.
+    """
+    carrier: dict[str, str] = {}
+    if is_tracing() and (propagate := _import()):
+        propagate.inject(carrier)
+    return carrier
+
+
+@contextmanager
+def extract(carrier: Mapping[str, str]) -> Iterator[None]:
+    """Continue the trace of another process in a block; what is no trace is ignored.
+
+    `carrier` comes from `inject`, or holds the `CARRIED` headers of an HTTP request.
+    """
+    propagate = _import() if carrier and is_tracing() else None
+    if propagate is None:
+        yield
+        return
+    context = sys.modules["opentelemetry.context"]
+    token = context.attach(propagate.extract(carrier))
+    try:
+        yield
+    finally:
+        context.detach(token)
+
+
+def skill_attributes(
+    name: str, location: str, url: str = "", description: str = ""
+) -> dict[str, str]:
     """Return the attributes that name a skill, with its URL or else its file."""
-    uri = url or file_url(location)
-    return {"gen_ai.skill.name": name, "gen_ai.skill.source.uri": uri}
+    found = {"gen_ai.skill.name": name, "gen_ai.skill.source.uri": url or file_url(location)}
+    return {**found, "gen_ai.skill.description": description} if description else found
 
 
 def _convert(attributes: Mapping[str, object]) -> "Mapping[str, str | int | float | list[str]]":

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from skillbelt.errors import ConfigError
 from skillbelt.files.contain import READ_FILE, READ_WRITE_FILE
@@ -46,7 +46,7 @@ _CHUNK = 2**16
 _MAX_LINE_BYTES = 2**20
 _HEAD_CHARS = 4_000  # kept of an event that is too long
 _MAX_DEPTH = 32  # of data, so that readers cannot exceed the recursion limit
-_FOLLOW_SECONDS = 0.5
+FOLLOW_SECONDS = 0.5
 _OLDER_IN_A_ROW = 1_000
 NONE = "0" * 64  # the hash before the first record
 _LINK_FIELDS = ("seq", "prev", "torn")  # of a record, beside those of the event
@@ -56,7 +56,8 @@ _MOST_FAULTS = 100
 class AuditEvent(NamedTuple):
     """An event of the log. `time` in Unix seconds; `hash` is that of the skill's content.
 
-    `type` is one of `TYPES`. `initiator` is who requested it: the model or the user.
+    `type` is one of `TYPES`. `initiator` is who requested it: the model or the user. `machine` is
+    the name of the machine, in a log that several share.
     """
 
     time: float
@@ -69,21 +70,90 @@ class AuditEvent(NamedTuple):
     skill: str = ""
     hash: str = ""
     data: Mapping[str, object] = _NOTHING
+    machine: str = ""
 
 
-class _Filter(NamedTuple):
-    session: str | None
-    type: str | None
-    skill: str | None
-    since: float | None
+class AuditFilter(NamedTuple):
+    """Which events are wanted; None stands for all.
+
+    `tenant` is the app and the user of a conversation.
+    """
+
+    session: str | None = None
+    type: str | None = None
+    skill: str | None = None
+    since: float | None = None
+    tenant: tuple[str, str] | None = None
 
     def takes(self, event: AuditEvent) -> bool:
+        """Whether the event is wanted."""
         return (
             self.session in (None, event.session)
             and self.type in (None, event.type)
             and self.skill in (None, event.skill)
             and (self.since is None or event.time >= self.since)
+            and self.tenant in (None, tenant_of(event.session))
         )
+
+
+def tenant_of(session: str) -> tuple[str, str]:
+    """Return the app and the user of a conversation; both "" if that is not certain.
+
+    A slash in one of the names leaves several readings, and none of these may give one user's
+    events to another.
+    """
+    parts = session.split("/")
+    return (parts[0], parts[1]) if len(parts) == 3 else ("", "")
+
+
+class AuditStore(Protocol):
+    """Where audit events are kept: a log that only grows, with a chain that shows changes.
+
+    Safe to use from many threads and processes. `skillbelt.testing.suites.AuditConformance` holds
+    each of these promises as a test.
+    """
+
+    def append(self, event: AuditEvent) -> None:
+        """Keep the event; when this returns, it outlives the process.
+
+        ConfigError, and nothing is kept, when that fails: no action may go unrecorded. Data that
+        JSON cannot hold is kept as text; an event that is too long is cut, and says so.
+        """
+
+    def read(
+        self,
+        *,
+        session: str | None = None,
+        type: str | None = None,
+        skill: str | None = None,
+        since: float | None = None,
+        limit: int | None = None,
+        tenant: tuple[str, str] | None = None,
+    ) -> Iterator[AuditEvent]:
+        """Yield the current events, oldest first; at most the newest `limit`, in little memory.
+
+        `tenant` is the app and the user whose conversations count, and no others.
+        """
+
+    def follow(
+        self,
+        *,
+        session: str | None = None,
+        type: str | None = None,
+        skill: str | None = None,
+        since: float | None = None,
+        limit: int | None = None,
+        tenant: tuple[str, str] | None = None,
+        stop: threading.Event | None = None,
+        seconds: float = FOLLOW_SECONDS,
+    ) -> Generator[AuditEvent, None, None]:
+        """Yield the events of `read`, then each new event once, until `stop` is set.
+
+        New ones are there after `seconds` at most.
+        """
+
+    def verify(self) -> Verified:
+        """Check that all records are there, unchanged and in order."""
 
 
 class AuditLog:
@@ -101,7 +171,7 @@ class AuditLog:
 
     def append(self, event: AuditEvent) -> None:
         """Write the event; ConfigError when that fails, so that no action goes unrecorded."""
-        line = _encode_event(event)
+        line = encode_event(event)
         try:
             make_folder(os.path.dirname(self.folder))
             make_folder(self.folder)
@@ -121,11 +191,16 @@ class AuditLog:
         skill: str | None = None,
         since: float | None = None,
         limit: int | None = None,
+        tenant: tuple[str, str] | None = None,
     ) -> Iterator[AuditEvent]:
-        """Yield the current events, oldest first; at most the newest `limit`."""
+        """Yield the current events, oldest first; at most the newest `limit`.
+
+        `tenant` is the app and the user whose conversations count, and no others.
+        """
+        chosen = AuditFilter(session=session, type=type, skill=skill, since=since, tenant=tenant)
         files = self._open_files()
         try:
-            yield from _select(files, _Filter(session, type, skill, since), limit)
+            yield from _select(files, chosen, limit)
         finally:
             _close(files)
 
@@ -137,11 +212,12 @@ class AuditLog:
         skill: str | None = None,
         since: float | None = None,
         limit: int | None = None,
+        tenant: tuple[str, str] | None = None,
         stop: threading.Event | None = None,
-        seconds: float = _FOLLOW_SECONDS,
+        seconds: float = FOLLOW_SECONDS,
     ) -> Generator[AuditEvent, None, None]:
         """Yield the events of `read`, then each new event, until `stop` is set."""
-        chosen = _Filter(session, type, skill, since)
+        chosen = AuditFilter(session=session, type=type, skill=skill, since=since, tenant=tenant)
         files = self._open_files()
         try:
             yield from _select(files, chosen, limit)
@@ -388,7 +464,7 @@ def _numbered(folder: str) -> list[tuple[int, str]]:
     return found
 
 
-def _encode_event(event: AuditEvent) -> bytes:
+def encode_event(event: AuditEvent) -> bytes:
     """Return the event as an ASCII line; data that is not JSON is written as text."""
     line = _line(event)
     if len(line) > _MAX_LINE_BYTES:
@@ -445,13 +521,13 @@ def _finite(seconds: float) -> float:
     return seconds if abs(seconds) < float("inf") else 0.0
 
 
-def _select(files: list[_File], chosen: _Filter, limit: int | None) -> Iterator[AuditEvent]:
+def _select(files: list[_File], chosen: AuditFilter, limit: int | None) -> Iterator[AuditEvent]:
     if limit is not None or chosen.since is not None:
         files = _beginning(files, chosen, limit)
     yield from filter(chosen.takes, _forward(files))
 
 
-def _beginning(files: list[_File], chosen: _Filter, limit: int | None) -> list[_File]:
+def _beginning(files: list[_File], chosen: AuditFilter, limit: int | None) -> list[_File]:
     """Return the files from the first event that is wanted on; no event is kept in memory.
 
     The search goes back from the end. It is over at so many older events in a row: the times of a
@@ -463,7 +539,7 @@ def _beginning(files: list[_File], chosen: _Filter, limit: int | None) -> list[_
         for start, line in _places_backward(files[place]):
             if taken == limit or older > _OLDER_IN_A_ROW:
                 return begins
-            event = _decode_event(line)
+            event = decode_event(line)
             if event is None:
                 continue
             older = older + 1 if chosen.since is not None and event.time < chosen.since else 0
@@ -476,7 +552,7 @@ def _beginning(files: list[_File], chosen: _Filter, limit: int | None) -> list[_
 def _forward(files: list[_File]) -> Iterator[AuditEvent]:
     for file in files:
         for line in _lines(file):
-            if (event := _decode_event(line)) is not None:
+            if (event := decode_event(line)) is not None:
                 yield event
 
 
@@ -509,7 +585,7 @@ def _lines_backward(handle: int, size: int) -> Iterator[bytes]:
     yield b"".join(reversed(pieces))
 
 
-def _decode_event(line: bytes) -> AuditEvent | None:
+def decode_event(line: bytes) -> AuditEvent | None:
     """Return the event of a line; None for an invalid or partial one."""
     try:
         text = line.decode("utf-8")

@@ -51,6 +51,7 @@ from skillbelt.tools.run_handlers import (
     run_command,
 )
 from skillbelt.tools.schema import Handler, ToolResult, inline_names, offered_arguments
+from skillbelt.tracing import is_tracing, skill_attributes, span
 from skillbelt.untrusted_json import read_json
 
 # With more skills a schema does not list their names: it is in every request.
@@ -101,7 +102,8 @@ def dispatch(name: str, arguments: object, caller: Caller, call_id: str = "") ->
     if checked.fault:
         return failed(f"{name}: {checked.fault}", WRONG_ARGUMENTS, tool=name)
     try:
-        return HANDLERS[kind](Call(checked.arguments, caller, call_id))
+        with span("execute_tool", name, **_facts(name, checked.arguments, caller, call_id)):
+            return HANDLERS[kind](Call(checked.arguments, caller, call_id))
     except (Refused, PathEscape, LoadError, PermissionDenied) as error:
         return _failure(error, caller)
     except (RunRefused, SandboxUnavailable, ArtifactError) as error:
@@ -110,6 +112,25 @@ def dispatch(name: str, arguments: object, caller: Caller, call_id: str = "") ->
         if not is_shortage(error):
             raise
         return failed(BUSY, "busy")
+
+
+def _facts(
+    tool: str, arguments: Mapping[str, object], caller: Caller, call_id: str
+) -> dict[str, object]:
+    """Return the attributes of the span of a call, with the skill that its arguments name."""
+    if not is_tracing():
+        return {}
+    skill = caller.skills.get(str(arguments.get("skill", "")))
+    named = skill and skill_attributes(
+        skill.name, skill.location, skill.origin.url, skill.description
+    )
+    return {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": tool,
+        "gen_ai.tool.type": "function",
+        "gen_ai.tool.call.id": call_id or None,
+        **(named or {}),
+    }
 
 
 def failed(message: str, kind: str = "failed", **facts: object) -> ToolResult:

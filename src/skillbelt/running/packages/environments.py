@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -342,7 +341,7 @@ def _key(
 ) -> str:
     return _hash(
         _FORMAT, needs.kind, sorted(needs.requirements), version, os.path.realpath(interpreter),
-        sorted(builds.names) or builds.every, sys.platform, platform.machine(), _libc(),
+        sorted(builds.names) or builds.every, sys.platform, os.uname().machine, _libc(),
         indexes.address,
     )  # fmt: skip
 

@@ -12,13 +12,12 @@ import json
 import os
 import re
 import sys
-import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from skillbelt.errors import RunRefused
 from skillbelt.permission.packages import Lock, Package, normal
-from skillbelt.text import one_line, shorten
+from skillbelt.text import one_line, read_toml, shorten
 from skillbelt.untrusted_json import read_json
 
 # The index as an installer sees it. The name is reserved, so that no real host can have it.
@@ -87,7 +86,7 @@ def read_python(
     With `builds`, a package without a wheel may be built; those in `built` are.
     """
     try:
-        listed = tomllib.loads(data.decode("utf-8")).get("packages", [])
+        listed = read_toml(data.decode("utf-8")).get("packages", [])
     except (ValueError, RecursionError) as error:
         raise _invalid_lock(error) from error
     declared = dict(_declared(requirements))
