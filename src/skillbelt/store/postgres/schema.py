@@ -9,6 +9,7 @@ from typing import Any
 from psycopg import Connection
 
 from skillbelt.errors import ConfigError
+from skillbelt.store.postgres.shared_tables import SHARED_TABLES
 
 # "SkBt", the same number that marks our SQLite files.
 MIGRATION_LOCK = 0x536B4274
@@ -94,6 +95,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE skillbelt.event ENABLE ROW LEVEL SECURITY",
         "CREATE POLICY tenant ON skillbelt.event USING"
         " (EXISTS (SELECT FROM skillbelt.session WHERE id = event.session))",
+    ),
+    (
+        *SHARED_TABLES,
+        f"CREATE POLICY tenant ON skillbelt.audit FOR SELECT USING ({_APP} AND {_USER})",
     ),
 )
 
