@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from typing import TYPE_CHECKING
 
 from skillbelt.errors import MissingExtra
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["STATE_FILE", "SessionInfo", "SessionKey", "Store", "open_store"]
 
 STATE_FILE = "state.sqlite3"
-_LOCK = threading.Lock()
+# One for each database and process: a gate opens the store for every decision.
 _OPENED: dict[str, PostgresStore] = {}
 
 
@@ -32,13 +31,17 @@ def open_store(settings: Settings) -> OpenedStore:
 
 
 def open_postgres(url: str) -> PostgresStore:
-    """The store in the PostgreSQL database at the URL: one for all callers in this process."""
+    """The store in the PostgreSQL database at the URL: the same one each time.
+
+    What is closed opens itself again.
+    """
+    if url in _OPENED:
+        return _OPENED[url]
     try:
         from skillbelt.store.postgres.store import PostgresStore  # extra: postgres
     except ImportError as error:
         raise MissingExtra("postgres", "a store in PostgreSQL") from error
-    with _LOCK:
-        return _OPENED.get(url) or _OPENED.setdefault(url, PostgresStore(url))
+    return _OPENED.setdefault(url, PostgresStore(url))
 
 
 def open_database(settings: Settings) -> Database | None:

@@ -1,7 +1,6 @@
 """Sessions in PostgreSQL, for all processes of all machines."""
 
 import hashlib
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +24,7 @@ from skillbelt.store.protocol import (
 _MOST = 2**63 - 1
 # How many sessions one transaction of `expire` deletes.
 _BATCH = 500
-_APPEND = "SELECT skillbelt.append_1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+_APPEND = "SELECT skillbelt.append_1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _EVENTS = (
     "SELECT seq, time, type, agent, data FROM skillbelt.event WHERE seq > %s AND session ="
     " (SELECT id FROM skillbelt.session WHERE digest = %s) ORDER BY seq"
@@ -63,10 +62,10 @@ class PostgresStore:
             [encode_text(one) for _, one, _ in changed],
             [None if value is None else encode_text(value) for _, _, value in changed],
         ]
-        once, now = uuid.uuid4(), time.time()
+        once = uuid.uuid4()
 
         def attempt(db: "psycopg.Connection[Row]", again: bool) -> str:
-            given = (once, again, now, owners["session"], app, user, name, *values)
+            given = (once, again, owners["session"], app, user, name, *values)
             [(result,)] = db.execute(_APPEND, given).fetchall()
             return str(result)
 
