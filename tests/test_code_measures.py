@@ -9,7 +9,8 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "skillbelt"
 MAX_POSITIONAL = 4
-MAX_INNER_IMPORTS = 60
+# 60 without the extras http and metrics, which each import one package late.
+MAX_INNER_IMPORTS = 62
 MAX_FUNCTION_LINES = 60
 # Values that decide about permission, or that have many fields of one type.
 BY_KEYWORD = {"AuditEvent", "Job", "RunResult", "Skill"}
