@@ -50,7 +50,7 @@ def test_tokens_are_found_by_themselves_and_by_their_hash(tmp_path: Path) -> Non
     ],
 )
 def test_what_a_file_cannot_say(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(ConfigError, match="tokens.toml|at least 16") as caught:
+    with pytest.raises(ConfigError, match=r"tokens\.toml|at least 16") as caught:
         read_tokens(write(tmp_path, text))
     assert told in str(caught.value)
     assert TOKEN not in str(caught.value)

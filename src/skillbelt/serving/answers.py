@@ -129,7 +129,7 @@ class HttpAnswer:
             await self.piece(b"event: " + name.encode() + b"\ndata: " + to_json(document) + b"\n\n")
 
     async def keep_alive(self, seconds: float) -> None:
-        """Send a comment now and then, so that no proxy takes a silent run for a dead connection."""
+        """Send a comment now and then, so that no proxy takes a silent run for an end."""
         while True:
             await asyncio.sleep(seconds)
             async with self._lock:

@@ -54,7 +54,7 @@ class TokenBook:
 
     @property
     def secret(self) -> bytes:
-        """Bytes that servers with the same tokens share, and nobody else knows."""
+        """Bytes that only servers with the same tokens know."""
         return hashlib.sha256("\0".join(sorted(self._holders)).encode()).digest()
 
 
