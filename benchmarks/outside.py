@@ -29,8 +29,12 @@ from skillbelt.running.trial.verdict import Ended, Verdict, judge
 USER = 61_234
 # Too large to be worth a disk: a script that imports one of these is counted apart.
 HEAVY = frozenset(
-    ("torch", "tensorflow", "jax", "vllm", "torchvision", "torchaudio", "transformers", "nvidia")
-)
+    ("torch", "tensorflow", "jax", "vllm", "torchvision", "torchaudio", "transformers", "nvidia",
+     "sentence_transformers", "ultralytics", "easyocr", "whisper", "whisperx", "paddleocr",
+     "paddle", "keras", "pytorch_lightning", "diffusers", "accelerate", "torch_geometric", "peft",
+     "stable_baselines3", "scvi", "deepchem", "unsloth", "bitsandbytes", "cupy", "docling",
+     "pyspark", "trl", "timm", "spacy", "flair", "stanza", "demucs", "kokoro")
+)  # fmt: skip
 SECONDS = 20.0
 _OUTPUT = 2**16
 _SYSTEM_PYTHON = "/usr/bin/python3"

@@ -4,8 +4,10 @@ FOLDER is any folder of skills, such as a checkout of a public collection, or se
 by side. Every script of each skill, or of `--sample` N skills drawn by `--seed`, is tried as
 `skillbelt try` does, with the packages it needs. `--outside` also starts each outside the sandbox
 with the same packages, and counts only those that can start on this machine at all. Python and
-JavaScript count; the shell and TypeScript stand beside them. What is done is kept in `--out`, so
-that an interrupted measurement goes on where it ended. Exit code 1 when `--bar` is missed.
+JavaScript count; the shell and TypeScript stand beside them. Two kinds are not measured, on neither
+side: skills that need a package as large as PyTorch ("heavy"), and scripts that were not begun
+when their skill had taken `--seconds` ("late"). What is done is kept in `--out`, so that an
+interrupted measurement goes on where it ended. Exit code 1 when `--bar` is missed.
 """
 
 from __future__ import annotations
@@ -28,15 +30,16 @@ from skillbelt import Answer, RunRefused, Runtime
 from skillbelt.errors import SkillbeltError
 from skillbelt.format.skill import Skill
 from skillbelt.running.call import Asker
-from skillbelt.running.trial.scripts import LANGUAGES, scripts_of
+from skillbelt.running.trial.scripts import LANGUAGES, Script, scripts_of
 from skillbelt.running.trial.trial import TrialBounds, try_skill
 from skillbelt.store import SessionKey
 
 COUNTED = ("python", "javascript")
 AT_ONCE = 2
 SECONDS = 20.0
+SKILL_SECONDS = 240.0
 CACHE_BYTES = 12 * 2**30
-_NAMES = "|".join(sorted(HEAVY))
+_NAMES = "|".join(sorted(HEAVY)).replace("_", "[-_]")
 _HEAVY = re.compile(rf"(?m)^\s*(?:import|from)\s+({_NAMES})\b|^({_NAMES})\s*(?:[<>=~\[]|$)")
 WHO = Asker(SessionKey("skillbelt", "", "real-skills"), "user")
 
@@ -89,9 +92,17 @@ def heavy_import(path: str) -> str:
 class Measurement:
     """Tries skills, some at a time, and keeps the rows of each in a file."""
 
-    def __init__(self, out: str, cache: str, outside: bool, at_once: int = AT_ONCE) -> None:
+    def __init__(
+        self,
+        out: str,
+        cache: str,
+        outside: bool,
+        at_once: int = AT_ONCE,
+        *,
+        seconds: float = SKILL_SECONDS,
+    ) -> None:
         self.out, self.cache, self.outside = Path(out), cache, outside
-        self._at_once = at_once
+        self._at_once, self._seconds = at_once, seconds
         self.rows: dict[str, list[Row]] = {}
         self._lock = threading.Lock()
         if self.out.exists():
@@ -117,39 +128,39 @@ class Measurement:
         return [row for one in skills for row in self.rows[one]]
 
     def _try(self, path: str) -> None:
+        began = time.monotonic()
         rows = list(self._measure(path))
+        kept = {"skill": path, "seconds": round(time.monotonic() - began, 1), "scripts": rows}
         with self._lock, self.out.open("a") as file:
             self.rows[path] = rows
-            file.write(json.dumps({"skill": path, "scripts": rows}) + "\n")
+            file.write(json.dumps(kept) + "\n")
 
     def _measure(self, path: str) -> Iterator[Row]:
         skill = Skill.from_folder(path)
-        scripts = {one.path: one for one in scripts_of(skill)}
-        if name := heavy_import(path):
-            yield from (
-                {"skill": path, "path": one, "language": scripts[one].language, "started": False,
-                 "how": "heavy", "line": "", "lacked": [{"kind": "module", "name": name}]}
-                for one in scripts
-            )  # fmt: skip
-            return
-        bounds = TrialBounds(seconds=SECONDS, at_once=1)
+        name, end = heavy_import(path), time.monotonic() + self._seconds
+        for script in scripts_of(skill):
+            blank: Row = {"skill": path, "path": script.path, "language": script.language,
+                          "started": False, "line": "", "lacked": []}  # fmt: skip
+            if name:
+                yield {**blank, "how": "heavy", "lacked": [{"kind": "module", "name": name}]}
+            elif time.monotonic() > end:
+                yield {**blank, "how": "late"}
+            else:
+                yield self._start(skill, script, blank)
+
+    def _start(self, skill: Skill, script: Script, blank: Row) -> Row:
+        bounds, only = TrialBounds(seconds=SECONDS, at_once=1), (script.path,)
+        bench = self._runtime.workbench
         try:
-            trial = try_skill(
-                self._runtime.workbench, skill, WHO, bounds=bounds, one_question=False
-            )
+            trial = try_skill(bench, skill, WHO, only=only, bounds=bounds, one_question=False)
         except (RunRefused, SkillbeltError, OSError) as error:
-            yield from (
-                {"skill": path, "path": one, "language": scripts[one].language, "started": False,
-                 "how": "refused", "line": str(error), "lacked": []}
-                for one in scripts
-            )  # fmt: skip
-            return
-        for one in trial.scripts:
-            row: Row = {"skill": path, **one.document()}
-            if self.outside and not one.started:  # the others can start, as they did
-                verdict = start_outside(skill, scripts[one.path], one, self.cache)
-                row["outside"] = {**verdict._asdict(), "started": verdict.started}
-            yield row
+            return {**blank, "how": "refused", "line": str(error)}
+        [one] = trial.scripts
+        row: Row = {**blank, **one.document()}
+        if self.outside and not one.started:  # the others can start, as they did
+            verdict = start_outside(skill, script, one, self.cache)
+            row["outside"] = {**verdict._asdict(), "started": verdict.started}
+        return row
 
     def _show(self, text: str) -> None:
         if sys.stderr.isatty():
@@ -163,7 +174,7 @@ def heavy(row: Row) -> bool:
     said = str(row.get("line", "")).lower()
     return not row["started"] and (
         any(name.partition(".")[0] in HEAVY for name in names)
-        or any(f" {one}" in said for one in HEAVY)
+        or (row["how"] == "package" and any(f" {one}" in said for one in HEAVY))
     )
 
 
@@ -181,12 +192,13 @@ def summarize(rows: Sequence[Row]) -> dict[str, object]:
             row for row in rows
             if row["language"] == name or (name == "counted" and row["language"] in COUNTED)
         ]  # fmt: skip
-        light = [row for row in chosen if not heavy(row)]
+        light = [row for row in chosen if row["how"] != "late" and not heavy(row)]
         can = [row for row in light if able(row)]
         started = [row for row in can if row["started"]]
         figures[name] = {
             "scripts": len(chosen),
-            "too_heavy": len(chosen) - len(light),
+            "too_heavy": sum(map(heavy, chosen)),
+            "late": sum(row["how"] == "late" for row in chosen),
             "can_start": len(can),
             "started": len(started),
             "share": round(len(started) / len(can), 4) if can else None,
@@ -204,13 +216,13 @@ def summarize(rows: Sequence[Row]) -> dict[str, object]:
 
 def print_table(figures: dict[str, object], seconds: float) -> None:
     """Print the shares, and below them the causes."""
-    print(f"{'':12} {'scripts':>8} {'heavy':>6} {'can':>6} {'start':>6} {'share':>7}")
+    print(f"{'':12} {'scripts':>8} {'heavy':>6} {'late':>6} {'can':>6} {'start':>6} {'share':>7}")
     for name, one in figures.items():
         assert isinstance(one, dict)
         share = "" if one["share"] is None else f"{one['share']:.1%}"
         print(
-            f"{name:12} {one['scripts']:>8} {one['too_heavy']:>6} {one['can_start']:>6} "
-            f"{one['started']:>6} {share:>7}"
+            f"{name:12} {one['scripts']:>8} {one['too_heavy']:>6} {one['late']:>6} "
+            f"{one['can_start']:>6} {one['started']:>6} {share:>7}"
         )
     counted = figures["counted"]
     assert isinstance(counted, dict)
@@ -229,6 +241,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--most", type=int, default=60, help="skills of one collection in a sample")
     parser.add_argument("--outside", action="store_true", help="also start each outside")
     parser.add_argument("--at-once", type=int, default=AT_ONCE, help="skills side by side")
+    parser.add_argument(
+        "--seconds", type=float, default=SKILL_SECONDS, help="after which no script is begun"
+    )
     parser.add_argument("--out", default="real-skills.jsonl", help="the rows, kept as they come")
     parser.add_argument("--json", default="", help="a file for the figures")
     parser.add_argument("--cache", default="", help="a folder for packages and state")
@@ -242,7 +257,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     skills = draw(args.folder, args.sample, args.seed, args.most)
     cache = os.path.abspath(args.cache or f"{args.out}.cache")
     os.makedirs(cache, exist_ok=True)
-    rows = Measurement(args.out, cache, args.outside, args.at_once).run(skills)
+    measurement = Measurement(args.out, cache, args.outside, args.at_once, seconds=args.seconds)
+    rows = measurement.run(skills)
     figures = summarize(rows)
     print(f"{len(skills)} skills")
     print_table(figures, time.monotonic() - began)

@@ -36,12 +36,19 @@ ORDER = [
     "trust",
     "settings",
     "format", "check",
-    "search", "discovery", "store", "artifacts", "permission", "disclosure", "sandbox", "running",
-    "conversation", "tools", "runtime", "agent", "integrations", "serving", "mcp", "testing", "cli",
+    "search", "discovery", "store", "objects", "artifacts", "permission", "disclosure", "sandbox",
+    "running", "conversation", "tools", "runtime", "agent", "integrations", "serving", "mcp",
+    "testing", "cli",
     "__main__",
 ]  # fmt: skip
 
 AT_IMPORT = ("yaml", "httpx2", "rich", "sqlite3", "json", "asyncio", "dataclasses", "threading")
+# Packages, hints for a command that failed, WASM, and what these import.
+AT_RUN = (
+    "ssl", "http.client", "email", "logging", "dataclasses", "concurrent", "tomllib", "difflib",
+    "platform", "skillbelt.running.provide_packages", "skillbelt.running.programs.hints",
+    "skillbelt.running.packages.javascript_imports", "skillbelt.sandbox.wasm.sandbox",
+)  # fmt: skip
 AT_LIST = ("wasmtime", "mcp", "httpx2", "rich", "yaml")
 
 # Written in pieces, so that this file does not name them either.
@@ -308,3 +315,9 @@ def test_one_function_reads_untrusted_json() -> None:
         if pattern.search(path.read_text("utf-8"))
     }
     assert found == OWN_JSON
+
+
+def test_what_carries_out_a_run_imports_nothing_that_few_runs_need() -> None:
+    code = "import sys, skillbelt.running.executor; print(*sys.modules)"
+    loaded = python(code, "-S", PYTHONPATH=str(ROOT / "src")).stdout.split()
+    assert not set(AT_RUN) & set(loaded)

@@ -81,3 +81,14 @@ def test_outside_is_harmless(open_tree: Tree, monkeypatch: pytest.MonkeyPatch) -
     real_skills.main(words)
     (row,) = json.loads(open_tree.path("rows.jsonl").read_text())["scripts"]
     assert (row["outside"]["how"], row["outside"]["line"]) == ("ran", "")
+
+
+def test_what_is_not_measured_is_counted_apart(folder: Path, open_tree: Tree) -> None:
+    """Neither a skill with a package as large as PyTorch, nor what its skill had no time for."""
+    open_tree.write(open_tree.skill("pool/second/large") / "run.py", "import torch\n")
+    figures = open_tree.path("figures.json")
+    words = [str(folder), "--out", str(open_tree.path("rows.jsonl")), "--json", str(figures)]
+    real_skills.main([*words, "--seconds", "-1"])
+    counted = json.loads(figures.read_text())["figures"]["counted"]
+    assert (counted["scripts"], counted["too_heavy"], counted["late"]) == (5, 1, 4)
+    assert (counted["can_start"], counted["share"]) == (0, None)

@@ -53,6 +53,10 @@ from skillbelt.errors import InvalidFrontmatter as InvalidFrontmatter
 from skillbelt.errors import LoadError as LoadError
 from skillbelt.errors import MissingExtra as MissingExtra
 from skillbelt.errors import NotFound as NotFound
+from skillbelt.errors import ObjectDamaged as ObjectDamaged
+from skillbelt.errors import ObjectError as ObjectError
+from skillbelt.errors import ObjectMissing as ObjectMissing
+from skillbelt.errors import ObjectsAway as ObjectsAway
 from skillbelt.errors import PathEscape as PathEscape
 from skillbelt.errors import PermissionDenied as PermissionDenied
 from skillbelt.errors import RequiredSkillUnusable as RequiredSkillUnusable
@@ -63,6 +67,7 @@ from skillbelt.errors import SkillDisabled as SkillDisabled
 from skillbelt.errors import SkillNotFound as SkillNotFound
 from skillbelt.errors import SkillbeltError as SkillbeltError
 from skillbelt.errors import SourceError as SourceError
+from skillbelt.errors import StoreUnavailable as StoreUnavailable
 from skillbelt.errors import UsageError as UsageError
 from skillbelt.events import Event as Event
 from skillbelt.events import NewEvent as NewEvent

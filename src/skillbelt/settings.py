@@ -20,6 +20,7 @@ from skillbelt.errors import ConfigError, closest, log_warning
 from skillbelt.files.contain import REPLACE_FILE, inside
 from skillbelt.files.locks import locked
 from skillbelt.files.private import make_folder
+from skillbelt.text import read_toml
 from skillbelt.trust import Neighbours
 from skillbelt.untrusted_json import BadJson, read_jsonc
 from skillbelt.values import SCOPES, USUAL_TIMEOUT_SECONDS, Limits, SkillSettings
@@ -34,6 +35,7 @@ _OUR_TABLE = b"[tool.skillbelt"
 _MAX_FILE_BYTES = 2**20
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 FileSource = Literal["system", "user", "project"]
+DATABASES = ("postgresql://", "postgres://")
 
 
 class RuleTables(NamedTuple):
@@ -88,6 +90,7 @@ class Settings(NamedTuple):
     trust_project: Literal["allow", "ask"] = "allow"
     trust_declared_tools: bool = True
     audit: bool = True
+    project_name: str = ""
     sandbox: str = "auto"
     untrusted_sandbox: str = ""
     container_engine: str = ""
@@ -103,6 +106,7 @@ class Settings(NamedTuple):
     package_hosts: tuple[str, ...] = ()
     fetch_hosts: tuple[str, ...] = ()
     artifacts_url: str = ""
+    objects: str = ""
     secrets_store: Literal["auto", "keyring", "file"] = "auto"
     empty_allowed_tools: Literal["allow", "deny"] = "allow"
     use_index: bool = True
@@ -120,6 +124,7 @@ class Settings(NamedTuple):
     watch_seconds: float = 2.0
     cache_dir: str = ""
     state_dir: str = ""
+    store: str = ""
     limits: Limits = Limits()
     # What the machine says; set by `load_settings`, not by a file.
     project: str = ""
@@ -139,6 +144,11 @@ class Settings(NamedTuple):
     strangers: tuple[tuple[str, str], ...] = ()
     # What is said about single skills, weakest first; `for_skill` merges it.
     skills: tuple[SkillSwitches, ...] = ()
+
+    def __repr__(self) -> str:
+        # A URL may hold a password, and a repr gets into logs.
+        shown = ((key, hide_password(getattr(self, key))) for key in self._fields)
+        return f"Settings({', '.join(f'{key}={value!r}' for key, value in shown)})"
 
     def for_skill(self, name: str) -> SkillSettings:
         """Return what the settings say about the skill of that name."""
@@ -208,9 +218,9 @@ USER_ONLY = frozenset(
      "max_memory_bytes", "max_network_bytes", "max_output_file_bytes", "max_packages_bytes",
      "max_processes", "max_steps", "max_stream_bytes", "max_temporary_bytes", "max_wasm_fuel",
      "max_workspace_bytes", "max_workspace_files", "max_written_file_bytes", "mcp_commands",
-     "model", "package_hosts", "permission_timeout_seconds", "private_sources", "program_folders",
-     "run_timeout_seconds", "sandbox", "secrets_store", "state_dir", "trust_declared_tools",
-     "trust_project", "untrusted_sandbox")
+     "model", "objects", "package_hosts", "permission_timeout_seconds", "private_sources",
+     "program_folders", "run_timeout_seconds", "sandbox", "secrets_store", "state_dir", "store",
+     "trust_declared_tools", "trust_project", "untrusted_sandbox")
 )  # fmt: skip
 # What a project may switch on, but not off again where the user has it on.
 GUARDS: Mapping[str, object] = MappingProxyType(
@@ -501,8 +511,9 @@ def _complete(values: dict[str, object], env: Mapping[str, str], home: str) -> N
 # What a living runtime keeps as it was when it began; the rest is taken over when a file changes.
 NOT_LIVE = frozenset(
     ("artifacts_url", "cache_dir", "container_engine", "container_image", "container_reuse",
-     "container_runtime", "model", "permission_timeout_seconds", "sandbox", "state_dir", "strict",
-     "tool_names", "tool_profile", "untrusted_sandbox", "use_index")
+     "container_runtime", "model", "objects", "permission_timeout_seconds", "project_name",
+     "sandbox", "state_dir", "store", "strict", "tool_names", "tool_profile", "untrusted_sandbox",
+     "use_index")
 )  # fmt: skip
 
 
@@ -811,7 +822,7 @@ def split_place(place: str) -> tuple[str, int | None]:
 
 def _table_from_text(text: str, variable: str) -> object:
     try:
-        return _parse_toml(text)
+        return read_toml(text)
     except (ValueError, RecursionError) as error:
         example = "'pdf.enabled = false'"
         raise ConfigError(
@@ -1029,7 +1040,7 @@ def _read_file(path: str) -> RuleTables:
     data = _bytes(path)
     try:
         text = data.decode("utf-8")
-        parsed = _parse_toml(text)
+        parsed = read_toml(text)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: not valid TOML: not UTF-8") from error
@@ -1045,12 +1056,6 @@ def _read_file(path: str) -> RuleTables:
     if not isinstance(parsed, dict):
         raise ConfigError(f"{path}: [{'.'.join(at)}] must be a table")
     return RuleTables(text, at, parsed)
-
-
-def _parse_toml(text: str) -> object:
-    import tomllib  # cost: 4 ms, and most projects have no settings file
-
-    return tomllib.loads(text)
 
 
 def _settings(path: str, read: RuleTables) -> dict[str, object]:
@@ -1104,6 +1109,8 @@ def _first_line(text: str, places: Collection[tuple[str, ...]]) -> int:
     return 0
 
 
+# The name of a project. No path is one, nor what stands for a folder of one machine.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
 # A part of a dotted key, up to the end of the key: quoted, or bare.
 _PART = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([\w-]+))\s*(\.|.|$)""")
 
@@ -1183,6 +1190,16 @@ def program_names(words: Iterable[str], where: str) -> tuple[str, ...]:
 def _checked(key: str, value: object, where: str) -> object:
     if key in CHOICES and value not in CHOICES[key]:
         raise ConfigError(f"{where}: {key} must be one of {', '.join(CHOICES[key])}, not {value!r}")
+    if key == "store" and value and not str(value).startswith(DATABASES):
+        # The value may hold a password.
+        raise ConfigError(
+            f"{where}: store must be postgresql://USER@HOST/DATABASE, or empty for a SQLite file"
+        )
+    if key == "project_name" and value and not _NAME.fullmatch(str(value)):
+        raise ConfigError(
+            f"{where}: project_name must begin with a letter or digit and hold only letters, "
+            f"digits and ._/-, at most 200, such as team/shop, not {str(value)[:80]!r}"
+        )
     if isinstance(value, int | float) and not value >= 0:
         raise ConfigError(f"{where}: {key} must be zero or more, not {value!r}")
     return value
@@ -1248,6 +1265,24 @@ def _expand(path: str, home: str) -> str:
     if path == "~" or path.startswith("~/"):
         return home + path[1:]
     return path
+
+
+_DATABASE_URL = re.compile(r"(\w+://)(?:([^:/@?#]*)(:[^/@?#]*)?@)?([^@?#]*)(\?[^@#]*)?")
+
+
+def hide_password(value: object) -> object:
+    """Return the value of a setting as it may be shown: a URL of a database without its password.
+
+    Of a URL whose password has characters that should be escaped, only the scheme is left.
+    """
+    if not (isinstance(value, str) and value.startswith(DATABASES)):
+        return value
+    if not (found := _DATABASE_URL.fullmatch(value)):
+        return f"{value.partition('://')[0]}://***"
+    scheme, user, password, place, query = found.groups("")
+    account = f"{user}{password and ':***'}@" if user or password else ""
+    shown = re.sub(r"(?i)(password)=[^&]*", r"\1=***", query)
+    return f"{scheme}{account}{place}{shown}"
 
 
 def resolve(path: str, settings: Settings) -> str:

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 from functools import cache
+from typing import Any
 
 # C0 and C1 controls, bidirectional overrides, zero-width and tag characters, the variation
 # selectors no script needs, surrogates: on a terminal they move the cursor or hide text, in a
@@ -165,3 +166,10 @@ def tokens_of_bytes(size: int) -> int:
 def bytes_of_tokens(count: int) -> int:
     """Return how many bytes a text of at most that many tokens may have."""
     return max(count, 0) * _BYTES_PER_TOKEN
+
+
+def read_toml(text: str) -> dict[str, Any]:
+    """Parse a TOML document; raises ValueError, or RecursionError for one that is nested deep."""
+    import tomllib  # cost: 4 ms, and most projects and skills have no such file
+
+    return tomllib.loads(text)

@@ -21,6 +21,8 @@ from hypothesis import strategies as st
 from skillbelt.errors import ConfigError
 from skillbelt.permission import audit
 from skillbelt.permission.audit import TYPES, AuditEvent, AuditLog, open_audit, user_name
+from skillbelt.permission.audit_events import decode_event
+from skillbelt.testing.suites import AuditConformance
 from tests import needs, warm
 from tests.examples import examples
 from tests.tree import Tree
@@ -55,12 +57,17 @@ DECISION = AuditEvent(
         "by": "rule",
         "rule": {"type": "run", "pattern": "git *", "action": "deny", "path": "/x", "line": 3},
     },
+    machine="vm-1",
 )
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> AuditLog:
     return AuditLog(str(tmp_path / "state" / "audit"))
+
+
+class TestAuditLog(AuditConformance):
+    """Every promise of an audit log, kept in files."""
 
 
 def events(*numbers: int, type: str = "load") -> list[AuditEvent]:
@@ -579,7 +586,9 @@ def test_following_leaves_no_handle_open(log: AuditLog) -> None:
 
 def test_the_log_lies_in_the_state_folder(tree: Tree) -> None:
     given = tree.settings()
-    assert open_audit(given).folder == os.path.join(given.state_dir, "audit")
+    log = open_audit(given)
+    assert isinstance(log, AuditLog)
+    assert log.folder == os.path.join(given.state_dir, "audit")
 
 
 def test_the_user_has_a_name() -> None:
@@ -594,13 +603,13 @@ def test_a_user_without_a_name_is_a_number(open_tree: Tree) -> None:
 
 def decoded_lines(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """A list of the lines that are decoded from now on."""
-    decode, seen = audit._decode_event, list[bytes]()
+    decode, seen = decode_event, list[bytes]()
 
     def noted(line: bytes) -> AuditEvent | None:
         seen.append(line)
         return decode(line)
 
-    monkeypatch.setattr(audit, "_decode_event", noted)
+    monkeypatch.setattr(audit, "decode_event", noted)
     return seen
 
 

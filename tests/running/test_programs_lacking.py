@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from skillbelt.running.json_call import execute
-from skillbelt.running.programs.hints import MAX_HINTS, Hint, HintFacts, hints_of
+from skillbelt.running.programs.hint import Hint
+from skillbelt.running.programs.hints import MAX_HINTS, HintFacts, hints_of
 from tests import needs
 from tests.bench import ME, Bench
 from tests.tree import Tree

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from types import SimpleNamespace
 
 import pytest
 
@@ -275,7 +276,7 @@ def test_the_number_of_allowed_calls_is_told() -> None:
 
 def test_a_machine_without_a_table_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seccomp.supported()
-    monkeypatch.setattr("platform.machine", lambda: "vax")
+    monkeypatch.setattr("os.uname", lambda: SimpleNamespace(machine="vax"))
     assert not seccomp.supported()
 
 

@@ -13,10 +13,12 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from skillbelt.errors import ConfigError, LoadError, PermissionDenied
+from skillbelt.files.contain import below
 from skillbelt.files.manifest import holds, is_complete
 from skillbelt.format.skill import Skill
 from skillbelt.metrics import count, held, timed
-from skillbelt.permission.audit import AuditEvent, AuditLog, open_audit, user_name
+from skillbelt.permission.audit import AuditEvent, machine_name, open_audit, user_name
+from skillbelt.permission.audit_events import AuditStore
 from skillbelt.permission.command_lines import simple_commands
 from skillbelt.permission.grants import tool_name
 from skillbelt.permission.packages import asked_texts
@@ -55,6 +57,7 @@ ASKER: ContextVar[Mapping[str, object]] = ContextVar("ASKER", default=MappingPro
 _MAX_THROUGH = 4096  # skills already allowed in conversations
 _MAX_ADVISED = 8  # rules in the advice of a refusal
 _USER = SOURCES.index("user")
+_IN_PROJECT = "project:"  # before the path of a skill inside a named project
 _SPELLED = (UNCLEAR, "*")  # prefixes of texts that are not the address of one host
 _SOURCES = {
     "default": "the built-in rules",
@@ -199,7 +202,7 @@ class Gate:
     def explain(self, request: Request) -> Explanation:
         """Return what `check` would decide, without asking or recording anything."""
         self._renew()
-        request = _normalize(request)
+        request = self._normalize(request)
         action, rule = self.rules.decide(request)
         remembered = self.ledger.covering(request) if action == "ask" else None
         return Explanation(action, rule, remembered, self._ignored(request, action))
@@ -214,9 +217,34 @@ class Gate:
     # Requests that the rules leave open
 
     @property
+    def project_key(self) -> str:
+        """What questions and answers belong to: the project's name, or its folder without one.
+
+        In a store of many machines a folder is that of one user on one machine: who has the same
+        path elsewhere has another project.
+        """
+        settings = self.settings
+        name = named_project(settings, self.policy.project_trusted)
+        if name or not settings.store:
+            return name or settings.project
+        return f"{user_name()}@{machine_name()}:{settings.project}"
+
+    def _normalize(self, request: Request) -> Request:
+        """Return the request with hosts, packages and places spelled the same everywhere.
+
+        A named project may have another path on each machine, so a skill's place in it is the path
+        inside.
+        """
+        request = _spell(request)
+        place = below(request.origin, self.settings.worktree)
+        if place and named_project(self.settings, self.policy.project_trusted):
+            request = request._replace(origin=f"{_IN_PROJECT}{place}")
+        return request
+
+    @property
     def ledger(self) -> RememberedAnswers:
         """The answers remembered in this project."""
-        return RememberedAnswers(self._store(), self.settings.project)
+        return RememberedAnswers(self._store(), self.project_key)
 
     @cached_property
     def desk(self) -> WaitingRequests:
@@ -225,7 +253,7 @@ class Gate:
         desk = WaitingRequests(
             self.ledger,
             store=self._store(),
-            project=settings.project,
+            project=self.project_key,
             timeout_seconds=settings.limits.permission_timeout_seconds,
         )
         if self._ask is not None:
@@ -239,7 +267,7 @@ class Gate:
         actions that the sandbox confines.
         """
         self._renew()
-        request = _normalize(request)
+        request = self._normalize(request)
         decision = self._decide(request, in_use)
         self.record("decision", request, _describe_decision(request, decision))
         return decision
@@ -538,7 +566,7 @@ class Gate:
         self.record("load", request, facts)
 
     @cached_property
-    def audit(self) -> AuditLog:
+    def audit(self) -> AuditStore:
         """The log of decisions, loads and runs."""
         return open_audit(self.settings)
 
@@ -562,7 +590,17 @@ class Gate:
         )
 
 
-def _normalize(request: Request) -> Request:
+def named_project(settings: Settings, trusted: bool) -> str:
+    """Return the name of the project; "" without one.
+
+    A name in a file of the checkout counts only if the project is trusted: with another project's
+    name a checkout would have its remembered answers.
+    """
+    counts = trusted or not settings.by_project("project_name")
+    return settings.project_name if counts else ""
+
+
+def _spell(request: Request) -> Request:
     """Return the request with hosts and packages spelled as in rules."""
     texts = request.patterns
     if request.type == "network":

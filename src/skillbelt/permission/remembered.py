@@ -6,11 +6,11 @@ keys belong to the project and not to a session: deleting or expiring sessions l
 
 import hashlib
 import json
-import logging
 import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from skillbelt.errors import log_warning
 from skillbelt.permission.rules import Request
 from skillbelt.store.protocol import SessionKey, Store
 from skillbelt.untrusted_json import read_json
@@ -18,7 +18,6 @@ from skillbelt.untrusted_json import read_json
 APP = "skillbelt:permission"
 _PREFIX = "user:remembered:"
 _ID_DIGITS = 12
-_log = logging.getLogger("skillbelt")
 
 
 class Remembered(NamedTuple):
@@ -168,7 +167,7 @@ def _entries(state: dict[str, str], project: str) -> Iterator[Remembered]:
         if key.startswith(_PREFIX):
             entry = _decoded(key.removeprefix(_PREFIX), value)
             if entry is None:
-                _log.warning("the remembered answer %s is damaged and does not count", key)
+                log_warning(f"the remembered answer {key} is damaged and does not count")
             if entry is not None and entry.project == project:
                 yield entry
 

@@ -6,14 +6,12 @@ import fcntl
 import json
 import os
 import re
-import tomllib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
 from typing import NamedTuple
 
-from skillbelt.errors import ConfigError
+from skillbelt.errors import ConfigError, closest
 from skillbelt.files.contain import LOCK_FILE, REPLACE_FILE
 from skillbelt.files.private import make_folder
 from skillbelt.permission.rules import (
@@ -33,6 +31,7 @@ from skillbelt.permission.rules import (
 )
 from skillbelt.permission.spelling import host_pattern, path_pattern
 from skillbelt.settings import FileSource, RuleTables, Settings, read_rules
+from skillbelt.text import read_toml
 from skillbelt.values import Diagnostic
 
 # A key with all above it; a number is a place in a list.
@@ -146,7 +145,7 @@ def _unquoted(token: str) -> str:
         return token
     if "\\" not in token or token[0] == "'":
         return token[1:-1]
-    [key] = tomllib.loads(f"{token} = 0")
+    [key] = read_toml(f"{token} = 0")
     return key
 
 
@@ -212,6 +211,8 @@ def read_policy(
                 strict.append(rule)
             (agents if rule.source == "agent" else rules).append(rule)
     said += _idle([*rules, *agents])
+    if settings.project_name and settings.by_project("project_name") and not project_trusted:
+        said.append(_untrusted_name(settings))
     given = tuple(session_rules)
     for rule in given:
         if fault := _matches_nothing(rule, settings.home):
@@ -534,7 +535,7 @@ def _quote(value: object) -> str:
 
 
 def _closest(word: str, known: Iterable[str]) -> str:
-    close = get_close_matches(word[:_MAX_SHOWN_CHARS], list(known), n=1)
+    close = closest(word[:_MAX_SHOWN_CHARS], known, most=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
@@ -583,6 +584,18 @@ def _untrusted(rule: Rule, loosens: str) -> Diagnostic:
         line=rule.line,
         message=f"{rule.action} {rule.type} {_quote(rule.pattern)} does not count: it would loosen "
         f"{loosens}, and the project is not trusted",
+        remedy="`skillbelt trust add` trusts it, if you know who wrote this file",
+    )
+
+
+def _untrusted_name(settings: Settings) -> Diagnostic:
+    return Diagnostic(
+        code="untrusted-name",
+        severity="warning",
+        path=settings.sources["project_name"],
+        line=None,
+        message=f"project_name = {_quote(settings.project_name)} does not count: answers for the "
+        "project of that name would count here, and this one is not trusted",
         remedy="`skillbelt trust add` trusts it, if you know who wrote this file",
     )
 
@@ -682,8 +695,8 @@ def _read_block(block: str, path: str) -> tuple[object, ...]:
     if not block.lstrip().startswith(HEAD):
         return ("", "")
     try:
-        [rule] = tomllib.loads(block)["permission"]["rules"]
-    except (tomllib.TOMLDecodeError, KeyError, ValueError, TypeError) as error:
+        [rule] = read_toml(block)["permission"]["rules"]
+    except (KeyError, ValueError, TypeError) as error:
         raise ConfigError(f"{path}: a rule in it is not valid TOML: {error}; fix it") from error
     return tuple(rule.get(key, "") for key in _WRITTEN)
 

@@ -7,7 +7,6 @@ answer them; one that a listener here answers at once is not written there.
 
 import itertools
 import json
-import logging
 import os
 import threading
 import time
@@ -17,7 +16,7 @@ from contextvars import copy_context
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from skillbelt.errors import ConfigError, SkillbeltError
+from skillbelt.errors import ConfigError, SkillbeltError, log_warning
 from skillbelt.events import Event, NewEvent
 from skillbelt.permission.remembered import APP, RememberedAnswers, binding, memorable, texts
 from skillbelt.permission.rules import Answer, Request
@@ -319,7 +318,6 @@ def _decode_outcome(event: Event) -> Settled:
 
 
 Callback = Callable[[Pending], object]
-logger = logging.getLogger(__name__)
 
 
 class NotAnswered(LookupError):
@@ -332,7 +330,7 @@ def _logged(what: str) -> Iterator[None]:
     try:
         yield
     except Exception:
-        logger.warning(what, exc_info=True)
+        log_warning(what, trace=True)
 
 
 class _Entry:
@@ -698,13 +696,13 @@ class WaitingRequests:
         except NotAnswered:
             pass  # the listener declines
         except ConfigError as error:
-            logger.warning("a permission callback is wrong: %s", error)
+            log_warning(f"a permission callback is wrong: {error}")
             if entry.asker == "":
                 entry.failure = error
                 self._resolve(entry, NO_LISTENER)
         except BaseException:
             # The request must not wait for this listener, and the thread has no caller to raise to.
-            logger.exception("a permission callback failed, so it does not answer")
+            log_warning("a permission callback failed, so it does not answer", trace=True)
         with _logged("cannot withdraw a permission callback"):
             self._untake(entry, number)
 

@@ -21,7 +21,7 @@ from skillbelt.running.outputs import (
     parse_output_files,
     parse_outputs,
 )
-from skillbelt.running.programs.hints import Hint
+from skillbelt.running.programs.hint import Hint
 from skillbelt.running.secrets import redacted, secrets_of
 from skillbelt.running.workspace import OUT
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Captured, Outcome

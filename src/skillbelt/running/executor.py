@@ -33,7 +33,6 @@ from skillbelt.permission.command_policy import (
 from skillbelt.permission.gate import Gate, session_id
 from skillbelt.permission.grants import hosts_by_tool
 from skillbelt.permission.rules import SHELL_TOOLS, Request
-from skillbelt.running.build.toolset import install_tools
 from skillbelt.running.call import (
     Asker,
     RunCall,
@@ -60,6 +59,7 @@ from skillbelt.running.cleanup import (
     clean_workspaces,
     retire,
 )
+from skillbelt.running.executors import Executor, LocalExecutor
 from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.running.inputs import HostInput, Inputs
 from skillbelt.running.job import make_job, own_script, shell, start_folder, write_editor
@@ -69,7 +69,6 @@ from skillbelt.running.output_folder import OutputFolder, check_folder
 from skillbelt.running.outputs import HINT, Collected, Save, collect, primary
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.programs.folder import PROGRAMS, provide_programs
-from skillbelt.running.programs.lacking import lacking
 from skillbelt.running.programs.outside import folder_of_programs
 from skillbelt.running.questions import (
     bind_answer,
@@ -96,9 +95,8 @@ from skillbelt.running.workspace import (
 )
 from skillbelt.sandbox.linux.identity import run_identity
 from skillbelt.sandbox.network.connection import Connection
-from skillbelt.sandbox.network.proxy import Egress
 from skillbelt.sandbox.protocol import Outcome, run_to_end
-from skillbelt.sandbox.registry import CONTAINER, WASM, Sandboxes
+from skillbelt.sandbox.registry import CONTAINER, WASM
 from skillbelt.settings import Settings, process_environment
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line
@@ -127,16 +125,18 @@ class Workbench:
         skills: Callable[[], Mapping[str, Skill]] = dict,
         artifacts: ArtifactStore | None = None,
         progress: Callable[[str], None] | None = None,
+        executor: Executor | None = None,
     ) -> None:
         """`find` returns the skill of a name, `skills` all of them; `progress` gets status texts.
 
         A host file that belongs to one of the `skills` needs the permission to use that skill.
+        Commands run on this machine, unless an `executor` carries them out elsewhere.
         """
         self._settings, self.gate, self._find = settings, gate, find
         self._skills = skills
         self._artifacts, self._progress = artifacts, progress
         self._given: dict[str, str] = {}
-        self._sandboxes = Sandboxes(self.settings, progress, install_tools)
+        self._executor: Executor = executor or LocalExecutor(self.settings, progress)
 
     @property
     def settings(self) -> Settings:
@@ -145,7 +145,7 @@ class Workbench:
 
     def close(self) -> None:
         """Release what is kept ready for the next run."""
-        self._sandboxes.close()
+        self._executor.close()
 
     def __enter__(self) -> Self:
         return self
@@ -325,7 +325,8 @@ class Workbench:
                 job = run.job._replace(waited=True)
                 with SLOTS.hold(job.timeout_seconds), held("runs_running"):
                     run.outcome = outcome = run_to_end(
-                        lambda: run.sandbox.start(job, redacting or listener), watch.started
+                        lambda: self._executor.start(run, job, redacting or listener),
+                        watch.started,
                     )
                 if redacting is not None:
                     redacting.end()
@@ -358,7 +359,7 @@ class Workbench:
             gate=who.gate or self.gate,
             limits=limits,
             wanted=wanted_outputs(call, most),
-            sandbox=self._sandboxes.of(skill, needs, said),
+            sandbox=self._executor.of(skill, needs, said),
             argv=argv,
             listed_hosts=self.settings.fetch_hosts,
             only_hosts=said.hosts,
@@ -459,7 +460,7 @@ class Workbench:
         run.line = read_line(run.call.text)
         run.script = own_script(run)
         run.needs = self._needs(run)
-        lowered = self._sandboxes.warnings(run.sandbox)
+        lowered = self._executor.warnings(run.sandbox)
         run.ground = ground_of(run.workspace, run.staged.path, run.call.cwd, run.skill.name)
         where = f", in the sandbox {run.sandbox.name} alone" if lowered else ""
         if secrets:
@@ -540,7 +541,9 @@ class Workbench:
 
             cache = place_of(self._packages_folder, self.owner)
             provider = PackageProvider(run.gate, self.settings, cache, self._progress)
-            provided = stack.enter_context(provider.provide(run.request, run.needs))
+            provided = stack.enter_context(
+                self._executor.provide_packages(provider, run.request, run)
+            )
             run.packages = provided.environment
             run.warnings += provided.warnings
         if run.stored:
@@ -554,7 +557,7 @@ class Workbench:
         run.capabilities = granted._replace(hosts=hosts)
         if hosts or run.observed:
             owner = self.owner and self.owner[0]
-            run.egress = stack.enter_context(Egress(hosts, limits=run.limits, owner=owner))
+            run.egress = stack.enter_context(self._executor.open_network(run, hosts, owner))
 
     def _remember_given(self, run: Run) -> None:
         """Keep the values in memory: later runs may print them from files, and are redacted too."""
@@ -604,8 +607,10 @@ class Workbench:
 
     def _with_hints(self, run: Run, result: RunResult) -> RunResult:
         """Add what the command lacked; a module has no programs, and says itself what it lacks."""
-        if run.sandbox.name == WASM:
+        if run.sandbox.name == WASM or not (run.outcome.exit_code or result.stderr):
             return result
+        from skillbelt.running.programs.lacking import lacking  # cost: 30 ms, only for failures
+
         image = self.settings.container_image if run.sandbox.name == CONTAINER else ""
         path = process_environment().get("PATH", "")
         found = lacking(

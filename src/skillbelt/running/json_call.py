@@ -25,7 +25,7 @@ from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.executor import Workbench
 from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.running.outputs import OUTPUT_FILE_BYTES, OutputFile, Saved, Written
-from skillbelt.running.programs.hints import Hint
+from skillbelt.running.programs.hint import Hint
 from skillbelt.running.run import Run
 from skillbelt.running.secret_store import SecretStore
 from skillbelt.running.secrets import Redactor

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
 from importlib import import_module
 from typing import Any
 
@@ -46,24 +45,25 @@ class SystemKeyring:
 
     def _call(self, method: str, *words: str) -> str | None:
         """Call the back end, which may wait for a person to unlock it, but not for ever."""
-        made: Future[str | None] = Future()
+        answers: list[str | None] = []
+        faults = ["it did not answer"]
 
         def call() -> None:
             try:
-                made.set_result(getattr(self._backend, method)(_SERVICE, *words))
+                answers.append(getattr(self._backend, method)(_SERVICE, *words))
             except BaseException as error:
-                made.set_exception(error)
+                # A back end raises what its own library does. What it says may hold the value.
+                faults.append(type(error).__name__)
 
-        threading.Thread(target=call, name="skillbelt-keyring", daemon=True).start()
-        try:
-            return made.result(WAIT_SECONDS)
-        except Exception as error:
-            # A back end raises what its own library does. What it says may hold the value.
-            kind = "it did not answer" if isinstance(error, TimeoutError) else type(error).__name__
-            raise ConfigError(
-                f"the keyring {self.name} failed ({kind}); unlock it and try again, or set "
-                'secrets_store = "file" and set the secret again'
-            ) from None
+        waiting = threading.Thread(target=call, name="skillbelt-keyring", daemon=True)
+        waiting.start()
+        waiting.join(WAIT_SECONDS)
+        if answers:
+            return answers[0]
+        raise ConfigError(
+            f"the keyring {self.name} failed ({faults[-1]}); unlock it and try again, or set "
+            'secrets_store = "file" and set the secret again'
+        )
 
 
 def find_keyring() -> SystemKeyring | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from skillbelt.format.skill import Skill
 from skillbelt.permission.command_lines import Line
@@ -22,71 +21,85 @@ from skillbelt.running.secret_store import StoredSecret
 from skillbelt.running.secrets import redacted, secrets_of
 from skillbelt.running.staging import Staged
 from skillbelt.running.workspace import SKILLS, Workspace, placed
-from skillbelt.sandbox.network.proxy import Egress
+from skillbelt.sandbox.network.proxy import Network
 from skillbelt.sandbox.protocol import Job, Outcome, Sandbox
 from skillbelt.values import Capabilities, Limits
 
 INSIDE = "/workspace"
 
 
-@dataclass(kw_only=True, eq=False)
 class Run:
     """One run. The executor's steps fill in the fields in the order in which they stand here.
 
     Reading a field before its step has set it raises AttributeError.
     """
 
-    # The call, checked; nothing was touched yet.
-    skill: Skill
-    call: RunCall
-    who: Asker
-    gate: Gate
-    limits: Limits
-    sandbox: Sandbox
-    argv: tuple[str, ...]
-    wanted: Wanted | None = None
-    listed_hosts: tuple[str, ...] = ()  # those of the user for tools that name none
-    only_hosts: tuple[str, ...] | None = None  # those of the user for this skill, and no others
-    policy: bool = False  # whether a list of commands chose the program
-    observed: bool = False  # whether to note the hosts it asks for even if it may reach none
-    known_secrets: Mapping[str, str] = field(default_factory=dict)  # given to earlier runs
+    def __init__(
+        self,
+        *,
+        skill: Skill,
+        call: RunCall,
+        who: Asker,
+        gate: Gate,
+        limits: Limits,
+        sandbox: Sandbox,
+        argv: tuple[str, ...],
+        wanted: Wanted | None = None,
+        listed_hosts: tuple[str, ...] = (),
+        only_hosts: tuple[str, ...] | None = None,
+        policy: bool = False,
+        observed: bool = False,
+        known_secrets: Mapping[str, str] | None = None,
+    ) -> None:
+        """Take the call, checked; nothing was touched yet.
+
+        `listed_hosts` are those of the user for tools that name none, `only_hosts` those for this
+        skill and no others. `policy`: a list of commands chose the program. `observed`: to note the
+        hosts it asks for even if it may reach none. `known_secrets` were given to earlier runs.
+        """
+        # Not a dataclass: importing that alone takes 8 ms.
+        self.skill, self.call, self.who, self.gate = skill, call, who, gate
+        self.limits, self.sandbox, self.argv, self.wanted = limits, sandbox, argv, wanted
+        self.listed_hosts, self.only_hosts = listed_hosts, only_hosts
+        self.policy, self.observed = policy, observed
+        self.known_secrets = known_secrets or {}
+        self.others: dict[str, str] = {}
+        self.secrets: Mapping[str, str] = {}
 
     # Staged: the workspace, the skill's copy in it, this run's folder and the inputs. `others` are
     # the copies of skills that inputs come from, by name.
-    workspace: Workspace = field(init=False)
-    staged: Staged = field(init=False)
-    folder: str = field(init=False)
-    others: dict[str, str] = field(init=False, default_factory=dict)
-    inputs: Inputs = field(init=False)
+    workspace: Workspace
+    staged: Staged
+    folder: str
+    inputs: Inputs
 
     # Asked for: what the command line means there, the request, and what the answer is bound to
     # among the files that runs can write (None: to nothing, a rule allowed it).
-    line: Line = field(init=False)
-    ground: Ground = field(init=False)
-    script: str = field(init=False)
-    needs: Needs | None = field(init=False)
-    stored: tuple[StoredSecret, ...] = field(init=False, default=())
-    missing_secrets: tuple[str, ...] = field(init=False, default=())
-    request: Request = field(init=False)
-    bound_files: Mapping[str, str] | None = field(init=False, default=None)
-    remembered: bool = field(init=False, default=False)
+    line: Line
+    ground: Ground
+    script: str
+    needs: Needs | None
+    stored: tuple[StoredSecret, ...] = ()
+    missing_secrets: tuple[str, ...] = ()
+    request: Request
+    bound_files: Mapping[str, str] | None = None
+    remembered: bool = False
 
     # Provided: what was granted, and the job for the sandbox.
-    packages: Environment | None = field(init=False, default=None)
-    programs: Programs | None = field(init=False, default=None)
-    program_folders: tuple[tuple[str, str], ...] = field(init=False, default=())
-    capabilities: Capabilities = field(init=False)
-    granted_tools: tuple[str, ...] = field(init=False, default=())
-    egress: Egress | None = field(init=False, default=None)
-    secrets: Mapping[str, str] = field(init=False, default_factory=dict)
-    job: Job = field(init=False)
-    warnings: tuple[str, ...] = field(init=False, default=())
+    packages: Environment | None = None
+    programs: Programs | None = None
+    program_folders: tuple[tuple[str, str], ...] = ()
+    capabilities: Capabilities
+    granted_tools: tuple[str, ...] = ()
+    egress: Network | None = None
+    job: Job
+    warnings: tuple[str, ...] = ()
     # Why a tool of the network opened nothing: of interest if the command fails.
-    unopened: tuple[str, ...] = field(init=False, default=())
+    unopened: tuple[str, ...] = ()
 
     # Started: when, by the clock of the workspace's file system.
-    began: int = field(init=False, default=0)
-    outcome: Outcome = field(init=False)
+    began: int = 0
+    outcome: Outcome
 
     @property
     def redacts(self) -> dict[str, str]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import base64
 import html
 import json
-import logging
 import re
 from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus
 
+from skillbelt.errors import log_warning
 from skillbelt.sandbox.protocol import Listener, Stream
-
-_log = logging.getLogger(__name__)
 
 # Shorter values occur in too many texts.
 LEAST_CHARS = 6
@@ -195,7 +193,7 @@ class RedactingListener:
             try:
                 self._pass_on(stream, redactor.end())
             except Exception:  # as for what a sandbox passes to a listener
-                _log.exception("the listener for %s of a run failed", stream)
+                log_warning(f"the listener for {stream} of a run failed", trace=True)
 
     def _pass_on(self, stream: Stream, data: bytes) -> None:
         if data:

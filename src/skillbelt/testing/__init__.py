@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skillbelt.testing.suites import (
         ArtifactStoreConformance,
+        AuditConformance,
         SandboxConformance,
         StoreConformance,
     )
 
-__all__ = ["ArtifactStoreConformance", "SandboxConformance", "StoreConformance"]
+__all__ = ["ArtifactStoreConformance", "AuditConformance", "SandboxConformance", "StoreConformance"]
 
 
 def __getattr__(name: str) -> object:

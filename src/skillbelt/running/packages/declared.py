@@ -12,14 +12,13 @@ import posixpath
 import re
 import stat
 import sys
-import tomllib
 from collections.abc import Collection, Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import PathEscape, RunRefused
 from skillbelt.files.contain import FOLLOW_FILE, FOLLOW_FOLDER, open_beneath, open_folder
 from skillbelt.permission.packages import normal
-from skillbelt.text import one_line, shorten
+from skillbelt.text import one_line, read_toml, shorten
 from skillbelt.untrusted_json import read_json
 
 MAX_BYTES = 256 * 2**10
@@ -317,7 +316,7 @@ def _python_needs(table: dict[str, object], path: str) -> Needs:
 
 def _toml(text: str, path: str) -> dict[str, object]:
     try:
-        return tomllib.loads(text)
+        return read_toml(text)
     except (ValueError, RecursionError) as error:
         reason = shorten(one_line(str(error)), 200)
         raise _refused(path, f"is not valid TOML: {reason}") from error

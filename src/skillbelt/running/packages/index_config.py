@@ -12,7 +12,6 @@ import netrc
 import os
 import re
 import shlex
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from skillbelt.errors import RunRefused
 from skillbelt.hosts import origin
-from skillbelt.text import one_line
+from skillbelt.text import one_line, read_toml
 
 _MAX_BYTES = 2**20
 
@@ -191,7 +190,7 @@ def _uv_table(environ: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path in paths:
         try:
-            found |= tomllib.loads(_read_text(path))
+            found |= read_toml(_read_text(path))
         except (ValueError, RecursionError) as error:
             raise RunRefused(f"{path} is not valid TOML: {one_line(str(error))[:200]}") from error
     return found

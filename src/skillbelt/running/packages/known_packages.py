@@ -6,11 +6,11 @@ names it must show that.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
 
 from skillbelt.permission.packages import Kind, normal
@@ -119,7 +119,8 @@ def _node_table() -> Mapping[str, tuple[str, ...]]:
 
 def _read_table(name: str) -> Mapping[str, tuple[str, ...]]:
     """Read lines of a module and its packages; one word stands for both, `-` for no package."""
-    text = files("skillbelt.running.packages").joinpath(name).read_text("utf-8")
+    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
+        text = file.read()
     found: dict[str, tuple[str, ...]] = {}
     for line in text.splitlines():
         words = line.split()

@@ -12,13 +12,10 @@ from itertools import islice
 from typing import Literal, NamedTuple
 
 from skillbelt.hosts import leads_inside
+from skillbelt.running.programs.hint import Hint
 from skillbelt.running.programs.provided import MISSING
 from skillbelt.running.programs.table import PACKAGES, Packaged
 
-HintKind = Literal[
-    "missing_program", "missing_module", "missing_input", "missing_secret", "not_executable",
-    "network_refused", "write_refused", "file_refused",
-]  # fmt: skip
 MAX_HINTS = 4
 _MAX_LINES, _MAX_LINE, _MAX_TEXT = 2_000, 1_000, 2**16
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
@@ -81,25 +78,6 @@ _SECRET = re.compile(
 )
 # Asked for in a way that no package answers: they belong to an interpreter or to nothing.
 _NO_PACKAGE = frozenset(("pip", "setuptools", "__main__"))
-
-
-class Hint(NamedTuple):
-    """One thing that a command lacked, and in one line what provides it.
-
-    `name` is the program, the module, the host or the path; `package` is the package that has it,
-    and `install` are commands of packagers for the machine of the user.
-    """
-
-    kind: HintKind
-    name: str
-    message: str
-    package: str = ""
-    install: tuple[str, ...] = ()
-
-    def document(self) -> dict[str, object]:
-        """Return it as a JSON document, without empty fields."""
-        plain = {**self._asdict(), "install": list(self.install)}
-        return {key: value for key, value in plain.items() if value}
 
 
 class HintFacts(NamedTuple):

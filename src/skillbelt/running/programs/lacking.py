@@ -16,7 +16,8 @@ from skillbelt.errors import PathEscape
 from skillbelt.files.contain import FOLLOW_FILE, FOLLOW_FOLDER, below, open_beneath
 from skillbelt.running.packages.declared import name_of
 from skillbelt.running.packages.known_packages import is_known, package_for
-from skillbelt.running.programs.hints import Hint, HintFacts, hints_of
+from skillbelt.running.programs.hint import Hint
+from skillbelt.running.programs.hints import HintFacts, hints_of
 from skillbelt.running.programs.outside import folder_of_programs
 from skillbelt.running.provide_packages import NO_SUCH_PACKAGE
 from skillbelt.running.run import Run

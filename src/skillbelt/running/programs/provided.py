@@ -1,4 +1,4 @@
-"""pip, uv, uvx and npx inside a run: they use what was provided, and download nothing.
+"""pip, uv, uvx, npx and tsx inside a run: they use what was provided, and download nothing.
 
 Run as `python3 -I provided.py NAME ARGUMENTS...` by the interpreter of the run, as text: it may run
 where this package cannot be read, so it imports nothing but the standard library.
@@ -10,8 +10,9 @@ import json
 import os
 import re
 import shutil
+import socket
 import sys
-from importlib import import_module, metadata, util
+from importlib import import_module, util
 from typing import Any, NoReturn
 from urllib.parse import quote
 
@@ -44,8 +45,8 @@ _toml: Any = import_module("tomllib") if util.find_spec("tomllib") else None
 
 def main(name: str, words: list[str]) -> int:
     """Act as the program of that name; return the exit code."""
-    if name == "npx":
-        return _npx(words)
+    if name in ("npx", "tsx"):
+        return _npx(words if name == "npx" else [name, *words])
     if name == "uvx":
         return _uv_tool(words)
     return _pip(words, "pip") if name.startswith("pip") else _uv(words)
@@ -77,10 +78,16 @@ def _normal(text: str) -> str:
     return re.sub(r"[-_.]+", "-", found[1]).lower() if found else ""
 
 
+def _metadata() -> Any:
+    from importlib import metadata  # cost: 10 ms, and the runtime imports this file for one text
+
+    return metadata
+
+
 def _installed() -> dict[str, str]:
     """Return the versions of the packages of this interpreter, by name."""
     found: dict[str, str] = {}
-    for one in metadata.distributions():
+    for one in _metadata().distributions():
         name = _normal(one.metadata["Name"] or "")
         if name:
             found.setdefault(name, one.version)
@@ -286,8 +293,8 @@ def _pip_show(rest: list[str]) -> int:
     code = 0
     for name in names:
         try:
-            one = metadata.distribution(name)
-        except (metadata.PackageNotFoundError, ValueError):
+            one = _metadata().distribution(name)
+        except (ImportError, ValueError):  # PackageNotFoundError is an ImportError
             print(f"WARNING: Package(s) not found: {name[:80]}", file=sys.stderr)
             code = 1
             continue
@@ -368,12 +375,21 @@ def _npx(words: list[str]) -> int:
 def _loaded(folder: str, name: str, words: list[str]) -> tuple[str, ...]:
     """Return how node runs a script by tsx without the program tsx; () to start that.
 
-    That listens at a Unix socket, for `watch` alone, and a run with a network may not.
+    That listens at a Unix socket, for `watch` alone, and neither a run with a network nor one under
+    Landlock may.
     """
     loader = os.path.join(folder, "tsx/dist/loader.mjs")
     runs = bool(words) and words[0].endswith((".ts", ".tsx", ".mts", ".cts", ".js", ".mjs", ".cjs"))
-    is_so = name == "tsx" and runs and _is_online() and os.path.isfile(loader)
+    is_so = name == "tsx" and runs and not _can_listen() and os.path.isfile(loader)
     return ("node", "--import", f"file://{quote(loader)}") if is_so else ()
+
+
+def _can_listen() -> bool:
+    try:
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).close()
+    except OSError:
+        return False
+    return True
 
 
 def _without_version(text: str) -> str:

@@ -4,7 +4,7 @@ It allows what `syscalls` names and nothing else. See docs/security.md.
 """
 
 import errno
-import platform
+import os
 import struct
 from collections.abc import Iterator
 from functools import lru_cache
@@ -40,7 +40,7 @@ MACHINES["amd64"], MACHINES["arm64"] = MACHINES["x86_64"], MACHINES["aarch64"]
 
 def supported() -> bool:
     """Whether there is a table for this machine."""
-    return platform.machine().lower() in MACHINES
+    return os.uname().machine.lower() in MACHINES
 
 
 @lru_cache(maxsize=16)
@@ -60,7 +60,7 @@ def program(
     With a network, sockets with a path are allowed too, unless `named_sockets` is false. The rest
     is as in `Rights`. `machine` is a key of MACHINES; this machine by default.
     """
-    chosen = MACHINES[(machine or platform.machine()).lower()]
+    chosen = MACHINES[(machine or os.uname().machine).lower()]
     rights = Rights(
         processes=processes,
         network=network,
@@ -86,7 +86,7 @@ def lock(machine: str = "") -> bytes:
     The kernel ignores that argument. It is 0 here: the program that loads the filter writes a
     random number into the two tests at LOCK_AT. No other filter can be loaded after it.
     """
-    column = MACHINES[(machine or platform.machine()).lower()].column
+    column = MACHINES[(machine or os.uname().machine).lower()].column
     execve, execveat, seccomp, prctl = (
         syscalls.numbers_of(name)[column] for name in ("execve", "execveat", "seccomp", "prctl")
     )
@@ -116,7 +116,7 @@ def lock(machine: str = "") -> bytes:
 @lru_cache(maxsize=4)
 def alone(machine: str = "") -> bytes:
     """Return the lock that refuses child processes too; the filter below must refuse clone3."""
-    column = MACHINES[(machine or platform.machine()).lower()].column
+    column = MACHINES[(machine or os.uname().machine).lower()].column
     clone, *numbers = (syscalls.numbers_of(name)[column] for name in ("clone", *syscalls.FORKS))
     forks = [number for number in numbers if number >= 0]
     locked = lock(machine)
@@ -139,7 +139,7 @@ def alone(machine: str = "") -> bytes:
 
 def lock_task() -> dict[str, object]:
     """Return the lock for this machine, as `load_lock` takes it."""
-    column = MACHINES[platform.machine().lower()].column
+    column = MACHINES[os.uname().machine.lower()].column
     number = syscalls.numbers_of("execve")[column]
     return {"rules": lock().hex(), "places": LOCK_AT, "number": number}
 

@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Self
+from typing import Protocol, Self
 
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.hosts import Resolver, resolve
@@ -44,6 +44,21 @@ SOCKET_NAME = "proxy.sock"
 _MAX_REPORTED = 1000
 _CLOSING_SECONDS = 5.0
 _LIMITS = Limits()
+
+
+class Network(Protocol):
+    """The network of one run: what it reached, once its command has ended."""
+
+    folder: str
+
+    @property
+    def connections(self) -> tuple[Connection, ...]: ...  # noqa: D102
+
+    @property
+    def limits_hit(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    def close(self) -> None:
+        """Close every connection; those that were open are reported."""
 
 
 class Egress:

@@ -1,7 +1,6 @@
 """The streams of a run on the side of the runtime: bounded output, buffered input."""
 
 import errno
-import logging
 import os
 import select
 import threading
@@ -11,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
+from skillbelt.errors import log_warning
 from skillbelt.sandbox.protocol import Captured, Listener, Outcome, Stream
 
 TIMED_OUT = 124
 _CHUNK = 64 * 2**10
 _READS_AFTER_END = 64  # more than a pipe holds once all its writers are gone
 _END_OF_INPUT = b"\x04"
-_log = logging.getLogger(__name__)
 
 
 class Sink:
@@ -69,7 +68,7 @@ class Sink:
             try:
                 self._listener(self.stream, data)
             except Exception:
-                _log.exception("the listener for %s of a run failed", self.stream)
+                log_warning(f"the listener for {self.stream} of a run failed", trace=True)
 
 
 class Feed:

@@ -1,0 +1,88 @@
+"""Where the commands of allowed runs are carried out: on this machine, or by nodes elsewhere.
+
+The workbench decides everything before: it checks, stages, asks and resolves. An executor gets a
+run that is allowed, and starts its command. Afterwards the workbench finds in the workspace of this
+machine what the command wrote, on any machine; it collects and records that.
+
+`skillbelt.testing.ExecutorConformance` tests all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
+
+from skillbelt.running.build.protocol import Progress
+from skillbelt.sandbox.network.proxy import Egress, Network
+from skillbelt.sandbox.protocol import Job, Listener, Running, Sandbox
+from skillbelt.sandbox.registry import Sandboxes
+from skillbelt.values import SkillSettings
+
+if TYPE_CHECKING:
+    from skillbelt.format.skill import Skill
+    from skillbelt.permission.rules import Request
+    from skillbelt.running.provide_packages import PackageProvider, ProvidedPackages
+    from skillbelt.running.run import Run
+    from skillbelt.settings import Settings
+
+
+class Executor(Protocol):
+    """A place where the commands of runs are carried out. Safe to use from any thread."""
+
+    def of(self, skill: Skill, needs: str, said: SkillSettings) -> Sandbox:
+        """Return the sandbox for a run of the skill; SandboxUnavailable when there is none.
+
+        `needs` names the only sandbox that can carry it out, `said` is what the settings say about
+        the skill. Its `start` is not called but by the executor.
+        """
+
+    def warnings(self, sandbox: Sandbox) -> tuple[str, ...]:
+        """Return the warnings for each run in the sandbox."""
+
+    def provide_packages(
+        self, provider: PackageProvider, request: Request, run: Run
+    ) -> AbstractContextManager[ProvidedPackages]:
+        """Ask for the packages of the run, and install them where its command runs."""
+
+    def open_network(
+        self, run: Run, hosts: tuple[str, ...], owner: int | None
+    ) -> AbstractContextManager[Network]:
+        """Let the command of the run reach these hosts, which were all allowed."""
+
+    def start(self, run: Run, job: Job, listener: Listener | None = None) -> Running:
+        """Start the command of an allowed run; RunRefused when it surely did not start.
+
+        When `Running.wait` has returned, the workspace has what the command wrote.
+        """
+
+    def close(self) -> None:
+        """Release what is kept ready for the next run; it can still be used."""
+
+
+class LocalExecutor(Sandboxes):
+    """Carries out commands in the sandboxes of this machine."""
+
+    def __init__(self, settings: Settings, progress: Callable[[str], None] | None = None) -> None:
+        super().__init__(settings, progress, _install_tools)
+
+    def provide_packages(
+        self, provider: PackageProvider, request: Request, run: Run
+    ) -> AbstractContextManager[ProvidedPackages]:
+        """Install the packages here, once they are allowed."""
+        assert run.needs is not None
+        return provider.provide(request, run.needs)
+
+    def open_network(self, run: Run, hosts: tuple[str, ...], owner: int | None) -> Egress:
+        """Start the proxy of the run."""
+        return Egress(hosts, limits=run.limits, owner=owner)
+
+    def start(self, run: Run, job: Job, listener: Listener | None = None) -> Running:
+        """Start the command in its sandbox."""
+        return run.sandbox.start(job, listener)
+
+
+def _install_tools(settings: Settings, progress: Progress) -> str:
+    from skillbelt.running.build.toolset import install_tools  # cost: 30 ms, only for WASM
+
+    return install_tools(settings, progress)
