@@ -37,9 +37,8 @@ ORDER = [
     "settings",
     "format", "check",
     "search", "discovery", "store", "objects", "artifacts", "permission", "disclosure", "sandbox",
-    "running", "conversation", "tools", "runtime", "agent", "integrations", "serving", "mcp",
-    "testing", "cli",
-    "__main__",
+    "running", "fleet", "conversation", "tools", "runtime", "agent", "integrations", "serving",
+    "mcp", "testing", "cli", "__main__",
 ]  # fmt: skip
 
 AT_IMPORT = ("yaml", "httpx2", "rich", "sqlite3", "json", "asyncio", "dataclasses", "threading")
