@@ -34,7 +34,7 @@ def test_every_metric_can_be_read() -> None:
         if metric.kind == "histogram":
             observe(name, 0.2, **labels)
         else:
-            count(name, **labels)
+            count(name, 1, **labels)
     found = {one.name for one in text_string_to_metric_families(render().decode())}
     assert found == {f"skillbelt_{name}" for name in METRICS}
 
