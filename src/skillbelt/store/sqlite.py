@@ -19,6 +19,7 @@ from urllib.parse import quote
 from skillbelt.errors import ConfigError, log_warning
 from skillbelt.events import Event, NewEvent
 from skillbelt.files.private import create_file, is_missing, make_folder
+from skillbelt.metrics import count
 from skillbelt.store.bells import Bell, Bells
 from skillbelt.store.protocol import (
     NO_CHANGE,
@@ -246,6 +247,7 @@ class SqliteStore:
             yield
         except sqlite3.Error as error:
             self.close()
+            count("store_errors", store="sqlite")
             remedy = remedies.get(_code(error), _ELSEWHERE)
             raise ConfigError(f"{self.path}: {error}; {remedy}") from error
         except OSError as error:
