@@ -106,6 +106,8 @@ class Settings(NamedTuple):
     package_hosts: tuple[str, ...] = ()
     fetch_hosts: tuple[str, ...] = ()
     artifacts_url: str = ""
+    objects: str = ""
+    ray_address: str = ""
     secrets_store: Literal["auto", "keyring", "file"] = "auto"
     empty_allowed_tools: Literal["allow", "deny"] = "allow"
     use_index: bool = True
@@ -217,9 +219,9 @@ USER_ONLY = frozenset(
      "max_memory_bytes", "max_network_bytes", "max_output_file_bytes", "max_packages_bytes",
      "max_processes", "max_steps", "max_stream_bytes", "max_temporary_bytes", "max_wasm_fuel",
      "max_workspace_bytes", "max_workspace_files", "max_written_file_bytes", "mcp_commands",
-     "model", "package_hosts", "permission_timeout_seconds", "private_sources", "program_folders",
-     "run_timeout_seconds", "sandbox", "secrets_store", "state_dir", "store",
-     "trust_declared_tools", "trust_project", "untrusted_sandbox")
+     "model", "objects", "package_hosts", "permission_timeout_seconds", "private_sources",
+     "program_folders", "ray_address", "run_timeout_seconds", "sandbox", "secrets_store",
+     "state_dir", "store", "trust_declared_tools", "trust_project", "untrusted_sandbox")
 )  # fmt: skip
 # What a project may switch on, but not off again where the user has it on.
 GUARDS: Mapping[str, object] = MappingProxyType(
@@ -510,9 +512,9 @@ def _complete(values: dict[str, object], env: Mapping[str, str], home: str) -> N
 # What a living runtime keeps as it was when it began; the rest is taken over when a file changes.
 NOT_LIVE = frozenset(
     ("artifacts_url", "cache_dir", "container_engine", "container_image", "container_reuse",
-     "container_runtime", "model", "permission_timeout_seconds", "project_name", "sandbox",
-     "state_dir", "store", "strict", "tool_names", "tool_profile", "untrusted_sandbox",
-     "use_index")
+     "container_runtime", "model", "objects", "permission_timeout_seconds", "project_name",
+     "ray_address", "sandbox", "state_dir", "store", "strict", "tool_names", "tool_profile",
+     "untrusted_sandbox", "use_index")
 )  # fmt: skip
 
 
