@@ -16,6 +16,7 @@ from skillbelt.errors import ConfigError, LoadError, PermissionDenied
 from skillbelt.files.contain import below
 from skillbelt.files.manifest import holds, is_complete
 from skillbelt.format.skill import Skill
+from skillbelt.metrics import count, held, timed
 from skillbelt.permission.audit import AuditEvent, machine_name, open_audit, user_name
 from skillbelt.permission.audit_events import AuditStore
 from skillbelt.permission.command_lines import simple_commands
@@ -322,9 +323,11 @@ class Gate:
         if self.ledger.covering(request):
             return Decision(True, action, rule, "remembered")
         asker = ASKER.get()
-        settled = self.desk.ask(
-            request._replace(metadata={**request.metadata, **asker}) if asker else request
-        )
+        asked = request._replace(metadata={**request.metadata, **asker}) if asker else request
+        with held("permission_questions_waiting"), timed("permission_answer_seconds") as note:
+            settled = self.desk.ask(asked)
+            note(outcome=settled.by)
+        count("permission_questions", outcome=settled.by)
         if settled.by in ("once", "always"):
             self.let_through(request)
             return Decision(True, action, rule, settled.by)
