@@ -28,7 +28,7 @@ _HOMES = {
     "trust": "Trust",
     "discovery.catalog": "Catalog Changes Filters discover_skills",
     "check.check": "check_all check_file",
-    "errors": "ArchiveRefused ArtifactError ConfigError FileTooLarge FileTypeRefused "
+    "errors": "ArchiveRefused ArtifactError ClusterAway ConfigError FileTooLarge FileTypeRefused "
     "FileUnreadable InvalidFrontmatter LoadError MissingExtra NotFound "
     "ObjectDamaged ObjectError ObjectMissing ObjectsAway PathEscape PermissionDenied "
     "RequiredSkillUnusable RunRefused SandboxUnavailable SectionNotFound "

@@ -45,6 +45,7 @@ from skillbelt.discovery.catalog import Filters as Filters
 from skillbelt.discovery.catalog import discover_skills as discover_skills
 from skillbelt.errors import ArchiveRefused as ArchiveRefused
 from skillbelt.errors import ArtifactError as ArtifactError
+from skillbelt.errors import ClusterAway as ClusterAway
 from skillbelt.errors import ConfigError as ConfigError
 from skillbelt.errors import FileTooLarge as FileTooLarge
 from skillbelt.errors import FileTypeRefused as FileTypeRefused

@@ -22,6 +22,7 @@ SkillbeltError            failed               exit 1
 │   └── FileUnreadable    file_unreadable      exit 1   missing, forbidden, or not text
 ├── RunRefused            run_refused          exit 1   an input or a command that is not accepted
 ├── SandboxUnavailable    sandbox_unavailable  exit 5   no sandbox here can enforce the request
+├── ClusterAway           cluster_away         exit 1   the machines of a fleet cannot be reached
 ├── ArtifactError         artifact             exit 1   an artifact is not there, or cannot be saved
 ├── ObjectError           object               exit 1   the object store cannot do what is asked
 │   ├── ObjectMissing     object_missing       exit 1   it does not hold what has that digest
@@ -242,6 +243,13 @@ class SandboxUnavailable(SkillbeltError):
     exit_code = 5
     kind = "sandbox_unavailable"
     remedy = "`skillbelt doctor -v` says what each sandbox lacks"
+
+
+class ClusterAway(SkillbeltError):
+    """The cluster of a fleet cannot be reached, or does not answer; the message says why."""
+
+    kind = "cluster_away"
+    remedy = "check the setting ray_address, the head node and its token (RAY_AUTH_TOKEN_PATH)"
 
 
 class ArtifactError(SkillbeltError):

@@ -107,6 +107,7 @@ class Settings(NamedTuple):
     fetch_hosts: tuple[str, ...] = ()
     artifacts_url: str = ""
     objects: str = ""
+    ray_address: str = ""
     secrets_store: Literal["auto", "keyring", "file"] = "auto"
     empty_allowed_tools: Literal["allow", "deny"] = "allow"
     use_index: bool = True
@@ -219,8 +220,8 @@ USER_ONLY = frozenset(
      "max_processes", "max_steps", "max_stream_bytes", "max_temporary_bytes", "max_wasm_fuel",
      "max_workspace_bytes", "max_workspace_files", "max_written_file_bytes", "mcp_commands",
      "model", "objects", "package_hosts", "permission_timeout_seconds", "private_sources",
-     "program_folders", "run_timeout_seconds", "sandbox", "secrets_store", "state_dir", "store",
-     "trust_declared_tools", "trust_project", "untrusted_sandbox")
+     "program_folders", "ray_address", "run_timeout_seconds", "sandbox", "secrets_store",
+     "state_dir", "store", "trust_declared_tools", "trust_project", "untrusted_sandbox")
 )  # fmt: skip
 # What a project may switch on, but not off again where the user has it on.
 GUARDS: Mapping[str, object] = MappingProxyType(
@@ -512,8 +513,8 @@ def _complete(values: dict[str, object], env: Mapping[str, str], home: str) -> N
 NOT_LIVE = frozenset(
     ("artifacts_url", "cache_dir", "container_engine", "container_image", "container_reuse",
      "container_runtime", "model", "objects", "permission_timeout_seconds", "project_name",
-     "sandbox", "state_dir", "store", "strict", "tool_names", "tool_profile", "untrusted_sandbox",
-     "use_index")
+     "ray_address", "sandbox", "state_dir", "store", "strict", "tool_names", "tool_profile",
+     "untrusted_sandbox", "use_index")
 )  # fmt: skip
 
 

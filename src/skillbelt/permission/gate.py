@@ -16,7 +16,9 @@ from skillbelt.errors import ConfigError, LoadError, PermissionDenied
 from skillbelt.files.contain import below
 from skillbelt.files.manifest import holds, is_complete
 from skillbelt.format.skill import Skill
-from skillbelt.permission.audit import AuditEvent, AuditLog, open_audit, user_name
+from skillbelt.metrics import count, held, timed
+from skillbelt.permission.audit import AuditEvent, machine_name, open_audit, user_name
+from skillbelt.permission.audit_events import AuditStore
 from skillbelt.permission.command_lines import simple_commands
 from skillbelt.permission.grants import tool_name
 from skillbelt.permission.packages import asked_texts
@@ -216,8 +218,16 @@ class Gate:
 
     @property
     def project_key(self) -> str:
-        """What questions and answers belong to: the project's name, or its folder without one."""
-        return named_project(self.settings, self.policy.project_trusted) or self.settings.project
+        """What questions and answers belong to: the project's name, or its folder without one.
+
+        In a store of many machines a folder is that of one user on one machine: who has the same
+        path elsewhere has another project.
+        """
+        settings = self.settings
+        name = named_project(settings, self.policy.project_trusted)
+        if name or not settings.store:
+            return name or settings.project
+        return f"{user_name()}@{machine_name()}:{settings.project}"
 
     def _normalize(self, request: Request) -> Request:
         """Return the request with hosts, packages and places spelled the same everywhere.
@@ -313,9 +323,11 @@ class Gate:
         if self.ledger.covering(request):
             return Decision(True, action, rule, "remembered")
         asker = ASKER.get()
-        settled = self.desk.ask(
-            request._replace(metadata={**request.metadata, **asker}) if asker else request
-        )
+        asked = request._replace(metadata={**request.metadata, **asker}) if asker else request
+        with held("permission_questions_waiting"), timed("permission_answer_seconds") as note:
+            settled = self.desk.ask(asked)
+            note(outcome=settled.by)
+        count("permission_questions", outcome=settled.by)
         if settled.by in ("once", "always"):
             self.let_through(request)
             return Decision(True, action, rule, settled.by)
@@ -554,7 +566,7 @@ class Gate:
         self.record("load", request, facts)
 
     @cached_property
-    def audit(self) -> AuditLog:
+    def audit(self) -> AuditStore:
         """The log of decisions, loads and runs."""
         return open_audit(self.settings)
 

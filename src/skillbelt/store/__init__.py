@@ -11,10 +11,13 @@ from skillbelt.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from skillbelt.settings import Settings
+    from skillbelt.store.postgres.database import Database
     from skillbelt.store.postgres.store import PostgresStore
 __all__ = ["STATE_FILE", "SessionInfo", "SessionKey", "Store", "open_store"]
 
 STATE_FILE = "state.sqlite3"
+# One for each database and process: a gate opens the store for every decision.
+_OPENED: dict[str, PostgresStore] = {}
 
 
 def open_store(settings: Settings) -> OpenedStore:
@@ -28,9 +31,19 @@ def open_store(settings: Settings) -> OpenedStore:
 
 
 def open_postgres(url: str) -> PostgresStore:
-    """The store in the PostgreSQL database at the URL."""
+    """The store in the PostgreSQL database at the URL: the same one each time.
+
+    What is closed opens itself again.
+    """
+    if url in _OPENED:
+        return _OPENED[url]
     try:
         from skillbelt.store.postgres.store import PostgresStore  # extra: postgres
     except ImportError as error:
         raise MissingExtra("postgres", "a store in PostgreSQL") from error
-    return PostgresStore(url)
+    return _OPENED.setdefault(url, PostgresStore(url))
+
+
+def open_database(settings: Settings) -> Database | None:
+    """The database of the setting `store`, with the connections of its sessions; None without."""
+    return open_postgres(settings.store).database if settings.store else None

@@ -1,0 +1,1 @@
+"""Many machines: what a node can do, and the nodes of a cluster."""
