@@ -14,7 +14,7 @@ from obstore.store import LocalStore
 from skillbelt import Skill
 from skillbelt.errors import ObjectMissing, ObjectsAway
 from skillbelt.objects.blobs import GRACE_SECONDS, SKILL_SECONDS, Blobs, text_space
-from skillbelt.objects.collect import NAME_SECONDS, Collected, collect
+from skillbelt.objects.collect import NAME_SECONDS, CollectedObjects, collect
 from skillbelt.objects.space import Objects
 from skillbelt.running.snapshots import forget_snapshots, restore, snapshot
 from skillbelt.running.workspace import Workspace, open_workspace
@@ -79,7 +79,7 @@ def test_the_snapshots_of_a_deleted_conversation_go(
         (Path(second.path) / "work" / "b").write_text("mine")
         snapshot(second, objects, other)
     forget_snapshots(objects, KEY)
-    assert collect(objects) == Collected()  # too young: a machine may be about to name them
+    assert collect(objects) == CollectedObjects()  # too young: a machine may be about to name them
     age(folder, GRACE_SECONDS)
     gone = collect(objects)
     assert (gone.names, gone.trees, gone.blobs) == (0, 1, 1)
@@ -107,14 +107,14 @@ def test_a_conversation_that_goes_on_without_a_change_stays(
     age(folder, NAME_SECONDS - 100)
     fill(workspace, objects)
     age(folder, NAME_SECONDS - 100)
-    assert collect(objects) == Collected()
+    assert collect(objects) == CollectedObjects()
 
 
 def test_skills_stay_while_machines_put_them(folder: Path, objects: Objects, tree: Tree) -> None:
     skill = Skill.from_folder(tree.skill("a/some"))
     digest = objects.put_skill(skill)
     age(folder, SKILL_SECONDS - 100)
-    assert collect(objects) == Collected()
+    assert collect(objects) == CollectedObjects()
     Objects(LocalStore(folder)).put_skill(skill)  # another process
     age(folder, SKILL_SECONDS - 100)
     gone = collect(objects)  # the older copy

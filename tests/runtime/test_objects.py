@@ -77,12 +77,12 @@ def test_artifacts_are_in_the_object_store_of_the_deployment(tree: Tree, objects
         server(tree, "one", objects, MemoryStore()) as one,
         server(tree, "two", objects, MemoryStore()) as two,
     ):
-        saved = one.workbench.artifacts(key).save("report", b"x")
+        version = one.workbench.artifacts(key).save("report", b"x")
         found = two.workbench.artifacts(key)
         assert isinstance(found, SessionArtifacts)
         with found.open("report") as file:
             assert file.read() == b"x"
-        assert found.find("report") == saved
+        assert found.resolve("report") == version
     assert not (tree.root / "one" / "artifacts").exists()
 
 

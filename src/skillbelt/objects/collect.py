@@ -30,7 +30,7 @@ _ANY = TreeLimits(max_bytes=2**62, max_entries=2_000_000)
 _MAX_RECORD = 4096
 
 
-class Collected(NamedTuple):
+class CollectedObjects(NamedTuple):
     """What was removed: how many names and texts, trees and blobs, and their bytes."""
 
     names: int = 0
@@ -41,21 +41,21 @@ class Collected(NamedTuple):
 
 def collect(
     objects: Objects, *, name_seconds: float = NAME_SECONDS, skill_seconds: float = SKILL_SECONDS
-) -> Collected:
+) -> CollectedObjects:
     """Remove old names and texts, then the trees and blobs that nothing refers to.
 
     Return what is gone. Raises ObjectsAway; what was not removed by then is removed next time.
     """
-    total = Collected()
+    total = CollectedObjects()
     for space in objects.spaces():
         skills = space.prefix == objects.skills.prefix
         keep = max(skill_seconds, GRACE_SECONDS) if skills else GRACE_SECONDS
         found = _collect(space, name_seconds, keep)
-        total = Collected(*map(sum, zip(total, found, strict=True)))
+        total = CollectedObjects(*map(sum, zip(total, found, strict=True)))
     return total
 
 
-def _collect(space: Blobs, name_seconds: float, tree_seconds: float) -> Collected:
+def _collect(space: Blobs, name_seconds: float, tree_seconds: float) -> CollectedObjects:
     # Names before trees, and trees before blobs, as against the order in which they are written: a
     # name that is seen has its tree in the list of trees, and what is written later is young.
     listed = [*space.walk("names"), *space.walk("texts")]
@@ -76,7 +76,7 @@ def _collect(space: Blobs, name_seconds: float, tree_seconds: float) -> Collecte
         for ones, seconds in ((old, name_seconds), (unused, tree_seconds), (gone, GRACE_SECONDS))
     ]
     size = sum(one.size for ones in done for one in ones)
-    return Collected(len(done[0]), len(done[1]), len(done[2]), size)
+    return CollectedObjects(len(done[0]), len(done[1]), len(done[2]), size)
 
 
 def _remove(space: Blobs, path: str, seconds: float) -> bool:

@@ -130,7 +130,10 @@ def snapshot(
         digest, number = put_list(space, packed.tree), (last.number if last else 0) + 1
         _claim(workspace, space, name, _Record(number, digest, os.urandom(8).hex()))
     kept = {path: one for path, one in reader.seen.items() if one[1] < marked - _FRESH_NS}
-    _write_state(workspace, _State(space.prefix, digest, number, packed.tree, kept))
+    _write_state(
+        workspace,
+        _State(prefix=space.prefix, digest=digest, number=number, tree=packed.tree, stamps=kept),
+    )
     made = _describe(digest, number, packed.tree)
     return made._replace(sent=packed.sent, left_out=packed.left_out)
 
@@ -163,7 +166,10 @@ def restore(
     with workspace.locked() as metadata:
         metadata.pins.clear()
         metadata.pins.update(pins)
-    _write_state(workspace, _State(space.prefix, last.digest, last.number, tree, {}))
+    _write_state(
+        workspace,
+        _State(prefix=space.prefix, digest=last.digest, number=last.number, tree=tree, stamps={}),
+    )
     return _describe(last.digest, last.number, tree)
 
 
@@ -347,7 +353,9 @@ def _read_state(workspace: Workspace, space: Blobs, bounds: TreeLimits) -> _Stat
         number = int(kept["number"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ObjectError):
         return None
-    return _State(space.prefix, str(kept["digest"]), number, tree, stamps)
+    return _State(
+        prefix=space.prefix, digest=str(kept["digest"]), number=number, tree=tree, stamps=stamps
+    )
 
 
 def _write_state(workspace: Workspace, state: _State) -> None:
