@@ -36,7 +36,7 @@ ORDER = [
     "trust",
     "settings",
     "format", "check",
-    "search", "discovery", "store", "objects", "artifacts", "permission", "disclosure", "sandbox",
+    "search", "store", "discovery", "objects", "artifacts", "permission", "disclosure", "sandbox",
     "running", "fleet", "conversation", "tools", "runtime", "agent", "integrations", "serving",
     "mcp", "testing", "cli", "__main__",
 ]  # fmt: skip
