@@ -16,7 +16,7 @@ from obstore.store import MemoryStore
 
 from skillbelt import Limits, Skill
 from skillbelt.errors import ObjectDamaged, ObjectError, ObjectMissing
-from skillbelt.objects.pack import SMALL_BYTES
+from skillbelt.objects.pack import SMALL_BYTES, put_list
 from skillbelt.objects.space import Objects
 from skillbelt.running import snapshots
 from skillbelt.running.snapshots import (
@@ -178,7 +178,6 @@ def test_two_machines_cannot_claim_one_number(
     restore(two, objects, KEY)
     for workspace in (one, two):
         write(workspace, f"work/{workspace.path[-3:]}", workspace.path.encode())
-    put_list = snapshots.put_list
 
     def put_late(*args: object) -> str:
         monkeypatch.setattr(snapshots, "put_list", put_list)
