@@ -68,10 +68,12 @@ def plan(
     timeout_seconds: float = INSTALL_TIMEOUT_SECONDS,
     max_bytes: int = _LIMITS.max_packages_bytes,
     progress: Progress | None = None,
+    objects: str = "",
 ) -> EnvironmentPlan:
     """Resolve the needs: as for an existing environment, else as the index says now.
 
-    `sandboxes` opens the sandboxes of installers. `python` is the interpreter, by default one that
+    `sandboxes` opens the sandboxes of installers. `objects` is the URL of the object store that
+    machines share wheels by. `python` is the interpreter, by default one that
     runs can use. `hosts` are further hosts that the index serves files from. With `allow_builds`,
     packages without a wheel, or those that it names, are built, in the sandbox. Raises RunRefused,
     which says what is missing or which package is not accepted.
@@ -97,6 +99,7 @@ def plan(
         say=progress or _silent,
         faults=[],
         kept=KeptPages(),
+        objects=objects,
     )
     record = os.path.join(cache_dir, _RESOLVED, f"{key}.json")
     lock = _read_lock(record, needs)
