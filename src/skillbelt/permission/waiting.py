@@ -32,8 +32,8 @@ GRACE_SECONDS = 5.0
 LEFT_SECONDS = 60.0
 # How long a listener of this process has before the request is shown to other processes too.
 SHOW_SECONDS = 0.2
-# How long to wait for news at a time, and at least between two looks: nobody who sends many
-# makes a process look more often.
+# How long to wait for news at a time, and at least between two looks: a flood of them must not
+# make a process look all the time.
 _NEWS_SECONDS = 0.5
 _PAUSE_SECONDS = 0.02
 _LISTENER = "listener:"
