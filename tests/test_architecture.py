@@ -35,7 +35,7 @@ ORDER = [
     "errors", "values", "text", "untrusted_json", "hosts", "events", "tracing", "files", "trust",
     "settings",
     "format", "check",
-    "search", "discovery", "store", "artifacts", "permission", "disclosure", "sandbox", "running",
+    "search", "discovery", "store", "artifacts", "permission", "disclosure", "sandbox", "running", "fleet",
     "conversation", "tools", "runtime", "agent", "integrations", "mcp", "testing", "cli",
     "__main__",
 ]  # fmt: skip

@@ -105,6 +105,8 @@ class Settings(NamedTuple):
     package_hosts: tuple[str, ...] = ()
     fetch_hosts: tuple[str, ...] = ()
     artifacts_url: str = ""
+    executor: Literal["local", "ray"] = "local"
+    ray_address: str = ""
     secrets_store: Literal["auto", "keyring", "file"] = "auto"
     empty_allowed_tools: Literal["allow", "deny"] = "allow"
     use_index: bool = True
@@ -183,6 +185,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "load_mode": ("turn", "once", "session"),
     "placement": ("tool", "system"),
     "secrets_store": ("auto", "keyring", "file"),
+    "executor": ("local", "ray"),
     "tool_names": ("skillbelt", "common"),
     "tool_profile": ("default", "full", "knowledge", "trpc", "claude", "simple"),
 }
@@ -206,13 +209,14 @@ _RULES = ("permission", "agent")
 USER_ONLY = frozenset(
     ("allow_builds", "allowed_commands", "artifacts_url", "audit", "cache_dir",
      "container_engine", "container_image", "container_reuse", "container_runtime",
-     "denied_commands", "empty_allowed_tools", "fetch_hosts", "host_roots", "max_cpu_seconds",
+     "denied_commands", "empty_allowed_tools", "executor", "fetch_hosts", "host_roots",
+     "max_cpu_seconds",
      "max_memory_bytes", "max_network_bytes", "max_output_file_bytes", "max_packages_bytes",
      "max_processes", "max_steps", "max_stream_bytes", "max_temporary_bytes", "max_wasm_fuel",
      "max_workspace_bytes", "max_workspace_files", "max_written_file_bytes", "mcp_commands",
      "model", "package_hosts", "permission_timeout_seconds", "private_sources", "program_folders",
-     "run_timeout_seconds", "sandbox", "secrets_store", "state_dir", "trust_declared_tools",
-     "trust_project", "untrusted_sandbox")
+     "ray_address", "run_timeout_seconds", "sandbox", "secrets_store", "state_dir",
+     "trust_declared_tools", "trust_project", "untrusted_sandbox")
 )  # fmt: skip
 # What a project may switch on, but not off again where the user has it on.
 GUARDS: Mapping[str, object] = MappingProxyType(
@@ -503,8 +507,9 @@ def _complete(values: dict[str, object], env: Mapping[str, str], home: str) -> N
 # What a living runtime keeps as it was when it began; the rest is taken over when a file changes.
 NOT_LIVE = frozenset(
     ("artifacts_url", "cache_dir", "container_engine", "container_image", "container_reuse",
-     "container_runtime", "model", "permission_timeout_seconds", "project_name", "sandbox",
-     "state_dir", "strict", "tool_names", "tool_profile", "untrusted_sandbox", "use_index")
+     "container_runtime", "executor", "ray_address", "model", "permission_timeout_seconds",
+     "project_name", "sandbox", "state_dir", "strict", "tool_names", "tool_profile",
+     "untrusted_sandbox", "use_index")
 )  # fmt: skip
 
 

@@ -118,8 +118,11 @@ def plan(
     timeout_seconds: float = INSTALL_TIMEOUT_SECONDS,
     max_bytes: int = _LIMITS.max_packages_bytes,
     progress: Progress | None = None,
+    locked: Lock | None = None,
 ) -> EnvironmentPlan:
     """Resolve the needs: as for an existing environment, else as the index says now.
+
+    With `locked`, they were resolved elsewhere: exactly these packages are meant.
 
     `sandboxes` opens the sandboxes of installers. `python` is the interpreter, by default one that
     runs can use. `hosts` are further hosts that the index serves files from. With `allow_builds`,
@@ -147,10 +150,10 @@ def plan(
         kept=KeptPages(),
     )
     record = os.path.join(cache_dir, _RESOLVED, f"{key}.json")
-    lock = _read_lock(record, needs)
+    lock = locked or _read_lock(record, needs)
     if lock is not None:
         path = _path(cache_dir, key, lock)
-        if _read_environment(path):
+        if locked or _read_environment(path):
             return EnvironmentPlan(needs=needs, lock=lock, path=path, record=record, tools=tools)
     if offline:
         raise RunRefused(

@@ -1,0 +1,1 @@
+"""Running skills on many machines."""
