@@ -25,27 +25,19 @@ from skillbelt.errors import (
 )
 from skillbelt.fleet.fair import FairSlots, Turn
 from skillbelt.fleet.node import CONCURRENCY, RUNS_AT_ONCE, WorkspaceActor
-from skillbelt.fleet.packs import pack_skill
-from skillbelt.running.job import environment
+from skillbelt.fleet.submit import order_of, pack_of, seal_order, tenant_of
 from skillbelt.running.mirrors import Carried, Fact, Mirror, carry, put
 from skillbelt.running.orders import (
-    OrderedPackages,
     PrivateValues,
     RunOrder,
-    granted,
     hash_names,
-    private_seal,
-    seal,
     write_facts,
-    write_order,
-    write_private,
 )
 from skillbelt.running.run import Run
 from skillbelt.sandbox.network.connection import Connection
 from skillbelt.sandbox.protocol import Captured, Job, Keepless, Listener, Outcome, Running
 from skillbelt.sandbox.registry import AUTO, CONTAINER, WASM, Choice, Sandboxes
 from skillbelt.settings import Settings
-from skillbelt.tracing import inject
 
 try:
     import ray
@@ -143,7 +135,7 @@ class RayExecutor(Sandboxes):
         self._known: dict[str, _Known] = {}
         self._cluster: dict[str, float] = {}
         self._looked = 0.0
-        self._class: Any = ray.remote(concurrency_groups=CONCURRENCY)(WorkspaceActor)
+        self._class: Any = _wrap()
 
     # What nodes announce
 
@@ -192,7 +184,7 @@ class RayExecutor(Sandboxes):
 
     def enter(self, run: Run) -> Turn:
         """Take a place in the queue."""
-        return self._slots.enter(_tenant(run))
+        return self._slots.enter(tenant_of(run))
 
     def known_for(self, run: Run) -> _Known:
         """Return what is known of the run's workspace elsewhere."""
@@ -286,10 +278,7 @@ class RayExecutor(Sandboxes):
 
     def sealed(self, order: RunOrder, values: PrivateValues) -> tuple[bytes, str, bytes]:
         """Return the order, its seal and the values that belong to it."""
-        private = write_private(values)
-        order = order._replace(private=private_seal(self._key, order.id, private), job=self._job)
-        data = write_order(order)
-        return data, seal(self._key, data), private
+        return seal_order(self._key, order._replace(job=self._job), values)
 
 
 class RemoteRun:
@@ -405,10 +394,10 @@ class RemoteRun:
         stdin = self._job.stdin
         if stdin:
             contents[hashlib.sha256(stdin).hexdigest()] = stdin
-        order, values, hashes = _order_of(run, self._job, self._id, write_facts(facts))
+        order, values, hashes = order_of(run, self._job, self._id, write_facts(facts))
         data, sealed, private = executor.sealed(order, values)
         skills = {
-            hash: _pack(run, name)
+            hash: pack_of(run, name)
             for name, hash in hashes.items()
             if hash in lacks.get("skills", ()) or not executor.has_skill(actor, hash)
         }
@@ -496,63 +485,6 @@ def _connect(address: str) -> None:
         ) from error
 
 
-def _tenant(run: Run) -> str:
-    return hash_names(run.who.key[:2])
-
-
-def _order_of(
-    run: Run, job: Job, id: str, facts: bytes
-) -> tuple[RunOrder, PrivateValues, dict[str, str]]:
-    """Return the order of an allowed run, its values, and the hash of each skill that it sees."""
-    usual = environment(run)
-    variables = {name: value for name, value in job.env.items() if usual.get(name) != value}
-    staged = run.workspace.metadata().staged
-    others = {
-        name: (staged[name].hash, home) for name, home in run.others.items() if name in staged
-    }
-    hashes = {**{name: hash for name, (hash, _) in others.items()}, run.skill.name: run.staged.hash}
-    planned, call, stdin = run.planned, run.call, job.stdin
-    packages = None
-    if planned is not None and run.packages is not None:
-        packages = OrderedPackages(planned.needs, planned.lock, planned.builds.names)
-    order = RunOrder(
-        id=id,
-        tenant=_tenant(run),
-        workspace="" if run.who.once else hash_names((*run.who.key, run.workspace.name)),
-        skill=run.skill.name,
-        hash=run.staged.hash,
-        sandbox=run.sandbox.name,
-        argv=run.argv,
-        own_shell=isinstance(call.command, str) and not run.policy,
-        command=call.command,
-        cwd=call.cwd,
-        folder=run.folder,
-        root=run.root,
-        stdin=None if stdin is None else hashlib.sha256(stdin).hexdigest() if stdin else "",
-        terminal=job.terminal,
-        policy=run.policy,
-        limits=job.limits,
-        timeout_seconds=job.timeout_seconds,
-        processes=run.capabilities.processes,
-        hosts=run.capabilities.hosts,
-        observed=run.observed,
-        secrets=tuple(run.secrets),
-        packages=packages,
-        others=others,
-        files=hashlib.sha256(facts).hexdigest(),
-        private="",
-        grant=granted(run, hashes),
-        trace=inject(),
-    )
-    return order, PrivateValues(dict(call.env), variables, dict(run.secrets)), hashes
-
-
-def _pack(run: Run, name: str) -> dict[str, tuple[str, bool, bytes]]:
-    if name == run.skill.name:
-        return pack_skill(run.staged.source, run.staged.fence)
-    return pack_skill(run.workspace.metadata().staged[name].source)
-
-
 def _error_of(run: Run, plain: Mapping[str, str]) -> SkillbeltError:
     kind, message = plain["kind"], plain["message"]
     if kind == PermissionDenied.kind:
@@ -560,3 +492,9 @@ def _error_of(run: Run, plain: Mapping[str, str]) -> SkillbeltError:
     if kind == SandboxUnavailable.kind:
         return SandboxUnavailable(message)
     return RunRefused(message)
+
+
+def _wrap() -> Any:
+    """Return the class of the actor as Ray has it."""
+    remote: Any = ray.remote
+    return remote(concurrency_groups=CONCURRENCY)(WorkspaceActor)

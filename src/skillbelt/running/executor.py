@@ -130,7 +130,7 @@ class Workbench:
         A host file that belongs to one of the `skills` needs the permission to use that skill.
         Commands run on this machine, unless an `executor` carries them out elsewhere.
         """
-        self._settings, self.gate, self._find = settings, gate, find
+        self._settings, self.gate, self.find = settings, gate, find
         self._skills = skills
         self._artifacts, self._progress = artifacts, progress
         self._given: dict[str, str] = {}
@@ -425,7 +425,7 @@ class Workbench:
             # The skill that runs stays the copy that was asked for.
             if name == run.skill.name:
                 return run.staged.home
-            other = self._find(name)
+            other = self.find(name)
             found = stage(run.workspace, other, run.limits)
             self._require_use(run, other, found.hash)
             return run.others.setdefault(name, found.home)
