@@ -22,6 +22,9 @@ from tests.benches import Bench
 from tests.bounds import restored
 from tests.examples import load_profile
 from tests.outputs import workspace as workspace
+from tests.postgres import own_postgres as own_postgres
+from tests.postgres import postgres_server as postgres_server
+from tests.postgres import postgres_url as postgres_url
 from tests.tree import Tree, sheltered
 
 load_profile()

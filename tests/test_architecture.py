@@ -35,9 +35,9 @@ ORDER = [
     "errors", "values", "text", "untrusted_json", "hosts", "events", "tracing", "files", "trust",
     "settings",
     "format", "check",
-    "search", "discovery", "store", "artifacts", "permission", "disclosure", "sandbox", "running", "fleet",
-    "conversation", "tools", "runtime", "agent", "integrations", "mcp", "testing", "cli",
-    "__main__",
+    "search", "discovery", "store", "objects", "artifacts", "permission", "disclosure", "sandbox",
+    "running", "fleet", "conversation", "tools", "runtime", "agent", "integrations", "mcp",
+    "testing", "cli", "__main__",
 ]  # fmt: skip
 
 AT_IMPORT = ("yaml", "httpx2", "rich", "sqlite3", "json", "asyncio", "dataclasses", "threading")

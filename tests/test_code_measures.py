@@ -9,8 +9,10 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "skillbelt"
 MAX_POSITIONAL = 4
-# Four are for what only some runs need: hints, packages of JavaScript, tools of WASM, `pip list`.
-MAX_INNER_IMPORTS = 64
+# Eight are for what only some runs need: hints, JavaScript, tools of WASM, `pip list`; for packages
+# that are not installed yet: resolving, building, the way to the index, requests.
+# Three are the extra `postgres`: sessions, the audit log, trusted origins.
+MAX_INNER_IMPORTS = 71
 MAX_FUNCTION_LINES = 60
 # Values that decide about permission, or that have many fields of one type.
 BY_KEYWORD = {"AuditEvent", "Job", "RunResult", "Skill"}

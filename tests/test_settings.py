@@ -39,6 +39,8 @@ def other(key: str) -> tuple[object, str]:
         return CHOICES[key][-1], CHOICES[key][-1]
     if key == "fetch_hosts":
         return ("a.example", "*.b.example:81"), "a.example,*.b.example:81"
+    if key == "store":
+        return "postgresql://e.test/a", "postgresql://e.test/a"
     if key == "project_name":
         return "team/shop", "team/shop"
     if isinstance(default, bool):
@@ -652,3 +654,43 @@ def test_a_wrong_opencode_file_is_an_error_that_says_how_to_leave_it_out(
         tree.settings()
     assert tree.settings(disabled_clients=["opencode"]).files == ()
     assert tree.settings(external_roots=False).files == ()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ada:hunter2@db.test/belt",
+        "postgresql://ada:hunter2@db.test:5432/belt?sslmode=require",
+        "postgresql://ada:hunter2/@db.test/belt",
+        "postgresql://ada:a@hunter2@db.test/belt",
+        "postgresql://ada@db.test/belt?password=hunter2&sslmode=require",
+        "postgresql://ada@db.test/belt?sslpassword=hunter2",
+        "postgresql://db.test/belt?password=a@hunter2",
+    ],
+)
+def test_the_password_of_a_database_is_never_shown(tree: Tree, url: str) -> None:
+    tree.setenv("SKILLBELT_STORE", url)
+    settings = tree.settings()
+    assert settings.store == url
+    shown = [repr(settings), *tree.run("config"), *tree.run("config", "--json")]
+    assert not [text for text in shown if "hunter2" in str(text)]
+
+
+def test_the_address_of_a_database_is_shown(tree: Tree) -> None:
+    url = "postgresql://ada:hunter2@db.test:5432/belt?sslmode=require"
+    tree.setenv("SKILLBELT_STORE", url)
+    shown = tree.run("config", "--json").document["store"]["value"]
+    assert shown == "postgresql://ada:***@db.test:5432/belt?sslmode=require"
+
+
+def test_a_wrong_url_of_a_database_is_an_error_that_does_not_quote_it(tree: Tree) -> None:
+    tree.setenv("SKILLBELT_STORE", "mysql://ada:hunter2@db.test/belt")
+    with pytest.raises(ConfigError, match="SKILLBELT_STORE: store must be postgresql://") as error:
+        tree.settings()
+    assert "hunter2" not in str(error.value)
+
+
+def test_a_project_does_not_choose_the_database(tree: Tree) -> None:
+    tree.write("project/skillbelt.toml", 'store = "postgresql://e.test/theirs"')
+    with pytest.raises(ConfigError, match="store"):
+        tree.settings()

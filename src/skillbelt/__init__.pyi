@@ -45,6 +45,7 @@ from skillbelt.discovery.catalog import Filters as Filters
 from skillbelt.discovery.catalog import discover_skills as discover_skills
 from skillbelt.errors import ArchiveRefused as ArchiveRefused
 from skillbelt.errors import ArtifactError as ArtifactError
+from skillbelt.errors import ClusterAway as ClusterAway
 from skillbelt.errors import ConfigError as ConfigError
 from skillbelt.errors import FileTooLarge as FileTooLarge
 from skillbelt.errors import FileTypeRefused as FileTypeRefused
@@ -53,6 +54,10 @@ from skillbelt.errors import InvalidFrontmatter as InvalidFrontmatter
 from skillbelt.errors import LoadError as LoadError
 from skillbelt.errors import MissingExtra as MissingExtra
 from skillbelt.errors import NotFound as NotFound
+from skillbelt.errors import ObjectDamaged as ObjectDamaged
+from skillbelt.errors import ObjectError as ObjectError
+from skillbelt.errors import ObjectMissing as ObjectMissing
+from skillbelt.errors import ObjectsAway as ObjectsAway
 from skillbelt.errors import PathEscape as PathEscape
 from skillbelt.errors import PermissionDenied as PermissionDenied
 from skillbelt.errors import RequiredSkillUnusable as RequiredSkillUnusable
@@ -63,6 +68,7 @@ from skillbelt.errors import SkillDisabled as SkillDisabled
 from skillbelt.errors import SkillNotFound as SkillNotFound
 from skillbelt.errors import SkillbeltError as SkillbeltError
 from skillbelt.errors import SourceError as SourceError
+from skillbelt.errors import StoreUnavailable as StoreUnavailable
 from skillbelt.errors import UsageError as UsageError
 from skillbelt.events import Event as Event
 from skillbelt.events import NewEvent as NewEvent

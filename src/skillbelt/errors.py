@@ -6,7 +6,8 @@ line, and never changes.
 SkillbeltError            failed               exit 1
 ├── ConfigError           config               exit 2   a setting, a file or an argument is wrong
 │   ├── UsageError        usage                exit 2   a command line that no command takes
-│   └── MissingExtra      missing_extra        exit 2   an optional dependency is not installed
+│   ├── MissingExtra      missing_extra        exit 2   an optional dependency is not installed
+│   └── StoreUnavailable  store_unavailable    exit 2   the server of the sessions is away
 ├── SkillNotFound         skill_not_found      exit 3   no skill has that name
 │   └── SkillDisabled     skill_disabled       exit 3   the settings switch it off
 ├── RequiredSkillUnusable required_skill       exit 3   a skill that the settings require
@@ -21,7 +22,12 @@ SkillbeltError            failed               exit 1
 │   └── FileUnreadable    file_unreadable      exit 1   missing, forbidden, or not text
 ├── RunRefused            run_refused          exit 1   an input or a command that is not accepted
 ├── SandboxUnavailable    sandbox_unavailable  exit 5   no sandbox here can enforce the request
+├── ClusterAway           cluster_away         exit 1   the machines of a fleet cannot be reached
 ├── ArtifactError         artifact             exit 1   an artifact is not there, or cannot be saved
+├── ObjectError           object               exit 1   the object store cannot do what is asked
+│   ├── ObjectMissing     object_missing       exit 1   it does not hold what has that digest
+│   ├── ObjectDamaged     object_damaged       exit 1   what it holds is not what the digest says
+│   └── ObjectsAway       objects_away         exit 1   it does not answer, refuses or is full
 └── SourceError           source               exit 1   a remote or an archive cannot be used
     └── ArchiveRefused    archive_refused      exit 1   an archive breaks a safety rule
 """
@@ -89,6 +95,16 @@ class MissingExtra(ConfigError):
         self.extra = extra
         self.remedy = f"pip install 'skillbelt[{extra}]'"
         super().__init__(f"{purpose} needs the {extra!r} extra: {self.remedy}")
+
+
+class StoreUnavailable(ConfigError):
+    """The server that keeps the sessions stayed away for too long; the message says what is kept.
+
+    A later try may succeed.
+    """
+
+    kind = "store_unavailable"
+    remedy = "see that the server of the setting store runs, then try again"
 
 
 class SkillNotFound(SkillbeltError):
@@ -229,11 +245,55 @@ class SandboxUnavailable(SkillbeltError):
     remedy = "`skillbelt doctor -v` says what each sandbox lacks"
 
 
+class ClusterAway(SkillbeltError):
+    """The cluster of a fleet cannot be reached, or does not answer; the message says why."""
+
+    kind = "cluster_away"
+    remedy = "check the setting ray_address, the head node and its token (RAY_AUTH_TOKEN_PATH)"
+
+
 class ArtifactError(SkillbeltError):
     """An artifact does not exist, or cannot be saved."""
 
     kind = "artifact"
     remedy = "`skillbelt artifacts list` shows what is kept"
+
+
+class ObjectError(SkillbeltError):
+    """What is kept by digest cannot be put or had; the message names it and says why."""
+
+    kind = "object"
+
+
+class ObjectMissing(ObjectError):
+    """The object store does not hold the object any more, or never did."""
+
+    kind = "object_missing"
+    remedy = "put it there again; the retention of objects may have removed it"
+    facts = ("digest",)
+
+    def __init__(self, digest: str, where: str) -> None:
+        self.digest = digest
+        super().__init__(f"{digest} is not in the object store ({where})")
+
+
+class ObjectDamaged(ObjectError):
+    """What the object store holds differs from its digest. Nothing of it was used."""
+
+    kind = "object_damaged"
+    remedy = "find out who wrote it; remove it from the object store, then put it there again"
+    facts = ("digest",)
+
+    def __init__(self, digest: str, where: str, reason: str) -> None:
+        self.digest = digest
+        super().__init__(f"{digest} refused: {reason} ({where})")
+
+
+class ObjectsAway(ObjectError):
+    """The object store does not answer, refuses the credentials, or is full."""
+
+    kind = "objects_away"
+    remedy = "check the setting `objects`, the credentials in the environment, and the store"
 
 
 class SourceError(SkillbeltError):

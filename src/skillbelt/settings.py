@@ -35,6 +35,7 @@ _OUR_TABLE = b"[tool.skillbelt"
 _MAX_FILE_BYTES = 2**20
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 FileSource = Literal["system", "user", "project"]
+DATABASES = ("postgresql://", "postgres://")
 
 
 class RuleTables(NamedTuple):
@@ -105,6 +106,7 @@ class Settings(NamedTuple):
     package_hosts: tuple[str, ...] = ()
     fetch_hosts: tuple[str, ...] = ()
     artifacts_url: str = ""
+    objects: str = ""
     executor: Literal["local", "ray"] = "local"
     ray_address: str = ""
     secrets_store: Literal["auto", "keyring", "file"] = "auto"
@@ -124,6 +126,7 @@ class Settings(NamedTuple):
     watch_seconds: float = 2.0
     cache_dir: str = ""
     state_dir: str = ""
+    store: str = ""
     limits: Limits = Limits()
     # What the machine says; set by `load_settings`, not by a file.
     project: str = ""
@@ -143,6 +146,11 @@ class Settings(NamedTuple):
     strangers: tuple[tuple[str, str], ...] = ()
     # What is said about single skills, weakest first; `for_skill` merges it.
     skills: tuple[SkillSwitches, ...] = ()
+
+    def __repr__(self) -> str:
+        # A URL may hold a password, and a repr gets into logs.
+        shown = ((key, hide_password(getattr(self, key))) for key in self._fields)
+        return f"Settings({', '.join(f'{key}={value!r}' for key, value in shown)})"
 
     def for_skill(self, name: str) -> SkillSettings:
         """Return what the settings say about the skill of that name."""
@@ -214,9 +222,9 @@ USER_ONLY = frozenset(
      "max_memory_bytes", "max_network_bytes", "max_output_file_bytes", "max_packages_bytes",
      "max_processes", "max_steps", "max_stream_bytes", "max_temporary_bytes", "max_wasm_fuel",
      "max_workspace_bytes", "max_workspace_files", "max_written_file_bytes", "mcp_commands",
-     "model", "package_hosts", "permission_timeout_seconds", "private_sources", "program_folders",
-     "ray_address", "run_timeout_seconds", "sandbox", "secrets_store", "state_dir",
-     "trust_declared_tools", "trust_project", "untrusted_sandbox")
+     "model", "objects", "package_hosts", "permission_timeout_seconds", "private_sources",
+     "program_folders", "ray_address", "run_timeout_seconds", "sandbox", "secrets_store",
+     "state_dir", "store", "trust_declared_tools", "trust_project", "untrusted_sandbox")
 )  # fmt: skip
 # What a project may switch on, but not off again where the user has it on.
 GUARDS: Mapping[str, object] = MappingProxyType(
@@ -507,9 +515,9 @@ def _complete(values: dict[str, object], env: Mapping[str, str], home: str) -> N
 # What a living runtime keeps as it was when it began; the rest is taken over when a file changes.
 NOT_LIVE = frozenset(
     ("artifacts_url", "cache_dir", "container_engine", "container_image", "container_reuse",
-     "container_runtime", "executor", "ray_address", "model", "permission_timeout_seconds",
-     "project_name", "sandbox", "state_dir", "strict", "tool_names", "tool_profile",
-     "untrusted_sandbox", "use_index")
+     "container_runtime", "executor", "model", "objects", "permission_timeout_seconds",
+     "project_name", "ray_address", "sandbox", "state_dir", "store", "strict", "tool_names",
+     "tool_profile", "untrusted_sandbox", "use_index")
 )  # fmt: skip
 
 
@@ -1186,6 +1194,11 @@ def program_names(words: Iterable[str], where: str) -> tuple[str, ...]:
 def _checked(key: str, value: object, where: str) -> object:
     if key in CHOICES and value not in CHOICES[key]:
         raise ConfigError(f"{where}: {key} must be one of {', '.join(CHOICES[key])}, not {value!r}")
+    if key == "store" and value and not str(value).startswith(DATABASES):
+        # The value may hold a password.
+        raise ConfigError(
+            f"{where}: store must be postgresql://USER@HOST/DATABASE, or empty for a SQLite file"
+        )
     if key == "project_name" and value and not _NAME.fullmatch(str(value)):
         raise ConfigError(
             f"{where}: project_name must begin with a letter or digit and hold only letters, "
@@ -1256,6 +1269,24 @@ def _expand(path: str, home: str) -> str:
     if path == "~" or path.startswith("~/"):
         return home + path[1:]
     return path
+
+
+_DATABASE_URL = re.compile(r"(\w+://)(?:([^:/@?#]*)(:[^/@?#]*)?@)?([^@?#]*)(\?[^@#]*)?")
+
+
+def hide_password(value: object) -> object:
+    """Return the value of a setting as it may be shown: a URL of a database without its password.
+
+    Of a URL whose password has characters that should be escaped, only the scheme is left.
+    """
+    if not (isinstance(value, str) and value.startswith(DATABASES)):
+        return value
+    if not (found := _DATABASE_URL.fullmatch(value)):
+        return f"{value.partition('://')[0]}://***"
+    scheme, user, password, place, query = found.groups("")
+    account = f"{user}{password and ':***'}@" if user or password else ""
+    shown = re.sub(r"(?i)(password)=[^&]*", r"\1=***", query)
+    return f"{scheme}{account}{place}{shown}"
 
 
 def resolve(path: str, settings: Settings) -> str:

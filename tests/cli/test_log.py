@@ -56,6 +56,7 @@ def log(tree: Tree) -> AuditLog:
     """Three events, and a clock that stands in a known zone."""
     tree.setenv("TZ", "UTC")
     log = open_audit(tree.settings())
+    assert isinstance(log, AuditLog)
     for event in (DENIED, LOADED, RAN):
         log.append(event)
     return log
@@ -305,7 +306,7 @@ def test_verify_names_file_and_line(tree: Tree, log: AuditLog) -> None:
 
 
 def test_verify_tells_what_it_does_not_check(tree: Tree) -> None:
-    old = Path(open_audit(tree.settings()).folder, "log.jsonl")
+    old = Path(tree.settings().state_dir, "audit", "log.jsonl")
     old.parent.mkdir(parents=True)
     old.write_text('{"time":1.0,"type":"run"}\n')
     done = tree.run("log", "--verify")

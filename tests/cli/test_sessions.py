@@ -3,13 +3,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from skillbelt.events import NewEvent
 from skillbelt.permission.remembered import RememberedAnswers
 from skillbelt.permission.rules import Request
-from skillbelt.store import SessionKey, open_store
+from skillbelt.store import STATE_FILE, SessionKey, open_store
 from skillbelt.store.sqlite import SqliteStore
 from tests.terminal import on_terminal
 from tests.tree import Tree
@@ -23,7 +24,8 @@ TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 @pytest.fixture
 def store(tree: Tree) -> Iterator[SqliteStore]:
     tree.setenv("XDG_STATE_HOME", tree.home / "state")
-    with closing(open_store(tree.settings())) as store:
+    file = Path(tree.settings().state_dir) / STATE_FILE
+    with closing(SqliteStore(str(file))) as store:
         yield store
 
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-SANDBOX = {"skillbelt_sandbox_bubblewrap": 1000.0}
+from skillbelt.fleet.facts import UNITS, needs_of
+
+SANDBOX = dict.fromkeys(needs_of("bubblewrap"), UNITS)
 TOKEN = "a-token-that-no-log-may-show-7b1f"
 
 

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from skillbelt.errors import ConfigError
 from skillbelt.permission import audit
 from skillbelt.permission.audit import TYPES, AuditEvent, AuditLog, open_audit, user_name
+from skillbelt.permission.audit_events import decode_event
 from skillbelt.testing.suites import AuditConformance
 from tests import needs, warm
 from tests.examples import examples
@@ -585,7 +586,9 @@ def test_following_leaves_no_handle_open(log: AuditLog) -> None:
 
 def test_the_log_lies_in_the_state_folder(tree: Tree) -> None:
     given = tree.settings()
-    assert open_audit(given).folder == os.path.join(given.state_dir, "audit")
+    log = open_audit(given)
+    assert isinstance(log, AuditLog)
+    assert log.folder == os.path.join(given.state_dir, "audit")
 
 
 def test_the_user_has_a_name() -> None:
@@ -600,7 +603,7 @@ def test_a_user_without_a_name_is_a_number(open_tree: Tree) -> None:
 
 def decoded_lines(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """A list of the lines that are decoded from now on."""
-    decode, seen = audit.decode_event, list[bytes]()
+    decode, seen = decode_event, list[bytes]()
 
     def noted(line: bytes) -> AuditEvent | None:
         seen.append(line)

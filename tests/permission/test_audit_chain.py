@@ -15,17 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillbelt.errors import ConfigError
-from skillbelt.permission.audit import (
-    NONE,
-    AuditEvent,
-    AuditLog,
-    Check,
-    Head,
-    HeadFile,
-    hash_of,
-    link_of,
-    read_head,
-)
+from skillbelt.permission.audit import AuditEvent, AuditLog, HeadFile, read_head
+from skillbelt.permission.audit_events import NONE, Check, Head, hash_of, link_of
 from tests import warm
 
 PATIENCE = 50

@@ -270,7 +270,7 @@ def test_the_workspace_is_in_use_as_long_as_the_run_is(desk: Desk) -> None:
 @linux
 def test_a_run_that_can_not_be_recorded_says_so(desk: Desk) -> None:
     id = desk.start("read line")
-    log = Path(desk.bench.belt.gate.audit.folder, "log.jsonl")
+    log = Path(desk.bench.belt.settings.state_dir, "audit", "log.jsonl")
     log.unlink()
     log.mkdir()
     desk.background.write(KEY, id, "\n")

@@ -201,16 +201,35 @@ def test_they_are_there_for_a_script_with_a_blank_in_its_name(packages: Bench) -
 
 
 @needs.npm
-def test_packages_for_node_are_found_by_import_and_by_require(echo: Bench) -> None:
+@pytest.mark.parametrize("sandbox", ["bubblewrap", "landlock", "none"])
+def test_packages_for_node_are_found_by_import_and_by_require(echo: Bench, sandbox: str) -> None:
+    bench = echo.make(sandbox=sandbox)
     echo.write("package.json", '{"dependencies": {"greet": "^1.3.0"}}')
     echo.write("scripts/a.mjs", "import greet from 'greet'; console.log(greet());")
     echo.write("scripts/b.cjs", "console.log(require('greet')());")
     with running() as server:
         echo.tree.setenv("npm_config_registry", server.url)
         publish(server, "greet", "exit 1")
-        assert echo.run("node scripts/b.cjs").stdout == "hello\n"
-    result = echo.run("node scripts/a.mjs")
+        assert echo.run("node scripts/b.cjs", bench=bench).stdout == "hello\n"
+    result = echo.run("node scripts/a.mjs", bench=bench)
     assert (result.stdout, result.stderr) == ("hello\n", "")
+    echo.write("scripts/c.mjs", "import 'no-such-thing';")
+    said = echo.run("node scripts/c.mjs", bench=bench, install=False).stderr
+    assert "Cannot find package 'no-such-thing' imported from" in said
+
+
+@needs.npm
+def test_tsx_of_a_package_starts_in_a_run_with_a_network(echo: Bench) -> None:
+    """There it may not listen at a socket; node loads what it would have loaded."""
+    echo.write("package.json", '{"dependencies": {"tsx": "^1.3.0"}}')
+    echo.write("scripts/a.mjs", "console.log(globalThis.loaded * 7);")
+    files = {"dist/loader.mjs": "globalThis.loaded = 6", "cli.js": "#!/bin/sh\necho the program\n"}
+    with running() as server:
+        echo.tree.setenv("npm_config_registry", server.url)
+        publish(server, "tsx", about={"bin": {"tsx": "cli.js"}}, files=files)
+        echo.tree.skill(echo.skill, allowed_tools="WebFetch(domain:example.com)")
+        result = echo.run("tsx scripts/a.mjs", bench=echo.make())
+    assert (result.stdout, result.stderr) == ("42\n", "")
 
 
 def test_a_script_elsewhere_brings_no_packages(packages: Bench) -> None:

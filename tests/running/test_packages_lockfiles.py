@@ -17,6 +17,7 @@ from skillbelt.running.packages.lockfiles import (
     file_url,
     fits,
     is_range,
+    is_sure,
     read_node,
     read_python,
 )
@@ -177,3 +178,18 @@ def test_no_lock_raises_anything_but_a_refusal(data: bytes) -> None:
         read_node(data)
     with suppress(RunRefused):
         read_python(data, (), HERE)
+
+
+@pytest.mark.parametrize(
+    ("system", "sure"),
+    [
+        ("any", True), ("manylinux_2_17_x86_64", True), ("manylinux2014_x86_64", True),
+        ("manylinux_2_36_x86_64", True), ("manylinux_2_37_x86_64", False),
+        ("manylinux_2_37_x86_64.manylinux2010_x86_64", True), ("manylinux2014_aarch64", False),
+        ("musllinux_1_2_x86_64", False), ("linux_x86_64", False), ("win_amd64", False),
+    ],
+)  # fmt: skip
+def test_a_wheel_surely_fits_a_machine(system: str, sure: bool) -> None:
+    here = Platform(11, "x86_64", "glibc", libc_version=(2, 36))
+    assert is_sure(f"greet-1.0-cp311-cp311-{system}.whl", here) is sure
+    assert not is_sure(f"greet-1.0-cp312-cp312-{system}.whl", here)

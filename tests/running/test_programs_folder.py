@@ -11,6 +11,7 @@ import pytest
 
 from skillbelt.running.programs import folder
 from skillbelt.running.programs.folder import PROGRAMS, provide_programs
+from skillbelt.running.programs.office import read_conversion
 from skillbelt.running.programs.outside import find_outside, folder_of_programs
 from skillbelt.sandbox.linux.identity import interpreter
 from tests import needs
@@ -158,19 +159,80 @@ def test_npx_runs_a_program_of_a_package_and_downloads_none(echo: Bench) -> None
 
 
 @needs.node
-def test_typescript_runs_where_no_socket_may_be_listened_at(echo: Bench) -> None:
-    """With a network tsx may not listen at the socket that it opens for changes of files."""
+@pytest.mark.parametrize("sandbox", ["landlock", "bubblewrap"])
+def test_typescript_runs_where_no_socket_may_be_listened_at(echo: Bench, sandbox: str) -> None:
+    """Under Landlock tsx may not listen at the socket that it opens for changes of files."""
     tsx = "work/node_modules/tsx/dist"
     setup = (
         f"mkdir -p {tsx} work/node_modules/.bin && "
         f"echo 'globalThis.loaded = 6' > {tsx}/loader.mjs && "
         "printf '#!/bin/sh\\necho the program \"$@\"\\n' > work/node_modules/.bin/tsx && "
         "chmod +x work/node_modules/.bin/tsx && cd work && "
-        "echo 'console.log(loaded * 7, process.argv[2])' > one.mjs && "
+        "echo 'console.log(globalThis.loaded * 7, process.argv[2])' > one.mjs && "
     )
-    calls = "npx tsx one.mjs x; npx tsx watch one.mjs; HTTPS_PROXY= npx tsx one.mjs"
-    result = echo.run(f"{setup} export HTTPS_PROXY=x; {calls}", install=False)
-    assert result.stdout == "42 x\nthe program watch one.mjs\nthe program one.mjs\n"
+    calls = "npx tsx one.mjs x; npx tsx watch one.mjs"
+    result = echo.run(f"{setup} {calls}", bench=echo.make(sandbox=sandbox), install=False)
+    first = "42 x" if sandbox == "landlock" else "the program one.mjs x"
+    assert result.stdout == f"{first}\nthe program watch one.mjs\n", result.stderr
+
+
+# --- LibreOffice ---------------------------------------------------------------------------------
+
+
+def _office(open_tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a program called soffice on the PATH that only says its arguments."""
+    monkeypatch.setenv("HOME", str(open_tree.home))
+    tools = open_tree.home / "office"
+    tools.mkdir(parents=True)
+    shutil.copy("/bin/echo", tools / "soffice")
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+
+
+def test_libreoffice_itself_starts_where_it_may_listen(
+    echo: Bench, open_tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _office(open_tree, monkeypatch)
+    assert echo.run("soffice --headless x").stdout == "--headless x\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [("--accept=x", "it only converts files"), ("--convert-to pdf a.docx", "library cannot be")],
+)
+def test_what_libreoffice_cannot_do_under_landlock_is_said_in_one_line(
+    echo: Bench, open_tree: Tree, monkeypatch: pytest.MonkeyPatch, words: str, said: str
+) -> None:
+    _office(open_tree, monkeypatch)
+    result = echo.run(f"soffice --headless {words}", bench=echo.make(sandbox="landlock"))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert said in result.stderr and "Landlock" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.skipif(not shutil.which("soffice"), reason="LibreOffice is not installed")
+@pytest.mark.parametrize("sandbox", SANDBOXES)
+def test_libreoffice_converts_in_every_sandbox(echo: Bench, sandbox: str) -> None:
+    echo.write("a b.txt", "hello")
+    command = (
+        "soffice --headless --convert-to pdf --outdir out 'a b.txt' && head -c 4 'out/a b.pdf'"
+    )
+    result = echo.run(command, bench=echo.make(sandbox=sandbox))
+    assert result.stdout.endswith("%PDF"), result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("--headless --convert-to pdf a.docx b.docx", ("pdf", "", ".", ("a.docx", "b.docx"))),
+        ("-headless --convert-to csv:Text:44,34 --outdir o a", ("csv", "44,34", "o", ("a",))),
+        ("-env:UserInstallation=file:///x --convert-to=pdf a", ("pdf", "", ".", ("a",))),
+        ("--headless --infilter=x --convert-to pdf a", None),
+        ("--headless macro:///a", None),
+        ("--convert-to", None),
+    ],
+)  # fmt: skip
+def test_a_conversion_is_read_as_libreoffice_reads_it(words: str, wanted: object) -> None:
+    assert read_conversion(words.split()) == wanted
 
 
 # --- programs outside the system's folders -------------------------------------------------------

@@ -15,6 +15,7 @@ from skillbelt.artifacts.protocol import (
     read,
     reference,
 )
+from skillbelt.objects.remote import open_once
 
 if TYPE_CHECKING:
     from skillbelt.settings import Settings
@@ -34,10 +35,13 @@ ARTIFACT_FOLDER = "artifacts"
 
 
 def open_artifacts(settings: Settings, url: str = "") -> ArtifactStore:
-    """The artifacts in the state folder, or in the object store at a URL such as `s3://bucket`.
+    """The artifacts in the object store at a URL such as `s3://bucket`, else in the state folder.
 
-    Nothing is opened or made before it is needed.
+    Without a URL they are in the object store of the deployment, if the setting `objects` names
+    one. Nothing is opened or made before it is needed.
     """
     if url:
         return ObjectArtifacts.from_url(url)
+    if settings.objects:
+        return ObjectArtifacts(open_once(settings.objects), ARTIFACT_FOLDER)
     return DiskArtifacts(os.path.join(settings.state_dir, ARTIFACT_FOLDER))

@@ -36,7 +36,8 @@ from skillbelt.artifacts.protocol import (
     refuse_damaged,
     tell_damaged,
 )
-from skillbelt.errors import ArtifactError, MissingExtra
+from skillbelt.errors import ArtifactError
+from skillbelt.objects.remote import load_obstore
 from skillbelt.store.protocol import SessionKey
 
 if TYPE_CHECKING:
@@ -274,12 +275,7 @@ def _data(folder: str, epoch: int, sha256: str) -> str:
 
 
 def _obstore() -> Any:
-    """Return the library; MissingExtra without it."""
-    try:
-        import obstore.store  # extra: s3
-    except ImportError as error:
-        raise MissingExtra("s3", "keeping artifacts in an object store") from error
-    return obstore
+    return load_obstore("keeping artifacts in an object store")
 
 
 @contextmanager

@@ -27,6 +27,7 @@ class CliCommand(NamedTuple):
     details: str = ""
     words: str = ""  # metavar of the arguments after `--`, which are passed on unparsed
     json: str = "print one JSON document"
+    own_words: int = 1  # how many plain words before `words` are its own
 
 
 # No module may be called `list`: it would shadow the built-in here.
@@ -143,6 +144,17 @@ COMMANDS: dict[str, CliCommand] = {
         "Over standard input and output there is one client, which starts this program. Over HTTP "
         "there may be many; each sends the token, which is printed to stderr unless you give one.",
         json="with --http: print the URL of the server and its token as one JSON document",
+    ),
+    "fleet": CliCommand(
+        "fleet",
+        "show and look after the machines that runs are sent to",
+        "status: nodes, what waits, whether the stores answer. nodes: what each can do and holds. "
+        "drain NODE: no new work there; saves its workspaces and waits for what runs. doctor: "
+        "attacks the sandboxes of every node, and compares versions and settings. join HOST:PORT: "
+        "makes this machine a node that announces what it can do, with COMMAND beside it. Exit "
+        "code 1: problems were found; 124: something still runs on the node.",
+        "COMMAND...",
+        own_words=2,
     ),
     "refresh": CliCommand(
         "refresh", "scan all folders and remote sources again, and print what changed"
@@ -339,7 +351,9 @@ def _dispatch(arguments: list[str]) -> int:
     try:
         made = parser(name)
         options, words = (
-            _split_command(made, arguments[1:]) if COMMANDS[name].words else (arguments[1:], [])
+            _split_command(made, arguments[1:], COMMANDS[name].own_words)
+            if COMMANDS[name].words
+            else (arguments[1:], [])
         )
         parsed = made.parse_intermixed_args(options)
         parsed.words = words
@@ -350,11 +364,11 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _split_command(
-    made: argparse.ArgumentParser, arguments: list[str]
+    made: argparse.ArgumentParser, arguments: list[str], own_words: int
 ) -> tuple[list[str], list[str]]:
-    """Return the options and the command: after `--`, or from the second plain word on."""
+    """Return the options and the command: after `--`, or from the plain word after its own on."""
     options, words = _split_words(arguments)
-    start = _find_command(made, options)
+    start = _find_command(made, options, own_words)
     if start == len(options):
         return options, words
     known = {*made._option_string_actions, "--"}
@@ -369,8 +383,8 @@ def _split_command(
     return arguments[:start], arguments[start:]
 
 
-def _find_command(made: argparse.ArgumentParser, options: list[str]) -> int:
-    """Return where the second plain word is; the length if there is none, or an unknown option."""
+def _find_command(made: argparse.ArgumentParser, options: list[str], own_words: int) -> int:
+    """Return where the plain word after its own is; the length if none, or an unknown option."""
     plain = at = 0
     while at < len(options):
         word = options[at]
@@ -381,7 +395,7 @@ def _find_command(made: argparse.ArgumentParser, options: list[str]) -> int:
         if word.startswith("-") and word != "-":
             break
         plain += 1
-        if plain == 2:
+        if plain > own_words:
             return at
         at += 1
     return len(options)

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from skillbelt.cli.output import print_json, print_table, say, switches_json
-from skillbelt.settings import DEFAULTS, ENV_PREFIX, Settings, load_settings
+from skillbelt.settings import DEFAULTS, ENV_PREFIX, Settings, hide_password, load_settings
 from skillbelt.values import Limits
 
 
@@ -40,4 +40,4 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _value_of(settings: Settings, key: str) -> object:
-    return getattr(settings.limits if key in Limits._fields else settings, key)
+    return hide_password(getattr(settings.limits if key in Limits._fields else settings, key))

@@ -31,13 +31,12 @@ from skillbelt.sandbox.protocol import Sandbox
 from skillbelt.settings import Settings
 from skillbelt.store import open_store
 from skillbelt.testing.attacks import AttackResult, run_attacks
+from skillbelt.testing.node_attacks import BAD
 from skillbelt.testing.probes import PROBES, Probe
 from skillbelt.text import one_line
 from skillbelt.values import Diagnostic
 
 UNAVAILABLE = 5
-# An attack that could not run proves nothing, so it does not count as stopped.
-BAD = ("succeeded", "unclear")
 
 
 class SandboxState(NamedTuple):

@@ -12,10 +12,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from itertools import islice
+from urllib.parse import unquote
 
 from skillbelt.cli.output import count, print_json, print_json_list, print_table, say
 from skillbelt.errors import ConfigError
-from skillbelt.permission.audit import TYPES, AuditEvent, AuditLog, Verified, open_audit
+from skillbelt.permission.audit import TYPES, AuditEvent, Verified, open_audit
+from skillbelt.permission.audit_events import AuditStore
 from skillbelt.settings import load_settings
 from skillbelt.text import one_line
 
@@ -41,6 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="only events since then: Unix seconds, an ISO 8601 time, or an age such as 2h",
     )
+    parser.add_argument(
+        "--tenant", metavar="APP/USER", help="only events of the conversations of this user"
+    )
     parser.add_argument("--limit", type=int, metavar="N", help="only the newest N events")
     parser.add_argument(
         "--follow", action="store_true", help="keep printing new events until interrupted"
@@ -50,12 +55,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="verify that no record was changed, removed, added or moved; exit 1 if one was",
     )
+    parser.add_argument(
+        "--delete-before",
+        metavar="T",
+        help="delete the oldest records of a log in PostgreSQL, up to then; written as for --since",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the events, oldest first."""
     wanted = _filters_of(args)
     log = open_audit(load_settings(args.project, config=args.config))
+    if args.delete_before is not None:
+        return _delete(log, wanted, args)
     if args.verify:
         return _verify(log, wanted, args)
     if args.follow:
@@ -79,7 +91,7 @@ def _print_events(events: Iterator[AuditEvent]) -> bool:
     return found
 
 
-def _verify(log: AuditLog, wanted: Mapping[str, object], args: argparse.Namespace) -> int:
+def _verify(log: AuditStore, wanted: Mapping[str, object], args: argparse.Namespace) -> int:
     if args.follow or _is_filtered(wanted):
         raise ConfigError("--verify checks the whole log: remove --follow and the filters")
     found = log.verify()
@@ -112,7 +124,31 @@ def _print_verified(found: Verified, args: argparse.Namespace) -> None:
         say("the log is empty", args)
 
 
-def since(text: str, now: float) -> float:
+def _delete(log: AuditStore, wanted: Mapping[str, object], args: argparse.Namespace) -> int:
+    if args.follow or args.verify or _is_filtered(wanted):
+        raise ConfigError(
+            "--delete-before takes no filter, --follow or --verify: records of all kinds go, from"
+            " the oldest on"
+        )
+    gone = log.expire(since(args.delete_before, time.time(), "--delete-before"))
+    if args.json:
+        print_json({"deleted": gone})
+    else:
+        say(f"{count(gone, 'record')} deleted", args)
+    return 0
+
+
+def _parse_tenant(text: str) -> tuple[str, str]:
+    parts = [unquote(part, errors="surrogatepass") for part in text.split("/")]
+    if len(parts) != 2:
+        raise ConfigError(
+            f"--tenant {text!r} must be APP/USER, as `skillbelt sessions list` prints them before"
+            " the session"
+        )
+    return parts[0], parts[1]
+
+
+def since(text: str, now: float, option: str = "--since") -> float:
     """Parse the value of `--since` into Unix seconds; ConfigError when it is not a time."""
     age = _AGE.fullmatch(text.strip())
     try:
@@ -128,7 +164,7 @@ def since(text: str, now: float) -> float:
     except (ValueError, OverflowError, OSError):
         pass
     raise ConfigError(
-        f"--since {text!r} is not a time: give Unix seconds, a date such as 2026-03-01 or "
+        f"{option} {text!r} is not a time: give Unix seconds, a date such as 2026-03-01 or "
         "2026-03-01T09:30, or an age such as 30m, 2h or 7d"
     )
 
@@ -144,6 +180,7 @@ def _filters_of(args: argparse.Namespace) -> dict[str, object]:
         "skill": args.skill,
         "since": None if args.since is None else since(args.since, time.time()),
         "limit": args.limit,
+        "tenant": None if args.tenant is None else _parse_tenant(args.tenant),
     }
 
 
@@ -151,7 +188,7 @@ def _is_filtered(wanted: Mapping[str, object]) -> bool:
     return any(value is not None for value in wanted.values())
 
 
-def _follow(log: AuditLog, wanted: Mapping[str, object], args: argparse.Namespace) -> int:
+def _follow(log: AuditStore, wanted: Mapping[str, object], args: argparse.Namespace) -> int:
     # Not with an event: the waiting thread may hold its lock when the signal arrives.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     say("following the log; Ctrl-C stops it", args)
@@ -178,7 +215,8 @@ def _time(seconds: float) -> str:
 
 
 def _who(event: AuditEvent) -> str:
-    return " ".join(part for part in (event.initiator, event.user, event.agent) if part)
+    user = f"{event.user}@{event.machine}" if event.machine else event.user
+    return " ".join(part for part in (event.initiator, user, event.agent) if part)
 
 
 def _what(event: AuditEvent) -> str:

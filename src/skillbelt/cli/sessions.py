@@ -19,7 +19,7 @@ from skillbelt.permission.remembered import APP as PERMISSIONS
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.settings import load_settings
 from skillbelt.store import SessionInfo, SessionKey, open_store
-from skillbelt.store.sqlite import SqliteStore
+from skillbelt.store.protocol import OpenedStore
 from skillbelt.text import one_line
 
 NOT_FOUND = 3
@@ -85,7 +85,7 @@ def _escape(text: str) -> str:
     )
 
 
-def _missing(store: SqliteStore, key: SessionKey) -> NotFound:
+def _missing(store: OpenedStore, key: SessionKey) -> NotFound:
     close = get_close_matches(
         session_id(key), [session_id(info.key) for info in store.sessions()], n=3
     )
@@ -93,7 +93,7 @@ def _missing(store: SqliteStore, key: SessionKey) -> NotFound:
     return NotFound(f"no session {session_id(key)!r}", hint, exit_code=NOT_FOUND)
 
 
-def _list(store: SqliteStore, args: argparse.Namespace) -> int:
+def _list(store: OpenedStore, args: argparse.Namespace) -> int:
     if args.id is not None:
         raise ConfigError("sessions list takes no ID; `sessions show ID` shows one")
     # The entries of the permission system are not conversations.
@@ -108,7 +108,7 @@ def _list(store: SqliteStore, args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_list(store: SqliteStore, found: Sequence[SessionInfo]) -> None:
+def _print_list(store: OpenedStore, found: Sequence[SessionInfo]) -> None:
     """Print the sessions; on a terminal without the number of events, so that titles have room."""
     rows = [
         (session_id(one.key), str(one.events), _time(one.updated), _title(store, one.key))
@@ -122,12 +122,12 @@ def _print_list(store: SqliteStore, found: Sequence[SessionInfo]) -> None:
         print_table(("session", "events", "last used", "begins with"), rows)
 
 
-def _title(store: SqliteStore, key: SessionKey) -> str:
+def _title(store: OpenedStore, key: SessionKey) -> str:
     first = store.first_events(key, _TITLE_EVENTS)
     return read_title(event.data for event in first if event.type == "message")
 
 
-def _info_json(store: SqliteStore, info: SessionInfo) -> dict[str, object]:
+def _info_json(store: OpenedStore, info: SessionInfo) -> dict[str, object]:
     return {
         "id": session_id(info.key),
         **info.key._asdict(),
@@ -138,7 +138,7 @@ def _info_json(store: SqliteStore, info: SessionInfo) -> dict[str, object]:
     }
 
 
-def _show(store: SqliteStore, info: SessionInfo, args: argparse.Namespace) -> int:
+def _show(store: OpenedStore, info: SessionInfo, args: argparse.Namespace) -> int:
     events = store.events(info.key)
     if args.json:
         log = [event._asdict() for event in events]
@@ -172,7 +172,7 @@ def _print_inside(state: Mapping[str, str], events: Sequence[Event]) -> None:
         print_table(("", "time", "type", "agent", "data"), rows)
 
 
-def _delete(store: SqliteStore, key: SessionKey, args: argparse.Namespace) -> int:
+def _delete(store: OpenedStore, key: SessionKey, args: argparse.Namespace) -> int:
     with Runtime(settings=load_settings(args.project, config=args.config), store=store) as belt:
         deleted = belt.delete_session(key.user, key.session, app=key.app)
     if not deleted:

@@ -99,6 +99,17 @@ def name_fault(path: str) -> str:
     return _text_fault(path) or _parts_fault(path)
 
 
+def entry_fault(path: str) -> str:
+    """Return why nothing in a tree can have that path; "" if something can.
+
+    Takes every name that a disk takes, also one that `name_fault` refuses because it cannot be
+    asked for.
+    """
+    if "\0" in path:
+        return "holds a NUL"
+    return _parts_fault(path, errors="surrogateescape", most=MAX_NAME_BYTES * MAX_PATH_PARTS)
+
+
 def check_segment(name: str, root: str = ".") -> str:
     """Return the name as one component that is not hidden; raise PathEscape otherwise."""
     if "/" in name or name.startswith("."):
@@ -117,17 +128,17 @@ def _text_fault(name: str) -> str:
     return "is absolute" if name.startswith("/") else ""
 
 
-def _parts_fault(name: str) -> str:
+def _parts_fault(name: str, *, errors: str = "strict", most: int = MAX_PATH_BYTES) -> str:
     parts = name.split("/")
     if ".." in parts:
         return "leads out of the folder"
     if "" in parts or "." in parts:
         return "has an empty component"
     try:
-        sizes = [len(part.encode()) for part in parts]
+        sizes = [len(part.encode("utf-8", errors)) for part in parts]
     except UnicodeEncodeError:
         return "is not valid Unicode"
-    if max(sizes) > MAX_NAME_BYTES or sum(sizes) + len(sizes) > MAX_PATH_BYTES:
+    if max(sizes) > MAX_NAME_BYTES or sum(sizes) + len(sizes) > most:
         return "is too long"
     return "is too deep" if len(parts) > MAX_PATH_PARTS else ""
 

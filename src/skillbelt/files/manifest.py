@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from skillbelt.errors import FileTooLarge, FileTypeRefused, FileUnreadable, PathEscape
 from skillbelt.files.contain import FOLLOW_FILE, below, open_beneath, open_dir, open_file
-from skillbelt.files.tree import LEFT_OUT, SkillTree, TreeEntry, is_left_out
+from skillbelt.files.tree import LEFT_OUT, SkillTree, TreeEntry, is_left_out, relative_target
 from skillbelt.values import SKILL_FILE, Diagnostic, FileEntry, Limits, Manifest
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class LocalFiles:
             if _unreadable(self.folder, error) not in said:
                 said.append(_unreadable(self.folder, error))
         files.sort()
-        facts = [fact for entry in entries if (fact := fact_of(entry))]
+        facts = [fact for entry in entries if (fact := fact_of(entry, self.folder))]
         missed = sorted(
             f"{one.code}\0{os.path.relpath(one.path, self.folder)}"
             for one in said
@@ -266,12 +266,17 @@ def content_hash(files: Iterable[tuple[str, str]], facts: Iterable[str] = ()) ->
     return f"sha256:{_sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
-def fact_of(entry: TreeEntry) -> str:
-    """Return what the hash covers of an entry beside its content; "" for nothing."""
+def fact_of(entry: TreeEntry, folder: str = "") -> str:
+    """Return what the hash covers of an entry beside its content; "" for nothing.
+
+    A link that names the skill's own `folder` by its absolute path counts as the relative link that
+    a copy of the skill has: the hash is the same in every place.
+    """
     if entry.executable:
         return f"{entry.path}\0executable"
     if entry.kind == "link":
-        return f"{entry.path}\0link\0{entry.target}"
+        target = relative_target(folder, entry.path, entry.target) if folder else ""
+        return f"{entry.path}\0link\0{target or entry.target}"
     if entry.problem == "not-a-file":
         return f"{entry.path}\0other\0{stat.S_IFMT(entry.mode)}"
     return ""

@@ -72,15 +72,32 @@ class TreeEntry(NamedTuple):
         return self.kind == "file" and bool(self.mode & 0o111)
 
 
+class TreeRules(NamedTuple):
+    """What a walk yields: of a skill's folder by default.
+
+    `left_out` are names at any depth. `most` is the number of entries, 0 for that of a skill.
+    `only` are the names at the top to look at, all if empty.
+    `exact` takes the tree as it is: a SKILL.md is an entry like any other, and every link is kept.
+    """
+
+    left_out: frozenset[str] = LEFT_OUT
+    most: int = 0
+    only: tuple[str, ...] = ()
+    exact: bool = False
+
+
+_OF_A_SKILL = TreeRules()
+
+
 class SkillTree:
     """An open skill's folder; nothing outside it is opened but a linked SKILL.md.
 
     That one file may lead as far as the fence allows. Raises OSError or PathEscape when the folder
-    itself cannot be opened.
+    itself cannot be opened. By other `rules` it is a folder that a run wrote to.
     """
 
-    def __init__(self, folder: str, fence: str = "") -> None:
-        self.folder, self.fence = folder, fence
+    def __init__(self, folder: str, fence: str = "", rules: TreeRules = _OF_A_SKILL) -> None:
+        self.folder, self.fence, self.rules = folder, fence, rules
         self._top = open_dir(folder, fence)
 
     def __enter__(self) -> Self:
@@ -92,10 +109,11 @@ class SkillTree:
     def entries(self) -> Iterator[TreeEntry]:
         """Yield what is in the folder, the nearest folders first, the names of each sorted.
 
-        An entry that is left out is not yielded, but counts towards MAX_MANIFEST_FILES.
+        An entry that is left out is not yielded, but counts towards the most entries there may be.
         OSError when there are no handles left.
         """
-        left, pending = MAX_MANIFEST_FILES, [""]
+        most = self.rules.most or MAX_MANIFEST_FILES
+        left, pending = most, [""]
         while pending:
             below = pending.pop(0)
             try:
@@ -112,7 +130,7 @@ class SkillTree:
                 yield entry
             left -= names
             if left < 0:
-                reason = f"has more than {MAX_MANIFEST_FILES:,} files and folders"
+                reason = f"has more than {most:,} files and folders"
                 yield TreeEntry("", "folder", problem="too-many", reason=reason)
                 return
 
@@ -124,6 +142,7 @@ class SkillTree:
 
     def _list(self, below: str, most: int) -> tuple[int, list[TreeEntry]]:
         """Return how many names a folder has, at most `most` + 1, and the entries of `most`."""
+        left_out, only = self.rules.left_out, self.rules.only
         handle = open_beneath(self._top, below.rstrip("/") or ".", READ_FOLDER)
         try:
             with os.scandir(handle) as listing:
@@ -131,7 +150,7 @@ class SkillTree:
             found = [
                 self._entry(handle, f"{below}{name}")
                 for name in names[:most]
-                if name not in LEFT_OUT
+                if name not in left_out and (below or not only or name in only)
             ]
         finally:
             os.close(handle)
@@ -144,7 +163,7 @@ class SkillTree:
             if not stat.S_ISLNK(info.st_mode):
                 return self._plain(path, info)
             target = os.readlink(name, dir_fd=folder)
-            if not is_skill_file(path):
+            if self.rules.exact or not is_skill_file(path):
                 return self._link(path, info, target)
             return self._plain(path, os.stat(name, dir_fd=folder), target, _stamp(info))
         except OSError as error:
@@ -159,7 +178,7 @@ class SkillTree:
     def _link(self, path: str, info: os.stat_result, target: str) -> TreeEntry:
         problem: Problem = ""
         reason = ""
-        if not relative_target(self.folder, path, target):
+        if not self.rules.exact and not relative_target(self.folder, path, target):
             problem = "link-outside"
             reason = f"is a link that leads out of the folder, to {target[:200]!r}"
         return TreeEntry(

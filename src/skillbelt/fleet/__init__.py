@@ -1,1 +1,1 @@
-"""Running skills on many machines."""
+"""Many machines: what a node can do, and the nodes of a cluster."""

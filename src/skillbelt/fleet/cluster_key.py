@@ -12,8 +12,6 @@ from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
 
 from skillbelt.errors import ConfigError
 
-NAMESPACE = "skillbelt"
-
 
 def cluster_key() -> bytes:
     """Return the key that seals orders, made of the cluster's token; ConfigError without one."""

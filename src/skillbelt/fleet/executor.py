@@ -16,13 +16,13 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from skillbelt.errors import (
-    ConfigError,
     MissingExtra,
     PermissionDenied,
     RunRefused,
     SandboxUnavailable,
     SkillbeltError,
 )
+from skillbelt.fleet.facts import needs_of
 from skillbelt.fleet.fair import FairSlots, Turn
 from skillbelt.fleet.node import CONCURRENCY, RUNS_AT_ONCE, WorkspaceActor
 from skillbelt.fleet.submit import order_of, pack_of, seal_order, tenant_of
@@ -43,7 +43,8 @@ try:
     import ray
     from ray import exceptions
 
-    from skillbelt.fleet.cluster_key import NAMESPACE, cluster_key, job_id
+    from skillbelt.fleet.cluster import NAMESPACE, WORKSPACES, connect
+    from skillbelt.fleet.cluster_key import cluster_key, job_id
 except ImportError as error:
     raise MissingExtra("ray", "running skills on a Ray cluster") from error
 
@@ -53,13 +54,12 @@ MAX_WAITING_OF_USER = 250
 # What a node may find that is the strongest first; the same names as the sandboxes have.
 _AUTO = ("bubblewrap", "landlock")
 _LEVELS = {"bubblewrap": 2, "landlock": 1, WASM: 2, CONTAINER: 2}
-_RESOURCE = "skillbelt_sandbox_"
-_SHARE = 0.001
 # An actor that was not heard of for this long is asked whether it lives before it gets a run.
 _SURE_SECONDS = 2.0
 _PING_SECONDS = 10.0
 _LOOK_SECONDS = 5.0
 _TRIES = 4
+_CONNECTING = threading.Lock()
 _LOST = (exceptions.ActorDiedError, exceptions.ActorUnavailableError,
          exceptions.NodeDiedError, exceptions.WorkerCrashedError)  # fmt: skip
 
@@ -122,7 +122,9 @@ class RayExecutor(Sandboxes):
     def __init__(self, settings: Settings, progress: Callable[[str], None] | None = None) -> None:
         super().__init__(settings, progress)
         self._open_named = self._announced
-        _connect(settings.ray_address)
+        with _CONNECTING:
+            if not ray.is_initialized():
+                connect(settings.ray_address)
         self._key, self._job = cluster_key(), job_id()
         self._guard = threading.Lock()
         self._slots = FairSlots(
@@ -156,7 +158,7 @@ class RayExecutor(Sandboxes):
         """Return the sandbox of that name, if a node announces it."""
         found = self._resources()
         for one in _AUTO if name == AUTO else (name,):
-            if one in _LEVELS and found.get(_RESOURCE + one):
+            if one in _LEVELS and all(found.get(name) for name in needs_of(one)):
                 return Choice(NodeSandbox(one))
         raise SandboxUnavailable(
             f"no node of the Ray cluster announces the sandbox {name!r}; `skillbelt fleet nodes` "
@@ -228,12 +230,12 @@ class RayExecutor(Sandboxes):
         """Return the actor of that name; Ray makes it on a node that announces what it needs."""
         try:
             handle: Any = self._class.options(
-                name=f"skillbelt-workspaces-{name}",
+                name=f"{WORKSPACES}{name}",
                 namespace=NAMESPACE,
                 lifetime="detached",
                 get_if_exists=True,
                 num_cpus=0,
-                resources={_RESOURCE + kind: _SHARE},
+                resources=needs_of(kind),
                 scheduling_strategy="SPREAD",
                 max_restarts=0,
                 max_task_retries=0,
@@ -466,23 +468,6 @@ class RemoteRun:
 @contextmanager
 def _noted(network: NodeNetwork) -> Iterator[NodeNetwork]:
     yield network
-
-
-def _connect(address: str) -> None:
-    """Connect this process to the cluster, once."""
-    if ray.is_initialized():
-        return
-    try:
-        ray.init(
-            address=address,
-            namespace=NAMESPACE,
-            log_to_driver=False,
-            configure_logging=False,
-        )
-    except (ConnectionError, RuntimeError, exceptions.RayError) as error:
-        raise ConfigError(
-            f"the Ray cluster at ray_address {address!r} cannot be reached: {error}"
-        ) from error
 
 
 def _error_of(run: Run, plain: Mapping[str, str]) -> SkillbeltError:

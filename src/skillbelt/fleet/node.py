@@ -158,7 +158,10 @@ class WorkspaceActor:
         self.bench.forget(tenant, workspace)
 
     def drain(self, seconds: float = 3600.0) -> bool:
-        """Take no more runs, and wait for those that go on; return whether all ended in time."""
+        """Take no more runs, wait for those that go on, and end; return whether all ended in time.
+
+        The server has what each run wrote as soon as it ends.
+        """
         with self._changed:
             self._draining = True
             return self._changed.wait_for(lambda: not self._runs, seconds)
@@ -171,13 +174,14 @@ class WorkspaceActor:
             time.sleep(_WATCH_SECONDS)
             with self._changed:
                 runs = list(self._runs.values())
-                idle = not runs and time.monotonic() - self._last > self._idle_seconds
-                self._draining = self._draining or idle
+                idle = time.monotonic() - self._last > self._idle_seconds
+                over = not runs and (idle or self._draining)
+                self._draining = self._draining or over
             with suppress(Exception):
                 for one in runs:
                     if self._job_is_dead(one.order.job):
                         one.kill()
-            if idle:
+            if over:
                 self._end()
 
     def _end(self) -> None:

@@ -16,7 +16,8 @@ from skillbelt.errors import ConfigError, LoadError, PermissionDenied
 from skillbelt.files.contain import below
 from skillbelt.files.manifest import holds, is_complete
 from skillbelt.format.skill import Skill
-from skillbelt.permission.audit import AuditEvent, AuditLog, open_audit, user_name
+from skillbelt.permission.audit import AuditEvent, machine_name, open_audit, user_name
+from skillbelt.permission.audit_events import AuditStore
 from skillbelt.permission.command_lines import simple_commands
 from skillbelt.permission.grants import tool_name
 from skillbelt.permission.packages import asked_texts
@@ -216,8 +217,16 @@ class Gate:
 
     @property
     def project_key(self) -> str:
-        """What questions and answers belong to: the project's name, or its folder without one."""
-        return named_project(self.settings, self.policy.project_trusted) or self.settings.project
+        """What questions and answers belong to: the project's name, or its folder without one.
+
+        In a store of many machines a folder is that of one user on one machine: who has the same
+        path elsewhere has another project.
+        """
+        settings = self.settings
+        name = named_project(settings, self.policy.project_trusted)
+        if name or not settings.store:
+            return name or settings.project
+        return f"{user_name()}@{machine_name()}:{settings.project}"
 
     def _normalize(self, request: Request) -> Request:
         """Return the request with hosts, packages and places spelled the same everywhere.
@@ -554,7 +563,7 @@ class Gate:
         self.record("load", request, facts)
 
     @cached_property
-    def audit(self) -> AuditLog:
+    def audit(self) -> AuditStore:
         """The log of decisions, loads and runs."""
         return open_audit(self.settings)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 
 from skillbelt.files.contain import create_beneath, inside
 from skillbelt.permission.command_policy import clean_environment
 from skillbelt.running.call import script_of, timeout_of
+from skillbelt.running.programs.folder import MODULES, TSX
 from skillbelt.running.run import Run
 from skillbelt.running.workspace import SKILLS, VENV, placed
 from skillbelt.sandbox.linux.identity import interpreter, trusted_program
@@ -100,7 +102,7 @@ def environment(run: Run) -> dict[str, str]:
     first = bool(programs and programs.first)
     # Nothing a run can write is on it, and no program of a package comes before the system's.
     path = [packages.interpreter if packages else "", ours if first else "", _SYSTEM_PATH,
-            _python_folder(), packages.bin if packages else "", "" if first else ours,
+            _python_folder(), *_of_packages(run), "" if first else ours,
             *(folder for _, folder in run.program_folders), *_own_programs(run)]  # fmt: skip
     # Without mounts of its own, a run would share /tmp with everyone; it is closed there.
     temporary = "/tmp" if run.remaps else os.path.join(run.root, run.folder)
@@ -119,9 +121,22 @@ def environment(run: Run) -> dict[str, str]:
         env |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1"}
     if packages is not None and packages.modules:
         env["NODE_PATH"] = packages.modules
+        if first and not run.remaps:
+            env["NODE_OPTIONS"] = f"--require {json.dumps(os.path.join(ours, MODULES))}"
     if run.call.editor_text is not None:
         env |= dict.fromkeys(("EDITOR", "VISUAL"), os.path.join(run.root, run.folder, "editor"))
     return env | clean_environment(run.call.env, policy=run.policy) | dict(run.secrets)
+
+
+def _of_packages(run: Run) -> Iterable[str]:
+    """Yield the folder of the packages' programs, and first ours for what must not listen."""
+    if run.packages is None:
+        return
+    confined = run.egress is not None or not run.remaps
+    has_tsx = confined and os.path.lexists(os.path.join(run.packages.bin, "tsx"))
+    if has_tsx and run.programs and run.programs.first:
+        yield os.path.join(run.programs.folder, TSX)
+    yield run.packages.bin
 
 
 def _own_programs(run: Run) -> Iterable[str]:

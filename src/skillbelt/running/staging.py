@@ -21,6 +21,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple, NoReturn
 
+from skillbelt.discovery.whole_folder import whole_folder
 from skillbelt.errors import LoadError, PathEscape, RunRefused
 from skillbelt.files.contain import (
     MAX_PATH_PARTS,
@@ -94,10 +95,9 @@ def stage(
     name = checked_name(skill.name)
     if not os.path.isabs(skill.location):
         raise RunRefused(f"skill {name!r} was made from text and has no files to run")
-    folder, fence = skill.dir, skill.fence
+    folder, fence = _fetch(skill)
     if skill.origin.kind == "mcp":
-        folder, expected_hash = _fetch(skill, expected_hash)
-        fence = folder
+        expected_hash = expected_hash or skill.files.digest()
     seen = _source_stamp(folder, fence)
     job = _Staging(
         workspace=workspace,
@@ -163,12 +163,10 @@ def check_unchanged(workspace: Workspace, staged: Staged, limits: Limits = _LIMI
         )
 
 
-def _fetch(skill: Skill, expected: str) -> tuple[str, str]:
-    """Fetch the files of a skill of an MCP server; return their folder and expected hash."""
-    from skillbelt.discovery.listed_files import folder  # cost: 40 ms, only for MCP
-
+def _fetch(skill: Skill) -> tuple[str, str]:
+    """Return the folder with the skill's files and its fence; those of MCP servers are fetched."""
     try:
-        return folder(skill), expected or skill.files.digest()
+        return whole_folder(skill)
     except LoadError as error:
         raise RunRefused(f"skill {skill.name!r} cannot be fetched: {error}") from error
 
@@ -526,7 +524,7 @@ class TreeCopy:
                 self.finish(keep(open_beneath(target, path, READ_FOLDER)))
 
     def _skill_link(self, tree: SkillTree, target: int | None, entry: TreeEntry) -> None:
-        self._facts.append(fact_of(entry))
+        self._facts.append(fact_of(entry, tree.folder))
         if target is not None:
             to = relative_target(tree.folder, entry.path, entry.target)
             os.symlink(to, os.path.basename(entry.path), dir_fd=target)

@@ -1,20 +1,43 @@
-"""Where sessions are kept: in a file that all processes share, or in memory."""
+"""Where sessions are kept: in a file that all processes share, in PostgreSQL, or in memory."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
-from skillbelt.store.protocol import SessionInfo, SessionKey, Store
+from skillbelt.errors import MissingExtra
+from skillbelt.store.protocol import OpenedStore, SessionInfo, SessionKey, Store
 from skillbelt.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from skillbelt.settings import Settings
+    from skillbelt.store.postgres.store import PostgresStore
 __all__ = ["STATE_FILE", "SessionInfo", "SessionKey", "Store", "open_store"]
 
 STATE_FILE = "state.sqlite3"
+# One for each database and process: a gate opens the store for every decision.
+_OPENED: dict[str, PostgresStore] = {}
 
 
-def open_store(settings: Settings) -> SqliteStore:
-    """The store in the state folder. Nothing is opened or made before it is needed."""
+def open_store(settings: Settings) -> OpenedStore:
+    """The store in the state folder, or in the database of the setting `store`.
+
+    Nothing is opened or made before it is needed.
+    """
+    if settings.store:
+        return open_postgres(settings.store)
     return SqliteStore(os.path.join(settings.state_dir, STATE_FILE))
+
+
+def open_postgres(url: str) -> PostgresStore:
+    """The store in the PostgreSQL database at the URL: the same one each time.
+
+    What is closed opens itself again.
+    """
+    if url in _OPENED:
+        return _OPENED[url]
+    try:
+        from skillbelt.store.postgres.store import PostgresStore  # extra: postgres
+    except ImportError as error:
+        raise MissingExtra("postgres", "a store in PostgreSQL") from error
+    return _OPENED.setdefault(url, PostgresStore(url))

@@ -68,6 +68,16 @@ class Store(Protocol):
         """Delete each session that was last touched before that time; how many there were."""
 
 
+class OpenedStore(Store, Protocol):
+    """What `open_store` returns: a store that can be closed and opens itself again."""
+
+    def first_events(self, key: SessionKey, most: int) -> list[Event]:
+        """Return the first events that can be read, without reading the others."""
+
+    def close(self) -> None:
+        """Let go of the file or the connections; the next call opens them again."""
+
+
 def encoded(data: Mapping[str, object]) -> str:
     """The data as JSON; TypeError or ValueError when it has none.
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable
 
 from skillbelt.artifacts.conformance import THREADS, together
-from skillbelt.permission.audit import AuditEvent, AuditStore
+from skillbelt.permission.audit_events import AuditEvent, AuditStore
 
 # Texts that logs are known to fold, cut or refuse.
 TEXTS = (
@@ -78,13 +78,14 @@ class AuditConformance:
     def test_a_tenant_has_its_own_conversations_only(self, log: AuditStore) -> None:
         """No spelling of another name leads to them."""
         sessions = ["app/ada/1", "app/bob/1", "app2/ada/1", "app/ada/b/1", "app/ad/a", "app//1",
-                    "/ada/1", "app/ada", "", "app/ADA/1", "app/ada%2F/1"]  # fmt: skip
+                    "/ada/1", "app/ada", "", "app/ADA/1", "app/ada%2F/1", "//1"]  # fmt: skip
         fill(log, *(numbered(number, text) for number, text in enumerate(sessions)))
         assert numbers(log.read(tenant=("app", "ada"))) == [0]
         assert numbers(log.read(tenant=("app", "ada"), limit=5)) == [0]
         assert numbers(log.read(tenant=("app", "ada"), session="app/bob/1")) == []
         assert numbers(log.read(tenant=("app", "%"))) == []
         assert numbers(log.read(tenant=("app", ""))) == [5]
+        assert numbers(log.read(tenant=("", ""))) == [11]
 
     def test_data_that_is_not_json_is_kept_as_text(self, log: AuditStore) -> None:
         """No event is lost for what is in it."""

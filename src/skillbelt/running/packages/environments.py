@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from skillbelt.errors import RunRefused
@@ -30,10 +30,15 @@ from skillbelt.permission.packages import (
     Lock,
     Package,
 )
-from skillbelt.running.packages.declared import Needs, describe
+from skillbelt.running.packages.declared import Needs, describe, name_of
 from skillbelt.running.packages.index_config import IndexConfig, node_indexes, python_indexes
 from skillbelt.running.packages.index_fetcher import IndexFetcher, KeptPages
-from skillbelt.running.packages.index_pages import NodeIndex, PackageIndex, PythonIndex
+from skillbelt.running.packages.index_pages import (
+    IndexFile,
+    NodeIndex,
+    PackageIndex,
+    PythonIndex,
+)
 from skillbelt.running.packages.installers import (
     InstallerFailed,
     InstallSandbox,
@@ -46,7 +51,15 @@ from skillbelt.running.packages.installers import (
     is_own_program,
     which,
 )
-from skillbelt.running.packages.lockfiles import NOWHERE, Platform, read_node, read_python, refuse
+from skillbelt.running.packages.lockfiles import (
+    NOWHERE,
+    Platform,
+    is_sure,
+    read_node,
+    read_python,
+    refuse,
+)
+from skillbelt.running.packages.wheels import WheelInstaller
 from skillbelt.text import one_line, shorten
 from skillbelt.untrusted_json import read_json
 from skillbelt.values import Limits
@@ -59,6 +72,7 @@ _FORMAT = 2  # part of every hash: increase it when environments are built diffe
 _RECORD = "environment.json"
 _RESOLVED = "resolved"
 _OUTPUT_CHARS = 600
+_EXPECTED = 8  # packages whose pages are fetched before uv asks for them
 _MAX_DEPTH = 64  # depth of folders; deeper nesting is suspicious
 _LIMITS = Limits()
 # Not copied from uv's environment: recreated here, or not needed.
@@ -282,13 +296,24 @@ def _interpreter(needs: Needs, python: str, environ: Mapping[str, str]) -> tuple
         "import sys; name = sys.implementation.name; "
         "print({'cpython': 'CPython', 'pypy': 'PyPy'}.get(name, name), sys.version.split()[0])"
     )
-    version = _output(_changed(python), python, "-I", "-S", "-c", code)
+    version = _own_version(python) or _output(_changed(python), python, "-I", "-S", "-c", code)
     wanted = needs.requires_python
     if not fits(version.rpartition(" ")[2], wanted):
         raise RunRefused(
             f"{one_line(needs.source_path)}: needs Python {wanted}, and {python} is {version}"
         )
     return python, version
+
+
+def _own_version(python: str) -> str:
+    """Return the version if that is the program of this process itself; else nothing."""
+    try:
+        own = os.path.samestat(os.stat("/proc/self/exe"), os.stat(python))
+    except OSError:
+        return ""
+    if not own or sys.implementation.name != "cpython":
+        return ""
+    return f"CPython {sys.version.split()[0]}"
 
 
 def _changed(program: str) -> int:
@@ -386,13 +411,55 @@ def _resolve(needs: Needs, tools: _Tools) -> Lock:
 
 def _python_lock(needs: Needs, tools: _Tools, sandbox: InstallSandbox) -> Lock:
     uv = _uv(tools)
-    data = uv.resolve(sandbox, needs, PythonIndex(*_index_for(tools, uv, sandbox)))
-    minor = re.findall(r"\d+", tools.version)[1]
-    libc = "glibc" if _libc().startswith("glibc") else "musl" if sys.platform == "linux" else ""
-    here = Platform(int(minor), os.uname().machine, libc, sys.platform)
+    index = PythonIndex(*_index_for(tools, uv, sandbox))
+    if not tools.indexes.links:  # of folders nothing can be fetched ahead
+        for one in needs.requirements[:_EXPECTED]:
+            index.expect(name_of(one), partial(_likely, tools, one))
+    data = uv.resolve(sandbox, needs, index)
     builds = tools.builds
     return read_python(
-        data, needs.requirements, here, builds=builds.every, built=frozenset(builds.names)
+        data,
+        needs.requirements,
+        _platform(tools),
+        builds=builds.every,
+        built=frozenset(builds.names),
+    )
+
+
+def _likely(tools: _Tools, wanted: str, files: Iterable[IndexFile]) -> IndexFile | None:
+    """Return the wheel that uv will likely choose: the newest that fits. A wrong guess is harmless.
+
+    None for a requirement that only uv understands.
+    """
+    here, python = _platform(tools), tools.version.rpartition(" ")[2]
+    found = re.fullmatch(r"[\w.-]+\s*([<>=!~,.\d\s*]*)", wanted)
+    if not found or tools.indexes.before:
+        return None
+    best: tuple[tuple[int, ...], IndexFile] | None = None
+    for one in files:
+        version = "".join(one.name.split("-")[1:2])
+        if (
+            re.fullmatch(r"\d+(?:\.\d+)*", version)
+            and not one.yanked
+            and is_sure(one.name, here)
+            and fits(version, found[1])
+            and fits(python, one.pythons)
+            and (best is None or best[0] <= _numbers(version))
+        ):
+            best = (_numbers(version), one)
+    return best and best[1]
+
+
+def _platform(tools: _Tools) -> Platform:
+    """Return the platform of the wheels that come."""
+    name, _, version = _libc().partition(" ")
+    libc = "glibc" if name == "glibc" else "musl" if sys.platform == "linux" else ""
+    return Platform(
+        minor=_numbers(tools.version)[1],
+        machine=os.uname().machine,
+        libc=libc,
+        system=sys.platform,
+        libc_version=_numbers(version)[:2],
     )
 
 
@@ -487,9 +554,8 @@ def _build(planned: EnvironmentPlan) -> Environment:
     stage = tempfile.mkdtemp(prefix=f".{key}{HALF_MADE}", dir=folder)
     try:
         tools.say(f"installing {describe(planned.needs)}")
-        make = _make_python if planned.needs.kind == "python" else _make_node
-        with tools.sandboxes.open(tools.most) as sandbox, _installer_errors(planned.needs, tools):
-            make(planned, sandbox, stage)
+        with _installer_errors(planned.needs, tools):
+            _make(planned, stage)
         installed = tuple(sorted((one.name, one.version) for one in planned.lock.packages))
         environment = Environment(path, key, installed)
         write_json(os.path.join(stage, _RECORD), {"hash": key, "installed": installed})
@@ -512,16 +578,48 @@ def _check_size(size: int, planned: EnvironmentPlan) -> None:
         )
 
 
-def _make_python(planned: EnvironmentPlan, sandbox: InstallSandbox, stage: str) -> None:
-    """Copy uv's environment, with our own links to the interpreter."""
+def _make(planned: EnvironmentPlan, stage: str) -> None:
+    """Install in a sandbox and copy the result; what one way cannot do, the next does anew."""
+    sandboxes, most = planned.tools.sandboxes, planned.tools.most
+    ways = (_unpack, _install) if planned.needs.kind == "python" else (_install_modules,)
+    for way in ways:
+        with sandboxes.open(most) as sandbox:
+            if way(planned, sandbox):
+                copy = _copy_python if planned.needs.kind == "python" else _copy_modules
+                copy(planned, sandbox, stage)
+                return
+
+
+def _unpack(planned: EnvironmentPlan, sandbox: InstallSandbox) -> bool:
+    """Unpack the wheels that the lock leaves no choice of; False if it does."""
+    tools = planned.tools
+    if tools.builds.any or not tools.version.startswith("CPython "):
+        return False
+    index = PythonIndex(*_index_for(tools, _uv(tools), sandbox), only=planned.lock)
+    wheels = WheelInstaller(index, _platform(tools), most=tools.most, seconds=tools.seconds)
+    return wheels.install(
+        sandbox,
+        planned.lock,
+        planned.path,
+        python=tools.interpreter,
+        folders=tools.sandboxes.folders_of(tools.interpreter),
+    )
+
+
+def _install(planned: EnvironmentPlan, sandbox: InstallSandbox) -> bool:
     tools, uv = planned.tools, _uv(planned.tools)
     index: PackageIndex | None = None
     if planned.lock.packages:
-        only = (
-            None if tools.builds.any else planned.lock
-        )  # a build needs more packages than it installs
+        # A build needs more packages than it installs.
+        only = None if tools.builds.any else planned.lock
         index = PythonIndex(*_index_for(tools, uv, sandbox), only=only)
     uv.install(sandbox, planned.lock, index, planned.path)
+    return True
+
+
+def _copy_python(planned: EnvironmentPlan, sandbox: InstallSandbox, stage: str) -> None:
+    """Copy the environment, with our own links to the interpreter."""
+    tools = planned.tools
     programs = os.path.join(stage, "bin")
     sandbox.copy("venv", stage, omitted=_NOT_COPIED)
     os.mkdir(programs)
@@ -538,10 +636,14 @@ def _make_python(planned: EnvironmentPlan, sandbox: InstallSandbox, stage: str) 
         file.write("include-system-site-packages = false\n")
 
 
-def _make_node(planned: EnvironmentPlan, sandbox: InstallSandbox, stage: str) -> None:
+def _install_modules(planned: EnvironmentPlan, sandbox: InstallSandbox) -> bool:
     npm = _npm(planned.tools)
     index = _index_for(planned.tools, npm, sandbox)
     npm.install(sandbox, planned.lock, NodeIndex(*index, only=planned.lock))
+    return True
+
+
+def _copy_modules(planned: EnvironmentPlan, sandbox: InstallSandbox, stage: str) -> None:
     modules = os.path.join(stage, "node_modules")
     os.mkdir(modules)
     sandbox.copy("node_modules", modules)

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import os
 import socket
-import ssl
 import threading
-import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, suppress
-from email.message import Message
-from functools import lru_cache
-from http.client import HTTPException
+from contextlib import closing
+from functools import cached_property
 from io import BytesIO
 from ipaddress import ip_address
-from typing import IO, NamedTuple
-from urllib.error import URLError
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import unquote, urljoin, urlsplit
 
 from skillbelt.errors import RunRefused
 from skillbelt.hosts import Address, HostRule, Private, address_of, host_name, origin, parse_rule
 from skillbelt.running.packages.index_config import IndexAddress, IndexConfig, without_user
 from skillbelt.text import one_line, shorten
+
+if TYPE_CHECKING:
+    from skillbelt.running.packages.index_requests import IndexResponse, Requester
 
 _CHUNK = 256 * 2**10
 _MAX_REDIRECTS = 5
@@ -41,10 +39,16 @@ class NotFetched(Exception):
         self.status = status
 
 
+class _Readable(Protocol):
+    def read(self, most: int, /) -> bytes: ...
+
+    def close(self) -> object: ...
+
+
 class BodyChunks:
     """The chunks of a response body; the consumer closes it."""
 
-    def __init__(self, source: IO[bytes]) -> None:
+    def __init__(self, source: _Readable) -> None:
         self._source = source
 
     def __iter__(self) -> Iterator[bytes]:
@@ -53,7 +57,7 @@ class BodyChunks:
     def __next__(self) -> bytes:
         try:
             piece = self._source.read(_CHUNK)
-        except (OSError, HTTPException) as error:
+        except OSError as error:
             raise NotFetched(502, f"the connection broke: {error}") from error
         if not piece:
             raise StopIteration
@@ -90,6 +94,12 @@ class KeptPages:
         self._found: dict[tuple[str, str], tuple[str, str, bytes]] = {}
         self._left = _KEPT_BYTES
         self._lock = threading.Lock()
+        self._turns: dict[tuple[str, str], threading.Lock] = {}
+
+    def turn(self, url: str, accept: str) -> threading.Lock:
+        """Return what to hold while fetching, so that nothing is fetched twice at a time."""
+        with self._lock:
+            return self._turns.setdefault((url, accept), threading.Lock())
 
     def find(self, url: str, accept: str) -> Fetched | None:
         """Return what was fetched from that URL before."""
@@ -138,15 +148,17 @@ class IndexFetcher:
         self._safe: set[tuple[str, int]] = set()
         self.faults: list[str] = []
 
-    def get(self, url: str, accept: str = "*/*") -> Fetched:
+    def get(self, url: str, accept: str = "*/*", *, ahead: bool = False) -> Fetched:
         """Fetch the URL; raises NotFetched when it is missing or not allowed.
 
-        Any reason but a plain 404 is added to `faults`.
+        Any reason but a plain 404 is added to `faults`, unless it is fetched `ahead` of being asked
+        for.
         """
         try:
-            return self._kept.find(url, accept) or self._keep(url, accept)
+            with self._kept.turn(url, accept):
+                return self._kept.find(url, accept) or self._keep(url, accept)
         except NotFetched as missing:
-            if missing.status not in (404, 410):
+            if missing.status not in (404, 410) and not ahead:
                 self.faults.append(str(missing))
             raise
 
@@ -162,7 +174,7 @@ class IndexFetcher:
             if response.status not in _REDIRECTS:
                 return self._to_fetched(url, response)
             with closing(response):
-                url = urljoin(url, response.headers.get("location", ""))
+                url = urljoin(url, response.location)
         raise NotFetched(502, f"{_display(url)} has more than {_MAX_REDIRECTS} redirects")
 
     def _check(self, url: str) -> None:
@@ -197,56 +209,29 @@ class IndexFetcher:
             self._safe.add((host, port))
         return safe
 
-    def _open(self, url: str, accept: str) -> _Response:
+    def _open(self, url: str, accept: str) -> IndexResponse:
         headers = {"Accept": accept, "User-Agent": "skillbelt", "Accept-Encoding": "identity"}
         authorization = self._origins.get(origin(url), "")
         if authorization:
             headers["Authorization"] = authorization
-        handlers: list[urllib.request.BaseHandler] = [
-            urllib.request.ProxyHandler(_for_host(self._proxies, url)),
-            urllib.request.HTTPSHandler(context=_context(tuple(self._authorities))),
-            _Plain(),
-        ]
-        opener = urllib.request.OpenerDirector()
-        for handler in (*handlers, urllib.request.HTTPHandler(), _Errors()):
-            opener.add_handler(handler)
         try:
-            request = urllib.request.Request(url, headers=headers)
-            found = opener.open(request, timeout=self._seconds)
-        except (URLError, OSError, HTTPException, ValueError) as error:
-            reason = one_line(str(getattr(error, "reason", "") or error))
-            raise NotFetched(502, f"{_display(url)}: {shorten(reason, 200)}") from error
-        if found is None:
-            raise NotFetched(502, f"{_display(url)} cannot be requested")
-        return found  # type: ignore[no-any-return]
+            return self._requester.open(url, headers)
+        except (OSError, ValueError) as error:
+            reason = shorten(one_line(str(error)), 200)
+            raise NotFetched(502, f"{_display(url)}: {reason}") from error
 
-    def _to_fetched(self, url: str, response: _Response) -> Fetched:
+    @cached_property
+    def _requester(self) -> Requester:
+        # cost: 13 ms, only where something is fetched
+        from skillbelt.running.packages.index_requests import Requester
+
+        return Requester(self._authorities, self._proxies, self._seconds)
+
+    def _to_fetched(self, url: str, response: IndexResponse) -> Fetched:
         if response.status != 200:
             response.close()
             raise NotFetched(response.status, f"{_display(url)} answered {response.status}")
-        length = response.headers.get("content-length", "")
-        size = int(length) if length.isdigit() else None
-        kind = response.headers.get_content_type()
-        return Fetched(url, kind, size, BodyChunks(response))
-
-
-class _Response(IO[bytes]):
-    status: int
-    headers: Message
-
-
-class _Plain(urllib.request.BaseHandler):
-    """Passes every response on: redirects and errors are handled by the caller."""
-
-    def http_response(self, request: object, response: object) -> object:
-        """Return the response."""
-        return response
-
-    https_response = http_response
-
-
-class _Errors(urllib.request.UnknownHandler):
-    """Reports an unknown URL scheme."""
+        return Fetched(url, response.type, response.size, BodyChunks(response))
 
 
 def _open_local(path: str) -> Fetched:
@@ -288,31 +273,6 @@ def _proxies(environ: Mapping[str, str]) -> dict[str, str]:
         if value:
             found[name] = value
     return found
-
-
-def _for_host(proxies: Mapping[str, str], url: str) -> dict[str, str]:
-    host = urlsplit(url).netloc.rpartition("@")[2]
-    with suppress(ValueError):
-        if urllib.request.proxy_bypass_environment(host, dict(proxies)):  # type: ignore[attr-defined]
-            return {}
-    return {name: value for name, value in proxies.items() if name != "no"}
-
-
-@lru_cache(maxsize=4)
-def _context(authorities: tuple[str, ...]) -> ssl.SSLContext:
-    """Return the context of all requests: reading the certificates takes longer than a request."""
-    context = ssl.create_default_context()
-    read = {_real(ssl.get_default_verify_paths().cafile)}
-    for path in authorities:
-        if _real(path) not in read:  # several variables often name the same file
-            read.add(_real(path))
-            with suppress(OSError, ssl.SSLError):
-                context.load_verify_locations(cafile=path)
-    return context
-
-
-def _real(path: str | None) -> str:
-    return os.path.realpath(path) if path else ""
 
 
 def _display(url: str) -> str:

@@ -12,7 +12,8 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from html.parser import HTMLParser
 from io import BytesIO
 from typing import Any, NamedTuple, Protocol
@@ -96,6 +97,7 @@ class PythonIndex:
         self._only = None if only is None else frozenset(one.name for one in only.packages)
         self._lock = threading.Lock()
         self._known: dict[str, dict[str, IndexFile]] = {}
+        self._turns: dict[str, threading.Lock] = {}
 
     def page(self, path: str) -> IndexPage:
         """Serve `/simple/NAME/`, and `/files/NAME/FILE` with or without `.metadata` behind it."""
@@ -110,6 +112,29 @@ class PythonIndex:
             return self._file(name, file)
         raise NotFetched(404, "there is no such page")
 
+    def expect(self, name: str, choose: Callable[[Iterable[IndexFile]], IndexFile | None]) -> None:
+        """Fetch in a thread what an installer will ask for first, while it starts.
+
+        That is the page of a package, and the file that `choose` returns, or its metadata.
+        """
+
+        def fetch() -> None:
+            with suppress(NotFetched):
+                found = choose(self._files(name, ahead=True).values())
+                if found is not None:
+                    url = f"{found.url}.metadata" if found.metadata else found.url
+                    self._fetcher.get(url, ahead=True).pieces.close()
+
+        threading.Thread(target=fetch, name="skillbelt-expect", daemon=True).start()
+
+    def files(self, name: str) -> tuple[IndexFile, ...]:
+        """Return the files of a package; raises NotFetched."""
+        return tuple(self._files(name).values())
+
+    def fetch(self, file: IndexFile) -> Fetched:
+        """Fetch a listed file; raises NotFetched."""
+        return self._fetcher.get(file.url)
+
     def _file(self, name: str, file: str) -> IndexPage:
         files = self._files(name)
         if file in files:
@@ -119,22 +144,24 @@ class PythonIndex:
             raise NotFetched(404, "there is no such file")
         return _file_page(self._fetcher.get(f"{found.url}.metadata"))
 
-    def _files(self, name: str) -> dict[str, IndexFile]:
+    def _files(self, name: str, ahead: bool = False) -> dict[str, IndexFile]:
         with self._lock:
+            turn = self._turns.setdefault(name, threading.Lock())
+        with turn:  # another request for the same waits for it
             known = self._known.get(name)
-        if known is None:
-            known = {one.name: one for one in (*self._find_links(name), *self._fetch_listing(name))}
-            if not known:
-                raise NotFetched(404, f"no index has {name}")
-            with self._lock:
+            if known is None:
+                listed = (*self._find_links(name), *self._fetch_listing(name, ahead))
+                known = {one.name: one for one in listed}
+                if not known:
+                    raise NotFetched(404, f"no index has {name}")
                 self._known[name] = known
         return known
 
-    def _fetch_listing(self, name: str) -> list[IndexFile]:
+    def _fetch_listing(self, name: str, ahead: bool) -> list[IndexFile]:
         every = (*self._indexes.first, *filter(None, (self._indexes.main,)))
         for index in every:
             try:
-                fetched = self._fetcher.get(f"{index.url}/{name}/", _ACCEPT)
+                fetched = self._fetcher.get(f"{index.url}/{name}/", _ACCEPT, ahead=ahead)
             except NotFetched as missing:
                 if missing.status in (403, 404, 410):
                     continue

@@ -13,7 +13,7 @@ import socket
 import stat
 import sys
 import tempfile
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 
@@ -167,10 +167,10 @@ def _locked_folder(place: str) -> tuple[str, int]:
 
 
 def _remove_leftovers(place: str) -> None:
-    for name in os.listdir(place):
+    for name in [one for one in os.listdir(place) if one.startswith(_PREFIX)]:
         path = os.path.join(place, name)
         with suppress(OSError):
-            if not name.startswith(_PREFIX) or os.lstat(path).st_uid != os.geteuid():
+            if os.lstat(path).st_uid != os.geteuid():
                 continue
             handle = os.open(path, READ_FOLDER)
             try:
@@ -196,12 +196,15 @@ class NativeSandbox:
     def _place(self, inside: str, outside: str) -> str:
         return inside if self._sandbox.remaps else outside
 
-    def put(self, name: str, data: bytes) -> None:
-        """Write a file; one that a command left at that name is replaced, not written to."""
+    def put(self, name: str, data: bytes | Iterable[bytes]) -> None:
+        """Write a file; one that a command left at that name is replaced, not written to.
+
+        An error of the iterable leaves none.
+        """
         path = os.path.join(self._room, name)
         handle, aside = tempfile.mkstemp(dir=os.path.dirname(self._tools))
         with open(handle, "wb") as file:
-            file.write(data)
+            file.writelines((data,) if isinstance(data, bytes) else data)
             owner = run_identity()
             if owner is not None:
                 os.fchown(file.fileno(), *owner)

@@ -13,7 +13,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import NamedTuple, Protocol
 
@@ -36,7 +36,7 @@ _STANDARD_PROGRAMS = re.compile(r"python(3(\.\d+)?)?|(de)?activate(_this)?(\.\w+
 # What stands before the default index in uv's help text.
 _DEFAULT_INDEX = b"default package index (by default: <"
 # How many processes compile bytecode.
-_COMPILERS = str(min(os.cpu_count() or 1, 4))
+COMPILERS = str(min(os.cpu_count() or 1, 4))
 _FEW = 3
 
 
@@ -60,8 +60,8 @@ class InstallSandbox(Protocol):
     def inside(self) -> str:
         """The path of the folder inside, where commands start."""
 
-    def put(self, name: str, data: bytes) -> None:
-        """Write a file to the folder."""
+    def put(self, name: str, data: bytes | Iterable[bytes]) -> None:
+        """Write a file to the folder; an error of the iterable leaves none."""
 
     def shown(self, program: str) -> str:
         """Return the path inside of a program of this machine."""
@@ -218,7 +218,7 @@ class Uv(NamedTuple):
                 "--python", f"{sandbox.inside}/venv/bin/python", "-r", _LOCKED,
             )))  # fmt: skip
             # A few packages are compiled before further processes have started.
-            jobs = _COMPILERS if len(lock.packages) > _FEW else "1"
+            jobs = COMPILERS if len(lock.packages) > _FEW else "1"
             compiled = shlex.join((
                 self.python, "-I", "-S", "-m", "compileall", "-q", "-j", jobs, "-s",
                 f"{sandbox.inside}/venv", "-p", target, "--invalidation-mode", "unchecked-hash",
@@ -240,7 +240,7 @@ class Uv(NamedTuple):
     def _step(
         self, sandbox: InstallSandbox, argv: tuple[str, ...], index: PackageIndex | None
     ) -> str:
-        env = {**_environment(sandbox), "UV_DEFAULT_INDEX": f"{BASE}/simple",
+        env = {**environment_of(sandbox), "UV_DEFAULT_INDEX": f"{BASE}/simple",
                **({} if self.builds.sketch else {"UV_NO_CONFIG": "1"}),
                "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1",
                "UV_CACHE_DIR": f"{sandbox.inside}/cache", "UV_LINK_MODE": "copy"}  # fmt: skip
@@ -329,14 +329,15 @@ class Npm(NamedTuple):
             InstallStep(
                 argv=argv,
                 seconds=self.seconds,
-                env=_environment(sandbox),
+                env=environment_of(sandbox),
                 package_index=index,
                 folders=(node, root),
             ),
         )
 
 
-def _environment(sandbox: InstallSandbox) -> dict[str, str]:
+def environment_of(sandbox: InstallSandbox) -> dict[str, str]:
+    """Return the variables that every command inside has."""
     return {
         "PATH": _SYSTEM_PATH,
         "HOME": f"{sandbox.inside}/home",

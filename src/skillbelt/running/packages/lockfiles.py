@@ -34,6 +34,8 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,250}")
 _MODULE = r"node_modules/(?:@[A-Za-z0-9~][A-Za-z0-9._~-]*/)?[A-Za-z0-9~_][A-Za-z0-9._~-]*"
 _MODULES = re.compile(rf"{_MODULE}(?:/{_MODULE})*")
+# The versions of the C library that these names of platforms stand for.
+_OLD_NAMES = {"1": (2, 5), "2010": (2, 12), "2014": (2, 17)}
 _DIGITS = {"sha256": 32, "sha384": 48, "sha512": 64}
 # A requirement on a package of the registry; anything else names another place.
 _RANGE = re.compile(r"[A-Za-z0-9.^~<>=|*+, _-]*")
@@ -50,6 +52,7 @@ class Platform(NamedTuple):
     machine: str
     libc: str  # glibc, musl or ""
     system: str = "linux"
+    libc_version: tuple[int, ...] = ()
 
 
 def file_url(kind: str, name: str, file: str) -> str:
@@ -202,6 +205,31 @@ def _system_fits(system: str, platform: Platform) -> bool:
         return not system.startswith(("linux", "manylinux", "musllinux", "win"))
     start = "musllinux" if platform.libc == "musl" else "manylinux"
     return system.endswith(f"_{platform.machine}") and system.startswith((start, "linux_"))
+
+
+def is_sure(wheel: str, platform: Platform) -> bool:
+    """Whether a wheel fits this machine without doubt; `fits` leaves doubts to the installer."""
+    if not fits(wheel, platform):
+        return False
+    return any(
+        _surely_fits(one, platform) for one in wheel.removesuffix(".whl").split("-")[-1].split(".")
+    )
+
+
+def _surely_fits(system: str, platform: Platform) -> bool:
+    if system == "any":
+        return True
+    if platform.system != "linux" or platform.libc != "glibc":
+        return False
+    old = re.fullmatch(r"manylinux(1|2010|2014)_(\w+)", system)
+    found = re.fullmatch(r"manylinux_(\d+)_(\d+)_(\w+)", system)
+    if old:
+        needed, machine = _OLD_NAMES[old[1]], old[2]
+    elif found:
+        needed, machine = (int(found[1]), int(found[2])), found[3]
+    else:
+        return False
+    return machine == platform.machine and needed <= platform.libc_version
 
 
 # Node.js

@@ -1,4 +1,4 @@
-"""A folder of programs that stands first on the PATH of every run: `python`, `pip`, `uv`, `npx`.
+"""A folder of programs that stands first on the PATH of every run: `python`, `uv`, `npx`, ...
 
 Nothing that a run can write is in it: it lies beside the workspaces, is named by a hash of what it
 holds, and is shown read-only. Each process looks through it once and makes it again if it differs.
@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping
 from functools import lru_cache
@@ -20,12 +21,16 @@ from skillbelt.sandbox.linux.identity import interpreter
 
 PROGRAMS = ".programs"  # the folder beside the workspaces
 REAL = ".real"  # the programs that ours stand before
+# A folder of its own: it stands before the package's program where that cannot start.
+TSX = ".tsx"
+MODULES = ".modules.cjs"
 _OURS = ("pip", "pip3", "uv", "uvx")
-_SHIM = ".provided.py"
+_OFFICE = ("soffice", "libreoffice")
 _LAUNCHER = '#!/bin/sh\nexec python3 -I "${{0%/*}}/{shim}" {name} "$@"\n'
 # An image has programs of its own; only the usual name of its interpreter may be missing.
 _FOREIGN = {"python": '#!/bin/sh\nexec python3 "$@"\n'}
-_SHIM_SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "provided.py")
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _VERSIONED = re.compile(r"python3\.\d+")
 
 
@@ -92,15 +97,12 @@ def _make(folder: str, wanted: _Wanted) -> None:
     os.makedirs(os.path.dirname(folder), exist_ok=True)
     aside = tempfile.mkdtemp(dir=os.path.dirname(folder), prefix=".part-")
     for name, text in wanted.files:
-        path = os.path.join(aside, name)
+        path = _placed(aside, name)
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
-        os.chmod(path, 0o444 if name == _SHIM else 0o555)
+        os.chmod(path, 0o555 if text.startswith("#!") else 0o444)
     for name, target in wanted.links:
-        path = os.path.join(aside, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        os.chmod(os.path.dirname(path), 0o755)  # runs may have another user
-        os.symlink(target, path)
+        os.symlink(target, _placed(aside, name))
     os.chmod(aside, 0o755)
     if os.path.isdir(folder) and not _checked(folder, wanted):
         shutil.rmtree(folder, ignore_errors=True)
@@ -111,6 +113,13 @@ def _make(folder: str, wanted: _Wanted) -> None:
         if not os.path.isdir(folder):
             raise
     _checked.cache_clear()
+
+
+def _placed(folder: str, name: str) -> str:
+    path = os.path.join(folder, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.chmod(os.path.dirname(path), 0o755)  # runs may have another user
+    return path
 
 
 def _foreign() -> _Wanted:
@@ -124,17 +133,31 @@ def _of_this_system(path: str, project: str) -> _Wanted:
         return _Wanted(())
     found = find_outside(path, project)
     links = dict(found.links)
-    real = {f"{REAL}/{name}": links.pop(name) for name in (*_OURS, "npx") if name in links}
+    has = {name for name in ("node", *_OFFICE) if name in links or _in_system(name)}
+    before = (*_OURS, *_OFFICE, "npx")
+    real = {f"{REAL}/{name}": links.pop(name) for name in before if name in links}
     versioned = os.path.basename(python.path)
     names = ("python", "python3", *((versioned,) if _VERSIONED.fullmatch(versioned) else ()))
     links |= dict.fromkeys(names, python.path)
-    has_node = "node" in links or shutil.which("node", path="/usr/local/bin:/usr/bin:/bin")
-    files = _shims((*_OURS, *(("npx",) if has_node else ())))
+    files = {".provided.py": _text("provided.py"), **_launch(".provided.py", *_OURS)}
+    if "node" in has:
+        files |= {MODULES: _text("modules.cjs"), ".resolve.mjs": _text("resolve.mjs")}
+        files |= _launch(".provided.py", "npx")
+        files[f"{TSX}/tsx"] = _LAUNCHER.format(shim="../.provided.py", name="tsx")
+    if sys.platform == "linux" and has & {*_OFFICE}:
+        files |= {".office.py": _text("office.py"), **_launch(".office.py", *has & {*_OFFICE})}
     return _Wanted(tuple(sorted(files.items())), tuple(sorted({**links, **real}.items())),
                    found.shown)  # fmt: skip
 
 
-def _shims(names: tuple[str, ...]) -> Mapping[str, str]:
-    with open(_SHIM_SOURCE, encoding="utf-8") as file:
-        text = file.read()
-    return {_SHIM: text, **{name: _LAUNCHER.format(shim=_SHIM, name=name) for name in names}}
+def _in_system(name: str) -> bool:
+    return shutil.which(name, path=_SYSTEM_PATH) is not None
+
+
+def _text(name: str) -> str:
+    with open(os.path.join(_HERE, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def _launch(shim: str, *names: str) -> Mapping[str, str]:
+    return {name: _LAUNCHER.format(shim=shim, name=name) for name in names}

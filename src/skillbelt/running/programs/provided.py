@@ -1,4 +1,4 @@
-"""pip, uv, uvx and npx inside a run: they use what was provided, and download nothing.
+"""pip, uv, uvx, npx and tsx inside a run: they use what was provided, and download nothing.
 
 Run as `python3 -I provided.py NAME ARGUMENTS...` by the interpreter of the run, as text: it may run
 where this package cannot be read, so it imports nothing but the standard library.
@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import sys
 from importlib import import_module, util
 from typing import Any, NoReturn
@@ -44,8 +45,8 @@ _toml: Any = import_module("tomllib") if util.find_spec("tomllib") else None
 
 def main(name: str, words: list[str]) -> int:
     """Act as the program of that name; return the exit code."""
-    if name == "npx":
-        return _npx(words)
+    if name in ("npx", "tsx"):
+        return _npx(words if name == "npx" else [name, *words])
     if name == "uvx":
         return _uv_tool(words)
     return _pip(words, "pip") if name.startswith("pip") else _uv(words)
@@ -374,12 +375,21 @@ def _npx(words: list[str]) -> int:
 def _loaded(folder: str, name: str, words: list[str]) -> tuple[str, ...]:
     """Return how node runs a script by tsx without the program tsx; () to start that.
 
-    That listens at a Unix socket, for `watch` alone, and a run with a network may not.
+    That listens at a Unix socket, for `watch` alone, and neither a run with a network nor one under
+    Landlock may.
     """
     loader = os.path.join(folder, "tsx/dist/loader.mjs")
     runs = bool(words) and words[0].endswith((".ts", ".tsx", ".mts", ".cts", ".js", ".mjs", ".cjs"))
-    is_so = name == "tsx" and runs and _is_online() and os.path.isfile(loader)
+    is_so = name == "tsx" and runs and not _can_listen() and os.path.isfile(loader)
     return ("node", "--import", f"file://{quote(loader)}") if is_so else ()
+
+
+def _can_listen() -> bool:
+    try:
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).close()
+    except OSError:
+        return False
+    return True
 
 
 def _without_version(text: str) -> str:

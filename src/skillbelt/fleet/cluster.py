@@ -1,0 +1,273 @@
+"""A Ray cluster as `skillbelt fleet` sees it: its nodes, what waits, a function on every node.
+
+Ray waits for minutes for a cluster that is not there, and half a minute before it says that a token
+is wrong. So the connection is tried before Ray is asked to make it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import ray
+from ray._private.state import actors, state
+from ray._raylet import GcsClient  # type: ignore[attr-defined]
+from ray.autoscaler.v2.sdk import get_cluster_status
+from ray.core.generated.autoscaler_pb2 import DrainNodeReason  # type: ignore[attr-defined]
+from ray.core.generated.gcs_pb2 import GcsNodeInfo  # type: ignore[attr-defined]
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from skillbelt.errors import ClusterAway, NotFound, SkillbeltError
+from skillbelt.fleet.facts import PRODUCT, SETTINGS_LABEL, SHARE, START_LABEL, VERSION_LABEL
+from skillbelt.fleet.join import DOWN, UP
+from skillbelt.fleet.reach import CONNECT_SECONDS, check_reachable
+from skillbelt.text import one_line
+
+NAMESPACE = "skillbelt"
+WORKSPACES = "skillbelt-workspaces-"  # how the names of the actors that keep workspaces begin
+_ANSWER_SECONDS = 60.0
+_DRAIN_REASON = "DRAIN_NODE_REASON_PREEMPTION"
+_WORD = "skillbelt fleet drain"
+
+
+class NodeState(NamedTuple):
+    """A node as Ray knows it. `used` is how many runs and workspaces hold a share of it."""
+
+    id: str
+    host: str
+    address: str
+    alive: bool
+    draining: bool
+    head: bool
+    version: str
+    settings: str
+    processors: float
+    memory_bytes: float
+    gpus: float
+    can: tuple[str, ...]
+    used: int
+
+    @property
+    def runs(self) -> bool:
+        """Whether it takes runs at all; the head and the machines of servers need not."""
+        return PRODUCT in self.can
+
+    @property
+    def state(self) -> str:
+        """One word: up, draining or down."""
+        return "down" if not self.alive else "draining" if self.draining else "up"
+
+
+class NodeAnswer(NamedTuple):
+    """What a function returned on a node, or why it did not."""
+
+    value: Any = None
+    problem: str = ""
+
+
+@contextmanager
+def open_cluster(address: str) -> Iterator[Cluster]:
+    """Connect to the cluster while the block lasts; ClusterAway when it does not answer.
+
+    `address` is HOST:PORT of the head. This machine must be a node of the cluster.
+    """
+    connect(address)
+    try:
+        yield Cluster(address)
+    finally:
+        ray.shutdown()
+
+
+def connect(address: str) -> None:
+    """Connect this process to the cluster; ClusterAway when it does not answer."""
+    check_reachable(address)
+    _check_token(address)
+    try:
+        ray.init(
+            address=address,
+            namespace=NAMESPACE,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            configure_logging=False,
+        )
+    except Exception as error:  # Ray raises what its parts raise
+        raise _explain(address, error) from error
+
+
+def look_at_node(address: str, start: str) -> str:
+    """Return what the head says of the node that was started with that word; "" for nothing."""
+    try:
+        nodes = GcsClient(address=address).get_all_node_info(timeout=CONNECT_SECONDS)
+    except Exception:  # the head may not have begun yet, and Ray raises what its parts raise
+        return ""
+    for one in nodes.values():
+        if one.labels.get(START_LABEL) == start:
+            return UP if one.state == GcsNodeInfo.ALIVE else DOWN
+    return ""
+
+
+class Cluster:
+    """A connection to a cluster. Not to be shared between threads."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def nodes(self) -> list[NodeState]:
+        """Return the nodes that are up or went down, the head first, then by host and id."""
+        draining = set(state.get_draining_nodes())
+        free = state.available_resources_per_node()  # type: ignore[no-untyped-call]
+        found = [_node(one, draining, free) for one in ray.nodes()]  # type: ignore[no-untyped-call]
+        return sorted(found, key=lambda one: (not one.alive, not one.head, one.host, one.id))
+
+    def find(self, text: str) -> NodeState:
+        """Return the node that is up with the id, the beginning of an id, the host or address."""
+        up = [one for one in self.nodes() if one.alive]
+        near = [one for one in up if text in (one.id, one.host, one.address)]
+        near = near or [one for one in up if len(text) >= 4 and one.id.startswith(text)]
+        if len(near) == 1:
+            return near[0]
+        known = ", ".join(f"{one.id[:12]} ({one.host})" for one in up)
+        what = "several nodes are" if near else "no node is"
+        raise NotFound(f"{what} called {one_line(text)!r}", f"give the id of one: {known}")
+
+    def pending(self) -> int:
+        """Return how many runs and workspaces wait for a node."""
+        status = get_cluster_status(self.address)
+        return sum(
+            one.count
+            for demand in status.resource_demands.ray_task_actor_demand
+            for one in demand.bundles_by_count
+            if PRODUCT in one.bundle
+        )
+
+    def call_each(
+        self,
+        function: Callable[..., object],
+        nodes: Iterable[NodeState],
+        *arguments: object,
+        seconds: float = _ANSWER_SECONDS,
+    ) -> dict[str, NodeAnswer]:
+        """Call a function of the product on each node at once; return the answers by node id.
+
+        The function travels by its name, so each node runs its own version of it.
+        """
+        asked = {}
+        for node in nodes:
+            there = NodeAffinitySchedulingStrategy(node.id, soft=False)
+            task = ray.remote(function).options(
+                num_cpus=0, max_retries=0, scheduling_strategy=there, name=function.__name__
+            )
+            asked[node.id] = task.remote(*arguments)
+        return self._collect(asked, seconds)
+
+    def _collect(self, asked: Mapping[str, Any], seconds: float) -> dict[str, NodeAnswer]:
+        if asked:
+            ray.wait(list(asked.values()), num_returns=len(asked), timeout=seconds)
+        found = {}
+        for key, reference in asked.items():
+            try:
+                found[key] = NodeAnswer(ray.get(reference, timeout=0))
+            except ray.exceptions.GetTimeoutError:
+                ray.cancel(reference, force=True)
+                found[key] = NodeAnswer(problem=f"no answer within {seconds:g} seconds")
+            except Exception as error:  # what the function raised there, or Ray
+                found[key] = NodeAnswer(problem=_first_line(error))
+        return found
+
+    def workspaces(self) -> dict[str, Any]:
+        """Return the actors that keep workspaces, by name."""
+        names = [one for one in ray.util.list_named_actors() if one.startswith(WORKSPACES)]
+        found = {}
+        for name in sorted(names):
+            try:
+                found[name] = ray.get_actor(name, namespace=NAMESPACE)
+            except ValueError:
+                continue  # it ended meanwhile
+        return found
+
+    def ask_workspaces(
+        self, method: str, names: Sequence[str] | None = None, seconds: float = _ANSWER_SECONDS
+    ) -> dict[str, NodeAnswer]:
+        """Call a method of each actor that keeps workspaces; return the answers by name."""
+        wanted = self.workspaces()
+        if names is not None:
+            wanted = {name: actor for name, actor in wanted.items() if name in names}
+        asked = {name: getattr(actor, method).remote() for name, actor in wanted.items()}
+        return self._collect(asked, seconds)
+
+    def actors_on(self, node_id: str) -> list[str]:
+        """Return the names of the actors that keep workspaces on a node."""
+        return sorted(
+            one["Name"]
+            for one in actors().values()
+            if one["Name"].startswith(WORKSPACES)
+            and one["State"] != "DEAD"
+            and one["Address"]["NodeID"] == node_id
+        )
+
+    def drain(self, node_id: str) -> None:
+        """Have Ray give the node no new work; the node ends when nothing runs on it."""
+        reason = DrainNodeReason.Value(_DRAIN_REASON)
+        accepted, why = GcsClient(address=self.address).drain_node(node_id, reason, _WORD, 0)
+        if not accepted:
+            raise SkillbeltError(f"Ray does not drain {node_id}: {one_line(why)}")
+
+
+def _check_token(address: str) -> None:
+    """Ask the head one question; ClusterAway with the reason when it refuses."""
+    try:
+        GcsClient(address=address).check_alive([], timeout=CONNECT_SECONDS)
+    except Exception as error:
+        raise _explain(address, error) from error
+
+
+def _explain(address: str, error: Exception) -> ClusterAway:
+    text = f"{type(error).__name__}: {error}"
+    said: BaseException | None = error
+    while said is not None:
+        text += f" {said}"
+        said = said.__cause__
+    if "AuthToken" in text or "UNAUTHENTICATED" in text:
+        return ClusterAway(
+            f"the Ray cluster at {address} refuses the token: set RAY_AUTH_TOKEN_PATH (or "
+            "RAY_AUTH_TOKEN) to that of the cluster, and RAY_AUTH_MODE=token"
+        )
+    if "node_ip_address" in text or ("raylet" in text and "find" in text):
+        return ClusterAway(
+            f"this machine is no node of the Ray cluster at {address}: run the command on a node, "
+            f"or let this machine join without runs: `skillbelt fleet join {address} --no-runs`"
+        )
+    return ClusterAway(f"the Ray cluster at {address} does not answer: {_first_line(error)}")
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line for line in str(error).split("\n") if line.strip()]
+    cause = getattr(error, "cause", None)
+    if cause is not None and str(cause):
+        lines = [f"{type(cause).__name__}: {cause}"]
+    return one_line(lines[-1] if lines else type(error).__name__)[:300]
+
+
+def _node(
+    one: Mapping[str, Any], draining: set[str], free: Mapping[str, Mapping[str, float]]
+) -> NodeState:
+    resources, labels = one["Resources"], one["Labels"]
+    left = free.get(one["NodeID"], {}).get(PRODUCT)
+    used = 0 if left is None else round((resources.get(PRODUCT, 0) - left) / SHARE)
+    return NodeState(
+        id=one["NodeID"],
+        host=one["NodeManagerHostname"],
+        address=one["NodeManagerAddress"],
+        alive=one["Alive"],
+        draining=one["NodeID"] in draining,
+        head="node:__internal_head__" in resources,
+        version=labels.get(VERSION_LABEL, ""),
+        settings=labels.get(SETTINGS_LABEL, ""),
+        processors=resources.get("CPU", 0),
+        memory_bytes=resources.get("memory", 0),
+        gpus=resources.get("GPU", 0),
+        can=tuple(sorted(name for name in resources if name.startswith(PRODUCT))),
+        used=used,
+    )

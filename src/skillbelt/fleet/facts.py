@@ -1,0 +1,290 @@
+"""What a machine can do for runs, as a value, and the Ray resources that announce it.
+
+Nothing of Ray is imported here. A resource says that a node can do something, not how often:
+processors, memory and GPUs bound how much runs at once. So each has `UNITS`, of which a run takes
+`SHARE`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from glob import glob
+from typing import NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+from skillbelt import __version__
+from skillbelt.running.build.toolset import install_tools
+from skillbelt.sandbox import registry
+from skillbelt.sandbox.linux import cgroups
+from skillbelt.sandbox.linux.identity import interpreter, trusted_program
+from skillbelt.settings import USER_ONLY, Settings
+from skillbelt.text import one_line
+from skillbelt.untrusted_json import BadJson, read_json
+
+UNITS, SHARE = 1000.0, 0.001
+PRODUCT = "skillbelt"
+VERSION_LABEL, SETTINGS_LABEL, START_LABEL = (
+    "skillbelt-version",
+    "skillbelt-settings",
+    "skillbelt-start",
+)
+PYTHON = "python"
+# Programs that scripts of skills begin with, besides Python. Their versions are what they print.
+INTERPRETERS = ("bash", "node", "deno", "bun", "ruby", "perl", "php", "Rscript", "java", "go")
+_VERSION = re.compile(r"\d+(?:\.\d+){1,3}|\d+")
+# A script asks for these by two numbers, and for the others by one.
+_BY_TWO_NUMBERS = (PYTHON, "ruby")
+_PROBE_SECONDS = 10.0
+# What belongs to one machine: where it keeps things, what it has, and who asks.
+_OWN = frozenset(
+    ("cache_dir", "container_engine", "executor", "host_roots", "mcp_commands", "model",
+     "program_folders", "ray_address", "secrets_store", "state_dir")
+)  # fmt: skip
+_NOT_LABEL = re.compile(r"[^A-Za-z0-9._-]")
+
+
+class SandboxFact(NamedTuple):
+    """A sandbox of a machine: its level, and why it cannot be used there; "" when it can."""
+
+    name: str
+    level: int
+    reason: str = ""
+
+    @property
+    def works(self) -> bool:
+        """Whether runs can use it, and it enforces something."""
+        return not self.reason and self.level > 0
+
+
+class NodeFacts(NamedTuple):
+    """What a machine can do. `settings` has a digest of each setting that must agree by its name.
+
+    `auto` is the sandbox that a run gets there which names none; "" when none works.
+    """
+
+    version: str
+    python: str
+    system: str
+    processors: float
+    memory_bytes: int
+    gpus: int
+    sandboxes: tuple[SandboxFact, ...]
+    auto: str
+    memory_limited: bool
+    interpreters: Mapping[str, str]
+    settings: Mapping[str, str]
+
+    @property
+    def settings_digest(self) -> str:
+        """One digest of all settings that must agree."""
+        return _digest(dict(sorted(self.settings.items())))
+
+    def resources(self) -> dict[str, float]:
+        """Return the Ray resources that announce this."""
+        names = [PRODUCT, *(f"{PRODUCT}_sandbox_{one.name}" for one in self.sandboxes if one.works)]
+        if self.auto:
+            names.append(f"{PRODUCT}_sandbox_{registry.AUTO}")
+        for name, version in self.interpreters.items():
+            names += [f"{PRODUCT}_{name}", f"{PRODUCT}_{name}{_shorten(name, version)}"]
+        return dict.fromkeys(names, UNITS)
+
+    def labels(self) -> dict[str, str]:
+        """Return the Ray labels that say which product and which settings this node has."""
+        return {
+            VERSION_LABEL: _NOT_LABEL.sub("-", self.version),
+            SETTINGS_LABEL: self.settings_digest,
+        }
+
+    def to_json(self) -> dict[str, object]:
+        """Return it as plain values, for another machine or for --json."""
+        return {
+            **self._asdict(),
+            "sandboxes": [{**one._asdict(), "works": one.works} for one in self.sandboxes],
+            "interpreters": dict(self.interpreters),
+            "settings": dict(self.settings),
+            "settings_digest": self.settings_digest,
+            "resources": self.resources(),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, object]) -> NodeFacts:
+        """Return what `to_json` wrote; ValueError for a document that is none of ours."""
+        try:
+            values = {name: document[name] for name in cls._fields}
+            listed = values.pop("sandboxes")
+            if not isinstance(listed, list):
+                raise TypeError("sandboxes is no list")
+            found = tuple(
+                SandboxFact(name=one["name"], level=one["level"], reason=one["reason"])
+                for one in listed
+            )
+            return cls(sandboxes=found, **values)  # type: ignore[arg-type]
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no facts of a node: {error}") from error
+
+
+def read_facts(text: str) -> NodeFacts:
+    """Return the facts that another machine sent as JSON; ValueError when they are none."""
+    try:
+        document = read_json(text)
+    except BadJson as error:
+        raise ValueError(f"no facts of a node: {error}") from error
+    if not isinstance(document, dict):
+        raise ValueError("no facts of a node: no object")
+    return NodeFacts.from_json(document)
+
+
+def needs_of(sandbox: str = registry.AUTO, interpreters: Iterable[str] = ()) -> dict[str, float]:
+    """Return the Ray resources that a run asks for: a sandbox and interpreters, by their names.
+
+    An interpreter may have a version: `python3.11`, `node22`.
+    """
+    names = [PRODUCT, f"{PRODUCT}_sandbox_{sandbox}", *(f"{PRODUCT}_{one}" for one in interpreters)]
+    return dict.fromkeys(names, SHARE)
+
+
+def find_facts(settings: Settings) -> NodeFacts:
+    """Look at this machine: try every sandbox, and ask every interpreter for its version."""
+    return NodeFacts(
+        version=__version__,
+        python=platform.python_version(),
+        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+        processors=_processors(),
+        memory_bytes=_memory_bytes(),
+        gpus=len(glob("/proc/driver/nvidia/gpus/*")),
+        sandboxes=_sandboxes(settings),
+        auto=_find_auto(settings),
+        memory_limited=cgroups.hierarchy() is not None,
+        interpreters=_interpreters(),
+        settings=settings_digests(settings),
+    )
+
+
+def settings_digests(settings: Settings) -> dict[str, str]:
+    """Return a digest of each setting that must be the same on every node, by its name.
+
+    A digest tells that two differ, without the value. Passwords in URLs do not count.
+    """
+    values: dict[str, object] = {**settings._asdict(), **settings.limits._asdict()}
+    names = sorted((USER_ONLY - _OWN | {"offline", "require_load"}) & set(values))
+    return {name: _digest(_without_password(values[name])) for name in names}
+
+
+def differing(facts: Mapping[str, NodeFacts]) -> list[str]:
+    """Return what differs between nodes that should be alike, one sentence for each."""
+    found = []
+    for what in ("version", "python"):
+        by_value: dict[str, list[str]] = {}
+        for node, one in facts.items():
+            by_value.setdefault(str(getattr(one, what)), []).append(node)
+        if len(by_value) > 1:
+            shown = "; ".join(f"{value} on {', '.join(on)}" for value, on in by_value.items())
+            label = PRODUCT if what == "version" else "Python"
+            found.append(f"the versions of {label} differ: {shown}")
+    names = sorted({name for one in facts.values() for name in one.settings})
+    for name in names:
+        by_digest: dict[str, list[str]] = {}
+        for node, one in facts.items():
+            by_digest.setdefault(one.settings.get(name, "absent"), []).append(node)
+        if len(by_digest) > 1:
+            groups = " / ".join(", ".join(on) for on in by_digest.values())
+            found.append(f"the setting {name} differs: {groups}")
+    return found
+
+
+def _sandboxes(settings: Settings) -> tuple[SandboxFact, ...]:
+    found = []
+    for sandbox in registry.sandboxes(settings, install=install_tools):
+        reason = sandbox.unavailable()
+        sandbox.close()
+        text = "" if reason is None else one_line(reason)
+        found.append(SandboxFact(name=sandbox.name, level=sandbox.level, reason=text))
+    return tuple(found)
+
+
+def _find_auto(settings: Settings) -> str:
+    for sandbox in registry.auto_sandboxes(settings):
+        if sandbox.unavailable() is None:
+            return sandbox.name
+    return ""
+
+
+def _interpreters() -> dict[str, str]:
+    """Return the version of each interpreter that runs can start, by its name."""
+    found = {}
+    python = interpreter()
+    if python is not None:
+        found[PYTHON] = _version_of(python.path)
+    for name in INTERPRETERS:
+        path = trusted_program(name)
+        if path is not None:
+            found[name] = _version_of(path, "version" if name == "go" else "--version")
+    return found
+
+
+def _version_of(path: str, option: str = "--version") -> str:
+    """Return the version that a program of the system prints; "" when it prints none."""
+    try:
+        done = subprocess.run(
+            [path, option],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PROBE_SECONDS,
+            env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+            cwd="/",
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    said = _VERSION.findall((done.stdout or done.stderr).decode("utf-8", "replace"))
+    return max(said[:3], key=lambda one: "." in one, default="")
+
+
+def _shorten(name: str, version: str) -> str:
+    """Return the part of a version that a script asks for: 3.11 of Python, 22 of Node."""
+    return ".".join(version.split(".")[: 2 if name in _BY_TWO_NUMBERS else 1])
+
+
+def _processors() -> float:
+    """Return how many this process may use: those it is bound to, or its cgroup's quota."""
+    bound = getattr(os, "sched_getaffinity", None)
+    found = float(len(bound(0)) if bound else os.cpu_count() or 1)
+    words = _first_line("/sys/fs/cgroup/cpu.max").split()
+    if len(words) == 2 and words[0].isdecimal() and int(words[1]):
+        found = min(found, int(words[0]) / int(words[1]))
+    return found
+
+
+def _memory_bytes() -> int:
+    """Return the memory that this process may use: the machine's, or the limit of its cgroup."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = _first_line("/sys/fs/cgroup/memory.max")
+    return min(total, int(limit)) if limit.isdecimal() else total
+
+
+def _first_line(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.readline().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _without_password(value: object) -> object:
+    if not isinstance(value, str) or "://" not in value:
+        return value
+    parts = urlsplit(value)
+    if "@" not in parts.netloc:
+        return value
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]

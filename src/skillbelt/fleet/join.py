@@ -1,0 +1,185 @@
+"""Start a node of the cluster that announces what this machine can do.
+
+`ray start` is Ray's own way to become a node. This adds what an administrator would have to write
+by hand, and refuses to begin without a token: who reaches a Ray node without one can run any
+program on it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+from skillbelt.errors import ConfigError, SkillbeltError
+from skillbelt.fleet.facts import START_LABEL, NodeFacts
+
+HEAD_PORT = 6379
+# Contents travel through the object store of the fleet; Ray carries calls and results only.
+OBJECT_BYTES = 256 * 2**20
+AUTH_MODE, AUTH_TOKEN, AUTH_TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+UP, DOWN = "up", "down"
+_POLL_SECONDS, _LOOK_SECONDS = 0.2, 3.0
+# Ray drains a node for half a minute after SIGTERM.
+_END_SECONDS = 45.0
+
+
+class NodePlan(NamedTuple):
+    """How a node is started: `address` of the head, or "" to be the head itself.
+
+    Without `runs` it takes no work: the head, and the machines of servers.
+    """
+
+    address: str = ""
+    port: int = HEAD_PORT
+    runs: bool = True
+    processors: int | None = None
+    object_bytes: int = OBJECT_BYTES
+    folder: str = ""
+    node_address: str = ""
+    start: str = ""  # a random word, by which the node is known to have joined
+
+
+def start_arguments(plan: NodePlan, facts: NodeFacts) -> list[str]:
+    """Return the command that starts the node."""
+    where = ["--address", plan.address]
+    if not plan.address:
+        # The dashboard takes jobs from anyone who reaches it, and nothing here needs it.
+        where = ["--head", "--port", str(plan.port), "--include-dashboard", "false"]
+    processors = plan.processors
+    if processors is None:
+        processors = max(1, int(facts.processors)) if plan.runs else 0
+    labels = facts.labels() | ({START_LABEL: plan.start} if plan.start else {})
+    made = [
+        *(sys.executable, "-m", "ray.scripts.scripts", "start", *where),
+        *("--num-cpus", str(processors if plan.runs else 0)),
+        *("--num-gpus", str(facts.gpus if plan.runs else 0)),
+        *("--resources", json.dumps(facts.resources() if plan.runs else {})),
+        *("--labels", ",".join(f"{key}={value}" for key, value in labels.items())),
+        *("--object-store-memory", str(plan.object_bytes)),
+        *("--disable-usage-stats", "--block"),
+    ]
+    if plan.folder and not plan.address:
+        made += ["--temp-dir", plan.folder]
+    if plan.node_address:
+        made += ["--node-ip-address", plan.node_address]
+    return made
+
+
+def require_token(environ: Mapping[str, str], home: str) -> dict[str, str]:
+    """Return the environment of a Ray process with its token on; ConfigError when there is none."""
+    mode = environ.get(AUTH_MODE, "token")
+    if mode not in ("token", "disabled"):
+        raise ConfigError(f"environment variable {AUTH_MODE}: {mode!r} is not token or disabled")
+    if mode == "token" and not has_token(environ, home):
+        raise ConfigError(
+            "a Ray cluster without a token runs any program for anyone who reaches it, and there "
+            f"is no token: set {AUTH_TOKEN_PATH} to a file with the same random text on every "
+            f"machine, or {AUTH_TOKEN} to the text; for one machine `ray get-auth-token "
+            f"--generate` writes ~/.ray/auth_token; {AUTH_MODE}=disabled does without one, in a "
+            "network that no one else reaches"
+        )
+    return {**environ, AUTH_MODE: mode, "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+
+
+def has_token(environ: Mapping[str, str], home: str) -> bool:
+    """Whether Ray would find a token."""
+    if environ.get(AUTH_TOKEN, "").strip():
+        return True
+    path = environ.get(AUTH_TOKEN_PATH) or os.path.join(home, ".ray", "auth_token")
+    try:
+        with open(path, encoding="utf-8") as file:
+            return bool(file.read(4096).strip())
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def run_node(
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    command: Sequence[str],
+    look: Callable[[], str],
+) -> int:
+    """Be the node until it ends, and run the command beside it; return the exit code.
+
+    `look` returns what the cluster says of this node: UP, DOWN, or "" when it does not say. The
+    command begins once the node is up. The node ends with the command, and the command with the
+    node. SIGTERM is passed on: Ray then takes no new work and waits for what runs. A drained node
+    ends with 0.
+    """
+    node = subprocess.Popen(arguments, env=dict(environ), start_new_session=True)
+    beside: subprocess.Popen[bytes] | None = None
+    with _passing_on(lambda: [one for one in (beside, node) if one is not None]):
+        try:
+            if command:
+                _wait_until_joined(node, look)
+                beside = subprocess.Popen(command, env=dict(environ))
+            return _wait_for_end(node, beside, look)
+        finally:
+            for one in (beside, node):
+                if one is not None:
+                    _end(one)
+
+
+def _wait_until_joined(node: subprocess.Popen[bytes], look: Callable[[], str]) -> None:
+    while look() != UP:
+        if node.poll() is not None:
+            raise SkillbeltError(f"the node ended before it joined, with exit code {node.poll()}")
+        time.sleep(_POLL_SECONDS)
+
+
+def _wait_for_end(
+    node: subprocess.Popen[bytes],
+    beside: subprocess.Popen[bytes] | None,
+    look: Callable[[], str],
+) -> int:
+    looked = time.monotonic()
+    while True:
+        for one in filter(None, (beside, node)):
+            if one.poll() is not None:
+                return _exit_code(one)
+        # `ray start` goes on when its node was drained.
+        if time.monotonic() - looked > _LOOK_SECONDS:
+            if look() == DOWN:
+                return 0
+            looked = time.monotonic()
+        time.sleep(_POLL_SECONDS)
+
+
+def _exit_code(process: subprocess.Popen[bytes]) -> int:
+    code = process.returncode
+    return code if code >= 0 else 128 - code
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def _passing_on(processes: Callable[[], Sequence[subprocess.Popen[bytes]]]) -> Iterator[None]:
+    """Pass SIGTERM and SIGINT on to the processes while the block lasts."""
+
+    def pass_on(number: int, _: object) -> None:
+        for one in processes():
+            with suppress(OSError):
+                one.send_signal(signal.SIGTERM)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,233 @@
+"""Bytes by their digest, below one prefix of an object store.
+
+    <prefix>/blobs/<2 digits>/<62 digits>   the bytes of that SHA-256
+    <prefix>/trees/<2 digits>/<62 digits>   what a tree of that digest consists of; see `tree`
+    <prefix>/names/...                      what has a name, and changes
+
+Nothing of it is trusted when it comes back: another machine may have written it. Each reader
+hashes what it reads before it gives it on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
+
+from skillbelt.errors import ObjectDamaged, ObjectError, ObjectMissing, ObjectsAway
+from skillbelt.objects.remote import load_obstore, reported
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+CHUNK = 2**20
+# One request for each so many bytes of an object: its retries begin again there, not at the start.
+PIECE_BYTES = 8 * 2**20
+# What is older than half of this is written again by who needs it, so that `collect` may remove
+# what is older than all of it without looking at who is about to need it.
+GRACE_SECONDS = 24 * 3600.0
+MAX_FILE_BYTES = 16 * 2**30
+_IN_MEMORY = 8 * CHUNK  # beyond that, what is put or read waits in a file
+_PARTS_AT_ONCE = 4
+# What is put: bytes, a file, or chunks. Chunks that end with an exception put nothing.
+Content = bytes | BinaryIO | Iterator[bytes]
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+
+
+class ListedObject(NamedTuple):
+    """An object in the store: its path below the prefix, its size, and its age in seconds."""
+
+    path: str
+    size: int
+    age: float
+
+
+def digits_of(digest: str) -> str:
+    """Return the 64 digits of `sha256:...`; ObjectError for anything else."""
+    match = _DIGEST.fullmatch(digest)
+    if match is None:
+        raise ObjectError(f"{digest[:100]!r} is no digest: it is `sha256:` and 64 digits")
+    return match[1]
+
+
+class Blobs:
+    """The objects below a prefix. Thread-safe."""
+
+    def __init__(self, store: ObjectStore, prefix: str = "") -> None:
+        self._store = store
+        self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+
+    # Bytes by digest
+
+    def put_file(self, data: bytes | BinaryIO | str) -> str:
+        """Keep the bytes, the rest of a file, or the file at a path; return the digest."""
+        if isinstance(data, str):
+            with open(data, "rb") as file:
+                return self.put_file(file)
+        if isinstance(data, bytes):
+            digits = hashlib.sha256(data).hexdigest()
+            self.put_blob(digits, len(data), lambda: data)
+            return f"sha256:{digits}"
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as kept:
+            hashed, size = hashlib.sha256(), 0
+            while chunk := data.read(CHUNK):
+                hashed.update(chunk)
+                size += kept.write(chunk)
+            kept.seek(0)
+            self.put_blob(hashed.hexdigest(), size, lambda: cast(BinaryIO, kept))
+        return f"sha256:{hashed.hexdigest()}"
+
+    def put_blob(self, digits: str, size: int, read: Callable[[], Content]) -> bool:
+        """Keep what `read` returns, which has these digits; return whether it was sent.
+
+        One that is there, is as long and not about to be collected stays as it is.
+        """
+        found = self.stat(_blob(digits))
+        if found is not None and found.size == size and found.age < GRACE_SECONDS / 2:
+            return False
+        self.write(_blob(digits), read())
+        return True
+
+    def has_file(self, digest: str) -> bool:
+        """Whether something is kept under that digest; `open_file` finds out if it is whole."""
+        return self.stat(_blob(digits_of(digest))) is not None
+
+    def open_file(self, digest: str, most: int = MAX_FILE_BYTES) -> BinaryIO:
+        """Return a file with the bytes of that digest, verified; the caller closes it.
+
+        Raises ObjectMissing, ObjectDamaged, ObjectsAway, and ObjectError beyond `most` bytes.
+        """
+        digits = digits_of(digest)
+        size = self.size_of(digits, most)
+        kept = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - given to the caller
+        try:
+            hashed = hashlib.sha256()
+            for piece in self.pieces(digits, 0, size):
+                hashed.update(piece)
+                kept.write(piece)
+            if hashed.hexdigest() != digits:
+                raise self.damaged(digits, f"its bytes have sha256:{hashed.hexdigest()}")
+            kept.seek(0)
+        except BaseException:
+            kept.close()
+            raise
+        return cast(BinaryIO, kept)
+
+    def size_of(self, digits: str, most: int) -> int:
+        """Return how long a blob is; ObjectMissing, and ObjectError beyond `most` bytes."""
+        found = self.stat(_blob(digits))
+        if found is None:
+            raise ObjectMissing(f"sha256:{digits}", self._shown(_blob(digits)))
+        if found.size > most:
+            raise ObjectError(
+                f"sha256:{digits} has {found.size:,} bytes in the object store; "
+                f"at most {most:,} are taken"
+            )
+        return found.size
+
+    def pieces(self, digits: str, start: int, length: int) -> Iterator[bytes]:
+        """Yield a range of a blob, not verified; ObjectDamaged when it is shorter."""
+        path = _blob(digits)
+        while length > 0:
+            wanted = min(length, PIECE_BYTES)
+            try:
+                with self._reported("cannot be read", path):
+                    data = bytes(
+                        self._store.get_range(self.prefix + path, start=start, length=wanted)
+                    )
+            except FileNotFoundError as error:
+                raise ObjectMissing(f"sha256:{digits}", self._shown(path)) from error
+            except ObjectsAway:
+                # Stores refuse a range beyond the end in various words.
+                if self.size_of(digits, sys.maxsize) >= start + wanted:
+                    raise
+                data = b""
+            if len(data) != wanted:
+                raise self.damaged(digits, "it is shorter than it should be")
+            yield data
+            start, length = start + wanted, length - wanted
+
+    def damaged(self, digits: str, reason: str) -> ObjectDamaged:
+        """Return the error for a blob that is not what its name says."""
+        return ObjectDamaged(f"sha256:{digits}", self._shown(_blob(digits)), reason)
+
+    # Objects by path
+
+    def stat(self, path: str) -> ListedObject | None:
+        """Return what is known of an object; None if there is none."""
+        try:
+            with self._reported("cannot be looked at", path):
+                found = self._store.head(self.prefix + path)
+        except FileNotFoundError:
+            return None
+        age = time.time() - found["last_modified"].timestamp()
+        return ListedObject(path, found["size"], age)
+
+    def write(self, path: str, data: Content) -> None:
+        """Put an object, whole or not at all, in the place of the one that was there."""
+        with self._reported("cannot be written", path):
+            self._store.put(self.prefix + path, data, max_concurrency=_PARTS_AT_ONCE)
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Put an object where there is none; return whether there was none."""
+        taken = load_obstore("keeping objects in an object store").exceptions.AlreadyExistsError
+        with self._reported("cannot be written", path):
+            try:
+                self._store.put(self.prefix + path, data, mode="create")
+            except taken:
+                return False
+        return True
+
+    def read(self, path: str, most: int) -> bytes | None:
+        """Return an object of at most `most` bytes; None if there is none, else ObjectError."""
+        found = self.stat(path)
+        if found is None:
+            return None
+        if found.size > most:
+            raise ObjectError(
+                f"{self._shown(path)} has {found.size:,} bytes; at most {most:,} are read"
+            )
+        try:
+            with self._reported("cannot be read", path):
+                return bytes(
+                    self._store.get_range(self.prefix + path, start=0, length=found.size)
+                    if found.size
+                    else b""
+                )
+        except FileNotFoundError:
+            return None
+
+    def list(self, folder: str) -> Iterator[ListedObject]:
+        """Yield the objects below a folder, in no order."""
+        now = time.time()
+        with self._reported("cannot be listed", folder):
+            for page in self._store.list(self.prefix + folder, chunk_size=1000):
+                for one in page:
+                    path = one["path"].removeprefix(self.prefix)
+                    yield ListedObject(path, one["size"], now - one["last_modified"].timestamp())
+
+    def delete(self, path: str) -> None:
+        """Remove an object, if there is one."""
+        with suppress(FileNotFoundError), self._reported("cannot be removed", path):
+            self._store.delete(self.prefix + path)
+
+    def _reported(self, failed: str, path: str) -> AbstractContextManager[None]:
+        return reported(f"the object store: {self._shown(path)} {failed}")
+
+    def _shown(self, path: str) -> str:
+        return os.path.join(self.prefix, path)
+
+
+def _blob(digits: str) -> str:
+    return f"blobs/{digits[:2]}/{digits[2:]}"
+
+
+def tree_path(digits: str) -> str:
+    """Return where the list of a tree is."""
+    return f"trees/{digits[:2]}/{digits[2:]}"

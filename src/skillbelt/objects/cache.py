@@ -1,0 +1,97 @@
+"""Folders that came from an object store, kept by digest on this machine within a bound.
+
+<cache>/<digits>/<name>     the folder
+<cache>/<digits>.lock       held by who uses it; its time is the last use
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from skillbelt.errors import ObjectError, PathEscape
+from skillbelt.files.contain import check_segment
+from skillbelt.files.locks import hold, release
+from skillbelt.files.private import make_folder
+from skillbelt.files.remove import remove_tree
+from skillbelt.files.usage import measure_folder
+
+MAX_KEPT_BYTES = 2 * 2**30
+_LOCK = ".lock"
+
+
+@contextmanager
+def kept_folder(
+    cache: str,
+    digits: str,
+    name: str,
+    *,
+    fetch: Callable[[str], None],
+    is_whole: Callable[[str], bool],
+    most: int = MAX_KEPT_BYTES,
+) -> Iterator[str]:
+    """Yield the folder, fetched if it is not there whole; it stays until the end of the block."""
+    try:
+        check_segment(name)
+    except PathEscape as escape:
+        raise ObjectError(f"{name[:80]!r} is no name for a folder: {escape}") from escape
+    path = os.path.join(cache, digits, name)
+    lock = os.path.join(cache, f"{digits}{_LOCK}")
+    make_folder(cache)
+    handle = hold(lock, fcntl.LOCK_SH)
+    try:
+        filled = False
+        while not (os.path.isdir(path) and is_whole(path)):
+            release(handle)
+            handle = -1
+            _fill(path, lock, fetch, is_whole)
+            handle, filled = hold(lock, fcntl.LOCK_SH), True
+        os.utime(lock)
+        if filled:
+            _clean(cache, most, keep=digits)
+        yield path
+    finally:
+        if handle >= 0:
+            release(handle)
+
+
+def _fill(
+    path: str, lock: str, fetch: Callable[[str], None], is_whole: Callable[[str], bool]
+) -> None:
+    """Fetch the folder; of many who want it at once, one does."""
+    alone = hold(lock, fcntl.LOCK_EX)
+    try:
+        if not (os.path.isdir(path) and is_whole(path)):
+            make_folder(os.path.dirname(path))
+            remove_tree(path)
+            fetch(path)
+    finally:
+        release(alone)
+
+
+def _clean(cache: str, most: int, keep: str) -> None:
+    """Remove the folders that were not used for longest, until the rest is within the bound."""
+    found = []
+    for name in os.listdir(cache):
+        if name.endswith(_LOCK):
+            with suppress(FileNotFoundError):
+                found.append((os.stat(os.path.join(cache, name)).st_mtime, name))
+    total = 0
+    for _, name in sorted(found, reverse=True):
+        digits = name.removesuffix(_LOCK)
+        folder = os.path.join(cache, digits)
+        total += measure_folder(folder, most).bytes if os.path.isdir(folder) else 0
+        if total > most and digits != keep:
+            _evict(folder, os.path.join(cache, name))
+
+
+def _evict(folder: str, lock: str) -> None:
+    with suppress(BlockingIOError):  # in use
+        alone = hold(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            remove_tree(folder)
+            os.unlink(lock)
+        finally:
+            release(alone)

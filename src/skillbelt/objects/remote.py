@@ -1,0 +1,80 @@
+"""Open an object store through obstore, with bounded retries, and report its failures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from skillbelt.errors import ConfigError, MissingExtra, ObjectsAway
+from skillbelt.files.private import make_folder
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+# obstore's own defaults try for three minutes, in which a run would hang without a word.
+_RETRIES = {"max_retries": 4, "retry_timeout": timedelta(seconds=20)}
+_CLIENT = {"connect_timeout": "5s", "timeout": "60s"}
+
+
+def load_obstore(purpose: str) -> Any:
+    """Return the library; MissingExtra without it."""
+    try:
+        import obstore.store  # extra: s3
+    except ImportError as error:
+        raise MissingExtra("s3", purpose) from error
+    return obstore
+
+
+def open_store(url: str, **config: Any) -> ObjectStore:
+    """Open the store at `s3://bucket/prefix`, `file:///folder` or the like; ConfigError if wrong.
+
+    Nothing is contacted yet. `config` is obstore's for the kind of store; what it does not say
+    comes from the environment, such as AWS_ENDPOINT_URL.
+    """
+    obstore = load_obstore("keeping objects in an object store")
+    kind = urlsplit(url).scheme
+    try:
+        if kind == "file":
+            make_folder(unquote(urlsplit(url).path))
+        elif kind != "memory":
+            config = {"retry_config": _RETRIES, **config}
+            own = config.get("client_options")
+            config["client_options"] = {**_client_options(), **(own or {})}
+        return obstore.store.from_url(url, **config)  # type: ignore[no-any-return]
+    except (obstore.exceptions.BaseError, OSError, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"objects = {url!r} cannot be used: {first_line(error)}; "
+            "give a URL such as s3://bucket/prefix or file:///folder"
+        ) from error
+
+
+@lru_cache(maxsize=16)
+def open_once(url: str) -> ObjectStore:
+    """Open the store at the URL; the same one for each caller, with its connections."""
+    return open_store(url)
+
+
+def _client_options() -> dict[str, Any]:
+    """Return the options of the HTTP client. Plain HTTP only where the environment asks for it."""
+    plain = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true")
+    return {**_CLIENT, "allow_http": True} if plain else dict(_CLIENT)
+
+
+@contextmanager
+def reported(what: str) -> Iterator[None]:
+    """Turn the failures of obstore into ObjectsAway; a missing object stays FileNotFoundError."""
+    failed = load_obstore("keeping objects in an object store").exceptions.BaseError
+    try:
+        yield
+    except failed as error:
+        raise ObjectsAway(f"{what}: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """Return the reason; obstore adds its structures below it."""
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,242 @@
+"""A folder as a value: its entries, and where the bytes of each file are.
+
+The list of a tree is one JSON document. Files are in blobs: a large one alone, small ones together
+in a pack, since a request for each would take longer than its bytes. The digest of a tree covers
+what the folder holds and not where that is kept, so a tree that is packed in another way is the
+same tree. For a skill it is the digest that approvals are bound to.
+"""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple, NoReturn
+
+from skillbelt.errors import ObjectError
+from skillbelt.files.contain import MAX_PATH_PARTS, entry_fault
+from skillbelt.files.manifest import MAX_MANIFEST_BYTES, content_hash, fact_of
+from skillbelt.files.tree import MAX_MANIFEST_FILES, RUN_FOLDERS, TreeEntry, relative_target
+from skillbelt.untrusted_json import read_json
+
+TreeKind = Literal["skill", "exact"]
+
+_FORMAT = 1
+_MAX_TARGET = 4096
+_MAX_NUMBER = 2**62
+_DIGITS = frozenset("0123456789abcdef")
+_SKILL_MODES = (0o755, 0o644)
+_NOWHERE = -1  # the blob of an empty file
+
+
+class TreeLimits(NamedTuple):
+    """The most that a tree may hold; all of it is checked before anything is written."""
+
+    max_bytes: int = MAX_MANIFEST_BYTES
+    max_entries: int = MAX_MANIFEST_FILES
+    max_depth: int = MAX_PATH_PARTS
+
+    @property
+    def list_bytes(self) -> int:
+        """The most bytes that the list of a tree may have."""
+        return 4096 + self.max_entries * 1024
+
+
+class StoredEntry(NamedTuple):
+    """An entry of a tree. `blob` is the number of the blob that has the file, at `offset`.
+
+    `mode` has the permission bits. `changed_ns` is the time of the last change, 0 if it is not
+    part of the tree.
+    """
+
+    path: str
+    kind: Literal["file", "folder", "link"]
+    mode: int = 0
+    size: int = 0
+    sha256: str = ""
+    target: str = ""
+    changed_ns: int = 0
+    blob: int = _NOWHERE
+    offset: int = 0
+
+
+class StoredTree(NamedTuple):
+    """A tree. `blobs` are digits of SHA-256, `facts` what else belongs to it."""
+
+    kind: TreeKind
+    blobs: tuple[str, ...]
+    entries: tuple[StoredEntry, ...]
+    facts: Mapping[str, Any] = {}
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files."""
+        return sum(entry.size for entry in self.entries)
+
+    def digest(self) -> str:
+        """Return the digest of what the tree holds."""
+        files = sorted((one.path, one.sha256) for one in self.entries if one.kind == "file")
+        if self.kind == "skill":
+            return content_hash(files, sorted(filter(None, map(_skill_fact, self.entries))))
+        said = json.dumps(self.facts, sort_keys=True)
+        return content_hash(files, (f"exact\0{said}", *sorted(map(_exact_fact, self.entries))))
+
+    def encoded(self) -> bytes:
+        """Return the list as it is stored; equal trees give equal bytes."""
+        rows = [_row(entry) for entry in sorted(self.entries)]
+        document = {
+            "format": _FORMAT,
+            "kind": self.kind,
+            "blobs": self.blobs,
+            "entries": rows,
+            "facts": self.facts,
+        }
+        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode_tree(data: bytes, limits: TreeLimits) -> StoredTree:
+    """Return the tree of an untrusted list; ObjectError if it breaks a rule.
+
+    Afterwards every path stays inside, the parent of each entry is a folder of the tree, and
+    the limits hold.
+    """
+    try:
+        document = read_json(data, most=limits.list_bytes)
+        if document["format"] != _FORMAT:
+            _refuse(f"it has format {document['format']!r}; this version reads {_FORMAT}")
+        kind, facts = document["kind"], document["facts"]
+        if kind not in ("skill", "exact") or not isinstance(facts, dict):
+            _refuse("it is no list of a tree")
+        blobs = tuple(_checked_digits(one) for one in document["blobs"])
+        if len(document["entries"]) > limits.max_entries:
+            _refuse(f"it has more than {limits.max_entries:,} files and folders")
+        entries = tuple(decode_entry(row) for row in document["entries"])
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise ObjectError(f"it is no list of a tree: {str(error)[:200]}") from error
+    tree = StoredTree(kind, blobs, entries, facts)
+    check_tree(tree, limits)
+    return tree
+
+
+def check_tree(tree: StoredTree, limits: TreeLimits) -> None:
+    """Raise ObjectError unless the tree can be written below a folder, within the limits."""
+    if tree.size > limits.max_bytes:
+        _refuse(f"its files have {tree.size:,} bytes; the limit is {limits.max_bytes:,}")
+    kinds: dict[str, str] = {}
+    for entry in tree.entries:
+        fault = entry_fault(entry.path)
+        if not fault and entry.path.count("/") >= limits.max_depth:
+            fault = f"is nested deeper than {limits.max_depth} folders"
+        if not fault and entry.path in kinds:
+            fault = "is there twice"
+        if not fault and entry.kind == "link":
+            fault = _link_fault(tree.kind, entry)
+        if not fault and entry.kind == "file":
+            fault = _file_fault(entry, len(tree.blobs))
+        if fault:
+            _refuse(f"{entry.path[:200]!r} {fault}")
+        kinds[entry.path] = entry.kind
+    for path in kinds:
+        parent = path.rpartition("/")[0]
+        # So no link is ever passed through while the tree is written.
+        if parent and kinds.get(parent) != "folder":
+            _refuse(f"{path[:200]!r} is in no folder of the tree")
+
+
+def _link_fault(kind: TreeKind, entry: StoredEntry) -> str:
+    try:
+        size = len(entry.target.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        size = 0
+    if not 0 < size <= _MAX_TARGET or "\0" in entry.target:
+        return "is a link to what is no path"
+    if kind == "exact" or entry.path.partition("/")[0] in RUN_FOLDERS:
+        return ""  # a run has its own there, so that a skill's is never followed
+    inside = relative_target("", entry.path, entry.target)
+    return "" if inside else "is a link that leads out of the folder"
+
+
+def _file_fault(entry: StoredEntry, blobs: int) -> str:
+    if not all(0 <= one <= _MAX_NUMBER for one in (entry.size, entry.offset, entry.changed_ns)):
+        return "has an impossible size, place or time"
+    if entry.size and not 0 <= entry.blob < blobs:
+        return "is in no blob of the tree"
+    return ""
+
+
+def _skill_fact(entry: StoredEntry) -> str:
+    mode = entry.mode if entry.kind == "file" else 0
+    return fact_of(TreeEntry(entry.path, entry.kind, mode=mode, target=entry.target))
+
+
+def _exact_fact(entry: StoredEntry) -> str:
+    return "\0".join(
+        (entry.path, entry.kind, f"{entry.mode:o}", str(entry.changed_ns), entry.target)
+    )
+
+
+# Rows
+
+
+def _row(entry: StoredEntry) -> list[object]:
+    if entry.kind == "folder":
+        return ["d", entry.path, entry.mode]
+    if entry.kind == "link":
+        return ["l", entry.path, entry.target]
+    return [
+        "f", entry.path, entry.mode, entry.size, entry.sha256, entry.blob, entry.offset,
+        entry.changed_ns,
+    ]  # fmt: skip
+
+
+def decode_entry(row: Any) -> StoredEntry:
+    """Return the entry of a row, with fields of the right types; ObjectError otherwise."""
+    kind, path = row[0], _checked(row[1], str)
+    if kind == "d" and len(row) == 3:
+        return StoredEntry(path, "folder", mode=_checked_mode(row[2]))
+    if kind == "l" and len(row) == 3:
+        return StoredEntry(path, "link", target=_checked(row[2], str))
+    if kind != "f" or len(row) != 8:
+        _refuse("it has an entry of an unknown kind")
+    return StoredEntry(
+        path,
+        "file",
+        mode=_checked_mode(row[2]),
+        size=_checked(row[3], int),
+        sha256=_checked_digits(row[4]),
+        blob=_checked(row[5], int),
+        offset=_checked(row[6], int),
+        changed_ns=_checked(row[7], int),
+    )
+
+
+def _checked(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        _refuse(f"it has {str(value)[:50]!r} in place of a {kind.__name__}")
+    return value
+
+
+def _checked_mode(value: Any) -> int:
+    return int(_checked(value, int)) & 0o777  # no set-user-ID bit comes out of a store
+
+
+def _checked_digits(value: Any) -> str:
+    if not isinstance(value, str) or len(value) != 64 or not _DIGITS.issuperset(value):
+        _refuse(f"{str(value)[:80]!r} is no SHA-256")
+    return value
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise ObjectError(reason)
+
+
+def mode_of(kind: TreeKind, mode: int) -> int:
+    """Return the permission bits that a tree keeps of a file: of a skill's only executability."""
+    if kind == "exact":
+        return stat.S_IMODE(mode) & 0o777
+    return _SKILL_MODES[not mode & 0o111]
+
+
+def paths_of(entries: Iterable[StoredEntry]) -> dict[str, StoredEntry]:
+    """Return the entries by path."""
+    return {entry.path: entry for entry in entries}

@@ -1,0 +1,181 @@
+"""Write a tree of an object store to a folder; every byte is hashed before it counts."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from skillbelt.errors import ObjectDamaged, ObjectError, ObjectMissing
+from skillbelt.files.contain import NEW_FILE, READ_FOLDER, open_beneath
+from skillbelt.objects.blobs import PIECE_BYTES, Blobs, digits_of, tree_path
+from skillbelt.objects.pack import SMALL_BYTES
+from skillbelt.objects.tree import StoredEntry, StoredTree, TreeKind, TreeLimits, decode_tree
+
+Give = Callable[[int], None]
+
+_AT_ONCE = 4
+_GAP_BYTES = 64 * 2**10  # reading on over so many costs less than another request
+
+
+def read_tree(blobs: Blobs, digest: str, kind: TreeKind, limits: TreeLimits) -> StoredTree:
+    """Return the tree of that digest; another tree under that name is refused."""
+    path = tree_path(digits_of(digest))
+    try:
+        data = blobs.read(path, limits.list_bytes)
+        if data is None:
+            raise ObjectMissing(digest, f"{blobs.prefix}{path}")
+        tree = decode_tree(data, limits)
+        found = tree.digest()
+    except (ObjectMissing, ObjectDamaged):
+        raise
+    except ObjectError as error:
+        if type(error) is not ObjectError:
+            raise
+        raise ObjectDamaged(digest, f"{blobs.prefix}{path}", str(error)) from error
+    if tree.kind != kind or found != digest:
+        raise ObjectDamaged(digest, f"{blobs.prefix}{path}", f"it lists a tree that has {found}")
+    return tree
+
+
+def unpack_tree(blobs: Blobs, tree: StoredTree, target: int, give: Give | None = None) -> None:
+    """Write a checked tree below an empty folder; `give` is called with each handle at its end.
+
+    On an error some of it is there: the caller removes the folder.
+    """
+    writing = _Writing(blobs, tree, target, give)
+    with _writing_errors():
+        writing.make_folders()
+        with ThreadPoolExecutor(_AT_ONCE, "skillbelt-objects") as pool:
+            for done in [pool.submit(writing.blob, *one) for one in writing.by_blob()]:
+                done.result()
+        writing.finish()
+
+
+class _Writing:
+    def __init__(self, blobs: Blobs, tree: StoredTree, target: int, give: Give | None) -> None:
+        self.blobs, self.tree, self.target, self.give = blobs, tree, target, give
+        self.failed = False
+
+    def make_folders(self) -> None:
+        for entry in self.of("folder"):
+            with self.parent(entry.path) as (parent, name):
+                os.mkdir(name, 0o700, dir_fd=parent)
+        for entry in self.of("file"):
+            if not entry.size:
+                self.write(entry, ())
+
+    def by_blob(self) -> list[tuple[str, list[StoredEntry]]]:
+        found: dict[int, list[StoredEntry]] = defaultdict(list)
+        for entry in self.of("file"):
+            if entry.size:
+                found[entry.blob].append(entry)
+        return [
+            (self.tree.blobs[number], sorted(entries, key=lambda one: one.offset))
+            for number, entries in found.items()
+        ]
+
+    def blob(self, digits: str, entries: list[StoredEntry]) -> None:
+        """Write the files of one blob."""
+        try:
+            for group in _grouped(entries):
+                if self.failed:
+                    return
+                if len(group) == 1 and group[0].size >= SMALL_BYTES:
+                    [entry] = group
+                    self.write(entry, self.blobs.pieces(digits, entry.offset, entry.size))
+                    continue
+                start, end = _range(group)
+                data = memoryview(b"".join(self.blobs.pieces(digits, start, end - start)))
+                for entry in group:
+                    at = entry.offset - start
+                    self.write(entry, (data[at : at + entry.size],))
+        except BaseException:
+            self.failed = True
+            raise
+
+    def write(self, entry: StoredEntry, pieces: Iterable[bytes | memoryview]) -> None:
+        with self.parent(entry.path) as (parent, name):
+            handle = os.open(name, NEW_FILE, 0o600, dir_fd=parent)
+        try:
+            hashed = hashlib.sha256()
+            for piece in pieces:
+                hashed.update(piece)
+                view = memoryview(piece)
+                while view:
+                    view = view[os.write(handle, view) :]
+            if hashed.hexdigest() != entry.sha256:
+                digits = self.tree.blobs[entry.blob] if entry.size else entry.sha256
+                reason = (
+                    f"its bytes for {entry.path[:200]!r} have another digest than its list says"
+                )
+                raise self.blobs.damaged(digits, reason)
+            self.end(handle, entry)
+        finally:
+            os.close(handle)
+
+    def finish(self) -> None:
+        """Create the links, when nothing is written through them any more; close the folders."""
+        for entry in self.of("link"):
+            with self.parent(entry.path) as (parent, name):
+                os.symlink(entry.target, name, dir_fd=parent)
+        for entry in reversed(self.of("folder")):
+            with self.parent(entry.path) as (parent, name):
+                handle = os.open(name, READ_FOLDER, dir_fd=parent)
+            try:
+                self.end(handle, entry)
+            finally:
+                os.close(handle)
+
+    def end(self, handle: int, entry: StoredEntry) -> None:
+        if self.give is not None:
+            self.give(handle)
+        os.fchmod(handle, entry.mode)
+        if entry.changed_ns:
+            os.utime(handle, ns=(entry.changed_ns, entry.changed_ns))
+
+    def of(self, kind: str) -> list[StoredEntry]:
+        """Return the entries of a kind, each folder before what is in it."""
+        return sorted(entry for entry in self.tree.entries if entry.kind == kind)
+
+    @contextmanager
+    def parent(self, path: str) -> Iterator[tuple[int, str]]:
+        folder, _, name = path.rpartition("/")
+        handle = open_beneath(self.target, folder or ".", READ_FOLDER)
+        try:
+            yield handle, name
+        finally:
+            os.close(handle)
+
+
+def _grouped(entries: list[StoredEntry]) -> Iterator[list[StoredEntry]]:
+    """Yield files that one request can have: near each other, and together within bounds."""
+    group: list[StoredEntry] = []
+    start = end = 0
+    for entry in entries:
+        further = max(end, entry.offset + entry.size)
+        if group and (entry.offset > end + _GAP_BYTES or further - start > 2 * PIECE_BYTES):
+            yield group
+            group = []
+        if not group:
+            start, further = entry.offset, entry.offset + entry.size
+        group.append(entry)
+        end = further
+    if group:
+        yield group
+
+
+def _range(group: list[StoredEntry]) -> tuple[int, int]:
+    return group[0].offset, max(one.offset + one.size for one in group)
+
+
+@contextmanager
+def _writing_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ObjectError(f"a tree of the object store cannot be written: {reason}") from error

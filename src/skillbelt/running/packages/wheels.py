@@ -1,0 +1,157 @@
+"""Install wheels without uv: fetched here by their hashes, unpacked in a sandbox without a network.
+
+uv resolves what comes and says which hashes it may have. Where that leaves one wheel for each
+package, installing is fetching these files, comparing their hashes and unpacking them. Everything
+else is left to uv: a package that is built, or has several wheels to choose from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import cache
+
+from skillbelt.permission.packages import Lock, Package, normal
+from skillbelt.running.packages.index_fetcher import BodyChunks, NotFetched
+from skillbelt.running.packages.index_pages import IndexFile, PythonIndex
+from skillbelt.running.packages.installers import (
+    COMPILERS,
+    InstallerFailed,
+    InstallSandbox,
+    InstallStep,
+    environment_of,
+)
+from skillbelt.running.packages.lockfiles import Platform, is_sure
+from skillbelt.running.packages.unpack import UNUSUAL
+
+_PROGRAM = "unpack.py"
+_FETCHERS = 6  # that fetch at the same time
+
+
+class WheelInstaller:
+    """Fetches the wheels of one lock into a sandbox and unpacks them there."""
+
+    def __init__(self, index: PythonIndex, here: Platform, *, most: int, seconds: float) -> None:
+        """`most` is how many bytes may be fetched, and `seconds` how long that may take."""
+        self._index, self._here = index, here
+        self._left, self._until = most, time.monotonic() + seconds
+        self._seconds = seconds
+        self._lock = threading.Lock()
+
+    def install(
+        self,
+        sandbox: InstallSandbox,
+        lock: Lock,
+        place: str,
+        *,
+        python: str,
+        folders: tuple[str, ...],
+    ) -> bool:
+        """Create `venv` inside, for its later place; False where uv must do that.
+
+        Raises InstallerFailed when a file cannot be fetched, has another hash or is damaged.
+        """
+        found = [(one, self._choose(one)) for one in lock.packages]
+        chosen = [(one, file) for one, file in found if file is not None]
+        if len(chosen) < len(found):
+            return False
+        self._fetch_all(sandbox, chosen)
+        sandbox.put(_PROGRAM, _program())
+        names = sorted(file.name for _, file in chosen)
+        argv = (python, "-I", "-S", "-B", "-W", "ignore", _PROGRAM, place, COMPILERS, *names)
+        code, said = sandbox.run(
+            InstallStep(
+                argv=argv, seconds=self._seconds, env=environment_of(sandbox), folders=folders
+            )
+        )
+        if code and code != UNUSUAL:
+            raise InstallerFailed(said)
+        return not code
+
+    def _choose(self, package: Package) -> IndexFile | None:
+        """Return the only wheel with a listed hash, if it surely fits; else None."""
+        try:
+            files = self._index.files(package.name)
+        except NotFetched as missing:
+            raise InstallerFailed(str(missing)) from missing
+        found = [one for one in files if _belongs(one, package)]
+        return found[0] if len(found) == 1 and is_sure(found[0].name, self._here) else None
+
+    def _fetch_all(
+        self, sandbox: InstallSandbox, chosen: Sequence[tuple[Package, IndexFile]]
+    ) -> None:
+        """Fetch the files, several at a time."""
+        waiting, faults = list(chosen), list[Exception]()
+
+        def work() -> None:
+            try:
+                while not faults:
+                    with self._lock:
+                        if not waiting:
+                            return
+                        package, file = waiting.pop()
+                    sandbox.put(file.name, self._checked(package, file))
+            except Exception as error:  # raised below, in the thread of the caller
+                faults.append(error)
+
+        helpers = [
+            threading.Thread(target=work, name="skillbelt-fetch", daemon=True)
+            for _ in range(min(_FETCHERS, len(chosen)) - 1)
+        ]
+        for helper in helpers:
+            helper.start()
+        work()
+        for helper in helpers:
+            helper.join()
+        if faults:
+            raise faults[0]
+
+    def _checked(self, package: Package, file: IndexFile) -> Iterator[bytes]:
+        """Yield the content; raises InstallerFailed at its end unless it has a listed hash."""
+        try:
+            fetched = self._index.fetch(file)
+            digest = hashlib.sha256()
+            with closing(fetched.pieces):
+                for piece in self._bounded(fetched.pieces):
+                    digest.update(piece)
+                    yield piece
+        except NotFetched as missing:
+            raise InstallerFailed(str(missing)) from missing
+        if f"sha256:{digest.hexdigest()}" not in package.hashes:
+            raise InstallerFailed(
+                f"Hash mismatch: {file.name} has sha256:{digest.hexdigest()}, and "
+                f"{package.name}=={package.version} was resolved with {', '.join(package.hashes)}"
+            )
+
+    def _bounded(self, pieces: BodyChunks) -> Iterator[bytes]:
+        for piece in pieces:
+            with self._lock:
+                self._left -= len(piece)
+            if self._left < 0:
+                raise InstallerFailed(
+                    "the files are larger than packages may be (max_packages_bytes)"
+                )
+            if time.monotonic() > self._until:
+                raise TimeoutError
+            yield piece
+
+
+def _belongs(file: IndexFile, package: Package) -> bool:
+    """Whether a listed file is a wheel with such a hash, or without one and of that version."""
+    if not file.name.endswith(".whl"):
+        return False
+    if file.sha256:
+        return f"sha256:{file.sha256}" in package.hashes
+    name, _, rest = file.name.partition("-")
+    version = rest.partition("-")[0]
+    return normal("python", name) == package.name and version == package.version
+
+
+@cache
+def _program() -> bytes:
+    with open(os.path.join(os.path.dirname(__file__), _PROGRAM), "rb") as file:
+        return file.read()

@@ -1,0 +1,379 @@
+"""The one way to a PostgreSQL database: its connections, retries, and news from other machines.
+
+A lost connection is no error while the server comes back in time: what was asked is asked again.
+A change carries a random number that is committed with it, so a change whose answer was lost is
+found by its number and not made twice. See design/fleet.md.
+"""
+
+import atexit
+import json
+import logging
+import os
+import re
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple, TypeVar
+
+import psycopg
+from psycopg import conninfo
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+
+from skillbelt.errors import ConfigError, StoreUnavailable
+from skillbelt.store.postgres.listening import DatabaseWatch, Listener
+from skillbelt.store.postgres.schema import migrate
+from skillbelt.untrusted_json import read_json
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+Work = Callable[["psycopg.Connection[Row]"], T]
+Attempt = Callable[["psycopg.Connection[Row]", bool], T]
+
+# How long a server may be away before a call gives up: at first, and once it was reached.
+FIRST_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
+MAX_CONNECTIONS = 10
+# How long the numbers of changes are kept. No call asks for one that long afterwards.
+KEPT_SECONDS = 3600
+_PRUNE_SECONDS = 600.0
+# What a URL does not say. A peer that vanished without a word is noticed within half a minute.
+_USUAL = {
+    "connect_timeout": "5",
+    "application_name": "skillbelt",
+    "client_encoding": "UTF8",
+    "keepalives_idle": "20",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+# A forgotten transaction holds no lock for ever, and no call waits for one for ever.
+_CONFIGURE = (
+    "SELECT set_config('lock_timeout', '30s', false),"
+    " set_config('idle_in_transaction_session_timeout', '30s', false)"
+)
+# SQL states that pass: lost connections, a server that ends, starts, is full or is not the
+# primary, and transactions that the server chose to give up.
+_PASSING = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "25006", "40001", "40P01", "25P03")
+_PORTS = re.compile(r"[\d,]*")
+_DATABASES: "weakref.WeakSet[Database]" = weakref.WeakSet()
+_LEFT: list[object] = []
+
+# The pool says in the log why a connection failed; so does the error. Without this, Python would
+# print it to stderr where no logging is set up.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
+
+
+class Tenant(NamedTuple):
+    """Whose rows a transaction may see where row-level security holds, as the tables have it."""
+
+    app: str
+    user: str
+
+
+class Database:
+    """A PostgreSQL database. Nothing is connected before it is needed; safe in many threads.
+
+    ConfigError, with what to do, when it cannot be used, and StoreUnavailable, which is one, when
+    the server stays away. No message holds a password.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        patience: float = PATIENCE_SECONDS,
+        first_patience: float = FIRST_SECONDS,
+        connections: int = MAX_CONNECTIONS,
+    ) -> None:
+        self._parameters = _parse(url)
+        self.place = _describe(self._parameters)
+        self.patience, self._first_patience = patience, first_patience
+        self._connections = connections
+        self._begin()
+        _DATABASES.add(self)
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._pool: ConnectionPool[psycopg.Connection[Row]] | None = None
+        self._listener: Listener | None = None
+        self._refused: psycopg.Error | None = None
+        self._pruned = time.monotonic()
+        self.row_security = False
+
+    def read(self, query: str, values: Sequence[object] = (), tenant: Tenant | None = None) -> Any:
+        """Return the rows of a query that changes nothing."""
+
+        def attempt(db: "psycopg.Connection[Row]", _: bool) -> list[Row]:
+            if not self.row_security:
+                return db.execute(query, values).fetchall()
+            with db.pipeline(), db.transaction():
+                set_tenant(db, tenant)
+                found = db.execute(query, values)
+            return found.fetchall()
+
+        return self.insist(attempt, changes=False)
+
+    def write(self, work: Work[T], tenant: Tenant | None = None) -> T:
+        """Do the work in one transaction, once, and return its result, which JSON must hold.
+
+        The work is called again when the connection was lost or the server gave up the
+        transaction, so it shall do nothing outside of the database.
+        """
+        once = uuid.uuid4()
+
+        def attempt(db: "psycopg.Connection[Row]", again: bool) -> T:
+            with db.transaction():
+                if again and (found := _find_applied(db, once)) is not None:
+                    done: T = read_json(found)
+                    return done
+                set_tenant(db, tenant)
+                result = work(db)
+                db.execute(
+                    "INSERT INTO skillbelt.applied (id, result) VALUES (%s, %s)",
+                    [once, json.dumps(result)],
+                )
+                return result
+
+        return self.insist(attempt)
+
+    def insist(self, attempt: Attempt[T], *, changes: bool = True) -> T:
+        """Call `attempt` until it is done; its second argument says that it is not the first call.
+
+        StoreUnavailable when the server stays away longer than the patience.
+        """
+        until = time.monotonic() + self.patience
+        again = False
+        pause = 0.02
+        while True:
+            try:
+                with self._connection(until) as db:
+                    return attempt(db, again)
+            except (psycopg.Error, PoolTimeout, PoolClosed) as error:
+                again = again or not isinstance(error, PoolTimeout)
+                if not _passes(error):
+                    raise self._describe_error(error) from error
+                if time.monotonic() + pause > until:
+                    raise self._away(error, unknown=changes and again) from error
+            self._drop_broken()
+            time.sleep(pause)
+            pause = min(2 * pause, 1.0)
+
+    def watch(self, topic: str) -> DatabaseWatch:
+        """Return what waits until `wake` is called with the same topic, on any machine."""
+        self._open_pool()
+        with self._lock:
+            if self._listener is None:
+                self._listener = Listener(self.connect, self.wake)
+            return self._listener.watch(topic)
+
+    def wake(self, topic: str) -> None:
+        """Wake who watches the topic. Without a server they look for themselves a little later."""
+        query = "SELECT set_config('synchronous_commit', 'off', true), pg_notify('skillbelt', %s)"
+        away = suppress(psycopg.Error, PoolTimeout, PoolClosed, ConfigError)
+        with away, self._connection(time.monotonic() + 1) as db:
+            db.execute(query, [Listener.mark(topic)])
+
+    def connect(self) -> "psycopg.Connection[Row]":
+        """Open a connection beside the pool; psycopg.Error when that fails."""
+        db = psycopg.connect(**self._parameters, autocommit=True)  # type: ignore[arg-type]
+        _configure(db)
+        return db
+
+    def close(self) -> None:
+        """Close all connections; the next call opens them again."""
+        with self._lock:
+            pool, listener = self._pool, self._listener
+            self._pool = self._listener = None
+        if listener is not None:
+            listener.close()
+        if pool is not None:
+            pool.close()
+
+    def forget(self) -> None:
+        """Let go of connections of the process that this one was forked from, which uses them."""
+        _LEFT.append((self._pool, self._listener))
+        self._begin()
+
+    def prune(self) -> None:
+        """Now and then, delete the numbers of changes that no call asks for any more."""
+        now = time.monotonic()
+        if now - self._pruned < _PRUNE_SECONDS:
+            return
+        self._pruned = now
+        query = "DELETE FROM skillbelt.applied WHERE made < now() - make_interval(secs => %s)"
+        self.insist(lambda db, _: db.execute(query, [KEPT_SECONDS]).rowcount)
+
+    @contextmanager
+    def _connection(self, until: float) -> Iterator["psycopg.Connection[Row]"]:
+        pool = self._pool or self._open_pool()
+        with pool.connection(timeout=max(until - time.monotonic(), 0.1)) as db:
+            yield db
+
+    def _open_pool(self) -> "ConnectionPool[psycopg.Connection[Row]]":
+        with self._lock:
+            if self._pool is None:
+                self._prepare()
+                self._pool = ConnectionPool(
+                    "",
+                    kwargs={**self._parameters, "autocommit": True},
+                    min_size=0,
+                    max_size=self._connections,
+                    max_idle=60.0,
+                    reconnect_timeout=self.patience,
+                    configure=_configure,
+                    name="skillbelt",
+                    num_workers=2,
+                    open=True,
+                )
+            return self._pool
+
+    def _prepare(self) -> None:
+        """Find out whether the database can be used, and make or renew the tables."""
+        until = time.monotonic() + self._first_patience
+        while True:
+            try:
+                with self.connect() as db:
+                    self._check(db)
+                return
+            except psycopg.Error as error:
+                if not _passes(error):
+                    raise self._describe_error(error) from error
+                if time.monotonic() + 0.2 > until:
+                    raise self._away(error, unknown=False) from error
+            time.sleep(0.2)
+
+    def _check(self, db: "psycopg.Connection[Row]") -> None:
+        [(encoding,)] = db.execute("SHOW server_encoding").fetchall()
+        if encoding != "UTF8":
+            raise ConfigError(
+                f"{self.place}: the database has the encoding {encoding}; create one with"
+                " `createdb --encoding=UTF8 --template=template0` and set store to it"
+            )
+        migrate(db, self.place)
+        query = "SELECT row_security_active('skillbelt.session')"
+        [(self.row_security,)] = db.execute(query).fetchall()
+
+    def _drop_broken(self) -> None:
+        if self._pool is not None:
+            with suppress(psycopg.Error, PoolTimeout, PoolClosed):
+                self._pool.check()
+
+    def _describe_error(self, error: Exception) -> ConfigError:
+        state = getattr(error, "sqlstate", None) or ""
+        remedy = next(
+            (text for code, text in _REMEDIES.items() if state.startswith(code)), _USUALLY
+        )
+        return ConfigError(f"{self.place}: {self._clean(error)}; {remedy}")
+
+    def _away(self, error: Exception, *, unknown: bool) -> StoreUnavailable:
+        change = (
+            "the change was made as a whole or not at all: look before you repeat it"
+            if unknown
+            else "nothing was changed"
+        )
+        return StoreUnavailable(
+            f"{self.place}: the server cannot be reached ({self._clean(error)}); {change};"
+            " see that it runs, that its address is right and that it takes more connections"
+        )
+
+    def _clean(self, error: Exception) -> str:
+        """Return what the error says, in one line and without a password."""
+        text = " ".join(str(error).split())
+        for name in ("password", "sslpassword"):
+            if secret := self._parameters.get(name):
+                text = text.replace(secret, "***")
+        return text
+
+
+def set_tenant(db: "psycopg.Connection[Row]", tenant: Tenant | None) -> None:
+    """Say, until the end of the transaction, whose rows it may see."""
+    if tenant is not None:
+        db.execute(
+            "SELECT set_config('skillbelt.app', %s, true), set_config('skillbelt.user', %s, true)",
+            [f"={tenant.app}", f"={tenant.user}"],
+        )
+
+
+def _find_applied(db: "psycopg.Connection[Row]", once: uuid.UUID) -> str | None:
+    row = db.execute("SELECT result FROM skillbelt.applied WHERE id = %s", [once]).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _configure(db: "psycopg.Connection[Any]") -> None:
+    db.execute(_CONFIGURE)
+
+
+def _parse(url: str) -> dict[str, str]:
+    """Return the parameters of the URL; ConfigError, without any of it, when it is not one."""
+    try:
+        given = conninfo.conninfo_to_dict(url)
+    except psycopg.Error:
+        given = {}
+    # What libpq takes for a port may be a part of a password.
+    if not given or not _PORTS.fullmatch(str(given.get("port", ""))):
+        raise ConfigError(
+            "store: is not a URL of PostgreSQL; write postgresql://USER@HOST:PORT/DATABASE, with"
+            " %-escapes for special characters, and keep the password in PGPASSWORD or ~/.pgpass"
+        )
+    return _USUAL | {name: str(value) for name, value in given.items() if value is not None}
+
+
+def _describe(parameters: dict[str, str]) -> str:
+    """Return where the database is, for messages: no password and no other parameter."""
+    user = f"{parameters['user']}@" if "user" in parameters else ""
+    host = parameters.get("host") or parameters.get("hostaddr", "")
+    port = f":{parameters['port']}" if "port" in parameters else ""
+    service = f"?service={parameters['service']}" if "service" in parameters else ""
+    return f"postgresql://{user}{host}{port}/{parameters.get('dbname', '')}{service}"
+
+
+def _passes(error: Exception) -> bool:
+    """Whether to try again: the server is away for now, or gave up the transaction."""
+    if isinstance(error, PoolTimeout | PoolClosed):
+        return True
+    if isinstance(error, psycopg.errors.UniqueViolation):
+        return error.diag.constraint_name == "applied_pkey"
+    state = getattr(error, "sqlstate", None)
+    if state is None:
+        refused = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        return refused and not _is_final(str(error))
+    return str(state).startswith(_PASSING)
+
+
+def _is_final(text: str) -> bool:
+    """Whether connecting failed for good. The server's reason comes as text alone, in English."""
+    return any(word in text for word in _FINAL)
+
+
+_FINAL = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied",
+          "could not translate host name", "root certificate", "does not support SSL",
+          "is not permitted to log in", "definition of service")  # fmt: skip
+_USUALLY = "correct the setting store, or see the log of the server"
+_REMEDIES = {
+    "28": "correct the user in store, or the password in PGPASSWORD or ~/.pgpass",
+    "3D000": "create the database with `createdb`, or correct the setting store",
+    "42501": (
+        "let the role that owns the tables run skillbelt once, which makes them, and grant this"
+        " role the rights that docs/postgres.md lists"
+    ),
+    "53": "see to the disk and the memory of the server",
+    "55P03": "another process holds the session; end that one, or try again",
+}
+
+
+def _forget_all() -> None:
+    for database in list(_DATABASES):
+        database.forget()
+
+
+def _close_all() -> None:
+    for database in list(_DATABASES):
+        database.close()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,238 @@
+"""Sessions in PostgreSQL, for all processes of all machines."""
+
+import hashlib
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+
+from skillbelt.errors import ConfigError
+from skillbelt.events import Event, NewEvent
+from skillbelt.store.postgres.database import Database, Row, Tenant
+from skillbelt.store.postgres.listening import DatabaseWatch
+from skillbelt.store.protocol import (
+    NO_CHANGE,
+    SessionInfo,
+    SessionKey,
+    changes,
+    decoded,
+    encoded,
+)
+
+_MOST = 2**63 - 1
+# How many sessions one transaction of `expire` deletes.
+_BATCH = 500
+_APPEND = "SELECT skillbelt.append_1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+_EVENTS = (
+    "SELECT seq, time, type, agent, data FROM skillbelt.event WHERE seq > %s AND session ="
+    " (SELECT id FROM skillbelt.session WHERE digest = %s) ORDER BY seq"
+)
+_COLUMNS = 'app, "user", name, created, updated, last'
+
+
+class PostgresStore:
+    """A store in a PostgreSQL database. Nothing is connected or made before it is needed."""
+
+    def __init__(self, url: str | Database) -> None:
+        self.database = url if isinstance(url, Database) else Database(url)
+
+    def append(
+        self,
+        key: SessionKey,
+        events: Sequence[NewEvent],
+        delta: Mapping[str, str | None] = NO_CHANGE,
+    ) -> list[Event]:
+        """Add the events and change the state, all or nothing; the events as they are kept now."""
+        rows = [(event.type, event.agent, encoded(event.data)) for event in events]
+        # In one order, so that two appends never wait for each other.
+        changed = sorted(changes(delta))
+        owners = {scope: _digest(*_owner(scope, key)) for scope in ("app", "user", "session")}
+        cells = [tuple(map(encode_text, row)) for row in rows]
+        app, user, name = map(encode_text, key)
+        values = [
+            [types for types, _, _ in cells],
+            [agents for _, agents, _ in cells],
+            [data for _, _, data in cells],
+            [owners[scope] for scope, _, _ in changed],
+            [None if scope == "app" else user for scope, _, _ in changed],
+            [_digest(one) for _, one, _ in changed],
+            [encode_text(one) for _, one, _ in changed],
+            [None if value is None else encode_text(value) for _, _, value in changed],
+        ]
+        once, now = uuid.uuid4(), time.time()
+
+        def attempt(db: "psycopg.Connection[Row]", again: bool) -> str:
+            given = (once, again, now, owners["session"], app, user, name, *values)
+            [(result,)] = db.execute(_APPEND, given).fetchall()
+            return str(result)
+
+        last, at = self.database.insist(attempt).split()
+        self.database.prune()
+        return [
+            Event(seq, float(at), *row[:2], decoded(row[2]))
+            for seq, row in enumerate(rows, int(last) + 1)
+        ]
+
+    def events(self, key: SessionKey, after: int = 0) -> list[Event]:
+        """The events with a higher number, in order; none for a session that does not exist."""
+        after = max(min(after, _MOST), 0)
+        rows = self.database.read(_EVENTS, (after, _session_digest(key)), _tenant(key))
+        try:
+            return [_event(row) for row in rows]
+        except ValueError as error:
+            which = f"an event of session {'/'.join(key)} is not JSON"
+            raise ConfigError(
+                f"{self.database.place}: {which}; restore it from a backup"
+            ) from error
+
+    def first_events(self, key: SessionKey, most: int) -> list[Event]:
+        """Return the first events that can be read, without reading the others."""
+        values = (0, _session_digest(key), most)
+        found = []
+        for row in self.database.read(f"{_EVENTS} LIMIT %s", values, _tenant(key)):
+            with suppress(ValueError):
+                found.append(_event(row))
+        return found
+
+    def state(self, key: SessionKey) -> dict[str, str]:
+        """The entries of the app, of the user and of the session together."""
+        owners = [_digest(*_owner(scope, key)) for scope in ("app", "user", "session")]
+        query = "SELECT key, value FROM skillbelt.state WHERE owner = ANY(%s)"
+        rows = self.database.read(query, (owners,), _tenant(key))
+        return {decode_text(name): decode_text(value) for name, value in rows}
+
+    def sessions(self, app: str | None = None, user: str | None = None) -> list[SessionInfo]:
+        """Every session there is, or those of an app, of a user or both, in order of their keys."""
+        wanted = {"app": app, '"user"': user}
+        given = {name: encode_text(value) for name, value in wanted.items() if value is not None}
+        where = " AND ".join(f"{name} = %s" for name in given) or "TRUE"
+        query = f'SELECT {_COLUMNS} FROM skillbelt.session WHERE {where} ORDER BY app, "user", name'
+        rows = self.database.read(query, list(given.values()), self._listed_tenant(app, user))
+        return [_info(row) for row in rows]
+
+    def delete(self, key: SessionKey) -> bool:
+        """Forget the session's events and state, not its user's or app's; whether there was one."""
+        if not self.database.read(
+            "SELECT 1 FROM skillbelt.session WHERE digest = %s",
+            (_session_digest(key),),
+            _tenant(key),
+        ):
+            return False
+        chosen = "SELECT id FROM skillbelt.session WHERE digest = %s FOR UPDATE"
+        removed = self.database.write(
+            lambda db: _remove(db, chosen, _session_digest(key)), _tenant(key)
+        )
+        return removed > 0
+
+    def expire(self, before: float) -> int:
+        """Delete each session that was last touched before that time; how many there were."""
+        chosen = (
+            "SELECT id FROM skillbelt.session WHERE updated < %s ORDER BY updated"
+            f" LIMIT {_BATCH} FOR UPDATE"
+        )
+        self._listed_tenant(None, None)
+        total = 0
+        while removed := self.database.write(lambda db: _remove(db, chosen, before)):
+            total += removed
+        return total
+
+    def watch(self, topic: str) -> DatabaseWatch:
+        """Return what waits until `wake` is called with the topic, on any machine."""
+        return self.database.watch(topic)
+
+    def wake(self, topic: str) -> None:
+        """Wake who watches the topic."""
+        self.database.wake(topic)
+
+    def close(self) -> None:
+        """Close the connections; the next call opens them again."""
+        self.database.close()
+
+    def _listed_tenant(self, app: str | None, user: str | None) -> Tenant | None:
+        """Whose sessions a list shows; ConfigError where row-level security shows only some."""
+        if app is not None and user is not None:
+            return Tenant(encode_text(app), encode_text(user))
+        self.database.read("SELECT 1")  # which connects, so that the next line is known
+        if self.database.row_security:
+            raise ConfigError(
+                f"{self.database.place}: row-level security shows this role the sessions of one"
+                " app and one user at a time; name both, or use the role that owns the tables"
+            )
+        return None
+
+
+def encode_text(text: str) -> str:
+    """Return the text as PostgreSQL can hold it, in the same order.
+
+    It has no NUL and no lone surrogates. Two characters stand for each of these, and for the two
+    characters that begin such a pair.
+    """
+    return text.translate(_ESCAPES)
+
+
+def decode_text(text: str) -> str:
+    """Return what `encode_text` was given."""
+    if "\x01" not in text and "\ue000" not in text:
+        return text
+    parts = iter(text)
+    return "".join(_UNESCAPED[one + next(parts)] if one in "\x01\ue000" else one for one in parts)
+
+
+_ESCAPED = {
+    "\0": "\x01\x01",
+    "\x01": "\x01\x02",
+    **{chr(0xD800 + n): f"\ue000{chr(0x100 + n)}" for n in range(0x800)},
+    "\ue000": "\ue000\ue000",
+}
+_ESCAPES = str.maketrans(_ESCAPED)
+_UNESCAPED = {pair: one for one, pair in _ESCAPED.items()}
+
+
+def _digest(*parts: str) -> bytes:
+    """Return what stands for the parts in an index, which holds no long texts."""
+    sha = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        sha.update(len(data).to_bytes(8, "big") + data)
+    return sha.digest()
+
+
+def _owner(scope: str, key: SessionKey) -> tuple[str, ...]:
+    return scope, *key[: {"app": 1, "user": 2, "session": 3}[scope]]
+
+
+def _session_digest(key: SessionKey) -> bytes:
+    return _digest(*_owner("session", key))
+
+
+def _tenant(key: SessionKey) -> Tenant:
+    return Tenant(encode_text(key.app), encode_text(key.user))
+
+
+def _event(row: tuple[Any, ...]) -> Event:
+    seq, at, kind, agent, data = row
+    return Event(
+        seq=seq,
+        time=at,
+        type=decode_text(kind),
+        agent=decode_text(agent),
+        data=decoded(decode_text(data)),
+    )
+
+
+def _info(row: tuple[Any, ...]) -> SessionInfo:
+    return SessionInfo(SessionKey(*map(decode_text, row[:3])), *row[3:])
+
+
+def _remove(db: "psycopg.Connection[Row]", chosen: str, value: object) -> int:
+    """Delete the chosen sessions with what is theirs, and return how many there were."""
+    ids = [id for (id,) in db.execute(chosen, [value])]
+    # The session comes last: row-level security shows no events without theirs.
+    db.execute("DELETE FROM skillbelt.event WHERE session = ANY(%s)", [ids])
+    owners = "SELECT digest FROM skillbelt.session WHERE id = ANY(%s)"
+    db.execute(f"DELETE FROM skillbelt.state WHERE owner IN ({owners})", [ids])
+    db.execute("DELETE FROM skillbelt.session WHERE id = ANY(%s)", [ids])
+    return len(ids)

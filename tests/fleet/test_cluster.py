@@ -1,0 +1,129 @@
+"""A real cluster of three nodes on this machine, by the command line alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.fleet.clusters import TestCluster, python
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[TestCluster]:
+    made = TestCluster()
+    try:
+        made.start("one", "--processors", "1")
+        made.start("two", "--processors", "2", SKILLBELT_MAX_PROCESSES="50")
+        yield made
+    finally:
+        made.close()
+
+
+def nodes(cluster: TestCluster, **wanted: object) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(cluster.fleet("nodes", "--json").stdout)["nodes"]
+    return [one for one in found if wanted.items() <= one.items()]
+
+
+def test_status_counts_nodes_and_tries_the_store(cluster: TestCluster) -> None:
+    status = json.loads(cluster.fleet("status", "--json").stdout)
+    assert status["nodes"]["up"] >= 3
+    assert (status["running"], status["queue"]) == (0, 0)
+    assert {one["part"]: one["problem"] for one in status["parts"]}["store"] == ""
+
+
+def test_each_node_announces_what_it_can_do(cluster: TestCluster) -> None:
+    one = nodes(cluster, processors=1)[0]
+    assert set(one["facts"]["resources"]) == set(one["can"])
+    assert "skillbelt_sandbox_auto" in one["can"]
+    (head,) = nodes(cluster, head=True)
+    assert (head["can"], head["processors"]) == ([], 0)
+
+
+def test_a_setting_that_differs_between_nodes_is_a_finding(cluster: TestCluster) -> None:
+    done = cluster.fleet("nodes", "--json")
+    assert done.returncode == 1
+    findings = json.loads(done.stdout)["findings"]
+    assert [one for one in findings if one.startswith("the setting max_processes differs")]
+
+
+def test_runs_that_wait_and_run_are_counted(cluster: TestCluster) -> None:
+    code = """
+import subprocess, time
+@ray.remote(num_cpus=1, resources={"skillbelt": 0.001})
+def hold(): time.sleep(600)
+asked = [hold.remote() for _ in range(5)]
+words = [sys.executable, "-m", "skillbelt", "fleet", "status", "--json", "--address", sys.argv[1]]
+while True:
+    said = subprocess.run(words, capture_output=True, text=True).stdout
+    if '"running": 3' in said and '"queue": 2' in said: break
+print("seen")
+"""
+    assert python(cluster, code) == "seen\n"
+
+
+def test_a_wrong_token_is_said_to_be_wrong(cluster: TestCluster) -> None:
+    done = cluster.fleet("status", "--json", RAY_AUTH_TOKEN="0" * 32)
+    assert done.returncode == 1
+    assert "refuses the token" in json.loads(done.stdout)["error"]["message"]
+
+
+def test_an_unknown_node_is_an_error_that_lists_the_known(cluster: TestCluster) -> None:
+    done = cluster.fleet("drain", "nowhere", "--json")
+    assert done.returncode == 1
+    known = nodes(cluster, head=True)[0]["id"][:12]
+    assert known in json.loads(done.stdout)["error"]["message"]
+
+
+def test_the_head_is_not_drained(cluster: TestCluster) -> None:
+    (head,) = nodes(cluster, head=True)
+    assert cluster.fleet("drain", head["id"]).returncode == 2
+
+
+def test_a_drained_node_ends_and_can_be_put_back(cluster: TestCluster) -> None:
+    victim = nodes(cluster, processors=1, state="up")[0]["id"]
+    done = cluster.fleet("drain", victim[:10], "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["drained"]
+    assert cluster.nodes["one"].wait(60) == 0
+    cluster.start("one", "--processors", "1")
+    assert [one["id"] for one in nodes(cluster, processors=1, state="up")] != [victim]
+
+
+def test_a_node_that_is_busy_takes_no_new_work_while_it_is_drained(cluster: TestCluster) -> None:
+    code = """
+import subprocess, time
+@ray.remote(num_cpus=1, resources={"skillbelt": 0.001}, max_retries=0)
+def where(until):
+    import os
+    while until and not os.path.exists(until): time.sleep(0.05)
+    return ray.get_runtime_context().get_node_id()
+alive = [one for one in ray.nodes() if one["Alive"]]
+busy = [one["NodeID"] for one in alive if one["Resources"].get("CPU") == 1][0]
+there = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(busy, soft=False)
+held = where.options(scheduling_strategy=there).remote(sys.argv[2])
+while ray.available_resources().get("CPU", 0) > 2:
+    time.sleep(0.05)
+words = [sys.executable, "-m", "skillbelt", "fleet", "drain", busy, "--address", sys.argv[1]]
+first = subprocess.run([*words, "--timeout", "1"], capture_output=True, text=True)
+others = set(ray.get([where.remote("") for _ in range(6)]))
+open(sys.argv[2], "x").close()
+print(first.returncode, busy in others, ray.get(held) == busy)
+"""
+    mark = cluster.root / "go on"
+    assert python(cluster, code, [str(mark)]) == "124 False True\n"
+    assert cluster.nodes["one"].wait(60) == 0
+    cluster.start("one", "--processors", "1")
+
+
+def test_doctor_attacks_the_sandboxes_of_every_node(cluster: TestCluster) -> None:
+    done = cluster.fleet("doctor", "--json")
+    document = json.loads(done.stdout)
+    takes_runs = {one["id"] for one in nodes(cluster) if one["can"] and one["alive"]}
+    assert {row["node"] for row in document["matrix"]} == takes_runs
+    assert {row["outcome"] for row in document["matrix"]} <= {"stopped", "not claimed"}
+    assert any("max_processes" in one for one in document["findings"])

@@ -1,0 +1,251 @@
+"""Wheels that are unpacked here: what they may hold, and what is left to uv."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import subprocess
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from skillbelt.running.packages.install_sandbox import NativeSandbox
+from skillbelt.running.packages.installers import InstallStep
+from tests import needs
+from tests.discovery.sources.server import running
+from tests.registries import list_wheel, wheel, wheel_bytes
+from tests.running.test_packages_environments import Shop, says
+from tests.running.test_packages_environments import _made_removable as _made_removable
+from tests.running.test_packages_environments_hostile import Market
+
+pytestmark = [needs.linux, pytest.mark.timeout(180)]
+FILE = "greet-1.0-py3-none-any.whl"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+@pytest.fixture
+def market(tmp_path: Path) -> Iterator[Market]:
+    with running() as index, running() as other:
+        yield Market(tmp_path, index, other)
+
+
+def installer(path: str, name: str = "greet") -> str:
+    """Who says to have installed a package."""
+    [found] = Path(path).rglob(f"{name}-1.0.dist-info/INSTALLER")
+    return found.read_text().strip()
+
+
+def changed(data: bytes, change: Callable[[zipfile.ZipInfo], None], name: str) -> bytes:
+    """The wheel with another entry for one file."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(packed, "w") as new:
+        for entry in old.infolist():
+            text = old.read(entry)
+            if entry.filename == name:
+                change(entry)
+            new.writestr(entry, text)
+    return packed.getvalue()
+
+
+# --- what is installed ---------------------------------------------------------------------------
+
+
+def test_one_wheel_for_each_package_needs_no_uv_to_install(shop: Shop) -> None:
+    wheel(shop.packages, "greet", {"greet.py": "word = 'hello'"}, ["inner"])
+    wheel(shop.packages, "inner", {"inner/__init__.py": "word = 'inside'"})
+    made = shop.provision("greet")
+    assert (installer(made.path), installer(made.path, "inner")) == ("skillbelt", "skillbelt")
+    assert says(made, "import greet, inner; print(greet.word, inner.word)") == "hello inside\n"
+
+
+def test_what_is_unpacked_is_listed_as_any_installer_does(shop: Shop) -> None:
+    entry = "[other]\nx = y\n[console_scripts]\n# none\ngreet = greet.deep:run.all [extra]\n"
+    files = {"greet/deep.py": "", "greet-1.0.dist-info/entry_points.txt": entry,
+             "greet-1.0.data/data/share/doc": ""}  # fmt: skip
+    wheel(shop.packages, "greet", files)
+    made = shop.provision("greet")
+    code = "from importlib.metadata import files; print(*sorted(map(str, files('greet'))))"
+    assert says(made, code).split() == [
+        "../../../bin/greet", "../../../share/doc", "greet-1.0.dist-info/INSTALLER",
+        "greet-1.0.dist-info/METADATA", "greet-1.0.dist-info/RECORD", "greet-1.0.dist-info/WHEEL",
+        "greet-1.0.dist-info/entry_points.txt", "greet/deep.py",
+    ]  # fmt: skip
+    text = Path(made.bin, "greet").read_text()
+    assert "from greet.deep import run\n" in text and "sys.exit(run.all())" in text
+
+
+def test_every_kind_of_file_goes_to_its_place(shop: Shop) -> None:
+    data = "greet-1.0.data"
+    files = {
+        f"{data}/purelib/pure.py": "word = 'pure'",
+        f"{data}/platlib/plat.py": "word = 'plat'",
+        f"{data}/scripts/say": "#!python\nimport pure, plat\nprint(pure.word, plat.word)\n",
+        f"{data}/scripts/other": "#!/bin/sh\necho other\n",
+        f"{data}/headers/greet.h": "int x;",
+        f"{data}/data/share/doc": "text",
+    }
+    wheel(shop.packages, "greet", files)
+    made = shop.provision("greet")
+    assert subprocess.check_output([f"{made.bin}/say"]) == b"pure plat\n"
+    assert subprocess.check_output([f"{made.bin}/other"]) == b"other\n"
+    assert Path(made.path, "share", "doc").read_text() == "text"
+    assert list(Path(made.path, "include").rglob("greet/greet.h"))
+
+
+def test_a_program_keeps_its_mode_and_a_link_is_a_file(shop: Shop) -> None:
+    def program(entry: zipfile.ZipInfo) -> None:
+        entry.external_attr = 0o100755 << 16
+
+    def link(entry: zipfile.ZipInfo) -> None:
+        entry.external_attr = 0o120777 << 16
+
+    data = wheel_bytes("greet", {"greet/run": "#!/bin/sh\n", "greet/link": "/etc/passwd"})
+    data = changed(changed(data, program, "greet/run"), link, "greet/link")
+    (shop.packages / FILE).write_bytes(data)
+    made = shop.provision("greet")
+    [run], [linked] = (list(Path(made.path).rglob(f"greet/{name}")) for name in ("run", "link"))
+    assert os.access(run, os.X_OK)
+    assert not linked.is_symlink() and linked.read_text() == "/etc/passwd"
+
+
+def test_packages_may_bring_the_same_file(shop: Shop) -> None:
+    wheel(shop.packages, "greet", {"shared/__init__.py": ""}, ["inner"])
+    wheel(shop.packages, "inner", {"shared/__init__.py": ""})
+    assert len(shop.provision("greet").installed) == 2
+
+
+@pytest.mark.parametrize("source", ["x = (", "\0", "(" * 100_000, "# coding: none\n"])
+def test_a_module_that_cannot_be_compiled_stays_as_it_is(shop: Shop, source: str) -> None:
+    wheel(shop.packages, "greet", {"broken.py": source, "works.py": "word = 'yes'"})
+    made = shop.provision("greet")
+    assert says(made, "import works; print(works.word)") == "yes\n"
+    assert not list(Path(made.path).rglob("broken.*.pyc"))
+    assert list(Path(made.path).rglob("works.*.pyc"))
+
+
+def test_many_modules_are_all_compiled(shop: Shop) -> None:
+    wheel(shop.packages, "greet", {f"greet/m{number}.py": "" for number in range(60)})
+    made = shop.provision("greet")
+    assert len(list(Path(made.path).rglob("m*.pyc"))) == 60
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path", ["../../../../x", "/etc/x", "a/../../x", "a\\b", "./x", "greet-1.0.data/data/../x"]
+)
+def test_a_file_outside_is_refused(shop: Shop, path: str) -> None:
+    wheel(shop.packages, "greet", {path: "x"})
+    said = shop.refusal("greet")
+    assert f"{FILE} cannot be unpacked: it has a file at" in said
+    assert shop.left() == []
+
+
+@pytest.mark.parametrize(
+    ("at", "what"),
+    [(16, "another sum"), (24, "another size"), (42, "another place")],
+)
+def test_a_file_that_is_not_what_is_listed_is_refused(shop: Shop, at: int, what: str) -> None:
+    data = bytearray(wheel_bytes("greet", {"greet.py": "word = 1"}))
+    entry = data.index(b"PK\x01\x02")
+    data[entry + at] ^= 1
+    listed = hashlib.sha256(data).hexdigest()
+    (shop.packages / FILE).write_bytes(data)
+    # What cannot be unpacked can be resolved: another file tells what it needs.
+    said = shop.refusal(f"greet==1.0 --hash=sha256:{listed}")
+    assert "greet" in said, what
+    assert shop.left() == []
+
+
+def test_content_that_grows_is_not_written_beyond_what_is_listed(shop: Shop) -> None:
+    packed = io.BytesIO(wheel_bytes("greet", {}))
+    with zipfile.ZipFile(packed, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bomb", b"\0" * 50_000_000)
+    data = bytearray(packed.getvalue())
+    entry = data.rindex(b"PK\x01\x02")
+    data[entry + 24 : entry + 28] = (10).to_bytes(4, "little")
+    (shop.packages / FILE).write_bytes(data)
+    assert "greet" in shop.refusal("greet", max_bytes=2**20)
+    assert shop.left() == []
+
+
+# --- what is left to uv --------------------------------------------------------------------------
+
+
+def test_where_there_is_a_choice_uv_chooses(shop: Shop) -> None:
+    for file in (FILE, "greet-1.0-1-py3-none-any.whl"):
+        (shop.packages / file).write_bytes(wheel_bytes("greet", {"greet.py": f"word = {file!r}"}))
+    made = shop.provision("greet")
+    assert installer(made.path) == "uv"
+    assert says(made, "import greet; print(greet.word)") == "greet-1.0-1-py3-none-any.whl\n"
+
+
+def test_an_entry_point_that_is_no_name_is_left_to_uv(shop: Shop) -> None:
+    entry = "[console_scripts]\ngreet = greet:x;import os\n"
+    wheel(shop.packages, "greet", {"greet-1.0.dist-info/entry_points.txt": entry})
+    try:
+        made = shop.provision("greet")
+    except Exception:  # whatever uv says to it
+        assert shop.left() == []
+    else:
+        assert installer(made.path) == "uv"
+
+
+def test_the_files_of_another_package_are_left_to_uv_which_refuses_them(shop: Shop) -> None:
+    (shop.packages / FILE).write_bytes(wheel_bytes("other", {"other.py": ""}))
+    assert "greet" in shop.refusal("greet")
+
+
+# --- how they are fetched ------------------------------------------------------------------------
+
+
+def test_what_unpacks_has_no_network_and_uv_does_not_run_again(
+    market: Market, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[InstallStep] = []
+    real = NativeSandbox.run
+
+    def run(sandbox: NativeSandbox, step: InstallStep) -> tuple[int, str]:
+        steps.append(step)
+        return real(sandbox, step)
+
+    monkeypatch.setattr(NativeSandbox, "run", run)
+    list_wheel(market.index, "greet", {"greet.py": ""})
+    assert installer(market.provision("python", "greet").path) == "skillbelt"
+    resolving, unpacking = steps
+    assert resolving.package_index is not None
+    assert unpacking.package_index is None
+    assert not any(word.endswith("/uv") for word in unpacking.argv)
+
+
+def test_nothing_is_fetched_twice(market: Market) -> None:
+    list_wheel(market.index, "greet", {}, ["inner"])
+    list_wheel(market.index, "inner", {})
+    market.provision("python", "greet>=1")
+    assert sorted(market.index.requests) == [
+        f"/files/{FILE}", "/files/inner-1.0-py3-none-any.whl", "/simple/greet/", "/simple/inner/",
+    ]  # fmt: skip
+
+
+def test_a_version_that_is_not_wanted_is_not_fetched_ahead(market: Market) -> None:
+    list_wheel(market.index, "greet", {})
+    newer = '<a href="/files/greet-2.0-py3-none-any.whl">greet-2.0-py3-none-any.whl</a>'
+    page = market.index.pages["/simple/greet/"]
+    assert isinstance(page, bytes)
+    market.index.pages["/simple/greet/"] = page.replace(b"<body>", b"<body>" + newer.encode())
+    assert market.plan("python", "greet<2").lock.packages[0].version == "1.0"
+    assert "/files/greet-2.0-py3-none-any.whl" not in market.index.requests
+
+
+def test_a_file_that_is_larger_than_packages_may_be_is_not_fetched_whole(market: Market) -> None:
+    list_wheel(market.index, "greet", {"big": "x" * 3_000_000})
+    said = market.refusal("python", "greet", max_bytes=2**20)
+    assert "max_packages_bytes" in said
