@@ -14,7 +14,7 @@ from skillbelt.fleet.packs import pack_skill
 from skillbelt.fleet.perform import NodeBench, Performed, Sent
 from skillbelt.fleet.submit import order_of, pack_of, seal_order
 from skillbelt.running.call import Asker, RunCall
-from skillbelt.running.mirrors import Carried, Fact, Mirror, carry, put
+from skillbelt.running.mirrors import Carried, EntryFact, Mirror, carry, put
 from skillbelt.running.orders import PrivateValues, RunOrder, write_facts
 from skillbelt.store import SessionKey
 from tests.bench import ME, Bench
@@ -29,7 +29,7 @@ class Made(NamedTuple):
 
     order: RunOrder
     values: PrivateValues
-    facts: dict[str, Fact]
+    facts: dict[str, EntryFact]
     contents: dict[str, bytes]
     skills: dict[str, Any]
 
@@ -146,7 +146,7 @@ def test_files_that_are_not_those_of_the_order_are_refused(
     node: NodeBench, make: Callable[..., Made]
 ) -> None:
     made = make("echo hello")
-    facts = {**made.facts, "work/x": Fact("file", 0o600, 1, "0" * 64)}
+    facts = {**made.facts, "work/x": EntryFact("file", 0o600, 1, "0" * 64)}
     with pytest.raises(PermissionDenied, match="not those of its order"):
         perform(node, made.sent()._replace(facts=write_facts(facts)))
 
@@ -172,22 +172,22 @@ def test_a_tenant_does_not_reach_the_workspace_of_another(
 @pytest.mark.parametrize("path", ["../x", "skills/x", "work/../../x", "out", "/etc/x", "work//x"])
 def test_a_node_cannot_write_outside_of_a_workspace(bench: Bench, path: str) -> None:
     with bench.make().workspace(ME.key) as workspace, pytest.raises(PathEscape):
-        put(workspace, Carried({path: Fact("folder", 0o755)}, (), {}))
+        put(workspace, Carried({path: EntryFact("folder", 0o755)}, (), {}))
 
 
 def test_a_node_cannot_write_through_a_link(bench: Bench) -> None:
     victim = bench.tree.root / "victim"
     victim.mkdir()
     with bench.make().workspace(ME.key) as workspace:
-        put(workspace, Carried({"out/link": Fact("link", content=str(victim))}, (), {}))
+        put(workspace, Carried({"out/link": EntryFact("link", content=str(victim))}, (), {}))
         with pytest.raises(OSError):
-            put(workspace, Carried({"out/link/x": Fact("folder", 0o755)}, (), {}))
+            put(workspace, Carried({"out/link/x": EntryFact("folder", 0o755)}, (), {}))
         put(workspace, Carried({}, ("out/link",), {}))
     assert victim.exists() and not [*victim.iterdir()]
 
 
 def test_a_node_that_lies_about_a_digest_is_refused(bench: Bench) -> None:
-    fact = Fact("file", 0o644, 3, "0" * 64)
+    fact = EntryFact("file", 0o644, 3, "0" * 64)
     with bench.make().workspace(ME.key) as workspace:
         with pytest.raises(RunRefused, match="its hash differs"):
             put(workspace, Carried({"out/a": fact}, (), {"0" * 64: b"lie"}))

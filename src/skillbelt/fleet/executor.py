@@ -23,10 +23,10 @@ from skillbelt.errors import (
     SkillbeltError,
 )
 from skillbelt.fleet.facts import needs_of
-from skillbelt.fleet.fair import FairSlots, Turn
+from skillbelt.fleet.fair import FairSlots, QueuePlace
 from skillbelt.fleet.node import CONCURRENCY, RUNS_AT_ONCE, WorkspaceActor
 from skillbelt.fleet.submit import order_of, pack_of, seal_order, tenant_of
-from skillbelt.running.mirrors import Carried, Fact, Mirror, carry, put
+from skillbelt.running.mirrors import Carried, EntryFact, Mirror, carry, put
 from skillbelt.running.orders import (
     PrivateValues,
     RunOrder,
@@ -105,7 +105,7 @@ class _Known:
     def __init__(self, mirror: Mirror) -> None:
         self.mirror, self.lock = mirror, threading.Lock()
         self.actor = ""
-        self.facts: dict[str, Fact] = {}
+        self.facts: dict[str, EntryFact] = {}
 
 
 class _Actor(NamedTuple):
@@ -184,7 +184,7 @@ class RayExecutor(Sandboxes):
     def close(self) -> None:
         """Keep the connection: other executors of this process may use it."""
 
-    def enter(self, run: Run) -> Turn:
+    def enter(self, run: Run) -> QueuePlace:
         """Take a place in the queue."""
         return self._slots.enter(tenant_of(run))
 
@@ -441,7 +441,7 @@ class RemoteRun:
         """Put what the command wrote into the workspace here, and return how it ended."""
         run = self._run
         carried = Carried(
-            {path: Fact(*fact) for path, fact in reply["changed"].items()},
+            {path: EntryFact(*fact) for path, fact in reply["changed"].items()},
             tuple(reply["removed"]),
             reply["contents"],
         )

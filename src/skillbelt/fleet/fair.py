@@ -10,7 +10,7 @@ from collections.abc import Callable
 from skillbelt.errors import RunRefused
 
 
-class Turn:
+class QueuePlace:
     """A place in the queue. `end` gives it back, at any time and as often as one likes."""
 
     def __init__(self, slots: FairSlots, tenant: str) -> None:
@@ -37,9 +37,9 @@ class FairSlots:
         self._changed = threading.Condition()
         self._running = 0
         # Tenants that wait, the next one first; each with its own runs in order.
-        self._waiting: OrderedDict[str, deque[Turn]] = OrderedDict()
+        self._waiting: OrderedDict[str, deque[QueuePlace]] = OrderedDict()
 
-    def enter(self, tenant: str) -> Turn:
+    def enter(self, tenant: str) -> QueuePlace:
         """Return a place in the queue; RunRefused when the queue is full."""
         with self._changed:
             mine, all = len(self._waiting.get(tenant, ())), sum(map(len, self._waiting.values()))
@@ -48,7 +48,7 @@ class FairSlots:
                     f"too many runs wait already: {mine} of this user, {all} in all; nothing was "
                     "run; try again later"
                 )
-            turn = Turn(self, tenant)
+            turn = QueuePlace(self, tenant)
             self._waiting.setdefault(tenant, deque()).append(turn)
             self._advance()
             return turn
@@ -76,7 +76,7 @@ class FairSlots:
             self._running += 1
         self._changed.notify_all()
 
-    def _wait(self, turn: Turn, seconds: float, is_over: Callable[[], bool]) -> bool:
+    def _wait(self, turn: QueuePlace, seconds: float, is_over: Callable[[], bool]) -> bool:
         until = time.monotonic() + seconds
         with self._changed:
             while not turn.running and not turn.ended:
@@ -89,7 +89,7 @@ class FairSlots:
             self._end(turn)
         return reached
 
-    def _end(self, turn: Turn) -> None:
+    def _end(self, turn: QueuePlace) -> None:
         with self._changed:
             if turn.ended:
                 return

@@ -23,7 +23,7 @@ from skillbelt.running.call import Asker, RunCall
 from skillbelt.running.cleanup import held_environment, retire
 from skillbelt.running.executors import LocalExecutor
 from skillbelt.running.job import make_job, shell
-from skillbelt.running.mirrors import Carried, Fact, Mirror, carry, differing, put
+from skillbelt.running.mirrors import Carried, EntryFact, Mirror, carry, differing, put
 from skillbelt.running.named_files import ground_of
 from skillbelt.running.orders import (
     PrivateValues,
@@ -63,7 +63,7 @@ class Sent(NamedTuple):
     skills: Mapping[str, Pack]
 
 
-class Lacking(NamedTuple):
+class MissingParts(NamedTuple):
     """What a node needs to carry out an order: hashes of contents, and of skills."""
 
     contents: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class Performed(NamedTuple):
     carried: Carried
     connections: tuple[Connection, ...] = ()
     limits_hit: tuple[str, ...] = ()
-    lacks: Lacking = Lacking()
+    lacks: MissingParts = MissingParts()
 
 
 class _Held:
@@ -85,7 +85,7 @@ class _Held:
 
     def __init__(self, mirror: Mirror) -> None:
         self.lock, self.mirror = threading.Lock(), mirror
-        self.known: dict[str, Fact] | None = None
+        self.known: dict[str, EntryFact] | None = None
 
 
 def node_settings(name: str) -> Settings:
@@ -159,7 +159,7 @@ class NodeBench:
 
     # Its steps
 
-    def _find_lacking(self, order: RunOrder, sent: Sent) -> Lacking:
+    def _find_lacking(self, order: RunOrder, sent: Sent) -> MissingParts:
         """Unpack the skills that came; return those that are neither here nor came."""
         missing = []
         for name, hash in order.hashes.items():
@@ -169,7 +169,7 @@ class NodeBench:
                 self._shelf.put(name, hash, sent.skills[hash])
             else:
                 missing.append(hash)
-        return Lacking(skills=tuple(missing))
+        return MissingParts(skills=tuple(missing))
 
     def _enter(self, order: RunOrder, stack: ExitStack) -> Workspace:
         """Return the workspace of the order, and make the folder of the run."""
@@ -199,9 +199,9 @@ class NodeBench:
         workspace: Workspace,
         order: RunOrder,
         held: _Held,
-        facts: Mapping[str, Fact],
+        facts: Mapping[str, EntryFact],
         contents: Mapping[str, bytes],
-    ) -> Lacking:
+    ) -> MissingParts:
         """Change in the workspace what the server changed since the last run."""
         known = held.known
         if known is None:
@@ -215,11 +215,11 @@ class NodeBench:
         if order.stdin and order.stdin not in contents:
             missing.add(order.stdin)
         if missing:
-            return Lacking(contents=tuple(sorted(missing)))
+            return MissingParts(contents=tuple(sorted(missing)))
         gone = tuple(path for path in removed if not path.startswith(f"{RUNS}/"))
         put(workspace, Carried(changed, gone, dict(contents)))
         held.known = dict(facts)
-        return Lacking()
+        return MissingParts()
 
     def _prepare(
         self, order: RunOrder, private: PrivateValues, workspace: Workspace, stdin: bytes | None

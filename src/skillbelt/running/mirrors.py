@@ -29,7 +29,7 @@ _MAX_KNOWN = 200_000
 _KINDS = ("file", "link", "folder")
 
 
-class Fact(NamedTuple):
+class EntryFact(NamedTuple):
     """One entry: `content` is the hash of a file, or where a link leads."""
 
     kind: str
@@ -38,13 +38,13 @@ class Fact(NamedTuple):
     content: str = ""
 
 
-Facts = Mapping[str, Fact]
+Facts = Mapping[str, EntryFact]
 
 
 class Carried(NamedTuple):
     """What differs: entries that are new or changed, those that are gone, contents by hash."""
 
-    changed: dict[str, Fact]
+    changed: dict[str, EntryFact]
     removed: tuple[str, ...]
     contents: dict[str, bytes]
     left: tuple[str, ...] = ()  # files that are too large to be carried
@@ -57,9 +57,9 @@ class Mirror:
         self._max_files = max_files
         self._known: dict[tuple[int, ...], str] = {}
 
-    def look(self, workspace: Workspace, run: str) -> dict[str, Fact]:
+    def look(self, workspace: Workspace, run: str) -> dict[str, EntryFact]:
         """Return what is in `work`, in `out` and in the folder of one run."""
-        found: dict[str, Fact] = {}
+        found: dict[str, EntryFact] = {}
         for top in (WORK, OUT, run):
             try:
                 handle = _open_parent(workspace.handle, f"{top}/x")
@@ -71,7 +71,7 @@ class Mirror:
                 os.close(handle)
         return found
 
-    def _add(self, folder: int, path: str, found: dict[str, Fact]) -> None:
+    def _add(self, folder: int, path: str, found: dict[str, EntryFact]) -> None:
         """Add the entries below an open folder."""
         if path.count("/") > MAX_CARRIED_DEPTH:
             return
@@ -95,14 +95,14 @@ class Mirror:
                     finally:
                         os.close(handle)
 
-    def _fact(self, folder: int, name: str) -> Fact | None:
+    def _fact(self, folder: int, name: str) -> EntryFact | None:
         """Return the fact of an entry; None for a pipe, a socket or a device."""
         info = os.stat(name, dir_fd=folder, follow_symlinks=False)
         mode = stat.S_IMODE(info.st_mode) & 0o777
         if stat.S_ISDIR(info.st_mode):
-            return Fact("folder", mode)
+            return EntryFact("folder", mode)
         if stat.S_ISLNK(info.st_mode):
-            return Fact("link", content=os.readlink(name, dir_fd=folder))
+            return EntryFact("link", content=os.readlink(name, dir_fd=folder))
         if not stat.S_ISREG(info.st_mode):
             return None
         stamp = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
@@ -113,17 +113,17 @@ class Mirror:
                 if len(self._known) > _MAX_KNOWN:
                     self._known.clear()
                 self._known[stamp] = known
-        return Fact("file", mode, info.st_size, known)
+        return EntryFact("file", mode, info.st_size, known)
 
 
-def differing(before: Facts, now: Facts) -> tuple[dict[str, Fact], tuple[str, ...]]:
+def differing(before: Facts, now: Facts) -> tuple[dict[str, EntryFact], tuple[str, ...]]:
     """Return the entries that are new or changed, and those that are gone."""
     changed = {path: fact for path, fact in now.items() if before.get(path) != fact}
     return changed, tuple(path for path in before if path not in now)
 
 
 def carry(
-    workspace: Workspace, changed: Mapping[str, Fact], removed: Iterable[str] = ()
+    workspace: Workspace, changed: Mapping[str, EntryFact], removed: Iterable[str] = ()
 ) -> Carried:
     """Read what changed; files beyond the bound are left where they are, and named."""
     contents: dict[str, bytes] = {}
@@ -164,7 +164,7 @@ def put(workspace: Workspace, carried: Carried) -> None:
                 _set_mode(parent, name, fact.mode)
 
 
-def _check(path: str, fact: Fact, contents: Mapping[str, bytes]) -> None:
+def _check(path: str, fact: EntryFact, contents: Mapping[str, bytes]) -> None:
     _check_path(path)
     if fact.kind not in _KINDS or not 0 <= fact.mode <= 0o777:
         raise RunRefused(f"{path!r} cannot be brought here: it is no file, link or folder")
@@ -212,7 +212,7 @@ def _parent(workspace: Workspace, path: str, *, make: bool = False) -> Iterator[
 
 
 def _put_entry(
-    workspace: Workspace, at: tuple[int, str, str], fact: Fact, contents: Mapping[str, bytes]
+    workspace: Workspace, at: tuple[int, str, str], fact: EntryFact, contents: Mapping[str, bytes]
 ) -> None:
     parent, name, path = at
     if fact.kind == "folder":

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from skillbelt.errors import PermissionDenied, RunRefused
 from skillbelt.permission.packages import Lock, Package
 from skillbelt.permission.spelling import host_text
-from skillbelt.running.mirrors import Fact, Facts
+from skillbelt.running.mirrors import EntryFact, Facts
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.questions import asked_for
 from skillbelt.running.run import Run
@@ -206,12 +206,12 @@ def write_facts(facts: Facts) -> bytes:
     return json.dumps(facts).encode()
 
 
-def read_facts(data: bytes, order: RunOrder) -> dict[str, Fact]:
+def read_facts(data: bytes, order: RunOrder) -> dict[str, EntryFact]:
     """Return the facts; PermissionDenied unless they are those of the order."""
     if hashlib.sha256(data).hexdigest() != order.files:
         raise PermissionDenied(order.skill, "the files of the run are not those of its order")
-    plain: Any = json.loads(data)
-    return {path: Fact(*fact) for path, fact in plain.items()}
+    plain: Any = read_json(data)
+    return {path: EntryFact(*fact) for path, fact in plain.items()}
 
 
 def write_private(values: PrivateValues) -> bytes:
@@ -221,7 +221,7 @@ def write_private(values: PrivateValues) -> bytes:
 
 def read_private(key: bytes, order: RunOrder, data: bytes) -> PrivateValues:
     """Return the values; PermissionDenied unless they are those of the order, and its secrets."""
-    plain: Any = json.loads(data)
+    plain: Any = read_json(data)
     values = PrivateValues(*plain)
     sealed = hmac.compare_digest(private_seal(key, order.id, data), order.private)
     if not sealed or set(values.secrets) != set(order.secrets):

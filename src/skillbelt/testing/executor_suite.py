@@ -21,7 +21,7 @@ ME = Asker(SessionKey("app", "me", "one"), "user")
 OTHER = Asker(SessionKey("app", "you", "one"), "user")
 ONCE = ME._replace(once="whole")
 _HEAD = "---\nname: echo\ndescription: Says things. Use it to say things.\n---\n"
-_JSON = "import json, sys\nprint(json.dumps({'got': json.load(sys.stdin)}))\n"
+_JSON = "import sys\nprint('{\"got\": ' + sys.stdin.read() + '}')\n"
 # Each is carried out here and by the executor; the results are to be the same.
 CALLS = (
     RunCall("echo hello; echo there >&2; exit 3"),

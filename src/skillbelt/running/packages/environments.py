@@ -136,9 +136,7 @@ def plan(
 ) -> EnvironmentPlan:
     """Resolve the needs: as for an existing environment, else as the index says now.
 
-    With `locked`, they were resolved elsewhere: exactly these packages are meant.
-
-    `sandboxes` opens the sandboxes of installers. `python` is the interpreter, by default one that
+    With `locked` they were resolved elsewhere. `sandboxes` opens the sandboxes of installers. `python` is the interpreter, by default one that
     runs can use. `hosts` are further hosts that the index serves files from. With `allow_builds`,
     packages without a wheel, or those that it names, are built, in the sandbox. Raises RunRefused,
     which says what is missing or which package is not accepted.
