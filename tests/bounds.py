@@ -86,7 +86,7 @@ _HOMES = {
     "NETWORK_IDLE_SECONDS": "sandbox.network.connection",
     "OVERVIEW_SHARE": "disclosure.overview",
     "REMOTE_REFRESH_SECONDS": "discovery.sources.bounds",
-    "REQUEST_TIMEOUT_SECONDS": "mcp.http",
+    "REQUEST_TIMEOUT_SECONDS": "serving.listening",
     "RETRY_WAIT_SECONDS": "agent.loop",
     "SCAN_TIMEOUT_SECONDS": "discovery.scan",
     "SEARCH_WAIT_SECONDS": "tools.caller",

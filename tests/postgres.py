@@ -28,6 +28,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from skillbelt.store.postgres.database import _DATABASES
 from tests.needs import not_run
 from tests.tree import QUICK
 
@@ -144,6 +145,9 @@ def create_database(server_url: str, **options: str) -> Iterator[str]:
         extra = "".join(f" {key} '{value}'" for key, value in options.items())
         db.execute(sql.SQL("CREATE DATABASE {}" + extra).format(sql.Identifier(name)))
         yield server_url.replace("/postgres?", f"/{name}?")
+        for one in list(_DATABASES):
+            if one.place.endswith(f"/{name}"):
+                one.close()
         db.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 

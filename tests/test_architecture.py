@@ -32,12 +32,13 @@ MAX_IMPORT_CPU_SECONDS = 0.15
 # A room may import only from rooms before it. Inside a room modules may know each other, without
 # circles. A module at the top is a room of its own.
 ORDER = [
-    "errors", "values", "text", "untrusted_json", "hosts", "events", "tracing", "files", "trust",
+    "errors", "values", "text", "untrusted_json", "hosts", "events", "tracing", "metrics", "files",
+    "trust",
     "settings",
     "format", "check",
-    "search", "discovery", "store", "objects", "artifacts", "permission", "disclosure", "sandbox",
-    "running", "fleet", "conversation", "tools", "runtime", "agent", "integrations", "mcp",
-    "testing", "cli", "__main__",
+    "search", "store", "discovery", "objects", "artifacts", "permission", "disclosure", "sandbox",
+    "running", "fleet", "conversation", "tools", "runtime", "agent", "integrations", "serving",
+    "mcp", "testing", "cli", "__main__",
 ]  # fmt: skip
 
 AT_IMPORT = ("yaml", "httpx2", "rich", "sqlite3", "json", "asyncio", "dataclasses", "threading")

@@ -34,7 +34,7 @@ from typing import Any, AnyStr, NoReturn
 _MAX_REQUEST_BYTES = 180_000
 _RIGHTS = (socket.SOL_SOCKET, socket.SCM_RIGHTS)
 # Frameworks and mcp take seconds to import; guests are for another Python.
-_APART = {"__main__", "agent", "guests", "integrations", "mcp"}
+_APART = {"__main__", "agent", "guests", "integrations", "mcp", "serving"}
 # Imported in functions, from where an unprivileged child may not be able to read.
 _ALSO = """
 concurrent.futures.thread ctypes difflib encodings.ascii encodings.idna encodings.utf_8_sig fcntl
@@ -42,7 +42,7 @@ logging mimetypes pty random resource shlex shutil sqlite3 tempfile tomllib trac
 """
 # What else is imported before the first fork whose arguments hold the word.
 _HEAVY = {
-    "serve": "mcp skillbelt.mcp.stdio skillbelt.mcp.http uvicorn",
+    "serve": "mcp skillbelt.mcp.stdio skillbelt.mcp.http skillbelt.serving.api uvicorn",
     "--model": "pydantic_ai.direct pydantic_ai.models.openai skillbelt.agent.provider",
 }
 

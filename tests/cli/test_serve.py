@@ -76,9 +76,11 @@ def test_a_token_of_yours_is_not_told(tree: Tree) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ([], "the following arguments are required: mcp"),
-        (["http"], "invalid choice: 'http'"),
-        (["mcp", "--token", "x" * 20], "--token and --origin are for HTTP"),
+        ([], "the following arguments are required: mcp|http"),
+        (["ftp"], "invalid choice: 'ftp'"),
+        (["mcp", "--token", "x" * 20], "--token, --origin and --host-name are for HTTP"),
+        (["mcp", "--http", "--tokens", "x"], "--tokens is for `serve http`"),
+        (["http", "--tokens", "missing"], "missing: cannot be read"),
         (["mcp", "--http", "nonsense:port"], "--http takes HOST:PORT"),
         (["mcp", "--http", "--token", "short"], "a token needs at least 16"),
         (["mcp", "--http", "--token", "@missing"], "missing: cannot be read"),

@@ -70,6 +70,18 @@ def test_list_as_json(tree: Tree, sessions: SqliteStore) -> None:
     assert [one["session"] for one in document["sessions"]] == ["chat-1", "chat-2"]
 
 
+def test_list_shows_those_used_last_up_to_a_limit(tree: Tree, sessions: SqliteStore) -> None:
+    done = tree.run("sessions", "list", "--limit", "1")
+    assert [line.partition("\t")[0] for line in done.stdout.splitlines()] == [
+        "skillbelt/ada/chat-1"
+    ]
+    assert done.stderr == "1 older session left out; --limit 0 shows all\n"
+    document = tree.run("sessions", "list", "--limit", "1", "--json").document
+    assert [one["session"] for one in document["sessions"]] == ["chat-1"]
+    assert document["more"] == 1
+    assert tree.run("sessions", "list", "--limit", "0") == tree.run("sessions", "list")
+
+
 def test_list_of_nothing_makes_nothing(tree: Tree, store: SqliteStore) -> None:
     done = tree.run("sessions", "list")
     assert done == (0, "", "no sessions yet\n")

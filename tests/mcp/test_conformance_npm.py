@@ -22,9 +22,11 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from skillbelt import Runtime
-from skillbelt.mcp.auth import guarded
-from skillbelt.mcp.http import ListenAddress, make_app, new_token, open_socket
+from skillbelt.mcp.http import make_app
 from skillbelt.mcp.server import SkillServer
+from skillbelt.serving.guard import guarded
+from skillbelt.serving.listening import ListenAddress, open_socket
+from skillbelt.serving.tokens import TokenBook, new_token
 from tests.mcp.conftest import filled
 from tests.mcp.npm_packages import CONFORMANCE, installed, newer_node
 from tests.tree import Tree
@@ -101,7 +103,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     async def serve(belt: Runtime) -> None:
         served = SkillServer(belt)
-        app = guarded(make_app(served), token=token, host="127.0.0.1", port=port)
+        app = guarded(make_app(served), tokens=TokenBook.of(token), host="127.0.0.1", port=port)
         server = Quiet(uvicorn.Config(WithToken(app, token), log_level="error", ws="none"))
         servers.append(server)
         served.start()

@@ -20,8 +20,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from skillbelt.errors import ConfigError
-from skillbelt.mcp.http import ListenAddress, check_token, new_token, open_socket, parse_address
 from skillbelt.mcp.stdio import MAX_REQUEST_BYTES
+from skillbelt.serving.listening import ListenAddress, open_socket, parse_address
+from skillbelt.serving.tokens import check_token, new_token
 from tests.benches import alive
 from tests.mcp.clients import Http, Person, Place, list_skills, over_http, text_of
 

@@ -356,8 +356,27 @@ def test_a_newer_file_is_left_alone(store: SqliteStore, path: Path) -> None:
     with pytest.raises(ConfigError, match=r"newer skillbelt \(format 99.*upgrade skillbelt"):
         store.append(KEY, [NewEvent("b")])
     assert path.read_bytes() == before
+    raw(path, f"PRAGMA user_version = {len(sqlite._MIGRATIONS)}")
+    assert store.events(KEY) == events
+
+
+def test_a_file_of_the_first_format_is_brought_up_to_date(store: SqliteStore, path: Path) -> None:
+    events = store.append(KEY, [NewEvent("a")])
+    store.close()
+    raw(path, "DROP INDEX session_order")
     raw(path, "PRAGMA user_version = 1")
     assert store.events(KEY) == events
+    assert [info.key for info in store.sessions(limit=1)] == [KEY]
+    store.close()
+    with closing(sqlite3.connect(path)) as db:
+        [plan] = [
+            row[3]
+            for row in db.execute(
+                f"EXPLAIN QUERY PLAN SELECT * FROM session WHERE ({sqlite._ORDER}) > ('', '', '')"
+                f" ORDER BY {sqlite._ORDER} LIMIT 1"
+            )
+        ]
+    assert "session_order" in plan
 
 
 @pytest.mark.parametrize("mark", ["CREATE TABLE notes (a)", "PRAGMA application_id = 7"])

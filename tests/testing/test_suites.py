@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from skillbelt.events import Event, NewEvent
 from skillbelt.store import SessionInfo, SessionKey, Store
+from skillbelt.store.bells import Bell
 from skillbelt.store.memory import MemoryStore
 from skillbelt.testing.suites import StoreConformance
 
@@ -110,15 +112,56 @@ class OwnState(MemoryStore):
 class Unsorted(MemoryStore):
     """Lists sessions in another order."""
 
-    def sessions(self, app: str | None = None, user: str | None = None) -> list[SessionInfo]:
-        return super().sessions(app, user)[::-1]
+    def sessions(
+        self, app: str | None = None, user: str | None = None, **page: Any
+    ) -> list[SessionInfo]:
+        return super().sessions(app, user, **page)[::-1]
 
 
 class Unfiltered(MemoryStore):
     """Lists everybody's sessions."""
 
-    def sessions(self, app: str | None = None, user: str | None = None) -> list[SessionInfo]:
-        return super().sessions(app)
+    def sessions(
+        self, app: str | None = None, user: str | None = None, **page: Any
+    ) -> list[SessionInfo]:
+        return super().sessions(app, **page)
+
+
+class Unpaged(MemoryStore):
+    """Gives everything as one page, and then none."""
+
+    def sessions(
+        self,
+        app: str | None = None,
+        user: str | None = None,
+        *,
+        after: SessionKey | None = None,
+        limit: int | None = None,
+    ) -> list[SessionInfo]:
+        return super().sessions(app, user) if after is None else []
+
+
+class _Silent(Bell):
+    """Never has news."""
+
+    def wait(self, seconds: float) -> bool:
+        return False
+
+
+class Deaf(MemoryStore):
+    """Wakes no watch."""
+
+    def watch(self, topic: str) -> Bell:
+        return _Silent(self._bells, topic)
+
+
+class Choosy(MemoryStore):
+    """Wakes only what is watched."""
+
+    def wake(self, topic: str) -> None:
+        if topic != "topic":
+            raise KeyError(topic)
+        super().wake(topic)
 
 
 class Untouched(MemoryStore):

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from skillbelt.events import Event, NewEvent
 from skillbelt.store import SessionInfo, SessionKey, Store
-from skillbelt.store.protocol import NO_CHANGE
+from skillbelt.store.protocol import NO_CHANGE, StoreWatch
 
 Delta = Mapping[str, str | None]
 
@@ -46,9 +46,16 @@ class StepWrites:
             return self._journal.behind.state(key)
         return self._journal.state()
 
-    def sessions(self, app: str | None = None, user: str | None = None) -> list[SessionInfo]:
+    def sessions(
+        self,
+        app: str | None = None,
+        user: str | None = None,
+        *,
+        after: SessionKey | None = None,
+        limit: int | None = None,
+    ) -> list[SessionInfo]:
         """Return the sessions of the store behind."""
-        return self._journal.behind.sessions(app, user)
+        return self._journal.behind.sessions(app, user, after=after, limit=limit)
 
     def delete(self, key: SessionKey) -> bool:
         """Delete a session of the store behind."""
@@ -57,6 +64,14 @@ class StepWrites:
     def expire(self, before: float) -> int:
         """Delete old sessions of the store behind."""
         return self._journal.behind.expire(before)
+
+    def watch(self, topic: str) -> StoreWatch:
+        """StoreWatch a topic of the store behind."""
+        return self._journal.behind.watch(topic)
+
+    def wake(self, topic: str) -> None:
+        """Wake who watches a topic of the store behind."""
+        self._journal.behind.wake(topic)
 
 
 class Journal:

@@ -37,6 +37,7 @@ from skillbelt.artifacts.protocol import (
     tell_damaged,
 )
 from skillbelt.errors import ArtifactError
+from skillbelt.metrics import count
 from skillbelt.objects.remote import load_obstore
 from skillbelt.store.protocol import SessionKey
 
@@ -284,5 +285,6 @@ def _reported(what: str) -> Iterator[None]:
     try:
         yield
     except (failed, OSError, ValueError) as error:
+        count("object_store_errors", operation="artifacts")
         reason = str(error).strip().partition("\n")[0]
         raise ArtifactError(f"{what}: {reason}") from error

@@ -15,6 +15,7 @@ from skillbelt.cli.output import print_json
 from skillbelt.errors import ConfigError, MissingExtra
 from skillbelt.files.handles import raise_limit
 from skillbelt.runtime.runtime import Runtime
+from skillbelt.serving.tokens import TokenBook, check_token, new_token, read_tokens
 from skillbelt.settings import CHOICES, load_settings
 
 _DEFAULT = "127.0.0.1:8765"
@@ -28,7 +29,12 @@ Serving = Callable[[], Awaitable[None]]
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `serve`."""
-    parser.add_argument("what", metavar="mcp", choices=["mcp"], help="the protocol to serve")
+    parser.add_argument(
+        "what",
+        metavar="mcp|http",
+        choices=["mcp", "http"],
+        help="the protocol to serve: MCP, or a JSON API over HTTP",
+    )
     parser.add_argument(
         "--profile",
         choices=CHOICES["tool_profile"],
@@ -39,12 +45,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         nargs="?",
         const=_DEFAULT,
-        help=f"serve over HTTP instead of standard input and output (default address: {_DEFAULT})",
+        help="the address to serve over HTTP; `serve mcp` uses standard input and output without "
+        f"it (default address: {_DEFAULT})",
     )
     parser.add_argument(
         "--token",
         metavar="T",
         help="the token that clients must send, or @FILE with the token (default: a new one)",
+    )
+    parser.add_argument(
+        "--tokens",
+        metavar="FILE",
+        help="with `serve http`: a file of tokens, each for an app and a user",
+    )
+    parser.add_argument(
+        "--host-name",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a name, with its port, that clients call the HTTP server by; may be repeated",
     )
     parser.add_argument(
         "--origin",
@@ -57,8 +76,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until the input ends or a signal arrives."""
-    if args.http is None and (args.token is not None or args.origin):
-        raise ConfigError("--token and --origin are for HTTP; add --http")
+    if args.what == "http" and args.http is None:
+        args.http = _DEFAULT
+    if args.http is None and (args.token is not None or args.origin or args.host_name):
+        raise ConfigError("--token, --origin and --host-name are for HTTP; add --http")
+    if args.tokens is not None and (args.what != "http" or args.token is not None):
+        raise ConfigError("--tokens is for `serve http`, in place of --token")
     if args.http is not None:
         return _serve(args, partial(_prepare_http, args=args))
     if sys.stdin is not None and sys.stdin.isatty() and not args.quiet:
@@ -78,7 +101,7 @@ def _serve(args: argparse.Namespace, prepare: Callable[[Runtime], Serving]) -> i
         try:
             serving = prepare(belt)
         except ImportError as error:
-            raise MissingExtra("mcp", "`skillbelt serve mcp`") from error
+            raise MissingExtra(args.what, f"`skillbelt serve {args.what}`") from error
         anyio.run(serving)
     return 0
 
@@ -90,18 +113,30 @@ def _prepare_stdio(belt: Runtime, *, read_fd: int, write_fd: int) -> Serving:
 
 
 def _prepare_http(belt: Runtime, args: argparse.Namespace) -> Serving:
-    from skillbelt.mcp import http  # extra: mcp
+    from skillbelt.serving import api, listening  # extra: http
 
-    given = _read_token(args.token) if args.token is not None else ""
-    token = http.check_token(given) if args.token is not None else http.new_token()
-    address = http.parse_address(args.http)
-    listening = http.open_socket(address)
-    bound = address._replace(port=listening.getsockname()[1])
-    ready = partial(_announce, bound.url, "" if given else token, args)
+    address = listening.parse_address(args.http)
     origins = [_parse_origin(text) for text in args.origin]
-    return partial(
-        http.serve_http, belt, listening, bound.host, token, origins=origins, ready=ready
-    )
+    tokens, shown = _find_tokens(args)
+    serve, path = api.serve_api, ""
+    if args.what == "mcp":
+        from skillbelt.mcp import http  # extra: mcp
+
+        serve, path = http.serve_http, http.PATH
+    opened = listening.open_socket(address)
+    bound = address._replace(port=opened.getsockname()[1])
+    ready = partial(_announce, bound.url + path, shown, args)
+    names = {"origins": origins, "hosts": args.host_name, "ready": ready}
+    return partial(serve, belt, opened, bound.host, tokens, **names)
+
+
+def _find_tokens(args: argparse.Namespace) -> tuple[TokenBook, str]:
+    """Return the tokens to accept, and a new one that is to be shown."""
+    if args.tokens is not None:
+        return read_tokens(args.tokens), ""
+    given = _read_token(args.token) if args.token is not None else ""
+    token = check_token(given) if args.token is not None else new_token()
+    return TokenBook.of(token), "" if given else token
 
 
 @contextmanager
@@ -153,7 +188,8 @@ def _announce(url: str, token: str, args: argparse.Namespace) -> None:
         sys.stdout.flush()
         return
     if not args.quiet:
-        print(f"skillbelt: serving MCP at {url}; Ctrl-C stops it", file=sys.stderr)
+        what = "MCP" if args.what == "mcp" else "skills"
+        print(f"skillbelt: serving {what} at {url}; Ctrl-C stops it", file=sys.stderr)
     if token:
         print(f"skillbelt: clients send Authorization: Bearer {token}", file=sys.stderr)
     sys.stderr.flush()

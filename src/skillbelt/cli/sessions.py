@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import heapq
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from difflib import get_close_matches
+from itertools import islice
 from urllib.parse import quote, unquote
 
-from skillbelt.cli.output import print_json, print_table, say
+from skillbelt.cli.output import count, print_json, print_table, say
 from skillbelt.cli.transcript import describe, read_title
 from skillbelt.errors import ConfigError, NotFound
 from skillbelt.events import Event
@@ -19,12 +21,15 @@ from skillbelt.permission.remembered import APP as PERMISSIONS
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.settings import load_settings
 from skillbelt.store import SessionInfo, SessionKey, open_store
-from skillbelt.store.protocol import OpenedStore
+from skillbelt.store.protocol import OpenedStore, list_sessions
 from skillbelt.text import one_line
 
 NOT_FOUND = 3
 # The user speaks early in a conversation, after what a host says at most.
 _TITLE_EVENTS = 20
+_LISTED = 1000
+# A typing error is looked for among this many.
+_COMPARED = 10_000
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +49,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with show: the stored state and events instead of the conversation",
     )
+    parser.add_argument(
+        "--limit",
+        metavar="N",
+        type=_count,
+        default=_LISTED,
+        help=f"with list: show the N that were used last (default: {_LISTED}; 0: all)",
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number, 0 or more")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,10 +72,10 @@ def run(args: argparse.Namespace) -> int:
         key = parse_id(args.id or "", f"sessions {args.action} needs an ID")
         if args.action == "delete":
             return _delete(store, key, args)
-        found = [info for info in store.sessions(key.app, key.user) if info.key == key]
-        if not found:
+        found = (info for info in list_sessions(store, key.app, key.user) if info.key == key)
+        if (info := next(found, None)) is None:
             raise _missing(store, key)
-        return _show(store, found[0], args)
+        return _show(store, info, args)
 
 
 def parse_id(text: str, need: str) -> SessionKey:
@@ -86,9 +104,8 @@ def _escape(text: str) -> str:
 
 
 def _missing(store: OpenedStore, key: SessionKey) -> NotFound:
-    close = get_close_matches(
-        session_id(key), [session_id(info.key) for info in store.sessions()], n=3
-    )
+    known = (session_id(info.key) for info in islice(list_sessions(store), _COMPARED))
+    close = get_close_matches(session_id(key), known, n=3)
     hint = f"closest: {', '.join(close)}" if close else "see `skillbelt sessions list`"
     return NotFound(f"no session {session_id(key)!r}", hint, exit_code=NOT_FOUND)
 
@@ -97,15 +114,39 @@ def _list(store: OpenedStore, args: argparse.Namespace) -> int:
     if args.id is not None:
         raise ConfigError("sessions list takes no ID; `sessions show ID` shows one")
     # The entries of the permission system are not conversations.
-    kept = [info for info in store.sessions() if info.key.app != PERMISSIONS]
-    found = sorted(kept, key=lambda info: -info.updated)
+    found, more = _newest(
+        (info for info in list_sessions(store) if info.key.app != PERMISSIONS), args.limit
+    )
     if args.json:
-        print_json({"sessions": [_info_json(store, info) for info in found]})
+        document = {"sessions": [_info_json(store, info) for info in found]}
+        print_json({**document, "more": more} if more else document)
     elif found:
         _print_list(store, found)
+        if more:
+            say(f"{count(more, 'older session')} left out; --limit 0 shows all", args)
     else:
         say("no sessions yet", args)
     return 0
+
+
+def _newest(infos: Iterable[SessionInfo], limit: int) -> tuple[list[SessionInfo], int]:
+    """Return the sessions that were used last, the latest first, and how many others there are.
+
+    No more of them are in memory at any time.
+    """
+    total = 0
+
+    def counted() -> Iterator[SessionInfo]:
+        nonlocal total
+        for info in infos:
+            total += 1
+            yield info
+
+    if limit:
+        found = heapq.nlargest(limit, counted(), key=lambda info: info.updated)
+    else:
+        found = sorted(counted(), key=lambda info: -info.updated)
+    return found, total - len(found)
 
 
 def _print_list(store: OpenedStore, found: Sequence[SessionInfo]) -> None:

@@ -16,6 +16,7 @@ from skillbelt.errors import ConfigError, LoadError, PermissionDenied
 from skillbelt.files.contain import below
 from skillbelt.files.manifest import holds, is_complete
 from skillbelt.format.skill import Skill
+from skillbelt.metrics import count, held, timed
 from skillbelt.permission.audit import AuditEvent, machine_name, open_audit, user_name
 from skillbelt.permission.audit_events import AuditStore
 from skillbelt.permission.command_lines import simple_commands
@@ -189,14 +190,26 @@ class Gate:
 
     def permit(self, agent: str | None, skill: Skill) -> bool:
         """Whether a model working as this agent may know of the skill."""
-        request = Request("skill", (skill.name,), agent=agent or "", trusted=skill.trusted)
+        request = Request(
+            type="skill",
+            patterns=(skill.name,),
+            agent=agent or "",
+            skill=skill.name,
+            trusted=skill.trusted,
+        )
         return self.rules.decide(request)[0] != "deny"
 
     def can_run(self, agent: str | None) -> bool:
         """Whether some command may be run for a model working as this agent, asked for or not."""
         like = Request("run", (), agent=agent or "", tools=SHELL_TOOLS)
-        origins = (like, like._replace(trusted=False))
-        return not all(self.rules.denies_all(request) for request in origins)
+        # A rule about one skill alone may allow what is denied to all others.
+        skills = ("", *self.rules.scopes)
+        wanted = (
+            like._replace(trusted=trusted, skill=skill)
+            for trusted in (True, False)
+            for skill in skills
+        )
+        return not all(self.rules.denies_all(request) for request in wanted)
 
     def explain(self, request: Request) -> Explanation:
         """Return what `check` would decide, without asking or recording anything."""
@@ -322,9 +335,11 @@ class Gate:
         if self.ledger.covering(request):
             return Decision(True, action, rule, "remembered")
         asker = ASKER.get()
-        settled = self.desk.ask(
-            request._replace(metadata={**request.metadata, **asker}) if asker else request
-        )
+        asked = request._replace(metadata={**request.metadata, **asker}) if asker else request
+        with held("permission_questions_waiting"), timed("permission_answer_seconds") as note:
+            settled = self.desk.ask(asked)
+            note(outcome=settled.by)
+        count("permission_questions", outcome=settled.by)
         if settled.by in ("once", "always"):
             self.let_through(request)
             return Decision(True, action, rule, settled.by)

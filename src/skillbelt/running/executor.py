@@ -16,11 +16,12 @@ from typing import Self
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
 from skillbelt.artifacts.protocol import USER_PREFIX
 from skillbelt.discovery.catalog import Snapshot
-from skillbelt.errors import ArtifactError, PermissionDenied, RunRefused
+from skillbelt.errors import ArtifactError, PermissionDenied, RunRefused, SandboxUnavailable
 from skillbelt.files.contain import inside
 from skillbelt.files.private import create_file
 from skillbelt.format.skill import Skill
 from skillbelt.hosts import is_this_machine, leads_inside
+from skillbelt.metrics import count, held, observe
 from skillbelt.permission.command_lines import read_line
 from skillbelt.permission.command_policy import (
     CommandPolicy,
@@ -268,7 +269,7 @@ class Workbench:
         watch: Watch = UNWATCHED,
     ) -> RunResult:
         """Run a command of a skill; RunRefused or PermissionDenied when it was not run."""
-        with self.prepare(skill, call, who) as run:
+        with _counted_refusals(), self.prepare(skill, call, who) as run:
             self.carry_out(run, watch)
             result = self.finish(run)
         self.tidy()
@@ -321,7 +322,7 @@ class Workbench:
             facts = {**_skill_facts(run.skill), "cmd": run.shown, "cwd": run.job.cwd}
             with span("workspace.run", **facts) as running:
                 job = run.job._replace(waited=True)
-                with SLOTS.hold(job.timeout_seconds):
+                with SLOTS.hold(job.timeout_seconds), held("runs_running"):
                     run.outcome = outcome = run_to_end(
                         lambda: self._executor.start(run, job, redacting or listener),
                         watch.started,
@@ -329,6 +330,7 @@ class Workbench:
                 if redacting is not None:
                     redacting.end()
                 running.set(exit_code=outcome.exit_code, timed_out=outcome.timed_out)
+                _count_outcome(outcome, run.sandbox.name)
                 return outcome
 
     def _say(self, text: str) -> None:
@@ -695,6 +697,25 @@ def _result(run: Run, collected: Collected) -> RunResult:
         cancelled=outcome.cancelled,
         errors=tuple(collected.errors),
     )
+
+
+def _count_outcome(outcome: Outcome, sandbox: str) -> None:
+    ended = "failed" if outcome.exit_code else "ok"
+    ended = "timed_out" if outcome.timed_out else "cancelled" if outcome.cancelled else ended
+    count("runs", outcome=ended, sandbox=sandbox)
+    observe("run_duration_seconds", outcome.duration_seconds, sandbox=sandbox)
+    count("run_output_bytes", outcome.stdout.total_bytes, stream="stdout")
+    count("run_output_bytes", outcome.stderr.total_bytes, stream="stderr")
+
+
+@contextmanager
+def _counted_refusals() -> Iterator[None]:
+    """Count a run that did not begin, by the kind of its error."""
+    try:
+        yield
+    except (PermissionDenied, RunRefused, SandboxUnavailable) as error:
+        count("runs", outcome=error.kind, sandbox="")
+        raise
 
 
 def _skill_facts(skill: Skill) -> Mapping[str, str]:

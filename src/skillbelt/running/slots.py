@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from skillbelt.errors import RunRefused, SkillbeltError
 from skillbelt.files.handles import BUSY, is_shortage, spare_handles
+from skillbelt.metrics import held
 
 # A command that runs holds about ten; while it is started, it takes a few more.
 HANDLES_OF_A_RUN = 12
@@ -26,7 +27,7 @@ class RunSlots:
     @contextmanager
     def hold(self, seconds: float) -> Iterator[None]:
         """Hold one while the block lasts; RunRefused if none is free within the time."""
-        with self._changed:
+        with held("runs_queued"), self._changed:
             if not self._changed.wait_for(lambda: self._used < _most(), seconds):
                 raise RunRefused(BUSY)
             self._used += 1

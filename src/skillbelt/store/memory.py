@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from skillbelt.events import Event, NewEvent
+from skillbelt.store.bells import Bell, Bells
 from skillbelt.store.protocol import NO_CHANGE, SessionInfo, SessionKey, changes, decoded, encoded
 
 
@@ -34,6 +35,7 @@ class MemoryStore:
         self._lock = threading.RLock()
         self._logs: dict[SessionKey, _Log] = {}
         self._state: dict[tuple[str, ...], dict[str, str]] = {}
+        self._bells = Bells()
 
     def append(
         self,
@@ -70,14 +72,23 @@ class MemoryStore:
                 found.update(self._state.get(_owner(scope, key), {}))
         return found
 
-    def sessions(self, app: str | None = None, user: str | None = None) -> list[SessionInfo]:
+    def sessions(
+        self,
+        app: str | None = None,
+        user: str | None = None,
+        *,
+        after: SessionKey | None = None,
+        limit: int | None = None,
+    ) -> list[SessionInfo]:
         """Every session there is, or those of an app, of a user or both, in order of their keys."""
         with self._lock:
             return [
                 SessionInfo(key, log.created, log.updated, len(log.events))
                 for key, log in sorted(self._logs.items(), key=lambda item: item[0])
-                if app in (None, key.app) and user in (None, key.user)
-            ]
+                if app in (None, key.app)
+                and user in (None, key.user)
+                and (after is None or key > after)
+            ][:limit]
 
     def delete(self, key: SessionKey) -> bool:
         """Forget the session's events and state, not its user's or app's; whether there was one."""
@@ -90,6 +101,14 @@ class MemoryStore:
         with self._lock:
             old = [key for key, log in self._logs.items() if log.updated < before]
             return sum(self.delete(key) for key in old)
+
+    def watch(self, topic: str) -> Bell:
+        """Return what waits for `wake`."""
+        return Bell(self._bells, topic)
+
+    def wake(self, topic: str) -> None:
+        """Wake who watches the topic."""
+        self._bells.ring(topic)
 
     def _change(self, owner: tuple[str, ...], name: str, value: str | None) -> None:
         if value is None:

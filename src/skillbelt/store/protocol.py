@@ -3,6 +3,8 @@
 `skillbelt.testing.suites.StoreConformance` holds each of these promises as a test.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -32,6 +34,20 @@ class SessionInfo(NamedTuple):
     events: int
 
 
+class StoreWatch(Protocol):
+    """Waits for news. What comes after it was made, or between two waits, is not lost."""
+
+    def wait(self, seconds: float) -> bool:
+        """Return True when there may be news, False when the time passed without.
+
+        News can be lost with the process that should have sent them, so who waits long looks now
+        and then. Stores may say True without need.
+        """
+
+    def close(self) -> None:
+        """Stop watching."""
+
+
 class Store(Protocol):
     """Where sessions are kept: a log that only grows, and a small map of text.
 
@@ -58,14 +74,31 @@ class Store(Protocol):
     def state(self, key: SessionKey) -> dict[str, str]:
         """The entries of the app, of the user and of the session together."""
 
-    def sessions(self, app: str | None = None, user: str | None = None) -> list[SessionInfo]:
-        """Every session there is, or those of an app, of a user or both, in order of their keys."""
+    def sessions(
+        self,
+        app: str | None = None,
+        user: str | None = None,
+        *,
+        after: SessionKey | None = None,
+        limit: int | None = None,
+    ) -> list[SessionInfo]:
+        """Every session there is, or those of an app, of a user or both, in order of their keys.
+
+        `after` and `limit` give a page of them: the first ones with a greater key. `list_sessions`
+        goes through all pages.
+        """
 
     def delete(self, key: SessionKey) -> bool:
         """Forget the session's events and state, not its user's or app's; whether there was one."""
 
     def expire(self, before: float) -> int:
         """Delete each session that was last touched before that time; how many there were."""
+
+    def watch(self, topic: str) -> StoreWatch:
+        """Return what waits for `wake`, in this process and in others that share the store."""
+
+    def wake(self, topic: str) -> None:
+        """Wake who watches the topic, after a change that they shall see."""
 
 
 class OpenedStore(Store, Protocol):
@@ -76,6 +109,16 @@ class OpenedStore(Store, Protocol):
 
     def close(self) -> None:
         """Let go of the file or the connections; the next call opens them again."""
+
+
+def list_sessions(
+    store: Store, app: str | None = None, user: str | None = None, *, page: int = 1000
+) -> Iterator[SessionInfo]:
+    """Go through the sessions in order of their keys, with one page of them in memory at a time."""
+    after: SessionKey | None = None
+    while found := store.sessions(app, user, after=after, limit=page):
+        yield from found
+        after = found[-1].key
 
 
 def encoded(data: Mapping[str, object]) -> str:

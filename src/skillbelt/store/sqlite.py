@@ -19,6 +19,8 @@ from urllib.parse import quote
 from skillbelt.errors import ConfigError, log_warning
 from skillbelt.events import Event, NewEvent
 from skillbelt.files.private import create_file, is_missing, make_folder
+from skillbelt.metrics import count
+from skillbelt.store.bells import Bell, Bells
 from skillbelt.store.protocol import (
     NO_CHANGE,
     Scope,
@@ -39,6 +41,10 @@ _BUSY_SECONDS = 30.0
 _MOST = 2**63 - 1
 # Marks the file as ours: "SkBt".
 _APPLICATION_ID = 0x536B4274
+# How often a watch looks whether another process changed the file.
+_LOOK_SECONDS = 0.05
+# Texts and bytes in one order, that of the characters.
+_ORDER = "CAST(app AS BLOB), CAST(user AS BLOB), CAST(name AS BLOB)"
 # The n-th entry brings a file of format n to format n + 1. An entry is never changed, only added.
 # Columns without a type take text and bytes alike and convert neither (see `_cell`).
 _MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -51,6 +57,7 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE state (scope, app, user, session, key, value,"
         " PRIMARY KEY (scope, app, user, session, key)) WITHOUT ROWID",
     ),
+    (f"CREATE INDEX session_order ON session ({_ORDER})",),
 )
 # One for all stores, so that a fork can wait until none of them is in the middle of something.
 _LOCK = threading.RLock()
@@ -68,6 +75,7 @@ class SqliteStore:
         self.path = os.path.abspath(path)
         self._db: sqlite3.Connection | None = None
         self._identity: Identity | None = None
+        self._bells = Bells()
         with _LOCK:
             _STORES.add(self)
 
@@ -116,13 +124,26 @@ class SqliteStore:
         owners = (*_owner("app", key), *_owner("user", key), *_owner("session", key))
         return {_text(name): _text(value) for name, value in self._read(query, *owners)}
 
-    def sessions(self, app: str | None = None, user: str | None = None) -> list[SessionInfo]:
+    def sessions(
+        self,
+        app: str | None = None,
+        user: str | None = None,
+        *,
+        after: SessionKey | None = None,
+        limit: int | None = None,
+    ) -> list[SessionInfo]:
         """Every session there is, or those of an app, of a user or both, in order of their keys."""
         wanted = {"app": app, "user": user}
         given = {name: _cell(value) for name, value in wanted.items() if value is not None}
         where = " AND ".join(f"{name} = ?" for name in given) or "TRUE"
+        values: list[object] = list(given.values())
+        if after is not None:
+            where += f" AND ({_ORDER}) > (?, ?, ?)"
+            values += [text.encode("utf-8", "surrogatepass") for text in after]
         query = f"SELECT app, user, name, created, updated, last FROM session WHERE {where}"
-        infos = (self._info(row) for row in self._read(query, *given.values()))
+        if limit is not None:
+            query += f" ORDER BY {_ORDER} LIMIT {limit:d}"
+        infos = (self._info(row) for row in self._read(query, *values))
         return sorted(info for info in infos if info is not None)
 
     def _info(self, row: tuple[Any, ...]) -> SessionInfo | None:
@@ -143,6 +164,18 @@ class SqliteStore:
     def expire(self, before: float) -> int:
         """Delete each session that was last touched before that time; how many there were."""
         return self._remove("updated < ?", before)
+
+    def watch(self, topic: str) -> Bell:
+        """Return what waits for `wake` here, or for any change by another process."""
+        return Bell(self._bells, topic, self._look, _LOOK_SECONDS)
+
+    def wake(self, topic: str) -> None:
+        """Wake who watches the topic in this process; others notice the change in the file."""
+        self._bells.ring(topic)
+
+    def _look(self) -> object:
+        """What changes when another connection changes the file."""
+        return self._read("PRAGMA data_version"), self._identity
 
     def close(self) -> None:
         """Let go of the file; the next call opens it again."""
@@ -214,6 +247,7 @@ class SqliteStore:
             yield
         except sqlite3.Error as error:
             self.close()
+            count("store_errors", store="sqlite")
             remedy = remedies.get(_code(error), _ELSEWHERE)
             raise ConfigError(f"{self.path}: {error}; {remedy}") from error
         except OSError as error:

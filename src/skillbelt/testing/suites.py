@@ -3,6 +3,7 @@
 See docs/sessions.md, docs/artifacts.md and docs/security.md.
 """
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -16,7 +17,7 @@ from skillbelt.artifacts.conformance import (
     together,
 )
 from skillbelt.events import NewEvent
-from skillbelt.store.protocol import SessionKey, Store
+from skillbelt.store.protocol import SessionKey, Store, StoreWatch, list_sessions
 from skillbelt.testing.audit_suite import AuditConformance
 from skillbelt.testing.executor_suite import ExecutorConformance
 from skillbelt.testing.sandbox_suite import SandboxConformance
@@ -35,6 +36,8 @@ TEXTS = (
     "1", "1.0", "null", "\ud800", "\udfff\ud800", "\ud83d\ude00", "\ufeff", "\uffff", "x" * 100_000,
 )  # fmt: skip
 THREADS = 8
+# For a busy machine: a store that keeps its promise takes no time.
+WAIT_SECONDS = 60.0
 
 
 class StoreConformance:
@@ -212,6 +215,54 @@ class StoreConformance:
         assert listed(app="app", user="ada") == [KEY, SAME_USER]
         assert listed(app="ap") == listed(user="ADA") == listed(app="") == []
 
+    def test_sessions_come_in_pages(self, store: Store) -> None:
+        """A page goes on after a key, whether or not there is such a session."""
+        odd = [*sorted({*TEXTS} - {"x" * 100_000}), "x" * 3000]
+        keys = sorted(SessionKey("app", user, name) for user in odd for name in ("", "\0", "x"))
+        for key in [*keys, OTHER_APP]:
+            store.append(key, [NewEvent("a")])
+        for app, wanted in ((None, sorted([*keys, OTHER_APP])), ("app", keys)):
+            for size in (1, 7, 1000):
+                assert [one.key for one in list_sessions(store, app, page=size)] == wanted
+        for at, key in enumerate(keys):
+            page = store.sessions("app", after=key, limit=2)
+            assert [info.key for info in page] == keys[at + 1 : at + 3]
+            assert store.sessions("app", key.user, after=key) == [
+                info for info in store.sessions("app", key.user) if info.key > key
+            ]
+        assert store.sessions(after=SessionKey("app", "ada", "a"), limit=0) == []
+        between = store.sessions("app", after=SessionKey("app", "a", "a"), limit=1)
+        assert [info.key for info in between] == [SessionKey("app", "a", "x")]
+
+    def test_a_watch_hears_of_a_change(self, store: Store) -> None:
+        """Also one that came before the wait, and once only."""
+        watch = store.watch("topic")
+        try:
+            _settle(watch)
+            store.append(KEY, [NewEvent("a")])
+            store.wake("topic")
+            assert watch.wait(WAIT_SECONDS)
+            _settle(watch)
+            ready = threading.Event()
+
+            def change(_: int) -> None:
+                ready.wait()
+                store.append(KEY, [NewEvent("b")])
+                store.wake("topic")
+
+            def wait(_: int) -> None:
+                ready.set()
+                assert watch.wait(WAIT_SECONDS)
+
+            together(lambda n: (change, wait)[n](n), 2)
+        finally:
+            watch.close()
+
+    def test_a_topic_needs_no_watch(self, store: Store) -> None:
+        """Waking is then nothing, for every name of a topic."""
+        for topic in TEXTS:
+            store.wake(topic)
+
     def test_each_append_touches_its_session(self, store: Store) -> None:
         """Also one without events; the others stay as they were."""
         store.append(KEY, [NewEvent("a")])
@@ -301,6 +352,12 @@ def _refused(call: Callable[[], object]) -> None:
     except (TypeError, ValueError):
         return
     raise AssertionError("neither TypeError nor ValueError was raised")
+
+
+def _settle(watch: StoreWatch) -> None:
+    """Wait until there is no news: a store may say that there is some without need."""
+    while watch.wait(0):
+        pass
 
 
 def _later(than: float) -> None:

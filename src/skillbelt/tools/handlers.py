@@ -36,6 +36,7 @@ from skillbelt.errors import (
 from skillbelt.events import NewEvent
 from skillbelt.files.handles import BUSY, is_shortage
 from skillbelt.format.skill import Skill
+from skillbelt.metrics import count
 from skillbelt.running.inputs import skill_of, skills_named
 from skillbelt.running.outputs import SCHEME
 from skillbelt.running.workspace import SKILLS
@@ -103,7 +104,9 @@ def dispatch(name: str, arguments: object, caller: Caller, call_id: str = "") ->
         return failed(f"{name}: {checked.fault}", WRONG_ARGUMENTS, tool=name)
     try:
         with span("execute_tool", name, **_facts(name, checked.arguments, caller, call_id)):
-            return HANDLERS[kind](Call(checked.arguments, caller, call_id))
+            result = HANDLERS[kind](Call(checked.arguments, caller, call_id))
+            count("tool_calls", tool=kind, outcome="failed" if result.error else "ok")
+            return result
     except (Refused, PathEscape, LoadError, PermissionDenied) as error:
         return _failure(error, caller)
     except (RunRefused, SandboxUnavailable, ArtifactError) as error:

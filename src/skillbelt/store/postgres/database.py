@@ -23,7 +23,8 @@ from psycopg import conninfo
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from skillbelt.errors import ConfigError, StoreUnavailable
-from skillbelt.store.postgres.listening import DatabaseWatch, Listener
+from skillbelt.store.bells import Bell, Bells
+from skillbelt.store.postgres.listening import POLL_SECONDS, Listener, mark_topic
 from skillbelt.store.postgres.schema import migrate
 from skillbelt.untrusted_json import read_json
 
@@ -60,6 +61,7 @@ _PASSING = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "25006", "40001",
 _PORTS = re.compile(r"[\d,]*")
 _DATABASES: "weakref.WeakSet[Database]" = weakref.WeakSet()
 _LEFT: list[object] = []
+_ENDED = threading.Event()
 
 # The pool says in the log why a connection failed; so does the error. Without this, Python would
 # print it to stderr where no logging is set up.
@@ -99,7 +101,7 @@ class Database:
         self._lock = threading.Lock()
         self._pool: ConnectionPool[psycopg.Connection[Row]] | None = None
         self._listener: Listener | None = None
-        self._refused: psycopg.Error | None = None
+        self._bells = Bells()
         self._pruned = time.monotonic()
         self.row_security = False
 
@@ -161,20 +163,27 @@ class Database:
             time.sleep(pause)
             pause = min(2 * pause, 1.0)
 
-    def watch(self, topic: str) -> DatabaseWatch:
+    def watch(self, topic: str) -> Bell:
         """Return what waits until `wake` is called with the same topic, on any machine."""
         self._open_pool()
+        return Bell(self._bells, mark_topic(topic), self._look, POLL_SECONDS)
+
+    def _look(self) -> object:
+        """What changes when news may have been missed, and all the time while none can come."""
         with self._lock:
-            if self._listener is None:
-                self._listener = Listener(self.connect, self.wake)
-            return self._listener.watch(topic)
+            if self._listener is None and not _ENDED.is_set():
+                self._listener = Listener(self._bells, self.connect, self.wake)
+            listener = self._listener
+        if listener is not None and listener.hears:
+            return listener, listener.gaps
+        return time.monotonic() // POLL_SECONDS
 
     def wake(self, topic: str) -> None:
         """Wake who watches the topic. Without a server they look for themselves a little later."""
         query = "SELECT set_config('synchronous_commit', 'off', true), pg_notify('skillbelt', %s)"
         away = suppress(psycopg.Error, PoolTimeout, PoolClosed, ConfigError)
         with away, self._connection(time.monotonic() + 1) as db:
-            db.execute(query, [Listener.mark(topic)])
+            db.execute(query, [mark_topic(topic)])
 
     def connect(self) -> "psycopg.Connection[Row]":
         """Open a connection beside the pool; psycopg.Error when that fails."""
@@ -370,6 +379,7 @@ def _forget_all() -> None:
 
 
 def _close_all() -> None:
+    _ENDED.set()
     for database in list(_DATABASES):
         database.close()
 

@@ -4,15 +4,18 @@ import hashlib
 import os
 import select
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any
 
 import psycopg
 
-# How often one looks while no news can come: the server is away, or a proxy swallows them.
+from skillbelt.store.bells import Bells
+
+# How often a watch says that there may be news while none can come: the server is away, or a
+# proxy between passes none on.
 POLL_SECONDS = 0.2
+# How often an idle connection is asked whether it still is one.
 _CHECK_SECONDS = 20.0
 
 
@@ -20,35 +23,20 @@ class Listener:
     """One connection that listens for all watches of a process, in a thread of its own."""
 
     def __init__(
-        self, connect: "Callable[[], psycopg.Connection[Any]]", wake: Callable[[str], None]
+        self,
+        bells: Bells,
+        connect: "Callable[[], psycopg.Connection[Any]]",
+        wake: Callable[[str], None],
     ) -> None:
-        self._connect, self._wake = connect, wake
-        self.changed = threading.Condition()
+        self._bells, self._connect, self._wake = bells, connect, wake
         # News count only once a message of our own came back.
         self.hears = False
+        self.gaps = 0
         self._own = f"listener {os.urandom(8).hex()}"
-        self._counts: dict[str, int] = {}
-        self._gaps = 0
         self._ended = threading.Event()
         self._stop_read, self._stop_write = os.pipe()
         self._thread = threading.Thread(target=self._run, name="skillbelt-listen", daemon=True)
         self._thread.start()
-
-    @staticmethod
-    def mark(topic: str) -> str:
-        """Return what stands for a topic in a notification, which has no room for any text."""
-        return hashlib.sha256(topic.encode("utf-8", "surrogatepass")).hexdigest()
-
-    def watch(self, topic: str) -> "DatabaseWatch":
-        """Return a watch of the topic."""
-        mark = self.mark(topic)
-        with self.changed:
-            self._counts.setdefault(mark, 0)
-        return DatabaseWatch(self, mark)
-
-    def count(self, mark: str) -> tuple[int, int]:
-        """Return what changes whenever there is news of the topic, or some may have been missed."""
-        return self._gaps, self._counts.get(mark, 0)
 
     def close(self) -> None:
         """End the thread."""
@@ -66,14 +54,12 @@ class Listener:
                 pause = 0.1
                 self._wake(self._own)
                 self._hear(db)
-            with self.changed:
-                self.hears = False
-                self.changed.notify_all()
+            self._set_hearing(False)
             self._ended.wait(pause)
             pause = min(2 * pause, 2.0)
 
     def _hear(self, db: "psycopg.Connection[Any]") -> None:
-        own = self.mark(self._own)
+        own = mark_topic(self._own)
         poll = select.poll()
         poll.register(db.fileno(), select.POLLIN)
         poll.register(self._stop_read, select.POLLIN)
@@ -81,43 +67,19 @@ class Listener:
             if not poll.poll(_CHECK_SECONDS * 1000):
                 db.execute("SELECT 1")
             for note in db.notifies(timeout=0):
-                with self.changed:
-                    if note.payload == own:
-                        self.hears = True
-                        self._gaps += 1
-                    elif note.payload in self._counts:
-                        self._counts[note.payload] += 1
-                    self.changed.notify_all()
+                if note.payload == own:
+                    self._set_hearing(True)
+                else:
+                    self._bells.ring(note.payload)
+
+    def _set_hearing(self, hears: bool) -> None:
+        """Say whether news come; before they do, some may have been missed."""
+        with self._bells.changed:
+            self.hears = hears
+            self.gaps += hears
+            self._bells.changed.notify_all()
 
 
-class DatabaseWatch:
-    """Waits for news of one topic. What comes between two waits is not lost."""
-
-    def __init__(self, listener: Listener, mark: str) -> None:
-        self._listener, self._mark = listener, mark
-        self._seen = listener.count(mark)
-
-    def wait(self, seconds: float) -> bool:
-        """Return True when there may be news, False when the time passed without."""
-        until = time.monotonic() + seconds
-        listener = self._listener
-        with listener.changed:
-            while (count := listener.count(self._mark)) == self._seen:
-                left = until - time.monotonic()
-                if left <= 0:
-                    return False
-                deaf = not listener.hears
-                listener.changed.wait(min(left, POLL_SECONDS) if deaf else left)
-                if deaf and listener.count(self._mark) == self._seen:
-                    return True
-            self._seen = count
-            return True
-
-    def close(self) -> None:
-        """Do nothing: the listener belongs to the database."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+def mark_topic(topic: str) -> str:
+    """Return what stands for a topic in a notification, which has no room for a long text."""
+    return hashlib.sha256(topic.encode("utf-8", "surrogatepass")).hexdigest()

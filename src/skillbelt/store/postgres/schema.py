@@ -19,7 +19,7 @@ _APP = "app = substr(nullif(current_setting('skillbelt.app', true), ''), 2)"
 _USER = "\"user\" = substr(nullif(current_setting('skillbelt.user', true), ''), 2)"
 _APPEND = """
 CREATE FUNCTION skillbelt.append_1(
-    _once uuid, _again boolean, _at float8, _digest bytea, _app text, _user text, _name text,
+    _once uuid, _again boolean, _digest bytea, _app text, _user text, _name text,
     _types text[], _agents text[], _data text[],
     _owners bytea[], _users text[], _marks bytea[], _keys text[], _values text[]
 ) RETURNS text LANGUAGE plpgsql AS $$
@@ -28,6 +28,8 @@ DECLARE
     _last bigint;
     _count integer := cardinality(_types);
     _result text;
+    -- One clock for all machines: that of the server.
+    _now float8 := extract(epoch FROM clock_timestamp());
 BEGIN
     IF _again THEN
         SELECT result INTO _result FROM skillbelt.applied WHERE id = _once;
@@ -38,13 +40,13 @@ BEGIN
     PERFORM set_config('skillbelt.app', '=' || _app, true),
         set_config('skillbelt.user', '=' || _user, true);
     INSERT INTO skillbelt.session AS s (digest, app, "user", name, created, updated, last)
-        VALUES (_digest, _app, _user, _name, _at, _at, _count)
+        VALUES (_digest, _app, _user, _name, _now, _now, _count)
         ON CONFLICT (digest) DO UPDATE
         SET updated = greatest(s.updated, excluded.updated), last = s.last + _count
         RETURNING s.id, s.last INTO _session, _last;
     IF _count > 0 THEN
         INSERT INTO skillbelt.event (session, seq, time, type, agent, data)
-            SELECT _session, _last - _count + n, _at, t, a, d
+            SELECT _session, _last - _count + n, _now, t, a, d
             FROM unnest(_types, _agents, _data) WITH ORDINALITY AS given (t, a, d, n);
     END IF;
     FOR i IN 1 .. cardinality(_keys) LOOP
@@ -56,7 +58,7 @@ BEGIN
                 ON CONFLICT (owner, mark) DO UPDATE SET value = excluded.value;
         END IF;
     END LOOP;
-    _result := (_last - _count) || ' ' || _at;
+    _result := (_last - _count) || ' ' || _now;
     INSERT INTO skillbelt.applied (id, result) VALUES (_once, _result);
     RETURN _result;
 END

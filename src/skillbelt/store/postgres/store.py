@@ -1,7 +1,6 @@
 """Sessions in PostgreSQL, for all processes of all machines."""
 
 import hashlib
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,8 +10,8 @@ import psycopg
 
 from skillbelt.errors import ConfigError
 from skillbelt.events import Event, NewEvent
+from skillbelt.store.bells import Bell
 from skillbelt.store.postgres.database import Database, Row, Tenant
-from skillbelt.store.postgres.listening import DatabaseWatch
 from skillbelt.store.protocol import (
     NO_CHANGE,
     SessionInfo,
@@ -25,12 +24,13 @@ from skillbelt.store.protocol import (
 _MOST = 2**63 - 1
 # How many sessions one transaction of `expire` deletes.
 _BATCH = 500
-_APPEND = "SELECT skillbelt.append_1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+_APPEND = "SELECT skillbelt.append_1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _EVENTS = (
     "SELECT seq, time, type, agent, data FROM skillbelt.event WHERE seq > %s AND session ="
     " (SELECT id FROM skillbelt.session WHERE digest = %s) ORDER BY seq"
 )
-_COLUMNS = 'app, "user", name, created, updated, last'
+_ORDER = 'app, "user", name'
+_COLUMNS = f"{_ORDER}, created, updated, last"
 
 
 class PostgresStore:
@@ -62,10 +62,10 @@ class PostgresStore:
             [encode_text(one) for _, one, _ in changed],
             [None if value is None else encode_text(value) for _, _, value in changed],
         ]
-        once, now = uuid.uuid4(), time.time()
+        once = uuid.uuid4()
 
         def attempt(db: "psycopg.Connection[Row]", again: bool) -> str:
-            given = (once, again, now, owners["session"], app, user, name, *values)
+            given = (once, again, owners["session"], app, user, name, *values)
             [(result,)] = db.execute(_APPEND, given).fetchall()
             return str(result)
 
@@ -104,13 +104,32 @@ class PostgresStore:
         rows = self.database.read(query, (owners,), _tenant(key))
         return {decode_text(name): decode_text(value) for name, value in rows}
 
-    def sessions(self, app: str | None = None, user: str | None = None) -> list[SessionInfo]:
+    def sessions(
+        self,
+        app: str | None = None,
+        user: str | None = None,
+        *,
+        after: SessionKey | None = None,
+        limit: int | None = None,
+    ) -> list[SessionInfo]:
         """Every session there is, or those of an app, of a user or both, in order of their keys."""
         wanted = {"app": app, '"user"': user}
         given = {name: encode_text(value) for name, value in wanted.items() if value is not None}
-        where = " AND ".join(f"{name} = %s" for name in given) or "TRUE"
-        query = f'SELECT {_COLUMNS} FROM skillbelt.session WHERE {where} ORDER BY app, "user", name'
-        rows = self.database.read(query, list(given.values()), self._listed_tenant(app, user))
+        where = "".join(f" AND {name} = %s" for name in given)
+        values: list[object] = list(given.values())
+        if after is not None:
+            where += f" AND ({_ORDER}) > (%s, %s, %s)"
+            values += map(encode_text, after)
+        values.append(limit)
+        # Sessions with long keys have an index of their own; see schema.py.
+        usual, long = (
+            f"(SELECT {_COLUMNS} FROM skillbelt.session WHERE {kind}{where}"
+            f" ORDER BY {_ORDER} LIMIT %s)"
+            for kind in ("NOT long", "long")
+        )
+        query = f"{usual} UNION ALL {long} ORDER BY {_ORDER} LIMIT %s"
+        tenant = self._listed_tenant(app, user)
+        rows = self.database.read(query, [*values, *values, limit], tenant)
         return [_info(row) for row in rows]
 
     def delete(self, key: SessionKey) -> bool:
@@ -139,7 +158,7 @@ class PostgresStore:
             total += removed
         return total
 
-    def watch(self, topic: str) -> DatabaseWatch:
+    def watch(self, topic: str) -> Bell:
         """Return what waits until `wake` is called with the topic, on any machine."""
         return self.database.watch(topic)
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from skillbelt.mcp.http import DrainingApp, shut_down
+from skillbelt.serving.listening import DrainingApp, shut_down
 
 pytestmark = pytest.mark.anyio
 HTTP = {"type": "http", "method": "GET", "path": "/", "headers": []}
@@ -149,7 +149,7 @@ async def test_the_connections_end_after_every_call_was_answered() -> None:
     request = asyncio.ensure_future(drain(POST, receive, sent))
     while not sent:
         await asyncio.sleep(0)
-    await shut_down(cast(Any, listening), cast(Any, ending), drain)
+    await shut_down(cast(Any, listening), ending.close, drain)
     assert sent[-1]["body"] == b"answer"
     assert listening.should_exit
     await asyncio.wait_for(request, 10)
@@ -167,7 +167,7 @@ async def test_half_a_call_and_a_stream_are_not_waited_for() -> None:
         while not sent:
             await asyncio.sleep(0)
         await drain.wait_until_answered()
-        await shut_down(cast(Any, listening), cast(Any, ending), drain)
+        await shut_down(cast(Any, listening), ending.close, drain)
         await asyncio.wait_for(request, 10)
         assert sent.whole
 

@@ -7,7 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from skillbelt.mcp.auth import ServedHosts, guarded
+from skillbelt.serving.guard import ServedHosts, guarded
+from skillbelt.serving.tokens import TokenBook
 
 TOKEN = "a-token-that-nobody-knows"
 GOOD = {"host": "127.0.0.1:8765", "authorization": f"Bearer {TOKEN}"}
@@ -41,7 +42,7 @@ def status(
     async def receive() -> Any:
         raise AssertionError("nothing is read of who may not come in")
 
-    app = guarded(_app, token=TOKEN, host=host, port=8765, **options)
+    app = guarded(_app, tokens=TokenBook.of(TOKEN), host=host, port=8765, **options)
     anyio.run(app, scope, receive, send)
     if not sent:
         return 0, {}

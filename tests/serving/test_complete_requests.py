@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from skillbelt.mcp.http import CompleteRequests
+from skillbelt.serving.listening import CompleteRequests
 
 SCOPE = {"type": "http", "headers": [(b"host", b"here"), (b"last-event-id", b"7")]}
 GONE = {"type": "http.disconnect"}

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from skillbelt.serving.answers import HttpAnswer, HttpRefusal
+from skillbelt.serving.tokens import Holder, TokenBook
+
+# In the scope of a request that has been let through: who holds its token.
+HOLDER = "skillbelt.holder"
+# For a probe that has no token. They say whether the server works, and nothing else.
+OPEN_PATHS = frozenset(("/health", "/ready"))
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _WILDCARDS = ("0.0.0.0", "[::]")
 
 
 class TokenGuard:
-    """Lets requests through that have the token, an allowed Host and no foreign Origin."""
+    """Lets requests through that have a token, an allowed Host and no foreign Origin."""
 
     def __init__(
-        self, app: ASGIApp, token: str, hosts: ServedHosts, origins: Iterable[str]
+        self, app: ASGIApp, tokens: TokenBook, hosts: ServedHosts, origins: Iterable[str]
     ) -> None:
-        self._app, self._token, self._hosts = app, token.encode(), hosts
+        self._app, self._tokens, self._hosts = app, tokens, hosts
         self._origins = frozenset(origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -31,22 +36,28 @@ class TokenGuard:
             return await self._app(scope, receive, send)
         if scope["type"] != "http":
             return None
-        refusal = self._refuse(Headers(scope=scope))
-        await (refusal or self._app)(scope, receive, send)
+        holder, headers = None, Headers(scope=scope)
+        refusal = self._refuse(headers)
+        if refusal is None:
+            holder = self._find_holder(headers.getlist("authorization"))
+            is_open = scope["method"] == "GET" and scope["path"] in OPEN_PATHS
+            if holder is None and not is_open:
+                refusal = HttpRefusal("unauthorized", "a bearer token is required")
+        if refusal is not None:
+            return await HttpAnswer(send).error(refusal)
+        return await self._app({**scope, HOLDER: holder}, receive, send)
 
-    def _refuse(self, headers: Headers) -> Response | None:
+    def _refuse(self, headers: Headers) -> HttpRefusal | None:
         if not self._hosts.allows(headers.getlist("host")):
-            return Response("wrong Host header for this server", 421)
+            return HttpRefusal("wrong_host", "wrong Host header for this server; see --host-name")
         if any(origin not in self._origins for origin in headers.getlist("origin")):
-            return Response("this origin is not allowed; see --origin", 403)
-        if not self._has_token(headers.getlist("authorization")):
-            return Response("a bearer token is required", 401, {"WWW-Authenticate": "Bearer"})
+            return HttpRefusal("forbidden", "this origin is not allowed; see --origin")
         return None
 
-    def _has_token(self, given: list[str]) -> bool:
+    def _find_holder(self, given: list[str]) -> Holder | None:
         scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-        same = hmac.compare_digest(token.strip().encode("utf-8", "surrogatepass"), self._token)
-        return same and scheme.lower() == "bearer"
+        found = self._tokens.find(token.strip())
+        return found if scheme.lower() == "bearer" else None
 
 
 class ServedHosts:
@@ -89,19 +100,28 @@ def host_of(origin: str) -> str:
 
 
 def guarded(
-    app: ASGIApp, *, token: str, host: str, port: int, origins: Iterable[str] = ()
+    app: ASGIApp,
+    *,
+    tokens: TokenBook,
+    host: str,
+    port: int,
+    origins: Iterable[str] = (),
+    hosts: Iterable[str] = (),
 ) -> ASGIApp:
-    """Wrap the app in the guard; pages of the `origins` may call it from a browser."""
+    """Wrap the app in the guard; pages of the `origins` may call it from a browser.
+
+    `hosts` are further names of the server: those that a balancer before it is called by.
+    """
     others = [origin.rstrip("/") for origin in origins]
-    hosts = ServedHosts(host, port, (host_of(origin) for origin in others))
-    guard: ASGIApp = TokenGuard(app, token, hosts, [*own_origins(host, port), *others])
+    known = ServedHosts(host, port, [*map(host_of, others), *(one.lower() for one in hosts)])
+    guard: ASGIApp = TokenGuard(app, tokens, known, [*own_origins(host, port), *others])
     if not others:
         return guard
     # The preflight request of a browser carries no token.
     return CORSMiddleware(
         guard,
         allow_origins=others,
-        allow_methods=["GET", "POST", "DELETE"],
+        allow_methods=["GET", "POST", "PUT", "DELETE"],
         allow_headers=["*"],
         expose_headers=["Mcp-Session-Id"],
     )

@@ -1,0 +1,387 @@
+"""The JSON API of `serve http`: requests become operations, operations become answers.
+
+A server keeps nothing of a conversation: the next request may go to another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import socket
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from tempfile import SpooledTemporaryFile
+from typing import Any, BinaryIO, cast
+from urllib.parse import parse_qsl
+
+import anyio
+from anyio import to_thread
+from starlette.datastructures import Headers
+from starlette.types import Message, Receive, Scope, Send
+
+from skillbelt.errors import ConfigError, SkillbeltError
+from skillbelt.integrations.common import follow
+from skillbelt.permission.gate import ASKER
+from skillbelt.permission.waiting import Pending
+from skillbelt.running.following import Watch
+from skillbelt.runtime.runtime import Runtime
+from skillbelt.runtime.threads import MAX_PARALLEL_CALLS
+from skillbelt.sandbox.protocol import Stream
+from skillbelt.serving.answers import HttpAnswer, HttpRefusal
+from skillbelt.serving.endpoints import (
+    ENDPOINTS,
+    TENANT,
+    ApiRequest,
+    Download,
+    Endpoint,
+    Schema,
+    describe_pending,
+)
+from skillbelt.serving.guard import HOLDER, guarded
+from skillbelt.serving.listening import serve_app
+from skillbelt.serving.openapi import USER_HEADER, describe_api
+from skillbelt.serving.probes import Probes
+from skillbelt.serving.tokens import Holder, TokenBook, check_name, choose_user
+from skillbelt.tracing import CARRIED, extract, span
+from skillbelt.untrusted_json import BadJson, read_json
+
+logger = logging.getLogger(__name__)
+# The body of a request with JSON, and of one that uploads an artifact.
+MAX_JSON_BODY_BYTES = 4 * 2**20
+MAX_UPLOAD_BYTES = 2**30
+# How often a client hears that a silent run goes on.
+KEEP_ALIVE_SECONDS = 15.0
+DEFAULT_USER = "http"
+CALL = "http_call"  # in the metadata of a permission request: the request that it belongs to
+_IN_MEMORY_BYTES = 2**20
+_CHUNK = 2**18
+_EVENTS = "text/event-stream"
+_NAME_OF_TYPE: Mapping[str, type | tuple[type, ...]] = {
+    "string": str, "boolean": bool, "integer": int, "number": (int, float), "array": list,
+    "object": dict, "null": type(None),
+}  # fmt: skip
+
+
+class HttpApi:
+    """The application behind the guard; `close` refuses new calls and ends those that run."""
+
+    def __init__(self, belt: Runtime) -> None:
+        self._belt = belt
+        self._patterns = [(one.pattern, one) for one in ENDPOINTS]
+        self._seats = Seats(MAX_PARALLEL_CALLS)
+        self._limiter: anyio.CapacityLimiter | None = None
+        self._calls: dict[str, Callable[[Pending], None]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # Questions wait until they are answered, here or at another server.
+        self._stop_listening = belt.gate.desk.listen(self._tell_client)
+
+    def close(self) -> None:
+        """Cancel every call; each is answered."""
+        self._stop_listening()
+        self._seats.close()
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            for task in list(self._running):
+                loop.call_soon_threadsafe(task.cancel)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        self._loop = asyncio.get_running_loop()
+        answer, headers = HttpAnswer(send), Headers(scope=scope)
+        carried = {name: headers[name] for name in CARRIED if name in headers}
+        with extract(carried):
+            try:
+                await self._serve(scope, receive, answer, headers)
+            except (SkillbeltError, BadJson) as error:
+                await answer.error(_refuse(error))
+            except Exception as error:
+                logger.exception("a request failed")
+                await answer.error(error)
+
+    async def _serve(
+        self, scope: Scope, receive: Receive, answer: HttpAnswer, headers: Headers
+    ) -> None:
+        if scope["path"] == "/v1/openapi.json" and scope["method"] == "GET":
+            return await answer.document(describe_api())
+        endpoint, found = self._find(scope["method"], scope["path"])
+        route = {"http.request.method": endpoint.method, "http.route": endpoint.path}
+        with span("serve", f"{endpoint.method} {endpoint.path}", **route) as traced:
+            holder = scope[HOLDER]
+            user = _user_of(holder, headers)
+            async with _read_body(endpoint, headers, receive) as (body, upload):
+                request = ApiRequest(
+                    belt=self._belt,
+                    holder=holder,
+                    user=user,
+                    path=found,
+                    query=_read_query(endpoint, scope["query_string"]),
+                    body=body,
+                    upload=upload,
+                    mime=headers.get("content-type", "application/octet-stream"),
+                )
+                streams = endpoint.streams and _EVENTS in headers.get("accept", "")
+                await self._answer(endpoint, request, receive, answer, streams=streams)
+            traced.set(**{"http.response.status_code": answer.status})
+
+    def _find(self, method: str, path: str) -> tuple[Endpoint, Mapping[str, str]]:
+        known = False
+        for pattern, endpoint in self._patterns:
+            if found := pattern.fullmatch(path):
+                known = True
+                if endpoint.method == method:
+                    names = found.groupdict()
+                    if "session" in names:
+                        check_name(names["session"], "the session")
+                    return endpoint, names
+        if known:
+            raise HttpRefusal("method_not_allowed", f"{method} is not possible here")
+        raise HttpRefusal("not_found", "there is nothing at this address; see /v1/openapi.json")
+
+    async def _answer(
+        self,
+        endpoint: Endpoint,
+        request: ApiRequest,
+        receive: Receive,
+        answer: HttpAnswer,
+        *,
+        streams: bool,
+    ) -> None:
+        """Do the work and send what it gives; a client that goes away ends it."""
+        owner = f"{request.holder.app}/{request.user}"
+        with self._seats.take(owner):
+            task = asyncio.ensure_future(self._work(endpoint, request, answer, streams=streams))
+            self._running.add(task)
+            leaving = asyncio.ensure_future(_wait_until_gone(receive))
+            try:
+                await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
+                if not task.done():
+                    task.cancel()
+                await _settle(task, closing=self._seats.closed)
+            finally:
+                leaving.cancel()
+                self._running.discard(task)
+                if not task.done():
+                    task.cancel()
+
+    async def _work(
+        self, endpoint: Endpoint, request: ApiRequest, answer: HttpAnswer, *, streams: bool
+    ) -> None:
+        id = os.urandom(8).hex()
+        asked = {TENANT: [request.holder.app, request.user], CALL: id}
+
+        def work(watch: Watch) -> Coroutine[Any, Any, object]:
+            def handle() -> object:
+                ASKER.set(asked)  # in this thread's own copy of the context
+                return endpoint.handle(request._replace(watch=watch))
+
+            return to_thread.run_sync(handle, limiter=self._threads(), abandon_on_cancel=True)
+
+        if not streams:
+            return await _send_result(answer, await follow(work, None))
+        await answer.start_events()
+        told = asyncio.get_running_loop()
+
+        def tell(stream: Stream, text: str) -> Coroutine[Any, Any, None]:
+            return answer.event("output", {"stream": stream, "text": text})
+
+        def ask(pending: Pending) -> None:
+            event = answer.event("permission", describe_pending(pending))
+            asyncio.run_coroutine_threadsafe(event, told)
+
+        self._calls[id] = ask
+        alive = asyncio.ensure_future(answer.keep_alive(KEEP_ALIVE_SECONDS))
+        try:
+            result = await follow(work, tell)
+            await answer.event("result", result)
+            await answer.piece(b"", last=True)
+        finally:
+            alive.cancel()
+            self._calls.pop(id, None)
+        return None
+
+    def _threads(self) -> anyio.CapacityLimiter:
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(MAX_PARALLEL_CALLS)
+        return self._limiter
+
+    def _tell_client(self, pending: Pending) -> None:
+        """Tell the client whose call asks, if it reads events; the question waits in any case."""
+        if told := self._calls.get(str(pending.request.metadata.get(CALL))):
+            told(pending)
+
+
+class Seats:
+    """Calls that run at once: one user gets at most half of what is free, so others find room."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, threading.Lock()
+        self._taken: Counter[str] = Counter()
+        self.closed = False
+
+    def close(self) -> None:
+        """Admit no more calls."""
+        self.closed = True
+
+    @contextmanager
+    def take(self, owner: str) -> Iterator[None]:
+        """Hold a seat in a block; HttpRefusal when there is none."""
+        with self._lock:
+            if self.closed:
+                raise HttpRefusal("shutting_down", "the server is shutting down; try again")
+            free = self._most - self._taken.total()
+            if free <= 0 or self._taken[owner] > free:
+                raise HttpRefusal("busy", "too many calls at once; try again later")
+            self._taken[owner] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._taken[owner] -= 1
+                if not self._taken[owner]:
+                    del self._taken[owner]
+
+
+async def _settle(task: asyncio.Task[None], *, closing: bool) -> None:
+    """Wait for a call that may have been cancelled; during shutdown that is an answer too."""
+    try:
+        await task
+    except asyncio.CancelledError:
+        if closing:
+            raise HttpRefusal("shutting_down", "the server is shutting down") from None
+
+
+async def _wait_until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _send_result(answer: HttpAnswer, result: object) -> None:
+    if not isinstance(result, Download):
+        return await answer.document(result)
+    with result.file as file:
+        await answer.start(200, result.mime, {**result.headers, "content-length": str(result.size)})
+        while data := await to_thread.run_sync(file.read, _CHUNK):
+            await answer.piece(data)
+        await answer.piece(b"", last=True)
+
+
+# Reading a request
+
+
+def _refuse(error: Exception) -> Exception:
+    if isinstance(error, BadJson):
+        return HttpRefusal("wrong_arguments", f"the body {error}")
+    return error
+
+
+def _user_of(holder: Holder, headers: Headers) -> str:
+    try:
+        return choose_user(holder, headers.getlist(USER_HEADER), DEFAULT_USER)
+    except ConfigError as error:
+        raise HttpRefusal("forbidden", str(error)) from error
+
+
+@asynccontextmanager
+async def _read_body(
+    endpoint: Endpoint, headers: Headers, receive: Receive
+) -> AsyncIterator[tuple[Mapping[str, Any], BinaryIO | None]]:
+    """Yield the JSON of the body, or a file with what is uploaded."""
+    most = MAX_UPLOAD_BYTES if endpoint.uploads else MAX_JSON_BODY_BYTES
+    size = headers.get("content-length", "0")
+    if not size.isdigit() or int(size) > most:
+        raise HttpRefusal("too_large", f"a body has at most {most} bytes")
+    with SpooledTemporaryFile(_IN_MEMORY_BYTES) as file:
+        more, length = True, 0
+        while more:
+            message: Message = await receive()
+            if message["type"] == "http.disconnect":
+                raise HttpRefusal("config", "the request broke off")
+            data = message.get("body", b"")
+            more, length = message.get("more_body", False), length + len(data)
+            if length > most:
+                raise HttpRefusal("too_large", f"a body has at most {most} bytes")
+            await to_thread.run_sync(file.write, data) if endpoint.uploads else file.write(data)
+        file.seek(0)
+        if endpoint.uploads:
+            yield {}, cast(BinaryIO, file)
+        else:
+            yield _parse_body(endpoint, file.read()), None
+
+
+def _parse_body(endpoint: Endpoint, data: bytes) -> Mapping[str, Any]:
+    if endpoint.body is None:
+        return {}
+    given = read_json(data, most=MAX_JSON_BODY_BYTES)
+    check_fields(given, endpoint.body, "the body")
+    return cast(Mapping[str, Any], given)
+
+
+def _read_query(endpoint: Endpoint, text: bytes) -> Mapping[str, str]:
+    pairs = parse_qsl(text.decode("latin-1"), keep_blank_values=True)
+    given = dict(pairs)
+    if len(given) != len(pairs):
+        raise HttpRefusal("wrong_arguments", "each parameter may be given once")
+    for name, value in given.items():
+        schema = endpoint.query.get(name)
+        if schema is None:
+            known = ", ".join(endpoint.query) or "none"
+            raise HttpRefusal(
+                "wrong_arguments", f"unknown parameter {name[:80]!r}; there are: {known}"
+            )
+        if schema["type"] == "integer" and not re.fullmatch("[0-9]{1,15}", value):
+            raise HttpRefusal("wrong_arguments", f"{name} takes a whole number")
+        if value not in schema.get("enum", (value,)):
+            raise HttpRefusal("wrong_arguments", f"{name} takes one of {', '.join(schema['enum'])}")
+    return given
+
+
+def check_fields(given: object, schema: Schema, what: str) -> None:
+    """Check an object against its schema; HttpRefusal names the field that is wrong."""
+    if not isinstance(given, dict):
+        raise HttpRefusal("wrong_arguments", f"{what} must be an object")
+    fields = schema["properties"]
+    for name in schema["required"]:
+        if name not in given:
+            raise HttpRefusal("wrong_arguments", f"{what} lacks {name!r}")
+    for name, value in given.items():
+        if name not in fields:
+            raise HttpRefusal("wrong_arguments", f"{what} has an unknown field {name[:80]!r}")
+        _check_type(value, fields[name], f"{what}: {name}")
+
+
+def _check_type(value: object, schema: Schema, what: str) -> None:
+    named = schema.get("type", ())
+    types = (named,) if isinstance(named, str) else tuple(named)
+    fits = [
+        isinstance(value, _NAME_OF_TYPE[one]) and (not isinstance(value, bool) or one == "boolean")
+        for one in types
+    ]
+    if types and not any(fits):
+        raise HttpRefusal("wrong_arguments", f"{what} must be {' or '.join(types)}")
+    if "enum" in schema and value not in schema["enum"]:
+        raise HttpRefusal("wrong_arguments", f"{what} must be one of {', '.join(schema['enum'])}")
+
+
+async def serve_api(
+    belt: Runtime,
+    listening: socket.socket,
+    host: str,
+    tokens: TokenBook,
+    *,
+    origins: Sequence[str] = (),
+    hosts: Sequence[str] = (),
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve the API until a signal arrives, then end everything that runs. Calls `ready` first."""
+    api, port = HttpApi(belt), listening.getsockname()[1]
+    app = guarded(
+        Probes(api, belt, "http"), tokens=tokens, host=host, port=port, origins=origins, hosts=hosts
+    )
+    await serve_app(app, listening, close=api.close, ready=ready)

@@ -1,0 +1,84 @@
+"""News between the threads of one process."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Self
+
+
+class Bells:
+    """Counts, for each topic that is watched, how often it was rung."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self._counts: dict[str, int] = {}
+        self._watched: dict[str, int] = {}
+
+    def ring(self, topic: str) -> None:
+        """Wake who waits for the topic; one that is not watched costs nothing."""
+        with self.changed:
+            if topic in self._counts:
+                self._counts[topic] += 1
+                self.changed.notify_all()
+
+    def count(self, topic: str) -> int:
+        """How often it was rung."""
+        return self._counts.get(topic, 0)
+
+    def add(self, topic: str) -> None:
+        """Begin to count."""
+        with self.changed:
+            self._watched[topic] = self._watched.get(topic, 0) + 1
+            self._counts.setdefault(topic, 0)
+
+    def remove(self, topic: str) -> None:
+        """Forget the topic with its last watcher."""
+        with self.changed:
+            self._watched[topic] -= 1
+            if not self._watched[topic]:
+                del self._watched[topic], self._counts[topic]
+            self.changed.notify_all()
+
+
+class Bell:
+    """Waits for one topic. `look`, if given, is asked every `pause` seconds for other news."""
+
+    def __init__(
+        self,
+        bells: Bells,
+        topic: str,
+        look: Callable[[], object] = lambda: None,
+        pause: float = float("inf"),
+    ) -> None:
+        self._bells, self._topic, self._look, self._pause = bells, topic, look, pause
+        self._open = True
+        bells.add(topic)
+        self._seen = self._state()
+
+    def wait(self, seconds: float) -> bool:
+        """Return True when there may be news, False when the time passed without."""
+        until = time.monotonic() + seconds
+        while (state := self._state()) == self._seen:
+            left = until - time.monotonic()
+            if left <= 0:
+                return False
+            with self._bells.changed:
+                if self._bells.count(self._topic) == state[0]:
+                    self._bells.changed.wait(min(left, self._pause))
+        self._seen = state
+        return True
+
+    def close(self) -> None:
+        """Stop watching."""
+        if self._open:
+            self._open = False
+            self._bells.remove(self._topic)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _state(self) -> tuple[int, object]:
+        return self._bells.count(self._topic), self._look()

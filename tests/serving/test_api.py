@@ -1,0 +1,284 @@
+"""The JSON API: each operation, its schema, its errors, and who may do what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import httpx2
+import jsonschema
+import pytest
+
+from skillbelt import Runtime
+from skillbelt.serving.endpoints import ENDPOINTS
+from skillbelt.serving.tokens import Holder, TokenBook, hash_token
+from tests.serving.clients import TOKEN, api, error_of, events, fill
+from tests.tree import Tree
+
+pytestmark = pytest.mark.anyio
+S = "/v1/sessions/chat"
+EVENTS = {"accept": "text/event-stream"}
+
+
+@pytest.fixture
+def belt(open_tree: Tree) -> Iterator[Runtime]:
+    with Runtime(fill(open_tree).project) as belt:
+        yield belt
+
+
+def book(**fields: Any) -> TokenBook:
+    return TokenBook({hash_token(TOKEN): Holder(**fields)})
+
+
+class Described:
+    """A client that compares each answer with what the OpenAPI document says of it."""
+
+    def __init__(self, client: httpx2.AsyncClient, document: dict[str, Any]) -> None:
+        self._client, self.paths = client, document["paths"]
+        self.used = set[str]()
+
+    async def __call__(
+        self, method: str, path: str, template: str = "", **options: Any
+    ) -> httpx2.Response:
+        answer = await self._client.request(method, path, **options)
+        described = self.paths[template or path][method.lower()]
+        assert answer.status_code == 200, answer.text
+        self.used.add(described["operationId"])
+        content = described["responses"]["200"]["content"]
+        if "application/json" in content:
+            jsonschema.validate(answer.json(), content["application/json"]["schema"])
+        return answer
+
+
+async def test_every_operation_answers_as_its_schema_says(belt: Runtime) -> None:
+    async with api(belt) as client:
+        document = (await client.get("/v1/openapi.json")).json()
+        ask, at = Described(client, document), "/v1/sessions/{session}"
+        assert (await ask("GET", "/v1/skills")).json()["skills"][0]["name"] == "pdf"
+        assert "pdf" in (await ask("GET", "/v1/overview")).json()["text"]
+        found = (await ask("GET", "/v1/search?q=PDF&limit=1", "/v1/search")).json()["results"]
+        assert [one["name"] for one in found] == ["pdf"]
+        history = {"messages": [{"role": "user", "content": "hello"}]}
+        await ask("POST", f"{S}/request", f"{at}/request", json=history)
+        await ask("GET", f"{S}/tools", f"{at}/tools")
+        call = {"tool": "skill_load", "arguments": {"skill": "pdf"}}
+        await ask("POST", f"{S}/call", f"{at}/call", json=call)
+        reply = {"role": "assistant", "content": "done"}
+        given = {"reply": reply, "format": "openai"}
+        await ask("POST", f"{S}/answers", f"{at}/answers", json=given)
+        loaded = await ask("POST", f"{S}/load", f"{at}/load", json={"skill": "pdf"})
+        assert "The body of pdf." in loaded.json()["text"]
+        assert (await ask("GET", S, at)).json()["loaded"] == ["pdf"]
+        ran = await ask(
+            "POST", f"{S}/runs", f"{at}/runs", json={"skill": "pdf", "command": "echo hi"}
+        )
+        assert ran.json()["stdout"] == "hi\n"
+        begun = {"skill": "pdf", "command": "sleep 60", "background": True}
+        run = (await ask("POST", f"{S}/runs", f"{at}/runs", json=begun)).json()["run_id"]
+        assert (await ask("GET", f"{S}/runs", f"{at}/runs")).json()["runs"][0]["id"] == run
+        one, template = f"{S}/runs/{run}", f"{at}/runs/{{run_id}}"
+        assert (await ask("GET", one, template)).json()["running"]
+        await ask("POST", one, template, json={"stdin": "x", "close_stdin": True})
+        assert not (await ask("DELETE", one, template)).json()["running"]
+        file, named = f"{S}/artifacts/a/b.txt", f"{at}/artifacts/{{name}}"
+        await ask("PUT", file, named, content=b"bytes", headers={"content-type": "text/plain"})
+        got = await ask("GET", f"{file}?version=0", named)
+        assert (got.content, got.headers["content-type"]) == (b"bytes", "text/plain")
+        kept = (await ask("GET", f"{S}/artifacts", f"{at}/artifacts")).json()["artifacts"]
+        assert [one["name"] for one in kept] == ["a/b.txt"]
+        await ask("DELETE", file, named)
+        await ask("GET", "/v1/permissions")
+        sessions = (await ask("GET", "/v1/sessions")).json()["sessions"]
+        assert [one["session"] for one in sessions] == ["chat"]
+        assert (await ask("DELETE", S, at)).json()["deleted"]
+    known = {one.handle.__name__ for one in ENDPOINTS}
+    assert known - ask.used == {"answer_pending", "execute_script"}
+
+
+async def test_json_goes_through_a_script(belt: Runtime, open_tree: Tree) -> None:
+    code = "import json, sys\nprint(json.dumps({'got': json.load(sys.stdin)}))\n"
+    open_tree.write("project/.agents/skills/pdf/scripts/main.py", code)
+    open_tree.write("home/.config/skillbelt/config.toml", '[permission]\nrun = { "*" = "allow" }\n')
+    async with api(belt) as client:
+        given = {"skill": "pdf", "input": {"a": 1}}
+        done = (await client.post(f"{S}/execute", json=given)).json()
+    assert done["output"] == {"got": {"a": 1}}, done
+
+
+@pytest.mark.parametrize("format", ["openai", "responses", "anthropic", "gemini"])
+async def test_a_turn_of_a_conversation_in_each_format(belt: Runtime, format: str) -> None:
+    message: dict[str, Any] = {"role": "user", "content": "hello"}
+    if format == "gemini":
+        message = {"role": "user", "parts": [{"text": "hello"}]}
+    async with api(belt) as client:
+        tools = (await client.get(f"{S}/tools?format={format}")).json()["tools"]
+        given = {"messages": [message], "format": format, "tools": tools}
+        made = await client.post(f"{S}/request", json=given)
+    assert made.status_code == 200, made.text
+    assert "pdf" in json.dumps(made.json()["request"])
+
+
+async def test_output_comes_as_events_and_the_result_last(belt: Runtime) -> None:
+    command = {"skill": "pdf", "command": "echo one"}
+    async with api(belt) as client:
+        answer = await client.post(f"{S}/runs", json=command, headers=EVENTS)
+    assert answer.headers["content-type"] == "text/event-stream"
+    first, last = events(answer.text)
+    assert first == ("output", {"stream": "stdout", "text": "one\n"})
+    assert (last[0], last[1]["exit_code"]) == ("result", 0)
+
+
+async def test_a_question_is_an_event_and_is_answered_by_another_request(belt: Runtime) -> None:
+    got = list[httpx2.Response]()
+
+    async def run(client: httpx2.AsyncClient) -> None:
+        command = {"skill": "pdf", "command": "cat SKILL.md"}
+        got.append(await client.post(f"{S}/runs", json=command, headers=EVENTS))
+
+    async with api(belt) as client, anyio.create_task_group() as group:
+        group.start_soon(run, client)
+        with anyio.fail_after(30):
+            while not (pending := (await client.get("/v1/permissions")).json()["pending"]):
+                await anyio.sleep(0.02)
+        assert pending[0]["summary"] == "run `cat SKILL.md` with the skill pdf"
+        answered = await client.post(f"/v1/permissions/{pending[0]['id']}", json={"answer": "once"})
+        assert answered.json() == {"answered": True}
+    names = [name for name, _ in events(got[0].text)]
+    assert names == ["permission", "output", "result"]
+
+
+async def test_what_is_refused_has_a_kind(belt: Runtime) -> None:
+    async with api(belt) as client:
+        for path, status, kind in (
+            ("/v1/nothing", 404, "not_found"),
+            (f"{S}/tools?format=cobol", 400, "wrong_arguments"),
+            (f"{S}/tools?other=1", 400, "wrong_arguments"),
+            (f"{S}/runs/none", 422, "run_refused"),
+            (f"{S}/artifacts/none", 404, "artifact"),
+            ("/v1/sessions/a:b", 400, "config"),
+        ):
+            answer = await client.get(path)
+            assert (answer.status_code, error_of(answer)["kind"]) == (status, kind), path
+        for body, kind in (
+            (b"{", "wrong_arguments"),
+            (b"[]", "wrong_arguments"),
+            (b'{"command": "x"}', "wrong_arguments"),
+            (b'{"skill": "pdf", "command": 7}', "wrong_arguments"),
+            (b'{"skill": "pdf", "command": "x", "output_dir": "/"}', "wrong_arguments"),
+            (b'{"skill": "none", "command": "x"}', "skill_not_found"),
+        ):
+            answer = await client.post(f"{S}/runs", content=body)
+            assert error_of(answer)["kind"] == kind, body
+        assert (await client.patch(S)).status_code == 405
+        long = await client.post(f"{S}/call", content=b" " * (4 * 2**20 + 1))
+        assert (long.status_code, error_of(long)["kind"]) == (413, "too_large")
+
+
+async def test_a_file_of_this_machine_is_asked_for(belt: Runtime, open_tree: Tree) -> None:
+    """A client is no user at the keyboard: what it names on the machine needs permission."""
+    secret = open_tree.write("outside/secret.txt", "secret")
+    given = {"skill": "pdf", "command": "echo x", "inputs": [{"from": f"host://{secret}"}]}
+    holder = book(user="ada", answers=False)
+    async with api(belt, holder) as client, anyio.create_task_group() as group:
+        group.start_soon(lambda: client.post(f"{S}/runs", json=given))
+        with anyio.fail_after(30):
+            while not (waiting := belt.gate.desk.pending()):
+                await anyio.sleep(0.02)
+        assert waiting[0].request.type == "host_file"
+        belt.gate.close()
+
+
+async def test_without_a_token_there_are_only_the_probes(belt: Runtime) -> None:
+    async with api(belt) as client:
+        client.headers.pop("authorization")
+        assert (await client.get("/health")).json() == {"status": "ok"}
+        assert (await client.get("/ready")).json() == {"status": "ok"}
+        for path in ("/v1/skills", "/v1/openapi.json", "/metrics", "/health/../v1/skills"):
+            answer = await client.get(path)
+            assert (answer.status_code, error_of(answer)["kind"]) == (401, "unauthorized")
+
+
+async def test_a_store_that_fails_is_not_ready(belt: Runtime, open_tree: Tree) -> None:
+    async with api(belt) as client:
+        belt.store.close()  # type: ignore[attr-defined]
+        for path in open_tree.root.rglob("*.sqlite3*"):
+            path.unlink()
+            path.mkdir()
+        answer = await client.get("/ready")
+    assert (answer.status_code, error_of(answer)["kind"]) == (503, "not_ready")
+
+
+async def test_each_user_has_conversations_of_their_own(belt: Runtime) -> None:
+    async with api(belt) as client:
+        for user in ("ada", "bob"):
+            name = {"skillbelt-user": user}
+            await client.put(f"{S}/artifacts/who", content=user.encode(), headers=name)
+        for user in ("ada", "bob"):
+            name = {"skillbelt-user": user}
+            assert (await client.get(f"{S}/artifacts/who", headers=name)).text == user
+        assert (await client.get(f"{S}/artifacts/who")).status_code == 404
+
+
+async def test_a_bound_token_speaks_for_its_user_alone(belt: Runtime) -> None:
+    async with api(belt, book(app="shop", user="ada")) as client:
+        await client.put(f"{S}/artifacts/a", content=b"x")
+        other = await client.get(S, headers={"skillbelt-user": "bob"})
+        assert (other.status_code, error_of(other)["kind"]) == (403, "forbidden")
+        assert (await client.get(S, headers={"skillbelt-user": "ada"})).status_code == 200
+        for path in ("/v1/permissions", "/metrics"):
+            assert (await client.get(path)).status_code == 403
+    async with api(belt) as client:
+        found = await client.get(f"{S}/artifacts/a", headers={"skillbelt-user": "ada"})
+        assert found.status_code == 404  # of another app
+
+
+@pytest.mark.parametrize("user", ["", "a:b", "x" * 201, "a/b"])
+async def test_a_user_that_cannot_be_one(belt: Runtime, user: str) -> None:
+    async with api(belt) as client:
+        answer = await client.get(S, headers={"skillbelt-user": user})
+    assert (answer.status_code, error_of(answer)["kind"]) == (403, "forbidden")
+
+
+async def test_a_bound_token_answers_what_its_user_was_asked(belt: Runtime) -> None:
+    """Neither what others were asked, nor for ever."""
+    command = {"skill": "pdf", "command": "cat SKILL.md"}
+    holder = {
+        hash_token(TOKEN): Holder(user="ada", answers=True),
+        hash_token("the-token-of-bob"): Holder(user="bob", answers=True),
+    }
+    bob = {"authorization": "Bearer the-token-of-bob"}
+    async with api(belt, TokenBook(holder)) as client, anyio.create_task_group() as group:
+        group.start_soon(lambda: client.post(f"{S}/runs", json=command))
+        with anyio.fail_after(30):
+            while not (pending := (await client.get("/v1/permissions")).json()["pending"]):
+                await anyio.sleep(0.02)
+        assert (await client.get("/v1/permissions", headers=bob)).json() == {"pending": []}
+        at = f"/v1/permissions/{pending[0]['id']}"
+        theirs = await client.post(at, json={"answer": "once"}, headers=bob)
+        assert theirs.status_code == 404
+        assert (await client.post(at, json={"answer": "always"})).status_code == 403
+        assert (await client.post(at, json={"answer": "reject"})).status_code == 200
+
+
+async def test_during_shutdown_calls_are_refused(belt: Runtime) -> None:
+    got = list[httpx2.Response]()
+
+    async def run(client: httpx2.AsyncClient) -> None:
+        command = {"skill": "pdf", "command": "sleep 600"}
+        got.append(await client.post(f"{S}/runs", json=command))
+
+    async with api(belt) as client:
+        async with anyio.create_task_group() as group:
+            group.start_soon(run, client)
+            with anyio.fail_after(30):
+                while b"skillbelt_runs_running 1.0" not in (await client.get("/metrics")).content:
+                    await anyio.sleep(0.02)
+            # What the signal does.
+            transport = client._transport
+            assert isinstance(transport, httpx2.ASGITransport)
+            served: Any = transport.app
+            await anyio.to_thread.run_sync(served._app._app.close)
+        assert error_of(got[0])["kind"] == "shutting_down"
+        assert (await client.get("/v1/skills")).status_code == 503
