@@ -13,34 +13,29 @@ from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
 from skillbelt.errors import ConfigError
 
 
-def cluster_key() -> bytes:
-    """Return the key that seals orders, made of the cluster's token; ConfigError without one."""
-    token = AuthenticationTokenLoader.instance().get_raw_token()
-    if not token:
-        raise ConfigError(
-            "the Ray cluster has no token, so anyone in its network could run commands on it; set "
-            "RAY_AUTH_MODE=token and give every server and node the same RAY_AUTH_TOKEN, or "
-            "RAY_AUTH_TOKEN_PATH with the file that holds it"
-        )
-    return hmac.new(token.encode(), b"skillbelt orders", hashlib.sha256).digest()
+class ClusterTies:
+    """This process in its cluster: its node, its job, and the key that seals orders.
 
+    The key is made of the cluster's token; ConfigError without one.
+    """
 
-def node_id() -> str:
-    """Return the id of the node that this process runs on."""
-    return str(ray.get_runtime_context().get_node_id())
+    def __init__(self) -> None:
+        context = ray.get_runtime_context()
+        self.node, self.job = str(context.get_node_id()), str(context.get_job_id())
+        token = AuthenticationTokenLoader.instance().get_raw_token()
+        if not token:
+            raise ConfigError(
+                "the Ray cluster has no token, so anyone in its network could run commands on it; "
+                "set RAY_AUTH_MODE=token and give every server and node the same RAY_AUTH_TOKEN, "
+                "or RAY_AUTH_TOKEN_PATH with the file that holds it"
+            )
+        self.key = hmac.new(token.encode(), b"skillbelt orders", hashlib.sha256).digest()
 
+    def job_is_dead(self, job: str) -> bool:
+        """Whether that server has gone; the cluster notices at once when its process ends."""
+        jobs: Any = state.jobs
+        return any(one["IsDead"] for one in jobs() if one["JobID"] == job)
 
-def job_id() -> str:
-    """Return the id of this server among those that are connected."""
-    return str(ray.get_runtime_context().get_job_id())
-
-
-def job_is_dead(job: str) -> bool:
-    """Whether that server has gone; the cluster notices at once when its process ends."""
-    jobs: Any = state.jobs
-    return any(one["IsDead"] for one in jobs() if one["JobID"] == job)
-
-
-def end_this_actor() -> None:
-    """End the actor that this process is."""
-    ray.kill(ray.get_runtime_context().current_actor)
+    def end_this_actor(self) -> None:
+        """End the actor that this process is."""
+        ray.kill(ray.get_runtime_context().current_actor)

@@ -44,7 +44,7 @@ try:
     from ray import exceptions
 
     from skillbelt.fleet.cluster import NAMESPACE, WORKSPACES, connect
-    from skillbelt.fleet.cluster_key import cluster_key, job_id
+    from skillbelt.fleet.cluster_key import ClusterTies
 except ImportError as error:
     raise MissingExtra("ray", "running skills on a Ray cluster") from error
 
@@ -125,7 +125,8 @@ class RayExecutor(Sandboxes):
         with _CONNECTING:
             if not ray.is_initialized():
                 connect(settings.ray_address)
-        self._key, self._job = cluster_key(), job_id()
+        ties = ClusterTies()
+        self._key, self._job = ties.key, ties.job
         self._guard = threading.Lock()
         self._slots = FairSlots(
             RUNS_AT_ONCE, max_waiting=MAX_WAITING, max_of_tenant=MAX_WAITING_OF_USER

@@ -36,10 +36,11 @@ class WorkspaceActor:
     """Carries out the orders of servers. Made by the Ray executor; `ray.remote` wraps it."""
 
     def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
-        from skillbelt.fleet.cluster_key import cluster_key, job_is_dead, node_id  # extra: ray
+        from skillbelt.fleet.cluster_key import ClusterTies  # extra: ray
 
-        self._node, self._job_is_dead = node_id(), job_is_dead
-        self.bench = NodeBench(node_settings(f"{self._node[:12]}-{os.getpid()}"), cluster_key())
+        self._ties = ties = ClusterTies()
+        self._node = ties.node
+        self.bench = NodeBench(node_settings(f"{self._node[:12]}-{os.getpid()}"), ties.key)
         self._slots = FairSlots(
             RUNS_AT_ONCE, max_waiting=MAX_WAITING_RUNS, max_of_tenant=MAX_WAITING_RUNS // 2
         )
@@ -179,16 +180,14 @@ class WorkspaceActor:
                 self._draining = self._draining or over
             with suppress(Exception):
                 for one in runs:
-                    if self._job_is_dead(one.order.job):
+                    if self._ties.job_is_dead(one.order.job):
                         one.kill()
             if over:
                 self._end()
 
     def _end(self) -> None:
-        from skillbelt.fleet.cluster_key import end_this_actor  # extra: ray
-
         self.bench.remove()
-        end_this_actor()
+        self._ties.end_this_actor()
 
 
 class _NodeRun:

@@ -136,10 +136,10 @@ def plan(
 ) -> EnvironmentPlan:
     """Resolve the needs: as for an existing environment, else as the index says now.
 
-    With `locked` they were resolved elsewhere. `sandboxes` opens the sandboxes of installers. `python` is the interpreter, by default one that
+    `sandboxes` opens the sandboxes of installers. `python` is the interpreter, by default one that
     runs can use. `hosts` are further hosts that the index serves files from. With `allow_builds`,
-    packages without a wheel, or those that it names, are built, in the sandbox. Raises RunRefused,
-    which says what is missing or which package is not accepted.
+    packages without a wheel, or those that it names, are built, in the sandbox. `locked` is what
+    another machine resolved. Raises RunRefused, which says what is missing or not accepted.
     """
     given = uv_path if needs.kind == "python" else npm_path
     interpreter, version = _interpreter(needs, python or _python(needs, sandboxes), environ)
