@@ -48,6 +48,11 @@ AT_RUN = (
     "platform", "skillbelt.running.provide_packages", "skillbelt.running.programs.hints",
     "skillbelt.running.packages.javascript_imports", "skillbelt.sandbox.wasm.sandbox",
 )  # fmt: skip
+TO_INSTALL = (
+    "ssl", "http.client", "urllib.request", "html.parser", "tomllib",
+    "skillbelt.running.packages.building", "skillbelt.running.packages.index_pages",
+    "skillbelt.running.packages.installers", "skillbelt.running.packages.lockfiles",
+)  # fmt: skip
 AT_LIST = ("wasmtime", "mcp", "httpx2", "rich", "yaml")
 
 # Written in pieces, so that this file does not name them either.
@@ -314,6 +319,12 @@ def test_one_function_reads_untrusted_json() -> None:
         if pattern.search(path.read_text("utf-8"))
     }
     assert found == OWN_JSON
+
+
+def test_packages_that_are_installed_are_found_without_what_installs_them() -> None:
+    code = "import sys, skillbelt.running.provide_packages; print(*sys.modules)"
+    loaded = python(code, "-S", PYTHONPATH=str(ROOT / "src")).stdout.split()
+    assert not set(TO_INSTALL) & set(loaded)
 
 
 def test_what_carries_out_a_run_imports_nothing_that_few_runs_need() -> None:
