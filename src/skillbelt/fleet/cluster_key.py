@@ -14,7 +14,7 @@ from skillbelt.errors import ConfigError
 
 
 class ClusterTies:
-    """This process in its cluster: its node, its job, and the key that seals orders.
+    """Ties of this process to its cluster: its node, its job, and the key that seals orders.
 
     The key is made of the cluster's token; ConfigError without one.
     """
