@@ -36,7 +36,7 @@ from skillbelt.running.orders import (
 )
 from skillbelt.running.packages.environments import plan, provide
 from skillbelt.running.packages.install_sandbox import NativeSandboxes
-from skillbelt.running.packages.installers import SourceBuilds
+from skillbelt.running.packages.installation import SourceBuilds
 from skillbelt.running.programs.shown import show_programs
 from skillbelt.running.quota import quota_for_run
 from skillbelt.running.run import Run

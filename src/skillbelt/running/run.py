@@ -27,7 +27,7 @@ from skillbelt.sandbox.protocol import Job, Outcome, Sandbox
 from skillbelt.values import Capabilities, Limits
 
 if TYPE_CHECKING:
-    from skillbelt.running.packages.environments import EnvironmentPlan
+    from skillbelt.running.packages.installation import EnvironmentPlan
 
 INSIDE = "/workspace"
 
