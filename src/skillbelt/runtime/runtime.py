@@ -109,7 +109,7 @@ from skillbelt.values import Limits
 
 if TYPE_CHECKING:
     from skillbelt.artifacts import ArtifactStore
-    from skillbelt.running.background import Background
+    from skillbelt.running.background import Background, Elsewhere
     from skillbelt.running.executor import Workbench
     from skillbelt.running.json_call import Execution
     from skillbelt.running.trial.trial import ScriptTrial, Trial
@@ -181,6 +181,7 @@ class Runtime:
         more = tools is None and SEARCH not in kinds and self.settings.tool_profile != "simple"
         self._more = offered_names((SEARCH,) * more, self.settings.tool_names)
         self._guidance = guidance
+        self.elsewhere: Elsewhere | None = None  # set by a server, before anything runs
 
     def __repr__(self) -> str:
         return f"<Runtime of {self.settings.project}>"
@@ -218,7 +219,7 @@ class Runtime:
         """The runs in the background."""
         from skillbelt.running.background import Background  # cost: 60 ms, only for a run
 
-        return Background(self.workbench)
+        return Background(self.workbench, self.elsewhere)
 
     def close(self) -> None:
         """End background runs; refuse requests for permission that wait or come later."""
