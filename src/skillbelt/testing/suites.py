@@ -19,9 +19,16 @@ from skillbelt.artifacts.conformance import (
 from skillbelt.events import NewEvent
 from skillbelt.store.protocol import SessionKey, Store, StoreWatch, list_sessions
 from skillbelt.testing.audit_suite import AuditConformance
+from skillbelt.testing.executor_suite import ExecutorConformance
 from skillbelt.testing.sandbox_suite import SandboxConformance
 
-__all__ = ["ArtifactStoreConformance", "AuditConformance", "SandboxConformance", "StoreConformance"]
+__all__ = [
+    "ArtifactStoreConformance",
+    "AuditConformance",
+    "ExecutorConformance",
+    "SandboxConformance",
+    "StoreConformance",
+]
 
 # Texts that stores are known to fold, cut or refuse.
 TEXTS = (
