@@ -54,10 +54,11 @@ _UNSOLVABLE = re.compile(
 
 
 class ProvidedPackages(NamedTuple):
-    """The environment of a run, None without any, and what to tell about it."""
+    """The environment of a run, None without any, what to tell about it, and how it was made."""
 
     environment: Environment | None
     warnings: tuple[str, ...] = ()
+    planned: EnvironmentPlan | None = None
 
 
 class _Left(NamedTuple):
@@ -99,7 +100,7 @@ class PackageProvider(NamedTuple):
             yield ProvidedPackages(None, _tell(left))
             return
         with held_environment(partial(provide, made)) as environment:
-            yield ProvidedPackages(environment, _tell(left))
+            yield ProvidedPackages(environment, _tell(left), made)
 
     def plan(self, needs: Needs, builds: SourceBuilds | None = None) -> EnvironmentPlan:
         """Resolve the needs: versions and hashes, without asking or installing anything.
