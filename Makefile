@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-all check fix bench bench-run bench-container bench-packages bench-wasm bench-permission bench-prompt bench-search bench-agent bench-skills docs site lock machine clean
+.PHONY: help setup demo test test-all check fix bench bench-run bench-container bench-packages bench-wasm bench-permission bench-prompt bench-search bench-agent bench-skills docs site lock wheel machine clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -84,6 +84,10 @@ site: $(VENV)/.dev ## the documentation as a site, in build/site/
 lock: $(VENV)/.dev ## renews the locks; ARGS=--upgrade takes newer versions
 	$(LOCK) --group dev -o requirements/dev.txt $(ARGS)
 	$(LOCK) -c requirements/dev.txt -o requirements/all.txt $(ARGS)
+	$(LOCK) -c requirements/dev.txt --extra ray -o requirements/fleet.txt $(ARGS)
+
+wheel: $(VENV)/.dev ## the wheel of the product, in dist/
+	$(VENV)/bin/uv build -q --wheel --no-build-isolation --python $(PYTHON_IN_VENV) --out-dir dist
 
 machine: $(VENV)/.dev ## the native sandbox attacked and tested in a virtual machine; ARCH=amd64 or arm64
 	scripts/machine.sh $(ARCH)

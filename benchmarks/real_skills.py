@@ -155,6 +155,8 @@ class Measurement:
             trial = try_skill(bench, skill, WHO, only=only, bounds=bounds, one_question=False)
         except (RunRefused, SkillbeltError, OSError) as error:
             return {**blank, "how": "refused", "line": str(error)}
+        except Exception as error:  # a fault of ours counts against us, and the rest goes on
+            return {**blank, "how": "fault", "line": repr(error)}
         [one] = trial.scripts
         row: Row = {**blank, **one.document()}
         if self.outside and not one.started:  # the others can start, as they did

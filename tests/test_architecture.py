@@ -36,7 +36,7 @@ ORDER = [
     "trust",
     "settings",
     "format", "check",
-    "search", "discovery", "store", "objects", "artifacts", "permission", "disclosure", "sandbox",
+    "search", "store", "discovery", "objects", "artifacts", "permission", "disclosure", "sandbox",
     "running", "fleet", "conversation", "tools", "runtime", "agent", "integrations", "serving",
     "mcp", "testing", "cli", "__main__",
 ]  # fmt: skip
@@ -47,6 +47,11 @@ AT_RUN = (
     "ssl", "http.client", "email", "logging", "dataclasses", "concurrent", "tomllib", "difflib",
     "platform", "skillbelt.running.provide_packages", "skillbelt.running.programs.hints",
     "skillbelt.running.packages.javascript_imports", "skillbelt.sandbox.wasm.sandbox",
+)  # fmt: skip
+TO_INSTALL = (
+    "ssl", "http.client", "urllib.request", "html.parser", "tomllib",
+    "skillbelt.running.packages.building", "skillbelt.running.packages.index_pages",
+    "skillbelt.running.packages.installers", "skillbelt.running.packages.lockfiles",
 )  # fmt: skip
 AT_LIST = ("wasmtime", "mcp", "httpx2", "rich", "yaml")
 
@@ -314,6 +319,12 @@ def test_one_function_reads_untrusted_json() -> None:
         if pattern.search(path.read_text("utf-8"))
     }
     assert found == OWN_JSON
+
+
+def test_packages_that_are_installed_are_found_without_what_installs_them() -> None:
+    code = "import sys, skillbelt.running.provide_packages; print(*sys.modules)"
+    loaded = python(code, "-S", PYTHONPATH=str(ROOT / "src")).stdout.split()
+    assert not set(TO_INSTALL) & set(loaded)
 
 
 def test_what_carries_out_a_run_imports_nothing_that_few_runs_need() -> None:

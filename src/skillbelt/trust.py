@@ -3,18 +3,22 @@
 Kept in one small file in the state folder. Trust is bound to the folder itself: another folder at
 the same path is not trusted. If the file cannot be read, or another user could have written it,
 nothing is trusted.
+
+Origins may also be kept where all machines of a team see them. Folders never are: a path says
+nothing about what is there on another machine, and no machine can see who may write it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import pwd
 import shlex
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from skillbelt.errors import ConfigError
 from skillbelt.files.contain import FOLLOW_FILE
@@ -38,13 +42,31 @@ class TrustEntry(NamedTuple):
     """A trusted folder or origin, and since when (Unix seconds).
 
     `identity` says which folder it was. A folder without one was trusted by its path alone, which
-    is no longer enough.
+    is no longer enough. `place` is where an entry is kept that counts on every machine, and `by` is
+    who added it; both are "" for this machine's own.
     """
 
     kind: Literal["project", "origin"]
     value: str
     time: float
     identity: str = ""
+    place: str = ""
+    by: str = ""
+
+
+class SharedOrigins(Protocol):
+    """Trusted origins that several machines share. ConfigError when they cannot be used."""
+
+    place: str
+
+    def entries(self) -> list[TrustEntry]:
+        """Return the origins in the order they were added."""
+
+    def add(self, entry: TrustEntry) -> None:
+        """Trust the origin of the entry; an existing entry is kept."""
+
+    def remove(self, url: str) -> None:
+        """Stop trusting an origin."""
 
 
 # Called with a change before it is made; when it raises, nothing changes.
@@ -52,10 +74,15 @@ Record = Callable[[TrustEntry], None]
 
 
 class Trust:
-    """What is trusted; each question reads the file if it changed."""
+    """What is trusted; each question reads the file if it changed, and asks for `shared` origins.
 
-    def __init__(self, state_dir: str) -> None:
+    While those cannot be read, none of them is trusted.
+    """
+
+    def __init__(self, state_dir: str, shared: SharedOrigins | None = None) -> None:
         self.path = os.path.join(os.path.abspath(state_dir), FILE)
+        self._shared = shared
+        self._away = ""
         self._stamp: tuple[int, ...] | None = None
         self._entries: list[TrustEntry] = []
         self._trouble = ""
@@ -63,7 +90,7 @@ class Trust:
     def entries(self) -> list[TrustEntry]:
         """Return everything that is trusted, in the order it was added; [] if it cannot be read."""
         self._reload()
-        return list(self._entries)
+        return [*self._entries, *self._shared_entries()]
 
     def project(self, folder: str) -> bool:
         """Whether the folder, with all links resolved, is trusted or lies below a trusted one.
@@ -85,10 +112,13 @@ class Trust:
     def add(self, value: str, record: Record | None = None) -> TrustEntry:
         """Trust a folder, or an origin by its URL; an existing entry is kept as it is.
 
-        ConfigError when there is no such folder, when the URL is not plain, or when the file is
-        damaged.
+        An origin is trusted on every machine where origins are shared, unless it is a file of this
+        one. ConfigError when there is no such folder, when the URL is not plain, or when the file
+        is damaged.
         """
         kind, plain = _target(value)
+        if self._shared is not None and kind == "origin" and not plain.startswith("file:"):
+            return self._add_shared(self._shared, plain, record)
         with self._locked_entries() as entries:
             for entry in entries:
                 if (entry.kind, entry.value) == (kind, plain) and _is_there(entry):
@@ -102,7 +132,10 @@ class Trust:
         return added
 
     def remove(self, value: str, record: Record | None = None) -> TrustEntry | None:
-        """Stop trusting a folder or an origin; return the entry it had, if any."""
+        """Stop trusting a folder or an origin; return the entry it had, if any.
+
+        An origin that is trusted here and on every machine is trusted nowhere afterwards.
+        """
         spellings = _spellings(value)
         with self._locked_entries() as entries:
             gone = next((entry for entry in entries if entry[:2] in spellings), None)
@@ -110,25 +143,50 @@ class Trust:
                 if record is not None:
                     record(gone)
                 self._write([entry for entry in entries if entry != gone])
+        if self._shared is not None:
+            for entry in self._shared.entries():
+                if entry[:2] in spellings:
+                    if record is not None:
+                        record(entry)
+                    self._shared.remove(entry.value)
+                    gone = entry
         return gone
+
+    def _add_shared(self, shared: SharedOrigins, url: str, record: Record | None) -> TrustEntry:
+        for entry in shared.entries():
+            if entry.value == url:
+                return entry
+        who = f"{_user_name()}@{os.uname().nodename}"
+        added = TrustEntry(kind="origin", value=url, time=time.time(), place=shared.place, by=who)
+        if record is not None:
+            record(added)
+        shared.add(added)
+        return added
+
+    def _shared_entries(self) -> list[TrustEntry]:
+        """Return the shared origins; none, and why in the diagnostics, when they are away."""
+        self._away = ""
+        if self._shared is None:
+            return []
+        try:
+            return self._shared.entries()
+        except ConfigError as error:
+            self._away = str(error)
+            return []
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """Say why nothing is trusted although there is a file."""
+        """Say why nothing is trusted although there is a file, or a place for all machines."""
         self._reload()
-        if not self._trouble:
-            return ()
-        message = f"{self._trouble}; nothing is trusted"
-        return (
-            Diagnostic(
-                code="trust-unusable",
-                severity="error",
-                path=self.path,
-                line=None,
-                message=message,
-                remedy=_REMEDY,
-            ),
-        )
+        self._shared_entries()
+        found = []
+        if self._trouble:
+            message = f"{self._trouble}; nothing is trusted"
+            found.append(_unusable(self.path, message, _REMEDY))
+        if self._away and self._shared is not None:
+            message = f"{self._away}; no origin that is trusted there is trusted now"
+            found.append(_unusable(self._shared.place, message, "bring the server back"))
+        return tuple(found)
 
     def exchanged(self, folder: str | None = None) -> tuple[Diagnostic, ...]:
         """Return entries that are not trusted because another folder is at their path now.
@@ -145,8 +203,11 @@ class Trust:
 
     def _covering(self, kind: str, value: str) -> TrustEntry | None:
         self._reload()
-        if value and self._entries:
-            known = {entry.value: entry for entry in self._entries if entry.kind == kind}
+        entries = self._entries
+        if kind == "origin" and value:
+            entries = [*self._shared_entries(), *entries]
+        if value and entries:
+            known = {entry.value: entry for entry in entries if entry.kind == kind}
             above = (known[one] for one in _upward(kind, value) if one in known)
             return next(filter(_is_there, above), None)
         return None
@@ -181,7 +242,8 @@ class Trust:
         try:
             make_folder(os.path.dirname(self.path))
             with locked(f"{self.path}.lock"):
-                entries = self.entries()
+                self._reload()
+                entries = list(self._entries)
                 if self._trouble:
                     raise ConfigError(f"{self.path}: {self._trouble}; {_REMEDY}")
                 yield entries
@@ -193,7 +255,9 @@ class Trust:
 
     def _write(self, entries: list[TrustEntry]) -> None:
         """Replace the file by a new one."""
-        document = {"version": _FORMAT, "trusted": [entry._asdict() for entry in entries]}
+        kept = ("kind", "value", "time", "identity")
+        listed = [{name: getattr(entry, name) for name in kept} for entry in entries]
+        document = {"version": _FORMAT, "trusted": listed}
         text = json.dumps(document, indent=2)
         replace_file(self.path, f"{text}\n".encode("ascii"))
 
@@ -237,6 +301,24 @@ class Neighbours:
 def trust_command(folder: str) -> str:
     """Return the command that trusts a folder."""
     return f"skillbelt trust add {shlex.quote(folder)}"
+
+
+def _unusable(path: str, message: str, remedy: str) -> Diagnostic:
+    return Diagnostic(
+        code="trust-unusable",
+        severity="error",
+        path=path,
+        line=None,
+        message=message,
+        remedy=remedy,
+    )
+
+
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def _is_there(entry: TrustEntry) -> bool:

@@ -114,6 +114,37 @@ def test_a_rule_for_one_agent(rules: Tree) -> None:
     assert given(rules, "why", "pdf")["model"]["action"] == "allow"
 
 
+def test_a_rule_for_one_skill(rules: Tree) -> None:
+    command = ("python3 a.py", "--type", "run")
+    rules.skill("project/.agents/skills/docx")
+    given(rules, "deny", *command)
+    written = given(rules, "allow", *command, "--skill", "pdf")
+    assert (written["skill"], written["action"]) == ("pdf", "allow")
+    assert given(rules, "why", *command, "--skill", "pdf")["model"]["action"] == "allow"
+    for words in ((), ("--skill", "docx")):
+        assert given(rules, "why", *command, *words)["model"]["action"] == "deny"
+    assert "skill pdf" in rules.run("permissions", "list").stdout
+    # It stands beside the other, is changed by itself and taken back by itself.
+    given(rules, "ask", *command, "--skill", "pdf")
+    assert given(rules, "why", *command, "--skill", "pdf")["model"]["action"] == "ask"
+    assert given(rules, "revoke", *command, "--skill", "pdf")["rules"] == 1
+    assert given(rules, "why", *command, "--skill", "pdf")["model"]["action"] == "deny"
+    assert given(rules, "revoke", *command)["rules"] == 1
+
+
+def test_a_rule_about_a_skill_names_it_as_its_subject(rules: Tree) -> None:
+    done = rules.run("permissions", "deny", "pdf", "--skill", "pdf")
+    assert done.exit_code == 2 and "SUBJECT is the skill itself" in done.stderr
+
+
+@pytest.mark.parametrize("named", ['""', "4", '["pdf"]'])
+def test_a_file_names_a_skill_by_a_text(rules: Tree, named: str) -> None:
+    path = "home/.config/skillbelt/config.toml"
+    rules.write(path, f'[permission.run]\n"*" = {{ action = "allow", skill = {named} }}\n')
+    done = rules.run("permissions", "list")
+    assert done.exit_code == 2 and "config.toml:2: skill must be the name" in done.stderr
+
+
 def test_revoke_takes_an_added_rule_back(rules: Tree) -> None:
     given(rules, "deny", "pdf")
     assert given(rules, "revoke", "pdf")["rules"] == 1

@@ -53,11 +53,12 @@ def test_list_as_json(tree: Tree) -> None:
     tree.run("trust", "add")
     [first, second] = Trust(tree.settings().state_dir).entries()
     document = tree.run("trust", "list", "--json").document
+    own = {"place": "", "by": ""}
     place = {"value": str(tree.project), "identity": folder_identity(str(tree.project))}
     assert document == {
         "trusted": [
-            {"kind": "origin", "value": URL, "time": first.time, "identity": ""},
-            {"kind": "project", "time": second.time, **place},
+            {"kind": "origin", "value": URL, "time": first.time, "identity": "", **own},
+            {"kind": "project", "time": second.time, **place, **own},
         ]
     }
 
@@ -171,3 +172,25 @@ def test_a_folder_whose_name_is_no_text(tree: Tree) -> None:
     assert tree.run("trust", "add", os.fsdecode(folder)).exit_code == 0
     assert Trust(tree.settings().state_dir).project(os.fsdecode(folder))
     assert tree.run("trust").stdout.endswith("p\\udcff\n")
+
+
+def test_an_origin_of_the_team_is_listed_with_where_it_is_from(
+    tree: Tree, postgres_url: str
+) -> None:
+    tree.setenv("SKILLBELT_STORE", postgres_url)
+    tree.setenv("SKILLBELT_STATE_DIR", tree.home / "machine-a")
+    assert tree.run("trust", "add", URL).exit_code == 0
+    tree.setenv("SKILLBELT_STATE_DIR", tree.home / "machine-b")
+    assert tree.run("trust", "add").exit_code == 0
+    project, origin = tree.run("trust").stdout.splitlines()
+    assert project.endswith("\tthis machine")
+    assert f"\t{URL}\tpostgresql://" in origin
+    assert origin.endswith(f" by {user_name()}@{os.uname().nodename}")
+    found = tree.run("log", "--type", "trust", "--json").document["events"]
+    assert [(one["data"]["kind"], one["machine"]) for one in found] == [
+        ("origin", os.uname().nodename),
+        ("project", os.uname().nodename),
+    ]
+    assert tree.run("trust", "remove", URL).exit_code == 0
+    tree.setenv("SKILLBELT_STATE_DIR", tree.home / "machine-a")
+    assert tree.run("trust", "--json").document == {"trusted": []}

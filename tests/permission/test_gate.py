@@ -467,3 +467,21 @@ def test_a_trusted_project_does_not_loosen_what_the_user_denies(tree: Tree, tabl
     asked = Request("run", ("rm x",), agent="review")
     assert gate.explain(asked).action == "deny"
     assert gate.explain(asked._replace(patterns=("ls",))).action == "allow"
+
+
+def test_a_skill_that_alone_may_run_commands_keeps_the_tool_for_that(pdf: Tree) -> None:
+    denied = Rule("run", "*", "deny")
+    allowed = Rule("run", "python3 *", "allow", skill="pdf")
+    for rules, offered in (
+        ([denied], False),
+        ([denied, allowed], True),
+        ([allowed, denied], False),
+    ):
+        names = {one.name for one in Runtime(pdf.project, rules=rules).session("me", "a").tools()}
+        assert ("skill_run" in names) is offered
+
+
+def test_everything_can_be_denied_to_one_skill(pdf: Tree) -> None:
+    pdf.skill("project/.agents/skills/docx")
+    belt = Runtime(pdf.project, rules=[Rule("*", "*", "deny", skill="pdf")])
+    assert list(belt.session("me", "a").skills()) == ["docx"]

@@ -56,7 +56,8 @@ def weight(rule: Rule) -> tuple[int, bool]:
 def applies(rule: Rule, asked: Request) -> bool:
     agent = rule.agent in ("", asked.agent) or covers(rule.agent, asked.agent)
     by = rule.initiator in ("", asked.initiator) and rule.trusted in (None, asked.trusted)
-    return rule.type in ("*", asked.type) and agent and by
+    about = not rule.skill or (bool(asked.skill) and covers(rule.skill, asked.skill))
+    return rule.type in ("*", asked.type) and agent and by and about
 
 
 # Few letters, so that much of it matches.
@@ -75,6 +76,7 @@ RULE = st.builds(
     AGENT | st.sampled_from(["*", "a*", "?"]),
     st.sampled_from(["", "", "model", "user"]),
     st.sampled_from([None, None, True, False]),
+    st.sampled_from(["", "", "a", "a*", "*"]),
 )
 REQUEST = st.builds(
     Request,
@@ -82,6 +84,7 @@ REQUEST = st.builds(
     st.lists(TEXT, max_size=3).map(tuple),
     initiator=st.sampled_from(["model", "user"]),
     agent=AGENT,
+    skill=st.sampled_from(["", "a", "ab"]),
     trusted=st.booleans(),
     tools=st.just(()),
 )
@@ -446,3 +449,24 @@ def test_what_cannot_be_asked_is_refused_by_the_runtime(tree: Tree) -> None:
     wrong: Any = "yes"
     with pytest.raises(ConfigError, match="ask: str cannot be called; give a function"):
         Runtime(settings=tree.settings(), ask=wrong)
+
+
+def test_a_rule_for_one_skill_is_about_no_other() -> None:
+    rules = RuleSet([Rule("run", "*", "deny"), Rule("run", "python3 *", "allow", skill="pdf")])
+    asked = Request("run", ("python3 a.py",))
+    for skill, action in (("pdf", "allow"), ("pdf2", "deny"), ("", "deny"), ("PDF", "deny")):
+        assert rules.decide(asked._replace(skill=skill))[0] == action
+    assert rules.decide(asked._replace(skill="pdf", patterns=("rm x",)))[0] == "deny"
+
+
+def test_what_is_denied_to_one_skill_is_so_whatever_it_hides_behind() -> None:
+    rules = RuleSet([Rule("*", "*", "allow"), Rule("run", "rm *", "deny", skill="pdf")])
+    for text in ("rm x", "/bin/rm x", "env rm x", "sudo rm x"):
+        asked = Request("run", (text,), skill="pdf")
+        assert rules.decide(asked)[0] == "deny", text
+        assert rules.decide(asked._replace(skill="docx"))[0] == "allow", text
+
+
+def test_a_skill_is_named_by_a_text() -> None:
+    with pytest.raises(ConfigError, match="skill must be the name of a skill"):
+        Rule("run", "*", "allow", skill=4)  # type: ignore[arg-type]

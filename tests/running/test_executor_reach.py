@@ -213,6 +213,9 @@ def test_packages_for_node_are_found_by_import_and_by_require(echo: Bench, sandb
         assert echo.run("node scripts/b.cjs", bench=bench).stdout == "hello\n"
     result = echo.run("node scripts/a.mjs", bench=bench)
     assert (result.stdout, result.stderr) == ("hello\n", "")
+    if sandbox == "bubblewrap":  # where packages can be mounted, a path of the skill leads there
+        listed = echo.run("ls node_modules; node -p 'require(\"./node_modules/greet\")()'")
+        assert listed.stdout == "greet\nhello\n"
     echo.write("scripts/c.mjs", "import 'no-such-thing';")
     said = echo.run("node scripts/c.mjs", bench=bench, install=False).stderr
     assert "Cannot find package 'no-such-thing' imported from" in said

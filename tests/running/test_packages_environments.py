@@ -16,8 +16,9 @@ import pytest
 from skillbelt.errors import RunRefused
 from skillbelt.permission.packages import Environment
 from skillbelt.running.packages.declared import Needs
-from skillbelt.running.packages.environments import can_be_written, fits, provision, remove
+from skillbelt.running.packages.environments import can_be_written, provision
 from skillbelt.running.packages.install_sandbox import NativeSandboxes
+from skillbelt.running.packages.installation import fits, remove
 from skillbelt.running.packages.installers import find_uv
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.protocol import Job, Mount, run
@@ -163,7 +164,8 @@ def test_an_ordinary_user_can_make_one_and_remove_it(open_tree: Tree) -> None:
 import os, sys
 sys.path.insert(0, {str(ROOT / "src")!r})
 from skillbelt.running.packages.declared import Needs
-from skillbelt.running.packages.environments import provision, remove
+from skillbelt.running.packages.environments import provision
+from skillbelt.running.packages.installation import remove
 from skillbelt.running.packages.install_sandbox import NativeSandboxes
 made = provision(Needs("python", ("greet",), "r"), {shop.cache!r}, environ=dict(os.environ),
                  sandboxes=NativeSandboxes(), uv_path={find_uv("", os.environ)!r})
@@ -288,6 +290,30 @@ def test_a_python_that_does_not_fit_is_refused(shop: Shop) -> None:
 
 def test_a_python_that_is_none_is_refused(shop: Shop) -> None:
     assert "/none cannot be run" in shop.refusal("greet", python="/none")
+
+
+def test_an_interpreter_is_asked_once_and_again_when_it_changes(shop: Shop, tmp_path: Path) -> None:
+    asked, python = tmp_path / "asked", tmp_path / "python3"
+    text = f"#!/bin/sh\necho >> {asked}\necho CPython VERSION\n"
+    python.write_text(text.replace("VERSION", "3.9.1"))
+    python.chmod(0o755)
+    for _ in range(2):
+        code = f"""
+import sys
+from tests.running.test_packages_environments import ROOMS, Needs, provision
+needs = Needs("python", ("greet",), "run.py", ">=3.10")
+try:
+    provision(needs, {shop.cache!r}, environ={{}}, python={str(python)!r}, sandboxes=ROOMS)
+except Exception as error:
+    print(error)
+"""
+        said = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True)
+        assert "needs Python >=3.10" in said and "is CPython 3.9.1" in said
+    assert len(asked.read_text()) == 1
+    python.write_text(text.replace("VERSION", "3.8.10"))
+    needs_newer = Needs("python", ("greet",), "run.py", ">=3.10")
+    with pytest.raises(RunRefused, match=r"is CPython 3\.8\.10"):
+        provision(needs_newer, shop.cache, environ={}, python=str(python), sandboxes=ROOMS)
 
 
 def test_an_installer_that_does_not_end_is_killed(shop: Shop, tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ import pytest
 from skillbelt.errors import RunRefused
 from skillbelt.permission.packages import Environment
 from skillbelt.running.packages.declared import Needs
-from skillbelt.running.packages.environments import EnvironmentPlan, plan, provide
+from skillbelt.running.packages.environments import plan, provide
 from skillbelt.running.packages.index_fetcher import KeptPages
 from skillbelt.running.packages.install_sandbox import NativeSandboxes
+from skillbelt.running.packages.installation import EnvironmentPlan
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from tests import needs
 from tests.discovery.sources.server import Server, running

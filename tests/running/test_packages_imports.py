@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -199,3 +201,11 @@ def test_any_source_of_javascript_can_be_read(source: str) -> None:
 @pytest.mark.parametrize("text", ["`${", "/", "'", '"', "{", "/*", "import(", "\\", "/[/"])
 def test_reading_javascript_takes_linear_time(text: str) -> None:
     assert len(javascript_imports(text * 100_000)) <= MAX_IMPORTS
+
+
+def test_sources_are_read_by_several_threads_at_once() -> None:
+    """Python 3.11 counts the depth of what it parses for all threads together."""
+    text = "import alpha\n" + "x = " + "(" * 60 + "1" + ")" * 60 + "\nimport beta\n" * 200
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: python_imports(text), range(64)))
+    assert {tuple(one.module for one in each.modules) for each in found} == {("alpha", "beta")}

@@ -12,7 +12,8 @@ from skillbelt.errors import RunRefused
 from skillbelt.running.packages.index_fetcher import NotFetched
 from skillbelt.running.packages.index_pages import IndexPage, page_of
 from skillbelt.running.packages.install_sandbox import NativeSandbox, NativeSandboxes
-from skillbelt.running.packages.installers import InstallStep, Uv
+from skillbelt.running.packages.installation import InstallStep
+from skillbelt.running.packages.installers import Uv
 from tests import needs
 
 pytestmark = needs.linux

@@ -9,12 +9,12 @@ import pytest
 
 from skillbelt.errors import RunRefused
 from skillbelt.running.packages.declared import Needs
+from skillbelt.running.packages.installation import which
 from skillbelt.running.packages.installers import (
     find_npm,
     find_uv,
     is_own_program,
     package_json,
-    which,
 )
 
 

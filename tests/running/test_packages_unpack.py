@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt.running.packages.install_sandbox import NativeSandbox
-from skillbelt.running.packages.installers import InstallStep
+from skillbelt.running.packages.installation import InstallStep
 from tests import needs
 from tests.discovery.sources.server import running
 from tests.registries import list_wheel, wheel, wheel_bytes

@@ -98,6 +98,18 @@ def test_a_skill_finds_the_folders_of_the_workspace(workspace: Workspace, source
     assert stat.S_ISDIR(os.lstat(root / ".venv").st_mode)
 
 
+def test_a_skill_with_packages_of_node_finds_them_in_its_folder(
+    workspace: Workspace, source: Path
+) -> None:
+    """It leads to where the sandbox mounts them; the hash stays that of the skill."""
+    (source / "package.json").write_text("{}")
+    done = staged(workspace, source)
+    assert os.readlink(Path(done.path, "node_modules")) == "../../node_modules"
+    assert build_manifest(str(source)).files == build_manifest(done.path).files
+    assert build_manifest(str(source)).hash == done.hash
+    assert staged(workspace, source).path == done.path
+
+
 def test_nothing_but_the_venv_may_be_written(workspace: Workspace, source: Path) -> None:
     root = staged(workspace, source).path
     modes = {

@@ -30,8 +30,8 @@ from skillbelt.sandbox.linux import cgroups
 from skillbelt.sandbox.protocol import Sandbox
 from skillbelt.settings import Settings
 from skillbelt.store import open_store
-from skillbelt.testing.attacks import AttackResult, run_attacks
-from skillbelt.testing.node_attacks import BAD
+from skillbelt.testing.attacks import AttackResult
+from skillbelt.testing.node_attacks import BAD, attack_sandbox
 from skillbelt.testing.probes import PROBES, Probe
 from skillbelt.text import one_line
 from skillbelt.values import Diagnostic
@@ -270,7 +270,7 @@ def _attack(states: Sequence[SandboxState], args: argparse.Namespace) -> Matrix:
         if state.attackable:
             name = state.sandbox.name
             probes = _show_each(name, PROBES) if wanted else PROBES
-            matrix[name] = run_attacks(state.sandbox, probes)
+            matrix[name] = attack_sandbox(state.sandbox, probes)
     if wanted:
         show_progress("")
     return matrix

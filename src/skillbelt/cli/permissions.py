@@ -81,6 +81,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--agent", metavar="A", default="", help="only for this agent")
     parser.add_argument(
+        "--skill", metavar="S", default="", help="only for this skill; not with the type skill"
+    )
+    parser.add_argument(
         "--initiator", choices=_INITIATORS, help="only for requests of this initiator"
     )
     parser.add_argument(
@@ -98,6 +101,8 @@ def run(args: argparse.Namespace) -> int:
         return _watch(_gate(args), args)
     if args.subject is None:
         raise ConfigError(f"permissions {args.action} needs a SUBJECT; see --help")
+    if args.skill and args.type == "skill":
+        raise ConfigError("--skill needs a --type: of the type skill, SUBJECT is the skill itself")
     if args.action == "why":
         return _why(args)
     if args.action == "revoke":
@@ -152,6 +157,7 @@ def _bounded(rule: Rule, gate: Gate) -> str:
 def _conditions(rule: Rule) -> str:
     conditions = [
         rule.agent and f"agent {rule.agent}",
+        rule.skill and f"skill {one_line(rule.skill)}",
         rule.initiator and f"requests of the {rule.initiator}",
         "" if rule.trusted is None else "trusted origins" if rule.trusted else "untrusted origins",
     ]
@@ -196,12 +202,15 @@ def _request(gate: Gate, catalog: Catalog, who: Initiator, args: argparse.Namesp
     elif args.type == "host_file":
         texts = path_texts(args.subject, gate.settings.home, os.getcwd())
     tools = SHELL_TOOLS if args.type == "run" else ()
+    skill = catalog.find(args.skill) if args.skill else None
     return Request(
         type=args.type,
         patterns=texts,
         always=texts,
         initiator=who,
         agent=args.agent,
+        skill=skill.name if skill else "",
+        trusted=skill.trusted if skill else True,
         tools=tools,
     )
 
@@ -237,6 +246,7 @@ def _add(gate: Gate, args: argparse.Namespace) -> int:
         path=path,
         agent=args.agent,
         initiator=args.initiator or "",
+        skill=args.skill,
     )
     fault = find_fault(rule, gate.settings.home)
     if fault:  # in the file, it would be an error for every command
@@ -266,7 +276,7 @@ def _revoke(gate: Gate, args: argparse.Namespace) -> int:
         }
         # A rule may be named by the text that `list` shows of it, too.
         named = {args.subject, *(text for text in own if exact(text) == args.subject)}
-        rules = sum(remove_rules(path, args.type, text) for text in sorted(named))
+        rules = sum(remove_rules(path, args.type, text, args.skill) for text in sorted(named))
     except ConfigError as error:
         done = f" ({count(len(taken), 'remembered answer')} revoked)" if taken else ""
         raise ConfigError(f"{error}{done}") from error

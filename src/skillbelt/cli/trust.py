@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 
 from skillbelt.cli.output import print_diagnostics, print_json, print_table, say
 from skillbelt.errors import ConfigError, NotFound
 from skillbelt.permission.audit import AuditEvent, open_audit, user_name
 from skillbelt.settings import Settings, load_settings
+from skillbelt.store.trusted import open_trust
 from skillbelt.text import one_line
 from skillbelt.trust import Record, Trust, TrustEntry
 
@@ -34,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     """List what is trusted, add to it, or remove from it."""
     # The settings of the project are ignored unless it is already trusted.
     settings = load_settings(args.project, config=args.config, leave_strangers=True)
-    trust = Trust(settings.state_dir)
+    trust = open_trust(settings)
     if args.action == "list":
         return _list(trust, args)
     value = settings.worktree if args.value is None else args.value
@@ -85,7 +87,7 @@ def _list(trust: Trust, args: argparse.Namespace) -> int:
     if args.json:
         print_json({"trusted": [entry._asdict() for entry in entries]})
     elif entries:
-        print_table(("kind", "since", "value"), [_row(entry) for entry in entries], wrap=True)
+        _print_table(entries)
     elif not problems:
         say("nothing is trusted yet; `skillbelt trust add` trusts this project", args)
     print_diagnostics((*problems, *trust.exchanged()), args)
@@ -96,10 +98,21 @@ def _print(entry: TrustEntry, args: argparse.Namespace) -> int:
     if args.json:
         print_json(entry._asdict())
     else:
-        print_table(("kind", "since", "value"), [_row(entry)], wrap=True)
+        _print_table([entry])
     return 0
 
 
-def _row(entry: TrustEntry) -> tuple[str, str, str]:
+def _print_table(entries: Sequence[TrustEntry]) -> None:
+    """Print the entries; where an entry is from is a column only if machines share some."""
+    rows = [_row(entry) for entry in entries]
+    if any(entry.place for entry in entries):
+        places = (f"{one.place} by {one.by}" if one.place else "this machine" for one in entries)
+        rows = [(*row, one_line(place)) for row, place in zip(rows, places, strict=True)]
+        print_table(("kind", "since", "value", "from"), rows, wrap=True)
+    else:
+        print_table(("kind", "since", "value"), rows, wrap=True)
+
+
+def _row(entry: TrustEntry) -> tuple[str, ...]:
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.time))
     return entry.kind, since, entry.value

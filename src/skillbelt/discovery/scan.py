@@ -26,6 +26,7 @@ from skillbelt.errors import PathEscape
 from skillbelt.files.contain import Fence
 from skillbelt.format.skill import Skill
 from skillbelt.settings import Settings
+from skillbelt.store.trusted import open_trust
 from skillbelt.trust import Trust
 from skillbelt.untrusted_json import read_json
 from skillbelt.values import DERIVED, INTERNAL, MODEL, SKILL_FILE, SKIPPED, USER, Diagnostic, Limits
@@ -216,7 +217,7 @@ class _Judge:
         if not (root.origin.remote or gated):
             return True
         if self._trust is None:
-            self._trust = Trust(self._settings.state_dir)
+            self._trust = open_trust(self._settings)
         if root.origin.remote:
             return self._trust.origin(root.origin)
         # A folder that a project names is as trusted as the project, in any place.

@@ -190,14 +190,26 @@ class Gate:
 
     def permit(self, agent: str | None, skill: Skill) -> bool:
         """Whether a model working as this agent may know of the skill."""
-        request = Request("skill", (skill.name,), agent=agent or "", trusted=skill.trusted)
+        request = Request(
+            type="skill",
+            patterns=(skill.name,),
+            agent=agent or "",
+            skill=skill.name,
+            trusted=skill.trusted,
+        )
         return self.rules.decide(request)[0] != "deny"
 
     def can_run(self, agent: str | None) -> bool:
         """Whether some command may be run for a model working as this agent, asked for or not."""
         like = Request("run", (), agent=agent or "", tools=SHELL_TOOLS)
-        origins = (like, like._replace(trusted=False))
-        return not all(self.rules.denies_all(request) for request in origins)
+        # A rule about one skill alone may allow what is denied to all others.
+        skills = ("", *self.rules.scopes)
+        wanted = (
+            like._replace(trusted=trusted, skill=skill)
+            for trusted in (True, False)
+            for skill in skills
+        )
+        return not all(self.rules.denies_all(request) for request in wanted)
 
     def explain(self, request: Request) -> Explanation:
         """Return what `check` would decide, without asking or recording anything."""

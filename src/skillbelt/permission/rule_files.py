@@ -157,6 +157,7 @@ _FIELDS = {
     "initiator": "model or user",
     "agent": "text",
     "trusted": "true or false",
+    "skill": "the name of a skill",
 }
 _TOOLS = {
     "Skill": "skill",
@@ -234,7 +235,10 @@ def denied_skills(policy: Policy, settings: Settings, skills: Mapping[str, bool]
     """Return the names of the skills that every model is denied; each comes with its trust."""
     files = {path for source, path in settings.files if source == "project"}
     rules = RuleSet(policy.rules, files, project_trusted=policy.project_trusted)
-    asked = {name: Request("skill", (name,), trusted=trusted) for name, trusted in skills.items()}
+    asked = {
+        name: Request("skill", (name,), skill=name, trusted=trusted)
+        for name, trusted in skills.items()
+    }
     return frozenset(name for name, one in asked.items() if rules.decide(one)[0] == "deny")
 
 
@@ -387,6 +391,8 @@ class _File:
             return like._replace(trusted=value)
         if key == "agent" and isinstance(value, str) and like.source != "agent":
             return like._replace(agent=value)
+        if key == "skill" and isinstance(value, str) and 0 < len(value) <= MAX_PATTERN_CHARS:
+            return like._replace(skill=value)
         raise self._wrong(at, self._unfit(key, value, like))
 
     def _unfit(self, key: str, value: object, like: Rule) -> str:
@@ -623,7 +629,7 @@ def _covering(rule: Rule) -> Rule:
     them: the file may be long and untrusted.
     """
     agent = rule.agent if rule.source != "agent" else ""
-    free = not (agent or rule.initiator or rule.trusted is not None)
+    free = not (agent or rule.initiator or rule.skill or rule.trusted is not None)
     simple = "?" not in rule.pattern and "*" not in rule.pattern[1:-1]
     both_ends = len(rule.pattern) > 1 and rule.pattern[0] == rule.pattern[-1] == "*"
     return rule._replace(agent="", type=rule.type if free and simple and not both_ends else "")
@@ -643,7 +649,7 @@ def _never(rule: Rule, later: Rule) -> Diagnostic:
 
 HEAD = "[[permission.rules]]"
 _ABOUT = "# Rules that `skillbelt permissions` added. The last one that matches decides.\n"
-_WRITTEN = ("type", "pattern", "action", "agent", "initiator")
+_WRITTEN = ("type", "pattern", "action", "agent", "initiator", "skill")
 
 
 def rulebook_file(settings: Settings) -> str:
@@ -658,11 +664,11 @@ def add_rule(path: str, rule: Rule) -> None:
         _write(path, "".join([*(_apart(kept) or [_ABOUT]), _block(rule)]))
 
 
-def remove_rules(path: str, type: str, pattern: str) -> int:
-    """Take out the rules of that type and pattern; how many there were."""
+def remove_rules(path: str, type: str, pattern: str, skill: str = "") -> int:
+    """Take out the rules of that type and pattern, or those for the skill; how many there were."""
     with _locked(path):
         blocks = _blocks(path)
-        kept = [text for text in blocks if _read_block(text, path)[:2] != (type, pattern)]
+        kept = [one for one in blocks if not _is_named(one, path, (type, pattern), skill)]
         if len(kept) < len(blocks):
             _write(path, "".join(_apart(kept)))
         return len(blocks) - len(kept)
@@ -701,14 +707,15 @@ def _read_block(block: str, path: str) -> tuple[object, ...]:
     return tuple(rule.get(key, "") for key in _WRITTEN)
 
 
+def _is_named(block: str, path: str, named: tuple[str, str], skill: str) -> bool:
+    fields = _read_block(block, path)
+    return fields[:2] == named and (not skill or fields[-1] == skill)
+
+
 def _same(block: str, rule: Rule, path: str) -> bool:
-    kind, pattern, _, agent, initiator, *_ = (*_read_block(block, path), "", "", "")
-    return (kind, pattern, agent, initiator) == (
-        rule.type,
-        rule.pattern,
-        rule.agent,
-        rule.initiator,
-    )
+    fields = dict(zip(_WRITTEN, _read_block(block, path), strict=False))
+    names = [key for key in _WRITTEN if key != "action"]
+    return all(fields.get(key, "") == getattr(rule, key) for key in names)
 
 
 def _block(rule: Rule) -> str:

@@ -94,10 +94,11 @@ class _RuleFields(NamedTuple):
     agent: str = ""
     initiator: str = ""
     trusted: bool | None = None
+    skill: str = ""
 
 
 class Rule(_RuleFields):
-    """One rule. `agent` and `initiator` narrow it when they are not empty, `trusted` when not None.
+    """One rule. `agent`, `initiator` and `skill` narrow it when not empty, `trusted` when not None.
 
     `path` and `line` say where it is written. ConfigError for a value that no rule can have.
     """
@@ -115,6 +116,7 @@ class Rule(_RuleFields):
         agent: str = "",
         initiator: str = "",
         trusted: bool | None = None,
+        skill: str = "",
     ) -> Self:
         """Check the fields that have a fixed set of values."""
         _check_word("Rule", "type", type, (*TYPES, "*"))
@@ -124,8 +126,10 @@ class Rule(_RuleFields):
         if not isinstance(pattern, str) or len(pattern) > MAX_PATTERN_CHARS:
             wanted = f"text of at most {MAX_PATTERN_CHARS} characters"
             raise ConfigError(f"Rule: pattern must be {wanted}, not {_shown(pattern)}")
+        if not isinstance(skill, str) or len(skill) > MAX_PATTERN_CHARS:
+            raise ConfigError(f"Rule: skill must be the name of a skill, not {_shown(skill)}")
         return super().__new__(
-            cls, type, pattern, action, source, path, line, agent, initiator, trusted
+            cls, type, pattern, action, source, path, line, agent, initiator, trusted, skill
         )
 
 
@@ -246,7 +250,8 @@ def _near(one: str, other: str) -> bool:
 class RuleSet:
     """Rules in their order. For each text the last rule that matches decides."""
 
-    __slots__ = ("_bounds", "_found", "_made", "_rules", "_theirs", "_untrusting", "_views")
+    __slots__ = ("_bounds", "_found", "_made", "_rules", "_scopes", "_theirs", "_untrusting",
+                 "_views")  # fmt: skip
 
     def __init__(
         self,
@@ -276,8 +281,14 @@ class RuleSet:
                 if any(map(self._is_strict, own)):
                     self._bounds = RuleSet(own)
         self._found = (*self._rules, DEFAULT_RULES[0])  # the last, at -1, is for what is not found
+        self._scopes = frozenset(rule.skill for rule in self._rules if rule.skill)
         self._views: dict[tuple[object, ...], _View] = {}
         self._made: dict[tuple[object, ...], _View] = {}
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """The skills that some rules are about alone, as the rules name them."""
+        return self._scopes | (self._bounds.scopes if self._bounds is not None else frozenset())
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -444,7 +455,8 @@ class RuleSet:
         return self._view(request).last(text)
 
     def _view(self, request: Request) -> "_View":
-        key = (request.type, request.agent, request.initiator, request.trusted)
+        skill = request.skill if self._scopes else ""
+        key = (request.type, request.agent, request.initiator, request.trusted, skill)
         return self._views.get(key) or self._new_view(request, key)
 
     def _new_view(self, request: Request, key: tuple[object, ...]) -> "_View":
@@ -454,7 +466,9 @@ class RuleSet:
         known = any(rule.type == request.type for rule in self._rules)
         agents = {rule.agent for rule in self._rules if rule.agent}
         named = frozenset(name for name in agents if _is_agent(name, request.agent))
-        same = (request.type if known else "*", named, request.initiator, request.trusted)
+        about = frozenset(name for name in self._scopes if _is_skill(name, request.skill))
+        type = request.type if known else "*"
+        same = (type, named, request.initiator, request.trusted, about)
         view = self._made.get(same)
         if view is None:
             view = self._made[same] = _View(
@@ -463,6 +477,7 @@ class RuleSet:
                 for pattern in _patterns(rule, request.type)
                 if rule.type in ("*", request.type)
                 and (not rule.agent or rule.agent in named)
+                and (not rule.skill or rule.skill in about)
                 and _is_asker(rule, request.initiator, request.trusted)
             )
         self._views[key] = view
@@ -486,6 +501,11 @@ def _weight(rule: Rule) -> tuple[int, bool]:
 
 def _is_agent(named: str, agent: str) -> bool:
     return named in ("", agent) or matches(named, agent)
+
+
+def _is_skill(named: str, skill: str) -> bool:
+    # What no skill asks for is about none, also for a rule about all of them.
+    return bool(skill) and (named == skill or matches(named, skill))
 
 
 def _is_asker(rule: Rule, initiator: str, trusted: bool) -> bool:

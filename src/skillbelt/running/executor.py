@@ -234,9 +234,14 @@ class Workbench:
     def forget(self, key: SessionKey) -> bool:
         """Remove the workspaces of a conversation, in all projects; return whether one is gone.
 
-        Those that a run uses stay.
+        Those that a run uses stay. Their snapshots in the object store are removed too.
         """
         gone = 0
+        if self.settings.objects:
+            from skillbelt.objects.space import Objects  # cost: 20 ms, only with many machines
+            from skillbelt.running.snapshots import forget_snapshots  # cost: as above
+
+            gone += forget_snapshots(Objects.from_settings(self.settings), key)
         for path in self.workspaces(key):
             with span("workspace.cleanup", exec_id=session_id(key), path=path):
                 gone += retire(*os.path.split(path)) is not None

@@ -34,6 +34,7 @@ from skillbelt.running.staging import TreeCopy, handles, swap
 from skillbelt.running.workspace import (
     INPUTS,
     LINKS,
+    NODE_MODULES,
     PRIVATE,
     SKILLS,
     VENV,
@@ -481,7 +482,9 @@ class Inputs:
             if wanted.mode == "copy" or hidden:
                 whole = path.count("/") == 1 and path.startswith(f"{SKILLS}/")
                 folder = stat.S_ISDIR(os.fstat(source).st_mode)
-                aside = self._write_source(source, copy, (*LINKS, VENV) if whole else ())
+                aside = self._write_source(
+                    source, copy, (*LINKS, VENV, NODE_MODULES) if whole else ()
+                )
                 warning = "a file of another call is always copied" if wanted.mode == "link" else ""
                 return self._done(wanted, copy, aside, folder=folder, warning=warning)
         link = (path if self.remaps else place) if path != wanted.to else ""

@@ -11,7 +11,7 @@ from skillbelt.permission.command_policy import clean_environment
 from skillbelt.running.call import script_of, timeout_of
 from skillbelt.running.programs.folder import MODULES, TSX
 from skillbelt.running.run import Run
-from skillbelt.running.workspace import SKILLS, VENV, placed
+from skillbelt.running.workspace import NODE_MODULES, SKILLS, VENV, placed
 from skillbelt.sandbox.linux.identity import interpreter, trusted_program
 from skillbelt.sandbox.network.proxy import SOCKET_NAME, bridge
 from skillbelt.sandbox.protocol import Job, Mount
@@ -83,7 +83,7 @@ def _outer_mounts(run: Run, net: str) -> Iterable[Mount]:
         yield Mount(packages.path, packages.path)
         if run.remaps and packages.modules:
             # `import` ignores NODE_PATH; this folder is a parent of every skill.
-            yield Mount(packages.modules, os.path.join(run.root, "node_modules"))
+            yield Mount(packages.modules, os.path.join(run.root, NODE_MODULES))
     python, programs = interpreter(), run.programs
     shown = (programs.folder, *programs.shown) if programs else ()
     shown += tuple(folder for folder, _ in run.program_folders)

@@ -21,16 +21,14 @@ from skillbelt.permission.packages import Environment, Package, normal
 from skillbelt.permission.rules import Request
 from skillbelt.running.cleanup import held_environment
 from skillbelt.running.packages.declared import Needs, describe, name_of, names_of
-from skillbelt.running.packages.environments import (
+from skillbelt.running.packages.environments import key_of, plan, provide
+from skillbelt.running.packages.install_sandbox import NativeSandboxes
+from skillbelt.running.packages.installation import (
     INSTALL_TIMEOUT_SECONDS,
     EnvironmentPlan,
-    key_of,
-    plan,
-    provide,
+    SourceBuilds,
     write_json,
 )
-from skillbelt.running.packages.install_sandbox import NativeSandboxes
-from skillbelt.running.packages.installers import SourceBuilds
 from skillbelt.running.questions import install_request
 from skillbelt.settings import Settings, process_environment
 from skillbelt.text import one_line, shorten
@@ -288,7 +286,12 @@ class PackageProvider(NamedTuple):
 
     def _record(self, needs: Needs, folder: str = _TRIED) -> str:
         try:
-            key = key_of(needs, sandboxes=self._sandboxes(), environ=process_environment())
+            key = key_of(
+                needs,
+                self.cache_dir,
+                sandboxes=self._sandboxes(),
+                environ=process_environment(),
+            )
         except RunRefused:
             return ""
         return os.path.join(self.cache_dir, folder, f"{key}.json")

@@ -38,6 +38,7 @@ from skillbelt.format.skill import Skill
 from skillbelt.running.cleanup import COPIES
 from skillbelt.running.workspace import (
     LINKS,
+    NODE_MODULES,
     PRIVATE,
     REPLACED,
     VENV,
@@ -55,6 +56,7 @@ _LIMITS = Limits()
 _CHUNK = 2**20
 # A pipe that lies there is not waited for, a terminal not taken.
 _RESERVED = (*LINKS, VENV)
+_OWN_ENTRIES = len(_RESERVED) + 1
 _FRESH_NS = 100_000_000  # two changes this near to each other may bear the same time
 _RENAME_EXCHANGE = 2
 _KINDS = {
@@ -274,7 +276,7 @@ def _copy_stamp(workspace: Workspace, home: str, most: int) -> str:
     if os.path.islink(path) or os.path.islink(os.path.dirname(path)):
         return ""
     # The workspace adds its own entries to those of the skill.
-    return stamp(path, most + len(_RESERVED), closed=(VENV,)).text
+    return stamp(path, most + _OWN_ENTRIES, closed=(VENV,)).text
 
 
 class _Staging(NamedTuple):
@@ -367,6 +369,9 @@ class _Staging(NamedTuple):
                 copy.fill_from(tree, target, shadowed=tuple(LINKS))
             for name, place in LINKS.items():
                 os.symlink(f"../../{place}", name, dir_fd=target)
+            if _has(target, "package.json"):
+                # Its packages, where the sandbox mounts them; some scripts name them by this path.
+                os.symlink(f"../../{NODE_MODULES}", NODE_MODULES, dir_fd=target)
             os.mkdir(VENV, 0o700, dir_fd=target)
             self.workspace.give(keep(os.open(VENV, READ_FOLDER, dir_fd=target)))
             copy.finish(target)
@@ -382,6 +387,14 @@ class _Staging(NamedTuple):
                 os.fchmod(keep(os.open(name, READ_FOLDER, dir_fd=self.workspace.handle)), 0o755)
             swap(private, aside, self.workspace.handle, name)
             os.fchmod(made, 0o555)
+
+
+def _has(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 @contextmanager

@@ -51,6 +51,7 @@ WRITABLE = (WORK, OUT, RUNS)
 # Links in a staged skill, and the folders of the workspace that they lead to.
 LINKS = {"out": OUT, "work": WORK, "inputs": INPUTS}
 VENV = ".venv"
+NODE_MODULES = "node_modules"
 ONCE = "once-"  # name prefix of a workspace that belongs to no conversation
 REPLACED = "replaced"  # mark in the private folder: there are copies to remove
 # Where root keeps workspaces when the user that commands run as cannot reach the state folder.

@@ -45,6 +45,8 @@ from skillbelt.serving.guard import HOLDER, guarded
 from skillbelt.serving.listening import serve_app
 from skillbelt.serving.openapi import USER_HEADER, describe_api
 from skillbelt.serving.probes import Probes
+from skillbelt.serving.relay import Relay
+from skillbelt.serving.relayed_runs import RelayedRuns
 from skillbelt.serving.tokens import Holder, TokenBook, check_name, choose_user
 from skillbelt.tracing import CARRIED, extract, span
 from skillbelt.untrusted_json import BadJson, read_json
@@ -79,11 +81,14 @@ class HttpApi:
         self._loop: asyncio.AbstractEventLoop | None = None
         # Questions wait until they are answered, here or at another server.
         self._stop_listening = belt.gate.desk.listen(self._tell_client)
+        self.relay = Relay(lambda: belt.store)
+        RelayedRuns(belt, self.relay)
 
     def close(self) -> None:
         """Cancel every call; each is answered."""
         self._stop_listening()
         self._seats.close()
+        self.relay.close()
         loop = self._loop
         if loop is not None and not loop.is_closed():
             for task in list(self._running):

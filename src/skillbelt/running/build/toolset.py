@@ -15,9 +15,11 @@ from skillbelt.errors import RunRefused
 from skillbelt.files.locks import held
 from skillbelt.permission.packages import Environment
 from skillbelt.running.build.protocol import Progress
+from skillbelt.running.packages.building import install_node
 from skillbelt.running.packages.declared import Needs
-from skillbelt.running.packages.environments import install_node, provision, remove
+from skillbelt.running.packages.environments import provision
 from skillbelt.running.packages.install_sandbox import NativeSandboxes
+from skillbelt.running.packages.installation import remove
 from skillbelt.running.packages.installers import InstallerFailed
 from skillbelt.running.packages.lockfiles import read_node
 from skillbelt.running.workspace import place_of

@@ -189,8 +189,9 @@ def _uv_table(environ: Mapping[str, str]) -> dict[str, Any]:
     paths = [given] if given else ["/etc/uv/uv.toml", os.path.join(config, "uv", "uv.toml")]
     found: dict[str, Any] = {}
     for path in paths:
+        text = _read_text(path)
         try:
-            found |= read_toml(_read_text(path))
+            found |= read_toml(text) if text else {}
         except (ValueError, RecursionError) as error:
             raise RunRefused(f"{path} is not valid TOML: {one_line(str(error))[:200]}") from error
     return found

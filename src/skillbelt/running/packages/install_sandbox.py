@@ -9,13 +9,12 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import socket
 import stat
 import sys
 import tempfile
 from collections.abc import Container, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
-from functools import partial
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from skillbelt.errors import PathEscape, RunRefused, SandboxUnavailable
 from skillbelt.files.contain import (
@@ -26,10 +25,7 @@ from skillbelt.files.contain import (
     open_folder,
 )
 from skillbelt.files.remove import remove_tree
-from skillbelt.running.packages.index_fetcher import NotFetched
-from skillbelt.running.packages.index_pages import IndexPage, PackageIndex, page_of
-from skillbelt.running.packages.installers import InstallStep
-from skillbelt.running.packages.lockfiles import HOST
+from skillbelt.running.packages.installation import InstallStep
 from skillbelt.running.staging import TreeCopy
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.linux.identity import (
@@ -41,13 +37,12 @@ from skillbelt.sandbox.linux.identity import (
 )
 from skillbelt.sandbox.linux.prefixes import shown_of
 from skillbelt.sandbox.macos.seatbelt import SeatbeltSandbox
-from skillbelt.sandbox.network.connection import NETWORK_IDLE_SECONDS, ClientConnection, ProxyShared
-from skillbelt.sandbox.network.policy import HostPolicy
 from skillbelt.sandbox.network.proxy import SOCKET_NAME, Egress, bridge
-from skillbelt.sandbox.network.request import ProxyRefused, ProxyRequest
 from skillbelt.sandbox.protocol import Job, Mount, Sandbox, run
-from skillbelt.text import one_line
 from skillbelt.values import Capabilities, Limits
+
+if TYPE_CHECKING:
+    from skillbelt.running.packages.index_pages import PackageIndex
 
 _INSIDE, _NET, _TOOLS = "/install", "/run/net", "/run/tools"
 _PREFIX = "skillbelt-install-"
@@ -260,9 +255,11 @@ class NativeSandbox:
         return outcome.exit_code, said
 
     def _proxy(self, index: PackageIndex) -> Egress:
+        # cost: 5 ms, only for an installer that may reach the index
+        from skillbelt.running.packages.index_proxy import open_index
+
         owner = run_identity()
-        handler = partial(_IndexConnection, index)
-        return Egress((HOST,), limits=self._limits, owner=owner and owner[0], handler=handler)
+        return open_index(index, self._limits, owner and owner[0])
 
     def read(self, path: str, most: int) -> bytes:
         """Read a regular file; raises RunRefused for anything else."""
@@ -321,54 +318,3 @@ def _link_or_copy(program: str, target: str) -> None:
             return
     shutil.copyfile(program, target)
     os.chmod(target, 0o555)
-
-
-class _IndexConnection(ClientConnection):
-    """A connection of an installer, which can read pages of the package index only."""
-
-    def __init__(
-        self,
-        index: PackageIndex,
-        client: socket.socket,
-        policy: HostPolicy,
-        limits: Limits,
-        proxy: ProxyShared,
-    ) -> None:
-        super().__init__(client, policy, limits, proxy)
-        self._index = index
-
-    def handle(self, request: ProxyRequest, rest: bytes) -> None:
-        """Answer with a page of the index; raises ProxyRefused for any other host."""
-        if request.tunnel or request.host != HOST:
-            raise ProxyRefused(
-                f"{request.host} is not the package index, which is the only host to reach"
-            )
-        method, path, _ = request.forward.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
-        if method not in ("GET", "HEAD") or rest:
-            raise ProxyRefused(
-                f"the package index is read-only, and this is {one_line(method)[:20]}"
-            )
-        try:
-            self._send(self._index.page(path), method == "HEAD")
-        except NotFetched as missing:
-            status = missing.status if missing.status in (403, 404) else 502
-            data = f"{one_line(str(missing))}\n".encode("utf-8", "replace")
-            self._send(page_of(status, "text/plain; charset=utf-8", data))
-
-    def _send(self, page: IndexPage, head: bool = False) -> None:
-        with closing(page.pieces):
-            self._write(page, head)
-
-    def _write(self, page: IndexPage, head: bool) -> None:
-        size = "" if page.size is None else f"Content-Length: {page.size}\r\n"
-        self._client.settimeout(NETWORK_IDLE_SECONDS)
-        self._client.sendall(
-            f"HTTP/1.1 {page.status} Answer\r\nContent-Type: {page.type}\r\n{size}"
-            "Connection: close\r\n\r\n".encode("latin-1")
-        )
-        if head:
-            return
-        with suppress(NotFetched):  # the client sees a truncated response
-            for piece in page.pieces:
-                self._proxy.spend(len(piece))
-                self._client.sendall(piece)

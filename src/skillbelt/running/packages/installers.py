@@ -11,16 +11,16 @@ import mmap
 import os
 import re
 import shlex
-import shutil
 import sys
-from collections.abc import Container, Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import NamedTuple
 
 from skillbelt.errors import RunRefused
 from skillbelt.permission.packages import Lock
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.packages.index_pages import PackageIndex
+from skillbelt.running.packages.installation import InstallSandbox, InstallStep, SourceBuilds, which
 from skillbelt.running.packages.lockfiles import BASE, MAX_BYTES
 from skillbelt.untrusted_json import read_json
 
@@ -38,59 +38,6 @@ _DEFAULT_INDEX = b"default package index (by default: <"
 # How many processes compile bytecode.
 COMPILERS = str(min(os.cpu_count() or 1, 4))
 _FEW = 3
-
-
-class InstallStep(NamedTuple):
-    """One command inside. `package_index` is what it may use; None: no network.
-
-    `folders` of this machine are mounted inside, at the same path.
-    """
-
-    argv: tuple[str, ...]
-    seconds: float
-    env: Mapping[str, str]
-    package_index: PackageIndex | None = None
-    folders: tuple[str, ...] = ()
-
-
-class InstallSandbox(Protocol):
-    """A sandbox with an empty folder, for one installation."""
-
-    @property
-    def inside(self) -> str:
-        """The path of the folder inside, where commands start."""
-
-    def put(self, name: str, data: bytes | Iterable[bytes]) -> None:
-        """Write a file to the folder; an error of the iterable leaves none."""
-
-    def shown(self, program: str) -> str:
-        """Return the path inside of a program of this machine."""
-
-    def run(self, step: InstallStep) -> tuple[int, str]:
-        """Run a command; return its exit code and output. Raises RunRefused at a limit."""
-
-    def read(self, path: str, most: int) -> bytes:
-        """Read a regular file; raises RunRefused for anything else."""
-
-    def names(self, path: str) -> list[str]:
-        """List a folder; empty when there is none."""
-
-    def copy(self, path: str, target: str, omitted: Container[str] = ()) -> None:
-        """Copy a folder out as data; raises RunRefused for special files."""
-
-
-class InstallSandboxes(Protocol):
-    """Opens sandboxes, each for one installation."""
-
-    @property
-    def python(self) -> str:
-        """A Python interpreter that works inside."""
-
-    def folders_of(self, python: str) -> tuple[str, ...]:
-        """Return the folders that a Python needs inside; raises RunRefused."""
-
-    def open(self, max_bytes: int) -> AbstractContextManager[InstallSandbox]:
-        """Open a sandbox, removed afterwards; raises RunRefused when there is none to use."""
 
 
 # Finding them
@@ -125,34 +72,11 @@ def find_npm(given: str, environ: Mapping[str, str]) -> str:
     return os.path.abspath(found)
 
 
-def which(name: str, environ: Mapping[str, str]) -> str:
-    """Find a program on the PATH, ignoring relative folders."""
-    folders = [one for one in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(one)]
-    return shutil.which(name, path=os.pathsep.join(folders)) or ""
-
-
 # Calling them
 
 
 class InstallerFailed(Exception):
     """An installer failed; the text is its output."""
-
-
-class SourceBuilds(NamedTuple):
-    """Which packages may be built from source: those by name, or every one.
-
-    With `sketch` nothing is built yet: what these packages need themselves is taken to be nothing,
-    so that none of their code runs before the question is answered.
-    """
-
-    names: tuple[str, ...] = ()
-    every: bool = False
-    sketch: bool = False
-
-    @property
-    def any(self) -> bool:
-        """Whether anything is built."""
-        return self.every or bool(self.names)
 
 
 class Uv(NamedTuple):

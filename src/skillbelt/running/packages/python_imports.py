@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -17,6 +18,7 @@ MAX_SOURCE_BYTES = 512 * 2**10
 MAX_IMPORTS = 500
 # The parser warns of odd escapes in a script, which the user who runs it did not write.
 _FILE = "skillbelt-imports"
+_PARSING = threading.Lock()
 warnings.filterwarnings("ignore", module=re.escape(_FILE))
 
 _CAUGHT = frozenset(("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
@@ -49,6 +51,18 @@ class PythonImports(NamedTuple):
     changes_path: bool = False
 
 
+def parse_python(text: str) -> ast.Module:
+    """Return the syntax tree; SyntaxError, ValueError, RecursionError or MemoryError without one.
+
+    Python 3.11 counts the depth of all threads together, and fails when two parse at once.
+    """
+    with _PARSING:
+        try:
+            return ast.parse(text, _FILE)
+        except SystemError as error:  # another part of the process parses, too
+            raise ValueError("the source cannot be parsed now") from error
+
+
 def python_imports(data: bytes | str, *, is_main: bool = True) -> PythonImports:
     """Return the imports of a source; without `is_main` those that importing it needs.
 
@@ -59,7 +73,7 @@ def python_imports(data: bytes | str, *, is_main: bool = True) -> PythonImports:
     try:
         if any(len(one[0]) > _MAX_DOTTED for one in _DOTTED.finditer(text) if "." in one[0]):
             raise ValueError("a name that is too long to parse")
-        tree = ast.parse(text, _FILE)
+        tree = parse_python(text)
         found = list(_Reader(is_main).read(tree.body))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         found = list(_by_line(text))

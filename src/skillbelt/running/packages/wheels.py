@@ -18,13 +18,8 @@ from functools import cache
 from skillbelt.permission.packages import Lock, Package, normal
 from skillbelt.running.packages.index_fetcher import BodyChunks, NotFetched
 from skillbelt.running.packages.index_pages import IndexFile, PythonIndex
-from skillbelt.running.packages.installers import (
-    COMPILERS,
-    InstallerFailed,
-    InstallSandbox,
-    InstallStep,
-    environment_of,
-)
+from skillbelt.running.packages.installation import InstallSandbox, InstallStep
+from skillbelt.running.packages.installers import COMPILERS, InstallerFailed, environment_of
 from skillbelt.running.packages.lockfiles import Platform, is_sure
 from skillbelt.running.packages.unpack import UNUSUAL
 
@@ -76,8 +71,8 @@ class WheelInstaller:
         """Return the only wheel with a listed hash, if it surely fits; else None."""
         try:
             files = self._index.files(package.name)
-        except NotFetched as missing:
-            raise InstallerFailed(str(missing)) from missing
+        except NotFetched:
+            return None  # uv says best what is missing
         found = [one for one in files if _belongs(one, package)]
         return found[0] if len(found) == 1 and is_sure(found[0].name, self._here) else None
 
@@ -132,9 +127,7 @@ class WheelInstaller:
             with self._lock:
                 self._left -= len(piece)
             if self._left < 0:
-                raise InstallerFailed(
-                    "the files are larger than packages may be (max_packages_bytes)"
-                )
+                raise InstallerFailed("the files are larger than max_network_bytes allows")
             if time.monotonic() > self._until:
                 raise TimeoutError
             yield piece

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, NoReturn
 
 # The system's one library, or that of the builds of its makers.
 _LIBRARIES = ("libmergedlo.so", "libsofficeapp.so")
-# Options that take a word of their own, those that only say that nobody looks, and those that ask
-# the program about itself.
+# Options that take a word of their own, those that only keep windows away, and those that ask the
+# program about itself.
 _VALUES = frozenset(("convert-to", "outdir"))
 _QUIET = frozenset(
     ("headless", "invisible", "norestore", "nologo", "nodefault", "nolockcheck", "nocrashreport",

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from skillbelt.errors import SkillbeltError
 from skillbelt.format.skill import Skill
+from skillbelt.running.packages.python_imports import parse_python
 
 Language = Literal["python", "javascript", "typescript", "shell"]
 LANGUAGES: tuple[Language, ...] = ("python", "javascript", "typescript", "shell")
@@ -173,7 +174,7 @@ def _by_shebang(data: bytes) -> Language | None:
 
 def _python(path: str, text: str, paths: Collection[str]) -> Script:
     try:
-        tree = ast.parse(text)
+        tree = parse_python(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return Script(path, "python", ("python3", path))
     library = _is_python_library(tree)

@@ -1,0 +1,66 @@
+"""The origins that every machine of a team trusts, in PostgreSQL."""
+
+import hashlib
+import time
+from typing import Any
+
+import psycopg
+
+from skillbelt.errors import ConfigError
+from skillbelt.store.postgres.database import Database
+from skillbelt.store.postgres.store import decode_text, encode_text
+from skillbelt.trust import TrustEntry, normal_url
+
+# After the server was away: how long the next questions are answered without asking it.
+_AWAY_SECONDS = 10.0
+
+
+class PostgresOrigins:
+    """The trusted origins in a database. ConfigError when it cannot be used."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.place = database.place
+        self._failed: tuple[float, ConfigError] | None = None
+
+    def entries(self) -> list[TrustEntry]:
+        """Return the origins in the order they were added; a row that no `add` wrote is left out.
+
+        While the server is away, only one question in ten seconds waits for it.
+        """
+        if self._failed is not None and time.monotonic() < self._failed[0] + _AWAY_SECONDS:
+            raise self._failed[1]
+        query = "SELECT url, time, added_by FROM skillbelt.trust ORDER BY time, url"
+        try:
+            rows = self._database.read(query)
+        except ConfigError as error:
+            self._failed = time.monotonic(), error
+            raise
+        self._failed = None
+        return [
+            TrustEntry(kind="origin", value=url, time=at, place=self.place, by=decode_text(by))
+            for url, at, by in rows
+            if url and normal_url(url) == url
+        ]
+
+    def add(self, entry: TrustEntry) -> None:
+        """Trust the origin of the entry on every machine; an existing entry is kept."""
+        row = (_mark(entry.value), entry.value, entry.time, encode_text(entry.by))
+
+        def work(db: "psycopg.Connection[Any]") -> int:
+            query = "INSERT INTO skillbelt.trust VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
+            return db.execute(query, row).rowcount
+
+        self._database.write(work)
+
+    def remove(self, url: str) -> None:
+        """Stop trusting an origin, on every machine."""
+
+        def work(db: "psycopg.Connection[Any]") -> int:
+            return db.execute("DELETE FROM skillbelt.trust WHERE mark = %s", [_mark(url)]).rowcount
+
+        self._database.write(work)
+
+
+def _mark(url: str) -> bytes:
+    return hashlib.sha256(url.encode()).digest()
