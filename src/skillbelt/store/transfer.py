@@ -65,7 +65,7 @@ def move_store(
     """Copy all sessions and shared state, compare every one of them, and return what there is.
 
     ConfigError when the other store has something else under the same name, or is not equal
-    afterwards. `report` is told how many sessions are done.
+    afterwards. `report` hears how many sessions are done.
     """
     shared = _move_shared(source, target)
     total = hashlib.sha256()
