@@ -201,6 +201,7 @@ class Runtime:
     @cached_property
     def workbench(self) -> Workbench:
         """Where the commands of skills run."""
+        from skillbelt.fleet.choose import executor_for  # cost: 60 ms, only for a run
         from skillbelt.running.executor import Workbench  # cost: 60 ms, only for a run
 
         return Workbench(
@@ -210,6 +211,7 @@ class Runtime:
             skills=self.skills,
             artifacts=self._artifacts,
             progress=self._progress,
+            executor=executor_for(self.settings, self._progress),
         )
 
     @cached_property
