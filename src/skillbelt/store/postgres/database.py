@@ -23,6 +23,7 @@ from psycopg import conninfo
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from skillbelt.errors import ConfigError, StoreUnavailable
+from skillbelt.metrics import count
 from skillbelt.store.bells import Bell, Bells
 from skillbelt.store.postgres.listening import POLL_SECONDS, Listener, mark_topic
 from skillbelt.store.postgres.schema import migrate
@@ -274,6 +275,7 @@ class Database:
                 self._pool.check()
 
     def _describe_error(self, error: Exception) -> ConfigError:
+        count("store_errors", store="postgresql")
         state = getattr(error, "sqlstate", None) or ""
         remedy = next(
             (text for code, text in _REMEDIES.items() if state.startswith(code)), _USUALLY
@@ -286,6 +288,7 @@ class Database:
             if unknown
             else "nothing was changed"
         )
+        count("store_errors", store="postgresql")
         return StoreUnavailable(
             f"{self.place}: the server cannot be reached ({self._clean(error)}); {change};"
             " see that it runs, that its address is right and that it takes more connections"
