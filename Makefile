@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-all check fix bench bench-run bench-container bench-packages bench-wasm bench-permission bench-prompt bench-search bench-agent bench-skills docs site lock wheel machine clean
+.PHONY: help setup demo test test-all check fix bench bench-run bench-container bench-packages bench-wasm bench-permission bench-prompt bench-search bench-agent bench-skills bench-fleet docs site lock wheel machine clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -48,6 +48,10 @@ bench-run: $(VENV)/.dev ## what the sandbox, a whole run and collecting cost; AR
 	$(PYTHON_IN_VENV) -m benchmarks.run $(ARGS)
 	$(PYTHON_IN_VENV) -m benchmarks.collect
 
+bench-snapshot: $(VENV)/.dev ## what a snapshot of a workspace costs, beside tar
+	@$(PYTHON_IN_VENV) -m compileall -q src
+	$(PYTHON_IN_VENV) -m benchmarks.snapshot $(ARGS)
+
 bench-packages: $(VENV)/.dev ## what packages cost a run, beside uv run --with; needs an index
 	@$(PYTHON_IN_VENV) -m compileall -q src
 	$(PYTHON_IN_VENV) -m benchmarks.packages $(ARGS)
@@ -74,6 +78,12 @@ bench-skills: $(VENV)/.dev ## how many scripts of real skills start; ARGS='FOLDE
 
 bench-agent: $(VENV)/.dev ## what a turn of the runner costs, beside pydantic-ai without skills
 	$(PYTHON_IN_VENV) -m benchmarks.runner $(ARGS)
+
+bench-fleet: $(VENV)/.dev ## many machines: growth, and faults at random moments; ARGS='--times 20 --runs 200'
+	$(PYTHON_IN_VENV) -m benchmarks.fleet_growth
+	$(PYTHON_IN_VENV) -m benchmarks.fleet_shared
+	$(PYTHON_IN_VENV) -m benchmarks.fleet_faults --executor local $(ARGS)
+	$(PYTHON_IN_VENV) -m benchmarks.fleet_faults --executor ray $(ARGS)
 
 docs: $(VENV)/.all ## rewrites the generated pages
 	$(PYTHON_IN_VENV) scripts/cli_reference.py --write

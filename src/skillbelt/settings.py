@@ -107,6 +107,7 @@ class Settings(NamedTuple):
     fetch_hosts: tuple[str, ...] = ()
     artifacts_url: str = ""
     objects: str = ""
+    executor: Literal["local", "ray"] = "local"
     ray_address: str = ""
     secrets_store: Literal["auto", "keyring", "file"] = "auto"
     empty_allowed_tools: Literal["allow", "deny"] = "allow"
@@ -192,6 +193,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "load_mode": ("turn", "once", "session"),
     "placement": ("tool", "system"),
     "secrets_store": ("auto", "keyring", "file"),
+    "executor": ("local", "ray"),
     "tool_names": ("skillbelt", "common"),
     "tool_profile": ("default", "full", "knowledge", "trpc", "claude", "simple"),
 }
@@ -215,7 +217,8 @@ _RULES = ("permission", "agent")
 USER_ONLY = frozenset(
     ("allow_builds", "allowed_commands", "artifacts_url", "audit", "cache_dir",
      "container_engine", "container_image", "container_reuse", "container_runtime",
-     "denied_commands", "empty_allowed_tools", "fetch_hosts", "host_roots", "max_cpu_seconds",
+     "denied_commands", "empty_allowed_tools", "executor", "fetch_hosts", "host_roots",
+     "max_cpu_seconds",
      "max_memory_bytes", "max_network_bytes", "max_output_file_bytes", "max_packages_bytes",
      "max_processes", "max_steps", "max_stream_bytes", "max_temporary_bytes", "max_wasm_fuel",
      "max_workspace_bytes", "max_workspace_files", "max_written_file_bytes", "mcp_commands",
@@ -512,9 +515,9 @@ def _complete(values: dict[str, object], env: Mapping[str, str], home: str) -> N
 # What a living runtime keeps as it was when it began; the rest is taken over when a file changes.
 NOT_LIVE = frozenset(
     ("artifacts_url", "cache_dir", "container_engine", "container_image", "container_reuse",
-     "container_runtime", "model", "objects", "permission_timeout_seconds", "project_name",
-     "ray_address", "sandbox", "state_dir", "store", "strict", "tool_names", "tool_profile",
-     "untrusted_sandbox", "use_index")
+     "container_runtime", "executor", "model", "objects", "permission_timeout_seconds",
+     "project_name", "ray_address", "sandbox", "state_dir", "store", "strict", "tool_names",
+     "tool_profile", "untrusted_sandbox", "use_index")
 )  # fmt: skip
 
 

@@ -152,10 +152,12 @@ class Http(NamedTuple):
 
 
 @contextmanager
-def over_http(tree: Tree, *options: str, env: dict[str, str] | None = None) -> Iterator[Http]:
+def over_http(
+    tree: Tree, *options: str, env: dict[str, str] | None = None, what: str = "mcp"
+) -> Iterator[Http]:
     """A server process on a port of its own."""
     process = warm.Popen[bytes](
-        [sys.executable, *SERVE, "--http", "127.0.0.1:0", "--json", *options],
+        [sys.executable, *SERVE[:-1], what, "--http", "127.0.0.1:0", "--json", *options],
         cwd=tree.project,
         env=env,
         stdin=subprocess.DEVNULL,

@@ -26,7 +26,7 @@ from skillbelt.errors import (
     ObjectsAway,
 )
 from skillbelt.files.manifest import LocalFiles
-from skillbelt.objects.blobs import GRACE_SECONDS, tree_path
+from skillbelt.objects.blobs import GRACE_SECONDS, blob_path
 from skillbelt.objects.pack import PACK_BYTES, SMALL_BYTES
 from skillbelt.objects.remote import open_store
 from skillbelt.objects.space import Objects, ObjectSpace
@@ -54,6 +54,10 @@ def objects(store: MemoryStore) -> Objects:
 @pytest.fixture
 def space(objects: Objects) -> ObjectSpace:
     return objects.tenant(KEY)
+
+
+def paths(store: MemoryStore, prefix: str = "") -> list[str]:
+    return [one["path"] for page in store.list(prefix) for one in page]
 
 
 def seen(folder: str | Path) -> dict[str, tuple[object, ...]]:
@@ -115,13 +119,13 @@ def test_a_skill_that_is_there_is_not_sent_again(
     objects: Objects, skill: Skill, store: MemoryStore
 ) -> None:
     digest = objects.put_skill(skill)
-    path = f"some/prefix/skills/{tree_path(digest[7:])}"
+    [path] = paths(store, "some/prefix/skills/trees")
     store.delete(path)
     assert objects.put_skill(skill) == digest
-    with pytest.raises(FileNotFoundError):
-        store.head(path)
-    Objects(store, "some/prefix").put_skill(skill)
-    assert store.head(path)["size"]
+    assert paths(store, "some/prefix/skills/trees") == []
+    other = Objects(store, "some/prefix")
+    assert [other.put_skill(skill), Objects(store, "some/prefix").put_skill(skill)] == [digest] * 2
+    assert len(paths(store, "some/prefix/skills")) == 2  # a pack, the list
 
 
 def test_the_folder_of_a_skill_is_kept_on_the_machine_and_repaired(
@@ -212,7 +216,7 @@ def test_small_files_share_requests_and_large_ones_stand_alone(
         (source / f"large-{number}").write_bytes(os.urandom(PACK_BYTES + 5))
     (source / "same").write_bytes((source / "large-0").read_bytes())
     digest = space.put_tree(str(source))
-    assert len([one for page in store.list("some") for one in page]) == 4  # two, a pack, the list
+    assert len(paths(store)) == 4  # two large ones, a pack, the list
     space.get_tree(digest, str(tmp_path / "copy"))
     assert seen(tmp_path / "copy") == seen(source)
 
@@ -253,18 +257,22 @@ def hostile(
     """Put a list of a tree that was changed, under the digest that it then really has."""
     content = b"harmless"
     digits = hashlib.sha256(content).hexdigest()
-    store.put(f"{space.prefix}blobs/{digits[:2]}/{digits[2:]}", content)
+    store.put(f"{space.prefix}{blob_path(f'{digits}/{COPY}')}", content)
     document: dict[str, Any] = {
         "format": 1,
         "kind": "exact",
-        "blobs": [digits],
+        "blobs": [f"{digits}/{COPY}"],
         "entries": [["d", "a", 0o755], ["f", "a/b", 0o644, 8, digits, 0, 0, 0]],
         "facts": {},
     }
     change(document)
     digest = _digest(document)
-    store.put(f"{space.prefix}{tree_path(digest[7:])}", json.dumps(document).encode())
+    store.put(place_of(space, digest), json.dumps(document).encode())
     return digest
+
+
+def place_of(space: ObjectSpace, digest: str) -> str:
+    return f"{space.prefix}trees/{digest[7:9]}/{digest[9:]}/{COPY}"
 
 
 def _digest(document: dict[str, Any]) -> str:
@@ -280,6 +288,7 @@ def entry(*row: object) -> Callable[[dict[str, Any]], None]:
     return lambda document: document["entries"].append(list(row))
 
 
+COPY = "0123456789abcdef"
 ZERO = hashlib.sha256().hexdigest()
 ATTACKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "absolute": entry("f", "/tmp/x", 420, 0, ZERO, -1, 0, 0),
@@ -311,7 +320,7 @@ ATTACKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "truth for a number": entry("f", "x", 420, True, ZERO, 0, 0, 0),
     "blob elsewhere": lambda document: document.update(blobs=["../../../secret"]),
     "bomb": lambda document: document["entries"].extend(
-        ["f", f"x{n}", 420, 2**28, document["blobs"][0], 0, 0, 0] for n in range(9)
+        ["f", f"x{n}", 420, 2**28, document["blobs"][0][:64], 0, 0, 0] for n in range(9)
     ),
     "no list": lambda document: document.update(entries={"a": 1}),
     "newer": lambda document: document.update(format=2),
@@ -341,8 +350,7 @@ def test_a_list_under_the_digest_of_another_tree_is_refused(
 ) -> None:
     wanted = hostile(store, space, lambda document: None)
     other = hostile(store, space, entry("d", "more", 493))
-    data = store.get(f"{space.prefix}{tree_path(other[7:])}").bytes()
-    store.put(f"{space.prefix}{tree_path(wanted[7:])}", bytes(data))
+    store.put(place_of(space, wanted), bytes(store.get(place_of(space, other)).bytes()))
     with pytest.raises(ObjectDamaged, match=f"it lists a tree that has {other}"):
         space.get_tree(wanted, str(tmp_path / "copy"))
 
@@ -353,9 +361,7 @@ def test_changed_bytes_are_refused_and_named(
 ) -> None:
     digest = hostile(store, space, lambda document: None)
     digits = hashlib.sha256(b"harmless").hexdigest()
-    store.put(f"{space.prefix}blobs/{digits[:2]}/{digits[2:]}", data)
-    if data.startswith(b"longer"):
-        store.put(f"{space.prefix}blobs/{digits[:2]}/{digits[2:]}", b"X" + data)
+    store.put(f"{space.prefix}{blob_path(f'{digits}/{COPY}')}", data)
     with pytest.raises(ObjectDamaged, match=digits):
         space.get_tree(digest, str(tmp_path / "copy"))
     assert os.listdir(tmp_path) == []
@@ -411,11 +417,23 @@ def test_tenants_have_nothing_of_each_other(objects: Objects) -> None:
 def test_an_old_blob_is_sent_again(tmp_path: Path) -> None:
     space = Objects(LocalStore(tmp_path)).tenant(KEY)
     digits = space.put_file(b"x")[7:]
-    path = tmp_path / space.prefix / "blobs" / digits[:2] / digits[2:]
-    os.utime(path, (path.stat().st_mtime - GRACE_SECONDS,) * 2)
-    old = path.stat().st_mtime
+    folder = tmp_path / space.prefix / "blobs" / digits[:2] / digits[2:]
     space.put_file(b"x")
-    assert path.stat().st_mtime > old
+    [path] = folder.iterdir()
+    os.utime(path, (path.stat().st_mtime - GRACE_SECONDS,) * 2)
+    space.put_file(b"x")
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_one_good_copy_is_enough(space: ObjectSpace, store: MemoryStore, tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "file").write_text("x")
+    file, tree = space.put_file(b"x"), space.put_tree(str(tmp_path / "source"))
+    for path in paths(store):
+        store.put(f"{path[:-16]}{COPY}", b"y")  # newer, and wrong
+    with space.open_file(file) as found:
+        assert found.read() == b"x"
+    space.get_tree(tree, str(tmp_path / "copy"))
 
 
 # The store
@@ -448,7 +466,7 @@ def test_a_store_that_is_away_is_an_error_after_few_retries() -> None:
             client_options={"allow_http": True},
             retry_config={"max_retries": 1},
         )
-        with pytest.raises(ObjectsAway, match=r"the object store: .* cannot be looked at"):
+        with pytest.raises(ObjectsAway, match=r"the object store: .* cannot be listed"):
             away.tenant(KEY).put_file(b"x")
         with pytest.raises(ObjectsAway):
             away.tenant(KEY).open_file(f"sha256:{'0' * 64}")

@@ -80,6 +80,22 @@ def test_code_in_the_command_counts(skill: Path) -> None:
     assert guessed(skill, "python3 -m http.server") == ()
 
 
+@pytest.mark.parametrize("command", ["python3 -m tool.deep.run", "python3 -m tool.deep"])
+def test_a_module_brings_what_the_packages_around_it_import(skill: Path, command: str) -> None:
+    """Python imports them first."""
+    for name, text in {
+        "tool/__init__.py": "import requests\n",
+        "tool/deep/__init__.py": "import yaml\n",
+        "tool/deep/run.py": "import rich\n",
+        "tool/deep/__main__.py": "import rich\n",
+        "tool/other.py": "import numpy\n",
+    }.items():
+        path = skill / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert set(guessed(skill, command)) == {"requests", "pyyaml", "rich"}
+
+
 @pytest.mark.parametrize(
     ("command", "package"),
     [

@@ -12,6 +12,7 @@ import pytest
 from skillbelt import RequiredSkillUnusable, Rule, Runtime
 from skillbelt.integrations.common import Kits
 from skillbelt.mcp.published import PublishedSkills
+from skillbelt.running.secret_store import SecretStore
 from tests.tree import Tree
 
 CONFIG = "home/.config/skillbelt/config.toml"
@@ -135,6 +136,30 @@ def test_one_that_needs_a_missing_program(tree: Tree) -> None:
     own(tree, metadata={"openclaw": {"requires": {"bins": ["no-such-program"]}}})
     found = reason(tree, skills=REQUIRED)
     assert found == "the program 'no-such-program' that it needs is missing"
+
+
+def test_one_that_needs_a_secret_that_is_not_set(tree: Tree) -> None:
+    own(tree)
+    require(tree, 'env = ["PDF_API_KEY"]\n')
+    assert reason(tree) == "the secret PDF_API_KEY that it needs is not set"
+    with Runtime(tree.project) as belt:
+        SecretStore(belt.settings).set("PDF_API_KEY", "a-secret-value", "pdf")
+        assert list(belt.session("me", "one").skills()) == ["pdf"]
+
+
+def test_one_whose_package_a_rule_denies(tree: Tree) -> None:
+    folder = own(tree)
+    tree.write(folder / "scripts/a.py", "print(1)\n")
+    tree.write(folder / "requirements.txt", "Acme_SDK>=2\n")
+    require(tree)
+    denied = [Rule("install", "acme-sdk", "deny", skill="pdf")]
+    assert reason(tree, rules=denied) == "a rule denies the Python package acme-sdk that it needs"
+    tree.write(folder / "requirements.txt", "acme-sdk @ file:///etc/passwd\n")
+    assert reason(tree).startswith("its packages cannot be read: ")
+    tree.write(folder / "requirements.txt", "acme-sdk\n")
+    other = [Rule("install", "acme-sdk", "deny", skill="docx")]
+    with Runtime(tree.project, rules=other) as belt:
+        assert list(belt.session("me", "one").skills()) == ["pdf"]
 
 
 def test_one_whose_sandbox_can_not_be_used(tree: Tree) -> None:

@@ -20,6 +20,7 @@ from skillbelt.cli.output import (
 )
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError
+from skillbelt.fleet.choose import executor_for
 from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.executor import Workbench
 from skillbelt.running.following import Watch
@@ -165,7 +166,14 @@ def open_workbench(catalog: Catalog, args: argparse.Namespace, live: LiveOutput)
         settings = with_sandbox(settings, args.sandbox)
     gate = open_gate(settings, args)
     progress = live.progress if wants_progress(args) else None
-    return Workbench(settings, gate, catalog.find, skills=catalog.current, progress=progress)
+    return Workbench(
+        settings,
+        gate,
+        catalog.find,
+        skills=catalog.current,
+        progress=progress,
+        executor=executor_for(settings, progress),
+    )
 
 
 def _build_call(args: argparse.Namespace) -> RunCall:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from skillbelt.errors import FileUnreadable, PathEscape
+from skillbelt.errors import FileUnreadable, ObjectError, PathEscape, log_warning
 from skillbelt.files.contain import (
     READ_FILE,
     create_beneath,
@@ -19,6 +20,7 @@ from skillbelt.files.contain import (
     read_handle,
 )
 from skillbelt.files.private import make_folder
+from skillbelt.objects.blobs import Blobs
 from skillbelt.text import one_line
 from skillbelt.values import Limits
 
@@ -50,10 +52,14 @@ class TextPiece(NamedTuple):
 
 
 class Storage:
-    """A private folder of texts, each named by its hash; created for the first text."""
+    """A private folder of texts, each named by its hash; created for the first text.
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = os.path.abspath(folder)
+    Texts are in `shared` too, a part of an object store, if that is given: another machine reads on
+    there what was kept here.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, shared: Blobs | None = None) -> None:
+        self.folder, self._shared = os.path.abspath(folder), shared
         inside = os.path.join(self.folder, "")
         # How the folder may appear in a text: as it is, and escaped for one line.
         self.spellings = tuple(dict.fromkeys((inside, one_line(inside))))
@@ -62,15 +68,20 @@ class Storage:
         """Store a text, atomically and for this user alone; return the path of its file."""
         data = text.encode("utf-8", "surrogatepass")
         digest = hashlib.sha256(data).hexdigest()
-        make_folder(self.folder)
         name = f"{digest}.txt"
+        self._keep(name, data)
+        if self._shared is not None:
+            _share(self._shared, name, data)
+        return os.path.join(self.folder, name)
+
+    def _keep(self, name: str, data: bytes) -> None:
+        make_folder(self.folder)
         folder = open_folder(self.folder)
         try:
             if not _renew(folder, name, len(data)):
                 _write(folder, name, data)
         finally:
             os.close(folder)
-        return os.path.join(self.folder, name)
 
     def read(
         self, ref: str, start_line: int = 1, lines: int | None = None, chars: int = _MOST_CHARS
@@ -86,17 +97,40 @@ class Storage:
         return self._text(ref, name)
 
     def _text(self, ref: str, name: str) -> str:
-        try:
-            folder = open_folder(self.folder)
+        data = fetched = self._shared_text(ref, name)
+        if data is None:
             try:
-                data = read_handle(open_beneath(folder, name, READ_FILE), _MOST_BYTES)
-            finally:
-                os.close(folder)
-        except OSError as error:
-            raise FileUnreadable(ref, f"is not stored any more: {error.strerror}") from error
+                folder = open_folder(self.folder)
+                try:
+                    data = read_handle(open_beneath(folder, name, READ_FILE), _MOST_BYTES)
+                finally:
+                    os.close(folder)
+            except OSError as error:
+                raise FileUnreadable(ref, f"is not stored any more: {error.strerror}") from error
         if hashlib.sha256(data).hexdigest() != name.removesuffix(".txt"):
             raise FileUnreadable(ref, "was changed since it was stored; load the skill again")
+        if fetched is not None:
+            self._keep(name, fetched)  # the next page is read here
         return data.decode("utf-8", "surrogatepass")
+
+    def _shared_text(self, ref: str, name: str) -> bytes | None:
+        """Return a text that only the object store has; None if it is here or not shared."""
+        if self._shared is None or os.path.exists(os.path.join(self.folder, name)):
+            return None
+        try:
+            return self._shared.read(name, _MOST_BYTES)
+        except ObjectError as error:
+            raise FileUnreadable(ref, f"cannot be fetched: {error}") from error
+
+    def remove(self) -> bool:
+        """Remove all texts, also those in the object store; return whether there was one."""
+        shared = list(self._shared.walk("")) if self._shared is not None else []
+        for found in shared:
+            if self._shared is not None:
+                self._shared.delete(found.path)
+        there = os.path.isdir(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return there or bool(shared)
 
     def expire(self, before: float) -> int:
         """Remove the texts not stored again since that Unix time; return how many."""
@@ -216,6 +250,16 @@ class _PieceReader:
 def _is_ours(entry: os.DirEntry[str]) -> bool:
     """Return whether it is a text, or a part of one whose writer was killed."""
     return _NAME.match(entry.name.removeprefix(".")) is not None
+
+
+def _share(shared: Blobs, name: str, data: bytes) -> None:
+    """Put the text into the object store. This machine has it, so that a failure is no error."""
+    try:
+        found = shared.stat(name)
+        if found is None or found.size != len(data):
+            shared.write(name, data)
+    except ObjectError as error:
+        log_warning(f"a long text is kept on this machine only: {error}")
 
 
 def _renew(folder: int, name: str, size: int) -> bool:

@@ -73,6 +73,15 @@ def open_cluster(address: str) -> Iterator[Cluster]:
 
     `address` is HOST:PORT of the head. This machine must be a node of the cluster.
     """
+    connect(address)
+    try:
+        yield Cluster(address)
+    finally:
+        ray.shutdown()
+
+
+def connect(address: str) -> None:
+    """Connect this process to the cluster; ClusterAway when it does not answer."""
     check_reachable(address)
     _check_token(address)
     try:
@@ -85,10 +94,6 @@ def open_cluster(address: str) -> Iterator[Cluster]:
         )
     except Exception as error:  # Ray raises what its parts raise
         raise _explain(address, error) from error
-    try:
-        yield Cluster(address)
-    finally:
-        ray.shutdown()
 
 
 def look_at_node(address: str, start: str) -> str:

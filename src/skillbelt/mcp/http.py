@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import ASGIApp
 
 from skillbelt.integrations.common import MAX_SERVED_SESSIONS
+from skillbelt.mcp.routing import SessionRouting
 from skillbelt.mcp.server import SkillServer
 from skillbelt.mcp.stdio import MAX_REQUEST_BYTES
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.serving.guard import guarded
 from skillbelt.serving.listening import CompleteRequests, serve_app
 from skillbelt.serving.probes import Probes
+from skillbelt.serving.relay import Relay
+from skillbelt.serving.relayed_runs import RelayedRuns
 from skillbelt.serving.tokens import TokenBook
 
 # A silent client is forgotten after this.
@@ -34,10 +38,12 @@ async def serve_http(
     ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until a signal arrives, then end everything that runs. Calls `ready` first."""
-    served = SkillServer(belt)
+    relay = Relay(lambda: belt.store)
+    RelayedRuns(belt, relay)
+    served = SkillServer(belt, secret=tokens.secret, mark=partial(_mark, relay))
     port = listening.getsockname()[1]
     app = guarded(
-        Probes(make_app(served), belt, "mcp"),
+        Probes(make_app(served, relay), belt, "mcp"),
         tokens=tokens,
         host=host,
         port=port,
@@ -49,11 +55,20 @@ async def serve_http(
         served.start()
         ready()
 
-    await serve_app(app, listening, close=served.close, ready=begin)
+    def close() -> None:
+        served.close()
+        relay.close()
+
+    await serve_app(app, listening, close=close, ready=begin)
 
 
-def make_app(served: SkillServer) -> ASGIApp:
-    """Return the application behind the guard."""
+def _mark(relay: Relay, text: str) -> str:
+    relay.listen()
+    return relay.mark(text)
+
+
+def make_app(served: SkillServer, relay: Relay | None = None) -> ASGIApp:
+    """Return the application behind the guard; with a relay, sessions go on at other servers."""
     app = served.server.streamable_http_app(
         streamable_http_path=PATH,
         max_request_body_size=MAX_REQUEST_BYTES,
@@ -62,4 +77,5 @@ def make_app(served: SkillServer) -> ASGIApp:
         # `guarded` checks Host and Origin before this app sees a request.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
-    return CompleteRequests(app, MAX_REQUEST_BYTES)
+    routed = app if relay is None else SessionRouting(app, lambda: served.belt.store, relay)
+    return CompleteRequests(routed, MAX_REQUEST_BYTES)

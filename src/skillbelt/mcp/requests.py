@@ -197,11 +197,14 @@ class RequestRunner:
         *,
         ask_seconds: float,
         most: int,
+        mark: Callable[[str], str] = str,
     ) -> None:
         """`owner_of` names the conversation of a request; at most `most` requests run at once.
 
-        `ask_seconds` is the time limit of a permission question.
+        `ask_seconds` is the time limit of a permission question. `mark` makes an id say which
+        server waits for the answer that names it.
         """
+        self._mark = mark
         self._desk, self._owner_of = desk, owner_of
         self._ask_seconds, self._most = ask_seconds, most
         self._lock = threading.Lock()
@@ -302,7 +305,7 @@ class RequestRunner:
         self, request: RunningRequest[Any], question: Question, identity: str
     ) -> InputRequiredResult:
         self._drop_expired()
-        state = os.urandom(32).hex()
+        state = self._mark(os.urandom(32).hex())
         until = time.monotonic() + self._ask_seconds + _PARKED_EXTRA_SECONDS
         with self._lock:
             self._parked[state] = _Parked(request, question, identity, until)
@@ -337,7 +340,7 @@ class RequestRunner:
             group.start_soon(_cancel_when_disconnected, ctx, request)
             while (event := await request.next()) is not None:
                 if isinstance(event, Question):
-                    group.start_soon(_elicit, ctx, event)
+                    group.start_soon(_elicit, ctx, event, self._mark(os.urandom(16).hex()))
                 else:
                     await _report_progress(ctx, event)
             # Questions that are still open were answered elsewhere.
@@ -356,12 +359,18 @@ class RequestRunner:
         self._desk.answer(pending.id, answer)
 
 
-async def _elicit(ctx: Context, question: Question) -> None:
-    """Show the form. When it cannot be shown there is no answer, and the desk times out."""
+async def _elicit(ctx: Context, question: Question, id: str) -> None:
+    """Show the form. When it cannot be shown there is no answer, and the desk times out.
+
+    The client answers under the `id`, maybe to another server; no other question has it.
+    """
     answer, form = None, build_form(question.pending.request)
+    params = form.model_dump(by_alias=True, mode="json", exclude_none=True)
+    # Only here: the SDK has no public way to choose the id of a request.
+    channel = ctx.session._request_outbound
     try:
-        result = await ctx.session.elicit_form(form.message, form.requested_schema, ctx.request_id)
-        answer = read_answer(question.pending.request, result)
+        told = await channel.send_raw_request("elicitation/create", params, {"request_id": id})
+        answer = read_answer(question.pending.request, ElicitResult.model_validate(told))
     except ValidationError:
         answer = read_answer(question.pending.request, None)
     except MCPError as error:

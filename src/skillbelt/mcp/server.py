@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult
@@ -64,13 +65,21 @@ class SkillServer:
     runtime is closed: it ends what runs.
     """
 
-    def __init__(self, belt: Runtime) -> None:
-        sessions, published = ServedSessions(belt), PublishedSkills(belt)
+    def __init__(
+        self, belt: Runtime, *, secret: bytes = b"", mark: Callable[[str], str] = str
+    ) -> None:
+        """Servers with the same `secret` have the same conversations.
+
+        `mark` makes an id say which server holds what waits under it.
+        """
+        self.belt = belt
+        sessions, published = ServedSessions(belt, secret), PublishedSkills(belt)
         self.runner = RequestRunner(
             belt.gate.desk,
             sessions.name,
             ask_seconds=belt.settings.limits.permission_timeout_seconds,
             most=MAX_PARALLEL_CALLS,
+            mark=mark,
         )
         logs = ClientLogs(sessions)
         self.notifier = ChangeNotifier(belt, published, sessions, logs, most=MAX_SERVED_SESSIONS)

@@ -18,6 +18,8 @@ from skillbelt.runtime.runtime import APP, Runtime, RuntimeSession
 from skillbelt.store import SessionKey
 
 USER = "mcp"
+# In the scope of an HTTP request: the session as its client knows it; the SDK may have another id.
+SESSION = "skillbelt.session"
 # With this key of `_meta` a client without a connection names its conversation.
 META_KEY = "skillbelt/session"
 _HEADER = "mcp-session-id"
@@ -30,9 +32,10 @@ class ServedSessions:
     one with all clients of the same name and version.
     """
 
-    def __init__(self, belt: Runtime) -> None:
+    def __init__(self, belt: Runtime, secret: bytes = b"") -> None:
+        """Servers with the same `secret` have the same conversations; without one it is new."""
         self._belt = belt
-        self._server = os.urandom(8).hex()
+        self._server = hashlib.sha256(secret or os.urandom(16)).hexdigest()[:16]
 
     def of(self, ctx: ServerRequestContext[Any, Any]) -> RuntimeSession:
         """Return the conversation of a request; its runs end with the connection."""
@@ -70,7 +73,8 @@ class ServedSessions:
             return (
                 f"http-{self._server}-{_digest(_describe(client.client_info if client else None))}"
             )
-        return f"http-{_digest(ctx.request.headers.get(_HEADER, ''))}"
+        known = getattr(ctx.request, "scope", {}).get(SESSION)
+        return f"http-{_digest(known or ctx.request.headers.get(_HEADER, ''))}"
 
 
 def _connection(ctx: ServerRequestContext[Any, Any]) -> Connection:

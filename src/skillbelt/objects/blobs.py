@@ -1,8 +1,11 @@
 """Bytes by their digest, below one prefix of an object store.
 
-    <prefix>/blobs/<2 digits>/<62 digits>   the bytes of that SHA-256
-    <prefix>/trees/<2 digits>/<62 digits>   what a tree of that digest consists of; see `tree`
-    <prefix>/names/...                      what has a name, and changes
+    <prefix>/blobs/<2 digits>/<62 digits>/<copy>   the bytes of that SHA-256
+    <prefix>/trees/<2 digits>/<62 digits>/<copy>   the list of a tree of that digest; see `tree`
+    <prefix>/names/...                             what has a name, and changes
+
+A copy has a random name and is written once. A writer relies on a copy that is young, and otherwise
+writes another one. So `collect` can remove an old one that nothing refers to: nothing will.
 
 Nothing of it is trusted when it comes back: another machine may have written it. Each reader
 hashes what it reads before it gives it on.
@@ -13,18 +16,20 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, cast
 
 from skillbelt.errors import ObjectDamaged, ObjectError, ObjectMissing, ObjectsAway
+from skillbelt.metrics import count
 from skillbelt.objects.remote import load_obstore, reported
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
+
+    from skillbelt.store.protocol import SessionKey
 
 CHUNK = 2**20
 # One request for each so many bytes of an object: its retries begin again there, not at the start.
@@ -33,10 +38,14 @@ PIECE_BYTES = 8 * 2**20
 # what is older than all of it without looking at who is about to need it.
 GRACE_SECONDS = 24 * 3600.0
 MAX_FILE_BYTES = 16 * 2**30
+# Skills that no machine has put for so long are removed.
+SKILL_SECONDS = 30 * 24 * 3600.0
+TENANTS = "tenants"
 _IN_MEMORY = 8 * CHUNK  # beyond that, what is put or read waits in a file
 _PARTS_AT_ONCE = 4
 # What is put: bytes, a file, or chunks. Chunks that end with an exception put nothing.
 Content = bytes | BinaryIO | Iterator[bytes]
+_COPY = re.compile(r"/[0-9a-f]{16}\Z")
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
 
@@ -83,79 +92,86 @@ class Blobs:
             self.put_blob(hashed.hexdigest(), size, lambda: cast(BinaryIO, kept))
         return f"sha256:{hashed.hexdigest()}"
 
-    def put_blob(self, digits: str, size: int, read: Callable[[], Content]) -> bool:
-        """Keep what `read` returns, which has these digits; return whether it was sent.
+    def put_blob(self, digits: str, size: int, read: Callable[[], Content]) -> tuple[str, bool]:
+        """Keep what `read` returns, which has these digits; return the copy, and if it was sent."""
+        for found in self.copies("blobs", digits):
+            if found.size == size and found.age < GRACE_SECONDS / 2:
+                return f"{digits}/{found.path.rpartition('/')[2]}", False
+        blob = f"{digits}/{os.urandom(8).hex()}"
+        self.write(blob_path(blob), read())
+        count("object_store_bytes", size, direction="sent")
+        return blob, True
 
-        One that is there, is as long and not about to be collected stays as it is.
-        """
-        found = self.stat(_blob(digits))
-        if found is not None and found.size == size and found.age < GRACE_SECONDS / 2:
-            return False
-        self.write(_blob(digits), read())
-        return True
+    def copies(self, kind: Literal["blobs", "trees"], digits: str) -> list[ListedObject]:
+        """Return what is kept under a digest, the newest first."""
+        found = self.walk(f"{kind}/{digits[:2]}/{digits[2:]}")
+        return sorted((one for one in found if _COPY.search(one.path)), key=lambda one: one.age)
 
     def has_file(self, digest: str) -> bool:
         """Whether something is kept under that digest; `open_file` finds out if it is whole."""
-        return self.stat(_blob(digits_of(digest))) is not None
+        return bool(self.copies("blobs", digits_of(digest)))
 
     def open_file(self, digest: str, most: int = MAX_FILE_BYTES) -> BinaryIO:
         """Return a file with the bytes of that digest, verified; the caller closes it.
 
-        Raises ObjectMissing, ObjectDamaged, ObjectsAway, and ObjectError beyond `most` bytes.
+        Raises ObjectMissing, ObjectDamaged if no copy is good, ObjectsAway, and ObjectError beyond
+        `most` bytes.
         """
         digits = digits_of(digest)
-        size = self.size_of(digits, most)
+        found = self.copies("blobs", digits)
+        failed: ObjectError = ObjectMissing(digest, f"{self.prefix}blobs")
+        for copy in found:
+            blob = f"{digits}/{copy.path.rpartition('/')[2]}"
+            try:
+                if copy.size > most:
+                    raise ObjectError(
+                        f"{digest} has {copy.size:,} bytes in the object store; "
+                        f"at most {most:,} are taken"
+                    )
+                return self._open(blob, copy.size)
+            except (ObjectDamaged, ObjectMissing) as error:
+                failed = error
+        raise failed
+
+    def _open(self, blob: str, size: int) -> BinaryIO:
         kept = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - given to the caller
         try:
             hashed = hashlib.sha256()
-            for piece in self.pieces(digits, 0, size):
+            for piece in self.pieces(blob, 0, size):
                 hashed.update(piece)
                 kept.write(piece)
-            if hashed.hexdigest() != digits:
-                raise self.damaged(digits, f"its bytes have sha256:{hashed.hexdigest()}")
+            if hashed.hexdigest() != blob[:64]:
+                raise self.damaged(blob, f"its bytes have sha256:{hashed.hexdigest()}")
             kept.seek(0)
         except BaseException:
             kept.close()
             raise
         return cast(BinaryIO, kept)
 
-    def size_of(self, digits: str, most: int) -> int:
-        """Return how long a blob is; ObjectMissing, and ObjectError beyond `most` bytes."""
-        found = self.stat(_blob(digits))
-        if found is None:
-            raise ObjectMissing(f"sha256:{digits}", self._shown(_blob(digits)))
-        if found.size > most:
-            raise ObjectError(
-                f"sha256:{digits} has {found.size:,} bytes in the object store; "
-                f"at most {most:,} are taken"
-            )
-        return found.size
-
-    def pieces(self, digits: str, start: int, length: int) -> Iterator[bytes]:
-        """Yield a range of a blob, not verified; ObjectDamaged when it is shorter."""
-        path = _blob(digits)
+    def pieces(self, blob: str, start: int, length: int) -> Iterator[bytes]:
+        """Yield a range of a copy, not verified; ObjectDamaged when it is shorter."""
+        path = blob_path(blob)
         while length > 0:
             wanted = min(length, PIECE_BYTES)
             try:
-                with self._reported("cannot be read", path):
-                    data = bytes(
-                        self._store.get_range(self.prefix + path, start=start, length=wanted)
-                    )
+                data = self.read_range(path, start, wanted)
             except FileNotFoundError as error:
-                raise ObjectMissing(f"sha256:{digits}", self._shown(path)) from error
+                raise ObjectMissing(f"sha256:{blob[:64]}", self._shown(path)) from error
             except ObjectsAway:
                 # Stores refuse a range beyond the end in various words.
-                if self.size_of(digits, sys.maxsize) >= start + wanted:
+                found = self.stat(path)
+                if found is None or found.size >= start + wanted:
                     raise
                 data = b""
+            count("object_store_bytes", len(data), direction="received")
             if len(data) != wanted:
-                raise self.damaged(digits, "it is shorter than it should be")
+                raise self.damaged(blob, "it is shorter than it should be")
             yield data
             start, length = start + wanted, length - wanted
 
-    def damaged(self, digits: str, reason: str) -> ObjectDamaged:
-        """Return the error for a blob that is not what its name says."""
-        return ObjectDamaged(f"sha256:{digits}", self._shown(_blob(digits)), reason)
+    def damaged(self, blob: str, reason: str) -> ObjectDamaged:
+        """Return the error for a copy that is not what its name says."""
+        return ObjectDamaged(f"sha256:{blob[:64]}", self._shown(blob_path(blob)), reason)
 
     # Objects by path
 
@@ -186,24 +202,29 @@ class Blobs:
 
     def read(self, path: str, most: int) -> bytes | None:
         """Return an object of at most `most` bytes; None if there is none, else ObjectError."""
+        try:
+            size = self.size_of(path, most)
+            return self.read_range(path, 0, size) if size else b""
+        except FileNotFoundError:
+            return None
+
+    def size_of(self, path: str, most: int) -> int:
+        """Return the bytes of an object; FileNotFoundError, or ObjectError beyond `most`."""
         found = self.stat(path)
         if found is None:
-            return None
+            raise FileNotFoundError(self._shown(path))
         if found.size > most:
             raise ObjectError(
                 f"{self._shown(path)} has {found.size:,} bytes; at most {most:,} are read"
             )
-        try:
-            with self._reported("cannot be read", path):
-                return bytes(
-                    self._store.get_range(self.prefix + path, start=0, length=found.size)
-                    if found.size
-                    else b""
-                )
-        except FileNotFoundError:
-            return None
+        return found.size
 
-    def list(self, folder: str) -> Iterator[ListedObject]:
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """Return a part of an object; FileNotFoundError if there is none."""
+        with self._reported("cannot be read", path):
+            return bytes(self._store.get_range(self.prefix + path, start=start, length=length))
+
+    def walk(self, folder: str) -> Iterator[ListedObject]:
         """Yield the objects below a folder, in no order."""
         now = time.time()
         with self._reported("cannot be listed", folder):
@@ -211,6 +232,12 @@ class Blobs:
                 for one in page:
                     path = one["path"].removeprefix(self.prefix)
                     yield ListedObject(path, one["size"], now - one["last_modified"].timestamp())
+
+    def folders(self, folder: str) -> list[str]:
+        """Return the folders in a folder, as paths below the prefix."""
+        with self._reported("cannot be listed", folder):
+            found = self._store.list_with_delimiter(self.prefix + folder)["common_prefixes"]
+        return sorted(path.removeprefix(self.prefix) for path in found)
 
     def delete(self, path: str) -> None:
         """Remove an object, if there is one."""
@@ -224,10 +251,21 @@ class Blobs:
         return os.path.join(self.prefix, path)
 
 
-def _blob(digits: str) -> str:
-    return f"blobs/{digits[:2]}/{digits[2:]}"
+def tenant_prefix(key: SessionKey) -> str:
+    """Return the prefix of the key's `app` and `user`."""
+    return f"{TENANTS}/{_digits(key.app, key.user)}"
 
 
-def tree_path(digits: str) -> str:
-    """Return where the list of a tree is."""
-    return f"trees/{digits[:2]}/{digits[2:]}"
+def text_space(store: ObjectStore, key: SessionKey) -> Blobs:
+    """Return where the long texts of a conversation are, by their SHA-256."""
+    return Blobs(store, f"{tenant_prefix(key)}/texts/{_digits(*key)}")
+
+
+def _digits(*parts: str) -> str:
+    whole = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(whole).hexdigest()[:32]
+
+
+def blob_path(blob: str) -> str:
+    """Return where a copy is: `<digits>/<copy>`."""
+    return f"blobs/{blob[:2]}/{blob[2:]}"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from skillbelt.errors import ObjectError, PathEscape
 from skillbelt.files.tree import RUN_FOLDERS, SkillTree, TreeEntry, relative_target
-from skillbelt.objects.blobs import CHUNK, Blobs, tree_path
+from skillbelt.objects.blobs import CHUNK, Blobs
 from skillbelt.objects.tree import (
     StoredEntry,
     StoredTree,
@@ -71,9 +71,14 @@ def pack_tree(blobs: Blobs, source: SkillTree, rules: PackRules) -> Packed:
 
 
 def put_list(blobs: Blobs, tree: StoredTree) -> str:
-    """Put the list of a tree whose blobs are there; return its digest."""
+    """Put the list of a tree whose blobs are there; return its digest.
+
+    Always another copy of it: the blobs of an older one may be about to be removed.
+    """
     digest = tree.digest()
-    blobs.write(tree_path(digest.removeprefix("sha256:")), tree.encoded())
+    digits = digest.removeprefix("sha256:")
+    copy = os.urandom(8).hex()
+    blobs.write(f"trees/{digits[:2]}/{digits[2:]}/{copy}", tree.encoded())
     return digest
 
 
@@ -82,13 +87,15 @@ class _Packing:
         self, blobs: Blobs, source: SkillTree, rules: PackRules, pool: ThreadPoolExecutor
     ) -> None:
         self.blobs, self.source, self.rules, self.pool = blobs, source, rules, pool
-        self.numbers: dict[str, int] = {}  # of each blob, by its digits
+        # Numbers of blobs, by the digits or, of an earlier tree, by the copy.
+        self.numbers: dict[str, int] = {}
+        self.copies: dict[str, str] = {}  # of what was put, by the digits
         self.places: dict[str, tuple[str, int]] = {}  # blob and offset, by SHA-256 of a file
         self.pack = bytearray()
         self.waiting: list[StoredEntry] = []  # what is in the pack that is not sent yet
         self.packed: dict[str, int] = {}  # offsets in that pack, by SHA-256
         self.entries: list[StoredEntry] = []
-        self.pending: list[Future[int]] = []
+        self.pending: list[tuple[str, int, Future[tuple[str, bool]]]] = []
         self.left_out: list[str] = []
         self.bytes = self.sent = 0
         if rules.earlier is not None:
@@ -106,9 +113,8 @@ class _Packing:
         self.flush()
         while self.pending:
             self.settle()
-        return StoredTree(
-            self.rules.kind, tuple(self.numbers), tuple(self.entries), self.rules.facts
-        )
+        blobs = tuple(self.copies.get(one, one) for one in self.numbers)
+        return StoredTree(self.rules.kind, blobs, tuple(self.entries), self.rules.facts)
 
     def check(self, entry: TreeEntry) -> bool:
         """Whether the entry belongs to the tree; ObjectError for one that must not be there."""
@@ -239,11 +245,13 @@ class _Packing:
     def send(self, digits: str, size: int, read: Callable[[], Any]) -> None:
         while len(self.pending) >= 2 * _AT_ONCE:
             self.settle()
-        put = self.blobs.put_blob
-        self.pending.append(self.pool.submit(lambda: size if put(digits, size, read) else 0))
+        put = self.pool.submit(self.blobs.put_blob, digits, size, read)
+        self.pending.append((digits, size, put))
 
     def settle(self) -> None:
-        self.sent += self.pending.pop(0).result()
+        digits, size, put = self.pending.pop(0)
+        self.copies[digits], sent = put.result()
+        self.sent += size * sent
 
     def count(self, size: int) -> None:
         self.bytes += size

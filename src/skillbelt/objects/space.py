@@ -1,5 +1,6 @@
 """The object store of a deployment: skills that all share, and a space for each tenant.
 
+    packages/wheels/...          wheels, by the hash that locks name
     skills/...                   skills, by the digest that approvals are bound to
     tenants/<digits>/...         of one `app` and `user`: files, trees, snapshots of workspaces
 
@@ -9,7 +10,6 @@ another one wrote under a name. Skills are shared: their digest says what they a
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from skillbelt.files.contain import READ_FOLDER
 from skillbelt.files.manifest import LocalFiles, is_complete
 from skillbelt.files.remove import remove_tree
 from skillbelt.files.tree import SkillTree, TreeRules
-from skillbelt.objects.blobs import GRACE_SECONDS, Blobs, digits_of, tree_path
+from skillbelt.objects.blobs import SKILL_SECONDS, TENANTS, Blobs, digits_of, tenant_prefix
 from skillbelt.objects.cache import kept_folder
 from skillbelt.objects.pack import PackRules, pack_tree, put_list
 from skillbelt.objects.remote import open_once, open_store
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _LIMITS = TreeLimits()
 _EVERYTHING = TreeRules(left_out=frozenset(), exact=True)
-_SKILLS, _TENANTS = "skills", "tenants"
+_SKILLS, _PACKAGES = "skills", "packages"
 _SURE_SECONDS = 600.0  # a skill that was seen in the store is not looked for again meanwhile
 
 
@@ -57,7 +57,7 @@ class ObjectSpace(Blobs):
 
     def has_tree(self, digest: str) -> bool:
         """Whether a tree is listed under that digest."""
-        return self.stat(tree_path(digits_of(digest))) is not None
+        return bool(self.copies("trees", digits_of(digest)))
 
     def get_tree(
         self,
@@ -96,7 +96,7 @@ class Objects:
 
     def __init__(self, store: ObjectStore, prefix: str = "") -> None:
         self._store, self._prefix = store, prefix.strip("/")
-        self.skills = self._space(_SKILLS)
+        self.skills, self.packages = self._space(_SKILLS), self._space(_PACKAGES)
         self._sure: dict[str, float] = {}
 
     @classmethod
@@ -115,7 +115,14 @@ class Objects:
 
     def tenant(self, key: SessionKey) -> ObjectSpace:
         """Return the space of the key's `app` and `user`."""
-        return self._space(f"{_TENANTS}/{_digits(key.app, key.user)}")
+        return self._space(tenant_prefix(key))
+
+    def spaces(self) -> Iterator[ObjectSpace]:
+        """Yield the space of skills, and that of each tenant that has something."""
+        yield self.skills
+        whole = Blobs(self._store, self._prefix)
+        for folder in whole.folders(TENANTS):
+            yield self._space(folder)
 
     def _space(self, name: str) -> ObjectSpace:
         return ObjectSpace(self._store, f"{self._prefix}/{name}")
@@ -138,8 +145,8 @@ class Objects:
                 f"skill {skill.name!r} cannot be kept: its hash does not cover all of its files; "
                 "`skillbelt check` says which are in the way"
             )
-        known = self.skills.stat(tree_path(digits_of(digest)))
-        if known is None or known.age > GRACE_SECONDS / 2:
+        known = self.skills.copies("trees", digits_of(digest))
+        if not known or known[0].age > SKILL_SECONDS / 2:
             folder, fence = whole_folder(skill)
             found = self.put_folder(folder, fence, what=f"skill {skill.name!r}")
             if found != digest:
@@ -189,8 +196,3 @@ def _opened(folder: str, fence: str, rules: TreeRules) -> Iterator[SkillTree]:
         raise ObjectError(f"{folder} cannot be read: {reason}") from error
     with tree:
         yield tree
-
-
-def _digits(*parts: str) -> str:
-    whole = "\0".join(parts).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(whole).hexdigest()[:32]

@@ -61,7 +61,7 @@ class StoredEntry(NamedTuple):
 
 
 class StoredTree(NamedTuple):
-    """A tree. `blobs` are digits of SHA-256, `facts` what else belongs to it."""
+    """A tree. `blobs` are copies of blobs, `facts` what else belongs to it."""
 
     kind: TreeKind
     blobs: tuple[str, ...]
@@ -107,7 +107,7 @@ def decode_tree(data: bytes, limits: TreeLimits) -> StoredTree:
         kind, facts = document["kind"], document["facts"]
         if kind not in ("skill", "exact") or not isinstance(facts, dict):
             _refuse("it is no list of a tree")
-        blobs = tuple(_checked_digits(one) for one in document["blobs"])
+        blobs = tuple(_checked_blob(one) for one in document["blobs"])
         if len(document["entries"]) > limits.max_entries:
             _refuse(f"it has more than {limits.max_entries:,} files and folders")
         entries = tuple(decode_entry(row) for row in document["entries"])
@@ -224,6 +224,13 @@ def _checked_digits(value: Any) -> str:
     if not isinstance(value, str) or len(value) != 64 or not _DIGITS.issuperset(value):
         _refuse(f"{str(value)[:80]!r} is no SHA-256")
     return value
+
+
+def _checked_blob(value: Any) -> str:
+    digits, _, copy = str(value).partition("/")
+    if len(copy) != 16 or not _DIGITS.issuperset(copy):
+        _refuse(f"{str(value)[:100]!r} is no blob")
+    return f"{_checked_digits(digits)}/{copy}"
 
 
 def _refuse(reason: str) -> NoReturn:

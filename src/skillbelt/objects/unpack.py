@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from skillbelt.errors import ObjectDamaged, ObjectError, ObjectMissing
+from skillbelt.errors import ObjectDamaged, ObjectError, ObjectMissing, ObjectsAway
 from skillbelt.files.contain import NEW_FILE, READ_FOLDER, open_beneath
-from skillbelt.objects.blobs import PIECE_BYTES, Blobs, digits_of, tree_path
+from skillbelt.objects.blobs import PIECE_BYTES, Blobs, digits_of
 from skillbelt.objects.pack import SMALL_BYTES
 from skillbelt.objects.tree import StoredEntry, StoredTree, TreeKind, TreeLimits, decode_tree
 
@@ -22,23 +22,28 @@ _GAP_BYTES = 64 * 2**10  # reading on over so many costs less than another reque
 
 
 def read_tree(blobs: Blobs, digest: str, kind: TreeKind, limits: TreeLimits) -> StoredTree:
-    """Return the tree of that digest; another tree under that name is refused."""
-    path = tree_path(digits_of(digest))
-    try:
-        data = blobs.read(path, limits.list_bytes)
-        if data is None:
-            raise ObjectMissing(digest, f"{blobs.prefix}{path}")
-        tree = decode_tree(data, limits)
-        found = tree.digest()
-    except (ObjectMissing, ObjectDamaged):
-        raise
-    except ObjectError as error:
-        if type(error) is not ObjectError:
+    """Return the tree of that digest; another tree under that name is refused.
+
+    Of several copies the newest that is good counts.
+    """
+    digits = digits_of(digest)
+    failed: ObjectError = ObjectMissing(digest, f"{blobs.prefix}trees")
+    for copy in blobs.copies("trees", digits):
+        try:
+            data = blobs.read(copy.path, limits.list_bytes)
+            if data is None:
+                continue
+            tree = decode_tree(data, limits)
+            found = tree.digest()
+            if tree.kind == kind and found == digest:
+                return tree
+            reason = f"it lists a tree that has {found}"
+        except ObjectsAway:
             raise
-        raise ObjectDamaged(digest, f"{blobs.prefix}{path}", str(error)) from error
-    if tree.kind != kind or found != digest:
-        raise ObjectDamaged(digest, f"{blobs.prefix}{path}", f"it lists a tree that has {found}")
-    return tree
+        except ObjectError as error:
+            reason = str(error)
+        failed = ObjectDamaged(digest, f"{blobs.prefix}{copy.path}", reason)
+    raise failed
 
 
 def unpack_tree(blobs: Blobs, tree: StoredTree, target: int, give: Give | None = None) -> None:
@@ -78,7 +83,7 @@ class _Writing:
             for number, entries in found.items()
         ]
 
-    def blob(self, digits: str, entries: list[StoredEntry]) -> None:
+    def blob(self, blob: str, entries: list[StoredEntry]) -> None:
         """Write the files of one blob."""
         try:
             for group in _grouped(entries):
@@ -86,10 +91,10 @@ class _Writing:
                     return
                 if len(group) == 1 and group[0].size >= SMALL_BYTES:
                     [entry] = group
-                    self.write(entry, self.blobs.pieces(digits, entry.offset, entry.size))
+                    self.write(entry, self.blobs.pieces(blob, entry.offset, entry.size))
                     continue
                 start, end = _range(group)
-                data = memoryview(b"".join(self.blobs.pieces(digits, start, end - start)))
+                data = memoryview(b"".join(self.blobs.pieces(blob, start, end - start)))
                 for entry in group:
                     at = entry.offset - start
                     self.write(entry, (data[at : at + entry.size],))
@@ -108,11 +113,11 @@ class _Writing:
                 while view:
                     view = view[os.write(handle, view) :]
             if hashed.hexdigest() != entry.sha256:
-                digits = self.tree.blobs[entry.blob] if entry.size else entry.sha256
+                blob = self.tree.blobs[entry.blob] if entry.size else f"{entry.sha256}/"
                 reason = (
                     f"its bytes for {entry.path[:200]!r} have another digest than its list says"
                 )
-                raise self.blobs.damaged(digits, reason)
+                raise self.blobs.damaged(blob, reason)
             self.end(handle, entry)
         finally:
             os.close(handle)

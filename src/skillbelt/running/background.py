@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from contextvars import copy_context
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from skillbelt.errors import RunRefused
 from skillbelt.format.skill import Skill
@@ -111,6 +111,19 @@ class Tail:
         return next((n for n, byte in enumerate(head) if byte & 0xC0 != 0x80), len(head))
 
 
+class Elsewhere(Protocol):
+    """Runs of other servers, which hold them; each id says which server that is."""
+
+    def mark(self, text: str) -> str:
+        """Return an id of this server."""
+
+    def holds(self, id: str) -> bool:
+        """Whether another server holds the run."""
+
+    def ask(self, operation: str, key: SessionKey, id: str, **arguments: object) -> Polled | None:
+        """Let that server do it; what `poll` gives, or nothing."""
+
+
 class _BackgroundRun:
     """One run. Its thread sets the fields, under the lock of all runs."""
 
@@ -195,10 +208,10 @@ class _BackgroundRun:
 
 
 class Background:
-    """The background runs of one workbench. Thread-safe."""
+    """The background runs of one workbench, and those of other servers. Thread-safe."""
 
-    def __init__(self, workbench: Workbench) -> None:
-        self._workbench = workbench
+    def __init__(self, workbench: Workbench, elsewhere: Elsewhere | None = None) -> None:
+        self._workbench, self._elsewhere = workbench, elsewhere
         self._changed = threading.Condition()
         self._runs: dict[str, _BackgroundRun] = {}
         self._closed = False
@@ -212,6 +225,8 @@ class Background:
         run = _BackgroundRun(
             workbench=self._workbench, skill=skill, call=call, who=who, changed=self._changed
         )
+        if self._elsewhere is not None:
+            run.id = self._elsewhere.mark(run.id)
         self._admit(run)
         try:
             self._await_start(run)
@@ -267,6 +282,17 @@ class Background:
         `max_stream_bytes` of a stream are returned at once. RunRefused for a run that this
         conversation does not have.
         """
+        if self._elsewhere is not None and self._elsewhere.holds(id):
+            polled = self._elsewhere.ask(
+                "poll",
+                key,
+                id,
+                stdout_offset=stdout_offset,
+                stderr_offset=stderr_offset,
+                wait_seconds=wait_seconds,
+            )
+            assert polled is not None
+            return polled
         most = max(self._workbench.settings.limits.max_stream_bytes, 4)
         until = time.monotonic() + min(max(0.0, wait_seconds), MAX_WAIT_SECONDS)
         with self._changed:
@@ -284,6 +310,10 @@ class Background:
 
     def write(self, key: SessionKey, id: str, text: str | bytes = b"", close: bool = False) -> None:
         """Write to the stdin of the run, and `close` it; RunRefused when it takes no input."""
+        if self._elsewhere is not None and self._elsewhere.holds(id):
+            given = text if isinstance(text, str) else text.decode("utf-8", "replace")
+            self._elsewhere.ask("write", key, id, text=given, close=close)
+            return
         data = text.encode("utf-8", "replace") if isinstance(text, str) else text
         with self._changed:
             run = self._find(key, id)
@@ -303,6 +333,9 @@ class Background:
 
     def kill(self, key: SessionKey, id: str) -> None:
         """Kill the run with all its processes, and wait for its end."""
+        if self._elsewhere is not None and self._elsewhere.holds(id):
+            self._elsewhere.ask("kill", key, id)
+            return
         with self._changed:
             run = self._find(key, id)
             run.end()

@@ -68,8 +68,7 @@ from skillbelt.running.needs import StartedIn, Wishes, find_needs
 from skillbelt.running.output_folder import OutputFolder, check_folder
 from skillbelt.running.outputs import HINT, Collected, Save, collect, primary
 from skillbelt.running.packages.declared import Needs
-from skillbelt.running.programs.folder import PROGRAMS, provide_programs
-from skillbelt.running.programs.outside import folder_of_programs
+from skillbelt.running.programs.shown import show_programs
 from skillbelt.running.questions import (
     bind_answer,
     check_answer,
@@ -132,7 +131,7 @@ class Workbench:
         A host file that belongs to one of the `skills` needs the permission to use that skill.
         Commands run on this machine, unless an `executor` carries them out elsewhere.
         """
-        self._settings, self.gate, self._find = settings, gate, find
+        self._settings, self.gate, self.find = settings, gate, find
         self._skills = skills
         self._artifacts, self._progress = artifacts, progress
         self._given: dict[str, str] = {}
@@ -234,9 +233,13 @@ class Workbench:
     def forget(self, key: SessionKey) -> bool:
         """Remove the workspaces of a conversation, in all projects; return whether one is gone.
 
-        Those that a run uses stay.
+        Those that a run uses stay. Their snapshots in the object store are removed too.
         """
         gone = 0
+        if self.settings.objects:
+            from skillbelt.running import snapshots  # cost: 20 ms, only with many machines
+
+            gone += snapshots.forget_snapshots(snapshots.open_objects(self.settings), key)
         for path in self.workspaces(key):
             with span("workspace.cleanup", exec_id=session_id(key), path=path):
                 gone += retire(*os.path.split(path)) is not None
@@ -428,7 +431,7 @@ class Workbench:
             # The skill that runs stays the copy that was asked for.
             if name == run.skill.name:
                 return run.staged.home
-            other = self._find(name)
+            other = self.find(name)
             found = stage(run.workspace, other, run.limits)
             self._require_use(run, other, found.hash)
             return run.others.setdefault(name, found.home)
@@ -541,15 +544,13 @@ class Workbench:
 
             cache = place_of(self._packages_folder, self.owner)
             provider = PackageProvider(run.gate, self.settings, cache, self._progress)
-            provided = stack.enter_context(
-                self._executor.provide_packages(provider, run.request, run)
-            )
-            run.packages = provided.environment
+            provided = stack.enter_context(provider.provide(run.request, run.needs))
+            run.packages, run.planned = provided.environment, provided.planned
             run.warnings += provided.warnings
         if run.stored:
             run.secrets = give_secrets(run, self.secret_store)
             self._remember_given(run)
-        self._provide_programs(run)
+        show_programs(run, self.settings)
         granted = grant(run)
         refused = {host: why for host in granted.hosts if (why := _refusal(run, host))}
         hosts = tuple(host for host in granted.hosts if host not in refused)
@@ -564,23 +565,6 @@ class Workbench:
         for name, value in run.secrets.items():
             if value not in self._given.values():
                 self._given[f"{os.urandom(4).hex()}/{name}"] = value
-
-    def _provide_programs(self, run: Run) -> None:
-        """Set the folders of programs beside the system's; a module needs none."""
-        if run.sandbox.name == WASM:
-            return
-        settings = self.settings
-        run.programs = provide_programs(
-            os.path.join(os.path.dirname(run.workspace.path), PROGRAMS),
-            path=process_environment().get("PATH", ""),
-            project=settings.project,
-            foreign=run.sandbox.name == CONTAINER and bool(settings.container_image),
-        )
-        for path in settings.program_folders:
-            try:
-                run.program_folders += (folder_of_programs(path),)
-            except ValueError as error:
-                run.warnings += (f"program_folders: {one_line(path)} is not shown: {error}",)
 
     # Afterwards
 

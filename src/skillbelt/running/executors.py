@@ -21,8 +21,6 @@ from skillbelt.values import SkillSettings
 
 if TYPE_CHECKING:
     from skillbelt.format.skill import Skill
-    from skillbelt.permission.rules import Request
-    from skillbelt.running.provide_packages import PackageProvider, ProvidedPackages
     from skillbelt.running.run import Run
     from skillbelt.settings import Settings
 
@@ -39,11 +37,6 @@ class Executor(Protocol):
 
     def warnings(self, sandbox: Sandbox) -> tuple[str, ...]:
         """Return the warnings for each run in the sandbox."""
-
-    def provide_packages(
-        self, provider: PackageProvider, request: Request, run: Run
-    ) -> AbstractContextManager[ProvidedPackages]:
-        """Ask for the packages of the run, and install them where its command runs."""
 
     def open_network(
         self, run: Run, hosts: tuple[str, ...], owner: int | None
@@ -65,13 +58,6 @@ class LocalExecutor(Sandboxes):
 
     def __init__(self, settings: Settings, progress: Callable[[str], None] | None = None) -> None:
         super().__init__(settings, progress, _install_tools)
-
-    def provide_packages(
-        self, provider: PackageProvider, request: Request, run: Run
-    ) -> AbstractContextManager[ProvidedPackages]:
-        """Install the packages here, once they are allowed."""
-        assert run.needs is not None
-        return provider.provide(request, run.needs)
 
     def open_network(self, run: Run, hosts: tuple[str, ...], owner: int | None) -> Egress:
         """Start the proxy of the run."""

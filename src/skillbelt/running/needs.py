@@ -176,6 +176,9 @@ def _add_module(place: StartedIn, module: str, found: _Found) -> None:
             if os.path.isfile(path) and inside(path, place.home):
                 found.scripts.append(_relative(place, path))
                 found.folders.append(_relative(place, folder))
+                above = module if end.endswith("__main__.py") else module.rpartition(".")[0]
+                if above:  # Python imports the packages that the module is in first
+                    found.code.append(("python", f"import {above}"))
                 return
     if all(one.isidentifier() for one in module.split(".")):
         found.code.append(("python", f"import {module}"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from skillbelt.format.skill import Skill
 from skillbelt.permission.command_lines import Line
@@ -24,6 +25,9 @@ from skillbelt.running.workspace import SKILLS, Workspace, placed
 from skillbelt.sandbox.network.proxy import Network
 from skillbelt.sandbox.protocol import Job, Outcome, Sandbox
 from skillbelt.values import Capabilities, Limits
+
+if TYPE_CHECKING:
+    from skillbelt.running.packages.installation import EnvironmentPlan
 
 INSIDE = "/workspace"
 
@@ -87,6 +91,7 @@ class Run:
 
     # Provided: what was granted, and the job for the sandbox.
     packages: Environment | None = None
+    planned: EnvironmentPlan | None = None
     programs: Programs | None = None
     program_folders: tuple[tuple[str, str], ...] = ()
     capabilities: Capabilities

@@ -12,6 +12,10 @@ from skillbelt.discovery.catalog import Snapshot
 from skillbelt.errors import RequiredSkillUnusable, SkillbeltError, SkillDisabled
 from skillbelt.format.skill import Skill
 from skillbelt.permission.gate import Gate
+from skillbelt.permission.packages import Kind
+from skillbelt.permission.rules import Request
+from skillbelt.running.packages.declared import given_needs, names_of, needs_of
+from skillbelt.running.secret_store import SecretStore, refuse_name
 from skillbelt.sandbox import registry
 from skillbelt.settings import Settings, split_place
 from skillbelt.text import one_line
@@ -90,7 +94,9 @@ def _faults(
             f"`skillbelt permissions why {name}` shows the rule",
         )
     yield from _unmet_needs(skill)
+    yield from _missing_secrets(skill, settings)
     if _runs(skill, settings):
+        yield from _denied_packages(skill, settings, gate, agent)
         try:
             with closing(registry.Sandboxes(settings)) as sandboxes:
                 sandboxes.of(skill, said=settings.for_skill(name))
@@ -130,6 +136,56 @@ def _unmet_needs(skill: Skill) -> Iterator[tuple[str, str]]:
     systems = _SYSTEMS.get(sys.platform, (sys.platform,))
     if needs.os and not {one.lower() for one in needs.os} & {*systems}:
         yield f"it is for {', '.join(map(one_line, needs.os))} only", "do not require it here"
+
+
+def _missing_secrets(skill: Skill, settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield the secrets that the skill or the settings say it needs, and that nothing sets."""
+    said = settings.for_skill(skill.name)
+    wanted = dict.fromkeys((*said.env, *skill.requirements.env))
+    names = [one for one in wanted if one not in said.values and not refuse_name(one)]
+    store = SecretStore(settings) if names else None
+    for name in names:
+        if store and store.find(name, skill.name) is None:
+            yield (
+                f"the secret {name} that it needs is not set",
+                f"`skillbelt secrets set {name} --skill {skill.name}`",
+            )
+
+
+def _denied_packages(
+    skill: Skill, settings: Settings, gate: Gate, agent: str | None
+) -> Iterator[tuple[str, str]]:
+    """Yield the packages that the skill or the settings name, and that a rule denies."""
+    try:
+        named = list(_packages_of(skill, settings.for_skill(skill.name).packages))
+    except SkillbeltError as error:
+        yield f"its packages cannot be read: {one_line(str(error))}", error.remedy
+        return
+    for kind, names in named:
+        for name in names:
+            asked = Request(
+                type="install",
+                patterns=(name,),
+                agent=agent or "",
+                skill=skill.name,
+                trusted=skill.trusted,
+            )
+            if gate.rules.decide(asked)[0] == "deny":
+                about = "Python" if kind == "python" else "Node.js"
+                yield (
+                    f"a rule denies the {about} package {one_line(name)} that it needs",
+                    f"`skillbelt permissions why {name} --type install` shows the rule",
+                )
+
+
+def _packages_of(skill: Skill, given: tuple[str, ...]) -> Iterator[tuple[Kind, tuple[str, ...]]]:
+    """Yield the names of the packages that the skill declares, and those of the settings."""
+    declared = needs_of(skill.dir, None) if skill.origin.kind != "mcp" else None
+    if declared is not None:
+        yield declared.kind, names_of(declared)
+    if given:
+        kind = declared.kind if declared is not None else "python"
+        yield kind, names_of(given_needs(kind, given, "packages"))
 
 
 def _runs(skill: Skill, settings: Settings) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from inspect import isawaitable
@@ -73,6 +72,8 @@ from skillbelt.errors import (
 )
 from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill, Skills
+from skillbelt.objects.blobs import text_space
+from skillbelt.objects.remote import open_once
 from skillbelt.permission.gate import Ask, Gate, session_id, tool_request
 from skillbelt.permission.rules import Decision, Initiator, Request, Rule
 from skillbelt.running.call import Asker, RunCall, RunResult
@@ -108,7 +109,7 @@ from skillbelt.values import Limits
 
 if TYPE_CHECKING:
     from skillbelt.artifacts import ArtifactStore
-    from skillbelt.running.background import Background
+    from skillbelt.running.background import Background, Elsewhere
     from skillbelt.running.executor import Workbench
     from skillbelt.running.json_call import Execution
     from skillbelt.running.trial.trial import ScriptTrial, Trial
@@ -180,6 +181,7 @@ class Runtime:
         more = tools is None and SEARCH not in kinds and self.settings.tool_profile != "simple"
         self._more = offered_names((SEARCH,) * more, self.settings.tool_names)
         self._guidance = guidance
+        self.elsewhere: Elsewhere | None = None  # set by a server, before anything runs
 
     def __repr__(self) -> str:
         return f"<Runtime of {self.settings.project}>"
@@ -199,6 +201,7 @@ class Runtime:
     @cached_property
     def workbench(self) -> Workbench:
         """Where the commands of skills run."""
+        from skillbelt.fleet.choose import executor_for  # cost: 60 ms, only for a run
         from skillbelt.running.executor import Workbench  # cost: 60 ms, only for a run
 
         return Workbench(
@@ -208,6 +211,7 @@ class Runtime:
             skills=self.skills,
             artifacts=self._artifacts,
             progress=self._progress,
+            executor=executor_for(self.settings, self._progress),
         )
 
     @cached_property
@@ -215,7 +219,7 @@ class Runtime:
         """The runs in the background."""
         from skillbelt.running.background import Background  # cost: 60 ms, only for a run
 
-        return Background(self.workbench)
+        return Background(self.workbench, self.elsewhere)
 
     def close(self) -> None:
         """End background runs; refuse requests for permission that wait or come later."""
@@ -524,7 +528,10 @@ class Runtime:
         if key is not None:
             whole = "\0".join(key).encode("utf-8", "surrogatepass")
             own = hashlib.sha256(whole).hexdigest()[:32]
-        return Storage(os.path.join(self.settings.state_dir, "runs", own))
+        folder = os.path.join(self.settings.state_dir, "runs", own)
+        if key is None or not self.settings.objects:
+            return Storage(folder)
+        return Storage(folder, shared=text_space(open_once(self.settings.objects), key))
 
     # Tools
 
@@ -793,7 +800,6 @@ class Runtime:
         process uses a workspace.
         """
         key = SessionKey(app, user, session)
-        texts = self._storage(key).folder
         gone = [
             "background" in self.__dict__ and self.background.forget(key),
             self.workbench.forget(key),
@@ -803,8 +809,7 @@ class Runtime:
                 f"the workspace of session {session_id(key)} is in use ({left[0]}); end the run "
                 "that uses it, then delete the session again"
             )
-        gone += [self.workbench.forget_artifacts(key), os.path.isdir(texts)]
-        shutil.rmtree(texts, ignore_errors=True)
+        gone += [self.workbench.forget_artifacts(key), self._storage(key).remove()]
         return self.store.delete(key) or any(gone)
 
     delete_session_async = in_thread(delete_session)

@@ -134,7 +134,9 @@ class Sandboxes:
         progress: Progress | None = None,
         install: InstallTools | None = None,
     ) -> None:
-        self._open_named = partial(choice_of, settings=settings, progress=progress, install=install)
+        self._open_named: Callable[[str], Choice] = partial(
+            choice_of, settings=settings, progress=progress, install=install
+        )
         self._settings = settings
         self._lock = threading.Lock()
         self._open: dict[str, Choice] = {}

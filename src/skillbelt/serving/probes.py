@@ -12,12 +12,11 @@ from skillbelt.metrics import CONTENT_TYPE, count, render, timed
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.serving.answers import HttpAnswer, HttpRefusal
 from skillbelt.serving.guard import HOLDER
+from skillbelt.serving.relay import SERVING
 from skillbelt.serving.tokens import Holder
 from skillbelt.store import SessionKey
 
 logger = logging.getLogger(__name__)
-# The product's own records in the store; no token can name an app with a colon.
-SERVING = "skillbelt:serving"
 _READY_SECONDS = 5.0
 
 

@@ -6,11 +6,18 @@ if TYPE_CHECKING:
     from skillbelt.testing.suites import (
         ArtifactStoreConformance,
         AuditConformance,
+        ExecutorConformance,
         SandboxConformance,
         StoreConformance,
     )
 
-__all__ = ["ArtifactStoreConformance", "AuditConformance", "SandboxConformance", "StoreConformance"]
+__all__ = [
+    "ArtifactStoreConformance",
+    "AuditConformance",
+    "ExecutorConformance",
+    "SandboxConformance",
+    "StoreConformance",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -19,9 +19,16 @@ from skillbelt.artifacts.conformance import (
 from skillbelt.events import NewEvent
 from skillbelt.store.protocol import SessionKey, Store, StoreWatch, list_sessions
 from skillbelt.testing.audit_suite import AuditConformance
+from skillbelt.testing.executor_suite import ExecutorConformance
 from skillbelt.testing.sandbox_suite import SandboxConformance
 
-__all__ = ["ArtifactStoreConformance", "AuditConformance", "SandboxConformance", "StoreConformance"]
+__all__ = [
+    "ArtifactStoreConformance",
+    "AuditConformance",
+    "ExecutorConformance",
+    "SandboxConformance",
+    "StoreConformance",
+]
 
 # Texts that stores are known to fold, cut or refuse.
 TEXTS = (
@@ -95,6 +102,8 @@ class StoreConformance:
         (info,) = store.sessions()
         assert before <= event.time <= after
         assert before <= info.created <= info.updated <= after
+        assert abs(store.now() - time.time()) < 60
+        assert store.now() <= store.now()
 
     def test_data_comes_back_as_json_has_it(self, store: Store) -> None:
         """Every kind of JSON value, at any depth."""

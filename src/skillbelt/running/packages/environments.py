@@ -70,13 +70,16 @@ def plan(
     timeout_seconds: float = INSTALL_TIMEOUT_SECONDS,
     max_bytes: int = _LIMITS.max_packages_bytes,
     progress: Progress | None = None,
+    locked: Lock | None = None,
+    objects: str = "",
 ) -> EnvironmentPlan:
     """Resolve the needs: as for an existing environment, else as the index says now.
 
-    `sandboxes` opens the sandboxes of installers. `python` is the interpreter, by default one that
+    `sandboxes` opens the sandboxes of installers. `objects` is the URL of the object store that
+    machines share wheels by. `python` is the interpreter, by default one that
     runs can use. `hosts` are further hosts that the index serves files from. With `allow_builds`,
-    packages without a wheel, or those that it names, are built, in the sandbox. Raises RunRefused,
-    which says what is missing or which package is not accepted.
+    packages without a wheel, or those that it names, are built, in the sandbox. `locked` is what
+    another machine resolved. Raises RunRefused, which says what is missing or not accepted.
     """
     given = uv_path if needs.kind == "python" else npm_path
     interpreter, version = _interpreter(needs, python, sandboxes, environ, cache_dir)
@@ -98,12 +101,13 @@ def plan(
         faults=[],
         sizes={},
         kept=KeptPages(),
+        objects=objects,
     )
     record = os.path.join(cache_dir, _RESOLVED, f"{key}.json")
-    lock = _read_lock(record, needs)
+    lock = locked or _read_lock(record, needs)
     if lock is not None:
         path = _path(cache_dir, key, lock)
-        if _read_environment(path):
+        if locked or _read_environment(path):
             return EnvironmentPlan(needs=needs, lock=lock, path=path, record=record, tools=tools)
     lock = _resolve(needs, tools, offline)
     return EnvironmentPlan(

@@ -100,7 +100,10 @@ class SourceBuilds(NamedTuple):
 
 
 class InstallTools(NamedTuple):
-    """The tools and settings for one environment. `kept` are pages, for all its steps."""
+    """The tools and settings for one environment. `kept` are pages, for all its steps.
+
+    `objects` is the object store that machines share wheels by, if there is one.
+    """
 
     sandboxes: InstallSandboxes
     program: str  # uv or npm, as configured
@@ -116,6 +119,7 @@ class InstallTools(NamedTuple):
     faults: list[str]  # of the index, collected
     sizes: dict[str, int]  # of what will be fetched, by package, collected
     kept: KeptPages
+    objects: str = ""
 
 
 class EnvironmentPlan(NamedTuple):

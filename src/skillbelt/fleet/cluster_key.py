@@ -1,0 +1,41 @@
+"""What servers and nodes of one cluster know of it, asked of Ray itself."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Any
+
+import ray
+from ray._private import state
+from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
+
+from skillbelt.errors import ConfigError
+
+
+class ClusterTies:
+    """Ties of this process to its cluster: its node, its job, and the key that seals orders.
+
+    The key is made of the cluster's token; ConfigError without one.
+    """
+
+    def __init__(self) -> None:
+        context = ray.get_runtime_context()
+        self.node, self.job = str(context.get_node_id()), str(context.get_job_id())
+        token = AuthenticationTokenLoader.instance().get_raw_token()
+        if not token:
+            raise ConfigError(
+                "the Ray cluster has no token, so anyone in its network could run commands on it; "
+                "set RAY_AUTH_MODE=token and give every server and node the same RAY_AUTH_TOKEN, "
+                "or RAY_AUTH_TOKEN_PATH with the file that holds it"
+            )
+        self.key = hmac.new(token.encode(), b"skillbelt orders", hashlib.sha256).digest()
+
+    def job_is_dead(self, job: str) -> bool:
+        """Whether that server has gone; the cluster notices at once when its process ends."""
+        jobs: Any = state.jobs
+        return any(one["IsDead"] for one in jobs() if one["JobID"] == job)
+
+    def end_this_actor(self) -> None:
+        """End the actor that this process is."""
+        ray.kill(ray.get_runtime_context().current_actor)

@@ -1,0 +1,486 @@
+"""Carries out runs on the nodes of a Ray cluster.
+
+Everything was decided before: an order names what was allowed, and a node does that and nothing
+else. Ray places the actors that keep workspaces on nodes that announce what is needed, and finds
+them by name; a conversation goes to the same actor each time, as long as that lives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+from skillbelt.errors import (
+    MissingExtra,
+    PermissionDenied,
+    RunRefused,
+    SandboxUnavailable,
+    SkillbeltError,
+)
+from skillbelt.fleet.facts import needs_of
+from skillbelt.fleet.fair import FairSlots, QueuePlace
+from skillbelt.fleet.node import CONCURRENCY, RUNS_AT_ONCE, WorkspaceActor
+from skillbelt.fleet.submit import order_of, pack_of, seal_order, tenant_of
+from skillbelt.running.mirrors import Carried, EntryFact, Mirror, carry, put
+from skillbelt.running.orders import (
+    PrivateValues,
+    RunOrder,
+    hash_names,
+    write_facts,
+)
+from skillbelt.running.run import Run
+from skillbelt.sandbox.network.connection import Connection
+from skillbelt.sandbox.protocol import Captured, Job, Keepless, Listener, Outcome, Running
+from skillbelt.sandbox.registry import AUTO, CONTAINER, WASM, Choice, Sandboxes
+from skillbelt.settings import Settings
+
+try:
+    import ray
+    from ray import exceptions
+
+    from skillbelt.fleet.cluster import NAMESPACE, WORKSPACES, connect
+    from skillbelt.fleet.cluster_key import ClusterTies
+except ImportError as error:
+    raise MissingExtra("ray", "running skills on a Ray cluster") from error
+
+# Runs of this server that wait for a node, in all and of one user.
+MAX_WAITING = 1_000
+MAX_WAITING_OF_USER = 250
+# What a node may find that is the strongest first; the same names as the sandboxes have.
+_AUTO = ("bubblewrap", "landlock")
+_LEVELS = {"bubblewrap": 2, "landlock": 1, WASM: 2, CONTAINER: 2}
+# An actor that was not heard of for this long is asked whether it lives before it gets a run.
+_SURE_SECONDS = 2.0
+_PING_SECONDS = 10.0
+_LOOK_SECONDS = 5.0
+_TRIES = 4
+_CONNECTING = threading.Lock()
+_LOST = (exceptions.ActorDiedError, exceptions.ActorUnavailableError,
+         exceptions.NodeDiedError, exceptions.WorkerCrashedError)  # fmt: skip
+
+
+class RunLost(RunRefused):
+    """The node that carried out the run is gone; what the command did is not known."""
+
+    kind = "run_lost"
+    remedy = "look at what the command may have done before it is run again"
+
+
+class NodeSandbox(Keepless):
+    """A sandbox that nodes announce; only its name and what it promises are known here."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.level, self.remaps = name, _LEVELS[name], name != "landlock"
+
+    def unavailable(self) -> str | None:
+        """Return nothing: a node announces what it can use."""
+        return None
+
+    def start(self, job: Job, listener: Listener | None = None) -> Running:
+        """Refuse: it starts commands on a node only."""
+        raise SandboxUnavailable(f"the sandbox {self.name!r} is one of the nodes")
+
+
+class NodeNetwork:
+    """The network of a run on a node: what it reached is known at the end."""
+
+    folder = "/run/skillbelt-node"
+
+    def __init__(self) -> None:
+        self.connections: tuple[Connection, ...] = ()
+        self.limits_hit: tuple[str, ...] = ()
+
+    def close(self) -> None:
+        """Do nothing: the node has closed it."""
+
+
+class _Known:
+    """What an actor has of a workspace, as far as this server knows."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self.mirror, self.lock = mirror, threading.Lock()
+        self.actor = ""
+        self.facts: dict[str, EntryFact] = {}
+
+
+class _Actor(NamedTuple):
+    """An actor by its name, and its incarnation."""
+
+    name: str
+    id: str
+    handle: Any
+
+
+class RayExecutor(Sandboxes):
+    """Sends allowed runs to nodes, and brings back what they wrote."""
+
+    def __init__(self, settings: Settings, progress: Callable[[str], None] | None = None) -> None:
+        super().__init__(settings, progress)
+        self._open_named = self._announced
+        with _CONNECTING:
+            if not ray.is_initialized():
+                connect(settings.ray_address)
+        ties = ClusterTies()
+        self._key, self._job = ties.key, ties.job
+        self._guard = threading.Lock()
+        self._slots = FairSlots(
+            RUNS_AT_ONCE, max_waiting=MAX_WAITING, max_of_tenant=MAX_WAITING_OF_USER
+        )
+        self._actors: dict[str, _Actor] = {}
+        self._heard: dict[str, float] = {}
+        self._load: dict[str, int] = {}
+        self._sent: set[tuple[str, str]] = set()
+        self._known: dict[str, _Known] = {}
+        self._cluster: dict[str, float] = {}
+        self._looked = 0.0
+        self._class: Any = _wrap()
+
+    # What nodes announce
+
+    def _resources(self) -> dict[str, float]:
+        with self._guard:
+            if time.monotonic() - self._looked > _LOOK_SECONDS:
+                find: Any = ray.cluster_resources
+                self._cluster = find()
+                self._looked = time.monotonic()
+                self._slots.resize(self._count() * RUNS_AT_ONCE)
+            return self._cluster
+
+    def _count(self) -> int:
+        """Return how many actors there are for each kind: as many as processors."""
+        return max(1, int(self._cluster.get("CPU", 1)))
+
+    def _announced(self, name: str) -> Choice:
+        """Return the sandbox of that name, if a node announces it."""
+        found = self._resources()
+        for one in _AUTO if name == AUTO else (name,):
+            if one in _LEVELS and all(found.get(name) for name in needs_of(one)):
+                return Choice(NodeSandbox(one))
+        raise SandboxUnavailable(
+            f"no node of the Ray cluster announces the sandbox {name!r}; `skillbelt fleet nodes` "
+            "says what each one has, and `skillbelt fleet join` starts a node that announces it"
+        )
+
+    def open_network(self, run: Run, hosts: tuple[str, ...], owner: int | None) -> Any:
+        """Return the record of a network that the node opens."""
+        return _noted(NodeNetwork())
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many runs of this server go on, and how many wait."""
+        return self._slots.counts
+
+    # Runs
+
+    def start(self, run: Run, job: Job, listener: Listener | None = None) -> Running:
+        """Queue the command for a node; RunRefused when the queue is full."""
+        self._resources()
+        return RemoteRun(self, run, job, listener)
+
+    def close(self) -> None:
+        """Keep the connection: other executors of this process may use it."""
+
+    def enter(self, run: Run) -> QueuePlace:
+        """Take a place in the queue."""
+        return self._slots.enter(tenant_of(run))
+
+    def known_for(self, run: Run) -> _Known:
+        """Return what is known of the run's workspace elsewhere."""
+        made = _Known(Mirror(run.limits.max_workspace_files))
+        if run.who.once:
+            return made
+        with self._guard:
+            return self._known.setdefault(run.workspace.path, made)
+
+    def actor_for(self, run: Run) -> _Actor:
+        """Return a living actor for the run: that of its conversation, else one with less to do."""
+        count, kind = self._count(), run.sandbox.name
+        if run.who.once:
+            with self._guard:
+                number = min(range(count), key=lambda n: self._load.get(f"{kind}-{n}", 0))
+        else:
+            number = int(hash_names((*run.who.key, run.workspace.name)), 16) % count
+        return self._living(f"{kind}-{number}", kind)
+
+    def _living(self, name: str, kind: str) -> _Actor:
+        for _ in range(_TRIES):
+            with self._guard:
+                actor = self._actors.get(name)
+                heard = self._heard.get(name, 0.0)
+            if actor is not None and time.monotonic() - heard < _SURE_SECONDS:
+                return actor
+            if actor is None:
+                actor = self._open_actor(name, kind)
+            with suppress(*_LOST, exceptions.GetTimeoutError):
+                ping = actor.handle.ping.options(concurrency_group="control").remote()
+                if ray.get(ping, timeout=_PING_SECONDS):
+                    self.hear(actor)
+                    return actor
+            self.drop(actor)
+        raise RunRefused(
+            "no node of the Ray cluster took the run; nothing was run; `skillbelt fleet status` "
+            "says which nodes there are"
+        )
+
+    def _open_actor(self, name: str, kind: str) -> _Actor:
+        """Return the actor of that name; Ray makes it on a node that announces what it needs."""
+        try:
+            handle: Any = self._class.options(
+                name=f"{WORKSPACES}{name}",
+                namespace=NAMESPACE,
+                lifetime="detached",
+                get_if_exists=True,
+                num_cpus=0,
+                resources=needs_of(kind),
+                scheduling_strategy="SPREAD",
+                max_restarts=0,
+                max_task_retries=0,
+            ).remote()
+        except exceptions.RayError as error:
+            raise RunRefused(f"no actor can be made in the Ray cluster: {error}") from error
+        actor = _Actor(name, handle._actor_id.hex(), handle)
+        with self._guard:
+            self._actors[name] = actor
+        return actor
+
+    def hear(self, actor: _Actor) -> None:
+        """Note that the actor answered."""
+        with self._guard:
+            self._heard[actor.name] = time.monotonic()
+
+    def drop(self, actor: _Actor) -> None:
+        """Forget an actor that is gone; the next run gets another one."""
+        with self._guard:
+            if self._actors.get(actor.name) == actor:
+                del self._actors[actor.name]
+            self._heard.pop(actor.name, None)
+
+    @contextmanager
+    def loading(self, actor: _Actor) -> Iterator[None]:
+        """Count a run of the actor while the block lasts."""
+        with self._guard:
+            self._load[actor.name] = self._load.get(actor.name, 0) + 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._load[actor.name] -= 1
+
+    def has_skill(self, actor: _Actor, hash: str) -> bool:
+        """Whether the actor was sent that version of a skill."""
+        return (actor.id, hash) in self._sent
+
+    def note_skills(self, actor: _Actor, hashes: Mapping[str, str]) -> None:
+        """Note that the actor has these skills."""
+        self._sent.update((actor.id, hash) for hash in hashes.values())
+
+    def sealed(self, order: RunOrder, values: PrivateValues) -> tuple[bytes, str, bytes]:
+        """Return the order, its seal and the values that belong to it."""
+        return seal_order(self._key, order._replace(job=self._job), values)
+
+
+class RemoteRun:
+    """A command on a node. `wait` waits for its turn, sends it and brings back what it wrote."""
+
+    def __init__(
+        self, executor: RayExecutor, run: Run, job: Job, listener: Listener | None
+    ) -> None:
+        self._executor, self._run, self._job, self._listener = executor, run, job, listener
+        self._id = os.urandom(16).hex()
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._outcome: Outcome | None = None
+        self._error: BaseException | None = None
+        self._actor: _Actor | None = None
+        self._killed = False
+        self._early: list[tuple[bytes, bool]] = []
+        self._turn = executor.enter(run)
+
+    # As `Running`
+
+    def write(self, data: bytes) -> None:
+        """Write to its stdin; BrokenPipeError once it takes no more."""
+        self._write(data, False)
+
+    def close_stdin(self) -> None:
+        """Close its stdin after what was written."""
+        self._write(b"", True)
+
+    def _write(self, data: bytes, close: bool) -> None:
+        for _ in range(600):
+            with self._lock:
+                actor = self._actor
+            if self._ended.is_set() or self._killed:
+                break
+            if actor is not None:
+                with suppress(*_LOST):
+                    method = actor.handle.write.options(concurrency_group="control")
+                    if ray.get(method.remote(self._id, data, close)):
+                        return
+            # Not started yet, or just ended.
+            self._ended.wait(0.1)
+        raise BrokenPipeError("the run takes no more input")
+
+    def kill(self) -> None:
+        """End it on its node, now or once it is there."""
+        with self._lock:
+            self._killed, actor = True, self._actor
+        if actor is not None:
+            actor.handle.kill.options(concurrency_group="control").remote(self._id)
+
+    def wait(self, timeout_seconds: float | None = None) -> Outcome | None:
+        """Return the outcome. The first call carries the run out in its thread."""
+        if not self._ended.is_set():
+            try:
+                self._outcome = self._carry_out()
+            except BaseException as error:
+                self._error = error
+                self.kill()
+                raise
+            finally:
+                self._turn.end()
+                self._ended.set()
+        if self._error is not None:
+            raise self._error
+        return self._outcome
+
+    # Its steps
+
+    def _carry_out(self) -> Outcome:
+        if not self._turn.wait(self._job.timeout_seconds, lambda: self._killed):
+            if self._killed:
+                return Outcome(137, cancelled=True)
+            raise RunRefused(
+                "the run waited for a node for as long as it may last; nothing was run; try again "
+                "later"
+            )
+        known = self._executor.known_for(self._run)
+        lacks: Mapping[str, tuple[str, ...]] = {}
+        for _ in range(_TRIES):
+            actor = self._executor.actor_for(self._run)
+            with self._executor.loading(actor):
+                reply = self._send(actor, known, lacks)
+            if reply.get("error", {}).get("kind") == "actor_ended":
+                self._executor.drop(actor)
+                lacks = {}
+                continue
+            if "error" in reply:
+                raise _error_of(self._run, reply["error"])
+            lacks = reply["lacks"]
+            if not any(lacks.values()):
+                return self._take_back(actor, known, reply)
+        raise RunRefused("the node lacks what the run needs, though it was sent; nothing was run")
+
+    def _send(
+        self, actor: _Actor, known: _Known, lacks: Mapping[str, tuple[str, ...]]
+    ) -> dict[str, Any]:
+        run, executor = self._run, self._executor
+        with known.lock:
+            facts = known.mirror.look(run.workspace, run.folder)
+            there = known.facts if known.actor == actor.id else {}
+        changed = {path: fact for path, fact in facts.items() if there.get(path) != fact}
+        wanted = set(lacks.get("contents", ()))
+        wanted.update(fact.content for fact in changed.values())
+        needed = {p: f for p, f in facts.items() if f.kind == "file" and f.content in wanted}
+        sending = carry(run.workspace, needed)
+        if sending.left:
+            raise RunRefused(
+                f"{sending.left[0]!r} is too large to be sent to a node; give it as an artifact"
+            )
+        facts = {path: sending.changed.get(path, fact) for path, fact in facts.items()}
+        contents = sending.contents
+        stdin = self._job.stdin
+        if stdin:
+            contents[hashlib.sha256(stdin).hexdigest()] = stdin
+        order, values, hashes = order_of(run, self._job, self._id, write_facts(facts))
+        data, sealed, private = executor.sealed(order, values)
+        skills = {
+            hash: pack_of(run, name)
+            for name, hash in hashes.items()
+            if hash in lacks.get("skills", ()) or not executor.has_skill(actor, hash)
+        }
+        with self._lock:
+            self._actor, killed = actor, self._killed
+        if killed:
+            return {"error": {"kind": "run_refused", "message": "the call was cancelled"}}
+        reply = self._call(actor, data, sealed, private, write_facts(facts), contents, skills)
+        executor.hear(actor)
+        if "error" not in reply and not reply["lacks"]["skills"]:
+            executor.note_skills(actor, hashes)
+        return reply
+
+    def _call(self, actor: _Actor, *sent: Any) -> dict[str, Any]:
+        """Send it and wait for its end; RunLost when the node is gone meanwhile."""
+        try:
+            if self._listener is None:
+                method = actor.handle.run.options(concurrency_group="runs", name="skillbelt.run")
+                plain: dict[str, Any] = ray.get(method.remote(*sent))
+                return plain
+            method = actor.handle.stream.options(
+                concurrency_group="runs", name="skillbelt.run", num_returns="streaming"
+            )
+            for ref in method.remote(*sent):
+                name, value = ray.get(ref)
+                if name == "end":
+                    end: dict[str, Any] = value
+                    return end
+                self._listener(name, value)
+        except _LOST as error:
+            self._executor.drop(actor)
+            raise RunLost(
+                "the node that carried out the run is gone, or its process was ended; it was not "
+                "started again, and what the command did until then is not known"
+            ) from error
+        raise RunLost("the node ended the run without a result")
+
+    def _take_back(self, actor: _Actor, known: _Known, reply: Mapping[str, Any]) -> Outcome:
+        """Put what the command wrote into the workspace here, and return how it ended."""
+        run = self._run
+        carried = Carried(
+            {path: EntryFact(*fact) for path, fact in reply["changed"].items()},
+            tuple(reply["removed"]),
+            reply["contents"],
+        )
+        with known.lock:
+            put(run.workspace, carried)
+            known.actor, known.facts = actor.id, known.mirror.look(run.workspace, run.folder)
+        run.warnings += tuple(
+            f"{path} was not brought back from the node: it is too large" for path in reply["left"]
+        )
+        if isinstance(run.egress, NodeNetwork):
+            run.egress.connections = tuple(Connection(*one) for one in reply["connections"])
+            run.egress.limits_hit = tuple(reply["limits_hit"])
+        plain = reply["outcome"]
+        return Outcome(
+            **{
+                **plain,
+                "stdout": Captured(*plain["stdout"]),
+                "stderr": Captured(*plain["stderr"]),
+                "limits_hit": tuple(plain["limits_hit"]),
+            }
+        )
+
+
+@contextmanager
+def _noted(network: NodeNetwork) -> Iterator[NodeNetwork]:
+    yield network
+
+
+def _error_of(run: Run, plain: Mapping[str, str]) -> SkillbeltError:
+    kind, message = plain["kind"], plain["message"]
+    if kind == PermissionDenied.kind:
+        return PermissionDenied(run.skill.name, message)
+    if kind == SandboxUnavailable.kind:
+        return SandboxUnavailable(message)
+    return RunRefused(message)
+
+
+def _wrap() -> Any:
+    """Return the class of the actor as Ray has it."""
+    remote: Any = ray.remote
+    return remote(concurrency_groups=CONCURRENCY)(WorkspaceActor)

@@ -1,0 +1,275 @@
+"""The actor on a node that keeps workspaces of conversations and carries out their runs.
+
+A Ray worker is trusted: it starts the sandbox, and no code of a skill runs in it. What it gets and
+returns is plain data. One actor keeps the workspaces of many conversations.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from skillbelt.errors import PermissionDenied, RunRefused, SkillbeltError
+from skillbelt.fleet.fair import FairSlots
+from skillbelt.fleet.perform import NodeBench, Performed, Sent, node_settings
+from skillbelt.running.orders import RunOrder
+from skillbelt.sandbox.protocol import Listener, Running
+
+# Runs that one actor carries out at once; there is an actor for each processor of the cluster.
+RUNS_AT_ONCE = 8
+# Those that wait for a turn: what servers send beyond is refused.
+MAX_WAITING_RUNS = 48
+# Threads of an actor for runs, and for what must not wait behind them.
+CONCURRENCY = {"runs": RUNS_AT_ONCE + MAX_WAITING_RUNS, "control": 8}
+IDLE_SECONDS = 300.0
+_WATCH_SECONDS = 0.5
+_MAX_KILLED = 1_000
+_PIECE_BYTES = 2**16
+
+
+class WorkspaceActor:
+    """Carries out the orders of servers. Made by the Ray executor; `ray.remote` wraps it."""
+
+    def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
+        from skillbelt.fleet.cluster_key import ClusterTies  # extra: ray
+
+        self._ties = ties = ClusterTies()
+        self._node = ties.node
+        self.bench = NodeBench(node_settings(f"{self._node[:12]}-{os.getpid()}"), ties.key)
+        self._slots = FairSlots(
+            RUNS_AT_ONCE, max_waiting=MAX_WAITING_RUNS, max_of_tenant=MAX_WAITING_RUNS // 2
+        )
+        self._changed = threading.Condition()
+        self._runs: dict[str, _NodeRun] = {}
+        self._killed: dict[str, None] = {}
+        self._used: dict[str, float] = {}
+        self._last, self._idle_seconds = time.monotonic(), idle_seconds
+        self._draining = False
+        threading.Thread(target=self._watch, name="skillbelt-watch", daemon=True).start()
+
+    # Runs
+
+    def run(self, *sent: Any) -> dict[str, Any]:
+        """Carry out an order and return how it ended, as plain data."""
+        return self._perform(Sent(*sent), None)
+
+    def stream(self, *sent: Any) -> Iterator[tuple[str, Any]]:
+        """Carry out an order; yield its output while it comes, and last how it ended."""
+        pieces: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+
+        def work() -> None:
+            end = self._perform(Sent(*sent), lambda stream, data: pieces.put((stream, data)))
+            pieces.put(("end", end))
+
+        threading.Thread(target=work, name="skillbelt-node-run", daemon=True).start()
+        while True:
+            name, value = pieces.get()
+            waiting = [(name, value)]
+            while name != "end" and not pieces.empty():
+                waiting.append(pieces.get())
+                name = waiting[-1][0]
+            yield from _joined(waiting)
+            if name == "end":
+                return
+
+    def _perform(self, sent: Sent, listener: Listener | None) -> dict[str, Any]:
+        try:
+            order = self.bench.read(sent)
+            run = self._admit(order)
+            try:
+                if not run.turn.wait(order.timeout_seconds, lambda: run.killed):
+                    raise RunRefused(_LATE if not run.killed else _CANCELLED)
+                return _plain(self.bench.run(order, sent, listener, run.note_start), self._node)
+            finally:
+                self._leave(order, run)
+        except SkillbeltError as error:
+            return {"error": _plain_error(error), "node": self._node}
+        except OSError as error:
+            text = f"the node {self._node[:12]} cannot carry it out: {error.strerror or error}"
+            return {"error": {"kind": "run_refused", "message": text}, "node": self._node}
+
+    def _admit(self, order: RunOrder) -> _NodeRun:
+        with self._changed:
+            if self._draining:
+                raise _Ended("this node takes no more runs")
+            run = _NodeRun(self._slots, order)
+            run.killed = order.id in self._killed
+            self._runs[order.id] = run
+            return run
+
+    def _leave(self, order: RunOrder, run: _NodeRun) -> None:
+        run.turn.end()
+        with self._changed:
+            self._runs.pop(order.id, None)
+            self._last = time.monotonic()
+            if order.workspace:
+                self._used[f"{order.tenant}/{order.workspace}"] = time.time()
+            self._changed.notify_all()
+
+    # Control
+
+    def kill(self, id: str) -> bool:
+        """End a run, now or once it comes; return whether it was here."""
+        with self._changed:
+            if len(self._killed) >= _MAX_KILLED:
+                self._killed.clear()
+            self._killed[id] = None
+            run = self._runs.get(id)
+        if run is not None:
+            run.kill()
+        return run is not None
+
+    def write(self, id: str, data: bytes, close: bool) -> bool:
+        """Write to the stdin of a run; False once it takes no more."""
+        run = self._runs.get(id)
+        return run is not None and run.write(data, close)
+
+    def ping(self) -> str:
+        """Say that it is there; return its node, "" when it takes no more runs."""
+        return "" if self._draining else self._node
+
+    def counts(self) -> dict[str, int]:
+        """Return how many runs go on here, and how many wait."""
+        return self._slots.counts
+
+    def list(self) -> list[dict[str, Any]]:
+        """Return the workspaces that this actor keeps."""
+        with self._changed:
+            busy = [f"{one.order.tenant}/{one.order.workspace}" for one in self._runs.values()]
+            return [
+                {
+                    "conversation": name,
+                    "node": self._node,
+                    "busy": name in busy,
+                    "runs": busy.count(name),
+                    "last_used": used,
+                }
+                for name, used in self._used.items()
+            ]
+
+    def forget(self, tenant: str, workspace: str) -> None:
+        """Remove a conversation's workspace from this node."""
+        with self._changed:
+            self._used.pop(f"{tenant}/{workspace}", None)
+        self.bench.forget(tenant, workspace)
+
+    def drain(self, seconds: float = 3600.0) -> bool:
+        """Take no more runs, wait for those that go on, and end; return whether all ended in time.
+
+        The server has what each run wrote as soon as it ends.
+        """
+        with self._changed:
+            self._draining = True
+            return self._changed.wait_for(lambda: not self._runs, seconds)
+
+    # By itself
+
+    def _watch(self) -> None:
+        """End the runs of servers that are gone, and this actor when it is not used."""
+        while True:
+            time.sleep(_WATCH_SECONDS)
+            with self._changed:
+                runs = list(self._runs.values())
+                idle = time.monotonic() - self._last > self._idle_seconds
+                over = not runs and (idle or self._draining)
+                self._draining = self._draining or over
+            with suppress(Exception):
+                for one in runs:
+                    if self._ties.job_is_dead(one.order.job):
+                        one.kill()
+            if over:
+                self._end()
+
+    def _end(self) -> None:
+        self.bench.remove()
+        self._ties.end_this_actor()
+
+
+class _NodeRun:
+    """A run that waits or goes on."""
+
+    def __init__(self, slots: FairSlots, order: RunOrder) -> None:
+        self.order, self.turn = order, slots.enter(order.tenant)
+        self.killed = False
+        self._running: Running | None = None
+        self._lock = threading.Lock()
+
+    def note_start(self, running: Running) -> None:
+        """Remember the command, to end it."""
+        with self._lock:
+            self._running, killed = running, self.killed
+        if killed:
+            running.kill()
+
+    def kill(self) -> None:
+        """End it, now or once it starts."""
+        with self._lock:
+            self.killed, running = True, self._running
+        if running is not None:
+            running.kill()
+
+    def write(self, data: bytes, close: bool) -> bool:
+        """Write to its stdin; False once it takes no more."""
+        running = self._running
+        if running is None:
+            return False
+        try:
+            if data:
+                running.write(data)
+            if close:
+                running.close_stdin()
+        except BrokenPipeError:
+            return False
+        return True
+
+
+class _Ended(RunRefused):
+    """The actor takes no more runs; another one does."""
+
+    kind = "actor_ended"
+
+
+_LATE = "the run waited for a node for as long as it may last; nothing was run; try again later"
+_CANCELLED = "the call was cancelled before the command started"
+
+
+def _joined(pieces: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield the pieces, those of one stream that follow each other as one."""
+    name, data = pieces[0]
+    for next_name, next_data in pieces[1:]:
+        if next_name == name != "end" and len(data) < _PIECE_BYTES:
+            data += next_data
+        else:
+            yield name, data
+            name, data = next_name, next_data
+    yield name, data
+
+
+def _plain(done: Performed, node: str) -> dict[str, Any]:
+    outcome = done.outcome
+    return {
+        "node": node,
+        "lacks": {"contents": done.lacks.contents, "skills": done.lacks.skills},
+        "outcome": {
+            **outcome._asdict(),
+            "stdout": tuple(outcome.stdout),
+            "stderr": tuple(outcome.stderr),
+            "enforced": dict(outcome.enforced),
+        },
+        "changed": {path: tuple(fact) for path, fact in done.carried.changed.items()},
+        "removed": done.carried.removed,
+        "left": done.carried.left,
+        "contents": done.carried.contents,
+        "connections": [tuple(one) for one in done.connections],
+        "limits_hit": done.limits_hit,
+    }
+
+
+def _plain_error(error: SkillbeltError) -> Mapping[str, str]:
+    reason = error.reason if isinstance(error, PermissionDenied) else str(error)
+    return {"kind": error.kind, "message": reason}

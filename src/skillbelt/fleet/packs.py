@@ -1,0 +1,108 @@
+"""A skill's files as plain data, to bring it to a node where no object store does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+
+from skillbelt.errors import LoadError, PathEscape, RunRefused
+from skillbelt.files.contain import create_beneath, make_folders, open_folder
+from skillbelt.files.manifest import LocalFiles
+from skillbelt.files.tree import relative_target
+from skillbelt.running.staging import MAX_STAGED_BYTES
+
+# By path: the kind of entry, whether it can be executed, and its content or target.
+Pack = Mapping[str, tuple[str, bool, bytes]]
+
+
+def pack_skill(folder: str, fence: str = "") -> dict[str, tuple[str, bool, bytes]]:
+    """Return every entry of a skill's folder; RunRefused for one that cannot be read."""
+    files, room = LocalFiles(folder, fence), MAX_STAGED_BYTES
+    found: dict[str, tuple[str, bool, bytes]] = {}
+    for entry in files.entries():
+        if entry.kind == "link":
+            target = relative_target(folder, entry.path, entry.target)
+            found[entry.path] = ("link", False, os.fsencode(target))
+        elif entry.kind == "file":
+            try:
+                with files.open(entry.path, room) as file:
+                    data = file.read(room + 1)
+            except (LoadError, PathEscape, OSError) as error:
+                raise RunRefused(f"the skill in {folder} cannot be sent: {error}") from error
+            room -= len(data)
+            found[entry.path] = ("file", entry.executable, data)
+        else:
+            found[entry.path] = ("folder", False, b"")
+    return found
+
+
+class SkillShelf:
+    """The skills that a node was sent, each in a folder named by its hash."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def find(self, name: str, hash: str) -> str:
+        """Return the folder of that version of the skill; "" when it is not here."""
+        folder = self._place(name, hash)
+        return folder if os.path.isdir(folder) else ""
+
+    def put(self, name: str, hash: str, pack: Pack) -> str:
+        """Unpack a skill; RunRefused unless it is the version of that hash."""
+        place = self._place(name, hash)
+        if os.path.isdir(place):
+            return place
+        parent = os.path.dirname(place)
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        aside = tempfile.mkdtemp(prefix=".new-", dir=self._folder)
+        try:
+            inner = os.path.join(aside, os.path.basename(place))
+            os.mkdir(inner, 0o755)
+            _unpack(inner, pack)
+            found = LocalFiles(inner).digest()
+            if found != hash:
+                raise RunRefused(
+                    f"skill {name!r} is not what was approved: its files have the hash {found}, "
+                    f"not {hash}"
+                )
+            try:
+                os.rename(aside, parent)
+            except OSError:
+                if not os.path.isdir(place):  # another run has unpacked the same
+                    raise
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+        return place
+
+    def _place(self, name: str, hash: str) -> str:
+        digits = hash.rpartition(":")[2]
+        if not digits.isalnum() or "/" in name or name in ("", ".", ".."):
+            raise RunRefused(f"skill {name!r}: {hash!r} is no hash of a skill")
+        return os.path.join(self._folder, digits, name)
+
+
+def _unpack(folder: str, pack: Pack) -> None:
+    handle = open_folder(folder)
+    try:
+        for path, (kind, executable, data) in _in_order(pack):
+            if kind == "folder":
+                os.close(make_folders(handle, path))
+            elif kind == "link":
+                parent, _, name = path.rpartition("/")
+                inner = make_folders(handle, parent) if parent else os.dup(handle)
+                try:
+                    os.symlink(os.fsdecode(data), name, dir_fd=inner)
+                finally:
+                    os.close(inner)
+            else:
+                with open(create_beneath(handle, path, executable=executable), "wb") as file:
+                    file.write(data)
+    finally:
+        os.close(handle)
+
+
+def _in_order(pack: Pack) -> Iterator[tuple[str, tuple[str, bool, bytes]]]:
+    """Yield the links last: no file is written through one."""
+    yield from sorted(pack.items(), key=lambda item: (item[1][0] == "link", item[0]))

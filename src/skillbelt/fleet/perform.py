@@ -1,0 +1,316 @@
+"""What a node does with an order: check it, bring everything in place, run it, bring back the rest.
+
+Nothing is decided here. What the grant of the order does not hold is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import NamedTuple
+
+from skillbelt.errors import RunRefused
+from skillbelt.files.remove import remove_tree
+from skillbelt.fleet.packs import Pack, SkillShelf
+from skillbelt.format.skill import Skill
+from skillbelt.permission.command_lines import read_line
+from skillbelt.permission.gate import Gate
+from skillbelt.permission.rules import Rule
+from skillbelt.running.call import Asker, RunCall
+from skillbelt.running.cleanup import held_environment, retire
+from skillbelt.running.executors import LocalExecutor
+from skillbelt.running.job import make_job, shell
+from skillbelt.running.mirrors import Carried, EntryFact, Mirror, carry, differing, put
+from skillbelt.running.named_files import ground_of
+from skillbelt.running.orders import (
+    PrivateValues,
+    RunOrder,
+    check_grant,
+    check_seal,
+    read_facts,
+    read_order,
+    read_private,
+)
+from skillbelt.running.packages.environments import plan, provide
+from skillbelt.running.packages.install_sandbox import NativeSandboxes
+from skillbelt.running.packages.installation import SourceBuilds
+from skillbelt.running.programs.shown import show_programs
+from skillbelt.running.quota import quota_for_run
+from skillbelt.running.run import Run
+from skillbelt.running.staging import check_unchanged, stage
+from skillbelt.running.workspace import RUNS, Workspace, open_workspace, place_of, places
+from skillbelt.sandbox.linux.identity import run_identity
+from skillbelt.sandbox.network.connection import Connection
+from skillbelt.sandbox.protocol import Job, Listener, Outcome, Running, run_to_end
+from skillbelt.settings import Settings, load_settings, process_environment
+from skillbelt.store import SessionKey
+from skillbelt.store.memory import MemoryStore
+from skillbelt.tracing import extract, span
+from skillbelt.values import Capabilities, SkillSettings
+
+
+class Sent(NamedTuple):
+    """An order as it came, with what belongs to it: nothing in it is trusted yet."""
+
+    order: bytes
+    seal: str
+    private: bytes
+    facts: bytes
+    contents: Mapping[str, bytes]
+    skills: Mapping[str, Pack]
+
+
+class MissingParts(NamedTuple):
+    """What a node needs to carry out an order: hashes of contents, and of skills."""
+
+    contents: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+
+
+class Performed(NamedTuple):
+    """How the command of an order ended, and what it left. Nothing ran if something `lacks`."""
+
+    outcome: Outcome
+    carried: Carried
+    connections: tuple[Connection, ...] = ()
+    limits_hit: tuple[str, ...] = ()
+    lacks: MissingParts = MissingParts()
+
+
+class _Held:
+    """The state of a conversation's workspace on this node: as the server knows it."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self.lock, self.mirror = threading.Lock(), mirror
+        self.known: dict[str, EntryFact] | None = None
+
+
+def node_settings(name: str) -> Settings:
+    """Return the settings of a node, with folders that no server on the same machine uses."""
+    settings = load_settings(os.sep)
+    state = os.path.join(settings.state_dir, "nodes", name)
+    os.makedirs(state, mode=0o700, exist_ok=True)
+    return settings._replace(
+        project="", state_dir=state, sandbox="auto", untrusted_sandbox="", audit=False
+    )
+
+
+class NodeBench:
+    """Carries out orders on this machine. Safe to use from threads."""
+
+    def __init__(self, settings: Settings, key: bytes) -> None:
+        self.settings, self._key = settings, key
+        self._executor = LocalExecutor(settings)
+        # Every question here is refused: a node decides nothing.
+        self._gate = Gate(settings, MemoryStore, rules=(Rule("*", "*", "deny"),))
+        self._shelf = SkillShelf(os.path.join(settings.state_dir, "skills"))
+        self._folder = os.path.join(settings.state_dir, "workspaces")
+        self._held: dict[str, _Held] = {}
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Release what is kept ready."""
+        self._executor.close()
+
+    def remove(self) -> None:
+        """Close it, and remove all that it keeps on this machine."""
+        self.close()
+        for place in filter(os.path.isdir, places(self._folder)):
+            remove_tree(place)
+        remove_tree(self.settings.state_dir)
+
+    def read(self, sent: Sent) -> RunOrder:
+        """Return the order; PermissionDenied when no server sealed it."""
+        check_seal(self._key, sent.order, sent.seal)
+        return read_order(sent.order)
+
+    def run(
+        self,
+        order: RunOrder,
+        sent: Sent,
+        listener: Listener | None,
+        started: Callable[[Running], None],
+    ) -> Performed:
+        """Carry out an order that was read; raises what a run raises when nothing was run."""
+        private = read_private(self._key, order, sent.private)
+        facts = read_facts(sent.facts, order)
+        lacks = self._find_lacking(order, sent)
+        if lacks.skills:
+            return Performed(Outcome(0), Carried({}, (), {}), lacks=lacks)
+        with ExitStack() as stack, extract(order.trace):
+            workspace = self._enter(order, stack)
+            held = self._held_for(order)
+            with held.lock:
+                lacks = self._bring(workspace, order, held, facts, sent.contents)
+            if lacks.contents:
+                return Performed(Outcome(0), Carried({}, (), {}), lacks=lacks)
+            stdin = None if order.stdin is None else sent.contents.get(order.stdin, b"")
+            run = self._prepare(order, private, workspace, stdin)
+            check_grant(order, run)
+            job = self._provide(order, private, run, stack)
+            with workspace.running():
+                check_unchanged(workspace, run.staged, run.limits)
+                with span("workspace.run", cmd="", cwd=job.cwd):
+                    outcome = run_to_end(lambda: self._executor.start(run, job, listener), started)
+            return self._finish(order, run, outcome, held)
+
+    # Its steps
+
+    def _find_lacking(self, order: RunOrder, sent: Sent) -> MissingParts:
+        """Unpack the skills that came; return those that are neither here nor came."""
+        missing = []
+        for name, hash in order.hashes.items():
+            if self._shelf.find(name, hash):
+                continue
+            if hash in sent.skills:
+                self._shelf.put(name, hash, sent.skills[hash])
+            else:
+                missing.append(hash)
+        return MissingParts(skills=tuple(missing))
+
+    def _enter(self, order: RunOrder, stack: ExitStack) -> Workspace:
+        """Return the workspace of the order, and make the folder of the run."""
+        owner = run_identity()
+        key = SessionKey(order.tenant, "node", order.workspace) if order.workspace else None
+        workspace = open_workspace(self._folder, key, owner)
+        if key is None:
+            stack.callback(retire, os.path.dirname(workspace.path), workspace.name)
+        stack.enter_context(workspace)
+        stack.enter_context(quota_for_run(workspace, order.limits))
+        top, _, name = order.folder.partition("/")
+        if top != RUNS or not name.replace("-", "").isalnum():
+            raise RunRefused(f"{order.folder!r} is no folder of a run")
+        os.close(workspace.make_folders(order.folder))
+        stack.callback(workspace.end_run, order.folder)
+        return workspace
+
+    def _held_for(self, order: RunOrder) -> _Held:
+        fresh = _Held(Mirror(order.limits.max_workspace_files))
+        if not order.workspace:
+            return fresh
+        with self._lock:
+            return self._held.setdefault(f"{order.tenant}/{order.workspace}", fresh)
+
+    def _bring(
+        self,
+        workspace: Workspace,
+        order: RunOrder,
+        held: _Held,
+        facts: Mapping[str, EntryFact],
+        contents: Mapping[str, bytes],
+    ) -> MissingParts:
+        """Change in the workspace what the server changed since the last run."""
+        known = held.known
+        if known is None:
+            known = held.mirror.look(workspace, order.folder)
+        changed, removed = differing(known, facts)
+        missing = {
+            fact.content
+            for fact in changed.values()
+            if fact.kind == "file" and fact.content not in contents
+        }
+        if order.stdin and order.stdin not in contents:
+            missing.add(order.stdin)
+        if missing:
+            return MissingParts(contents=tuple(sorted(missing)))
+        gone = tuple(path for path in removed if not path.startswith(f"{RUNS}/"))
+        put(workspace, Carried(changed, gone, dict(contents)))
+        held.known = dict(facts)
+        return MissingParts()
+
+    def _prepare(
+        self, order: RunOrder, private: PrivateValues, workspace: Workspace, stdin: bytes | None
+    ) -> Run:
+        """Stage the skills, each by its hash, and return the run as the server has it."""
+        skill = self._skill(order.skill, order.hash)
+        argv = (shell(), *order.argv[1:]) if order.own_shell else order.argv
+        call = RunCall(
+            command=order.command,
+            cwd=order.cwd,
+            env=private.env,
+            timeout_seconds=order.timeout_seconds,
+            stdin=stdin,
+            terminal=order.terminal,
+        )
+        run = Run(
+            skill=skill,
+            call=call,
+            who=Asker(SessionKey(order.tenant, "node", order.workspace), gate=self._gate),
+            gate=self._gate,
+            limits=order.limits,
+            sandbox=self._executor.of(skill, order.sandbox, SkillSettings()),
+            argv=argv,
+            policy=order.policy,
+            observed=order.observed,
+        )
+        run.workspace, run.folder = workspace, order.folder
+        run.staged = stage(workspace, skill, order.limits, expected_hash=order.hash)
+        for name, (hash, _) in order.others.items():
+            other = stage(workspace, self._skill(name, hash), order.limits, expected_hash=hash)
+            run.others[name] = other.home
+        run.line = read_line(call.text)
+        run.ground = ground_of(workspace, run.staged.path, call.cwd, skill.name)
+        return run
+
+    def _skill(self, name: str, hash: str) -> Skill:
+        folder = self._shelf.find(name, hash)
+        return Skill.from_folder(folder)._replace(name=name, fence=folder)
+
+    def _provide(self, order: RunOrder, private: PrivateValues, run: Run, stack: ExitStack) -> Job:
+        """Install the packages, open the network; return the job."""
+        if order.packages is not None:
+            wanted = order.packages
+            planned = plan(
+                wanted.needs,
+                place_of(os.path.join(self.settings.cache_dir, "packages"), run_identity()),
+                sandboxes=NativeSandboxes(order.limits, order.sandbox),
+                environ=process_environment(),
+                allow_builds=SourceBuilds(wanted.builds) if wanted.builds else False,
+                hosts=self.settings.package_hosts,
+                max_bytes=order.limits.max_packages_bytes,
+                locked=wanted.lock,
+            )
+            run.packages = stack.enter_context(held_environment(partial(provide, planned)))
+        show_programs(run, self.settings)
+        run.secrets = private.secrets
+        run.capabilities = Capabilities(hosts=order.hosts, processes=order.processes)
+        if order.hosts or order.observed:
+            owner = run_identity()
+            run.egress = stack.enter_context(
+                self._executor.open_network(run, order.hosts, owner and owner[0])
+            )
+        job = make_job(run)
+        added = {
+            name: run.root if value == order.root else value
+            for name, value in private.variables.items()
+        }
+        return job._replace(env={**job.env, **added}, waited=True)
+
+    def _finish(self, order: RunOrder, run: Run, outcome: Outcome, held: _Held) -> Performed:
+        """Return how it ended, with what the command changed."""
+        reached: tuple[Connection, ...] = ()
+        hit: tuple[str, ...] = ()
+        if run.egress is not None:
+            run.egress.close()
+            reached, hit = run.egress.connections, run.egress.limits_hit
+        with held.lock:
+            now = held.mirror.look(run.workspace, run.folder)
+            changed, removed = differing(held.known or {}, now)
+            carried = carry(run.workspace, changed, removed)
+            # What was left behind is offered again after the next run.
+            kept = {path: fact for path, fact in now.items() if path not in carried.left}
+            held.known = {**kept, **carried.changed}
+        return Performed(outcome, carried, reached, hit)
+
+    def forget(self, tenant: str, workspace: str) -> None:
+        """Remove a conversation's workspace from this node."""
+        with self._lock:
+            self._held.pop(f"{tenant}/{workspace}", None)
+        with suppress(OSError):
+            key = SessionKey(tenant, "node", workspace)
+            opened = open_workspace(self._folder, key, run_identity())
+            opened.close()
+            retire(os.path.dirname(opened.path), opened.name)

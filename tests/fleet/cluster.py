@@ -1,0 +1,78 @@
+"""A small Ray cluster of this test's own, with a token, in folders of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from skillbelt.fleet.facts import UNITS, needs_of
+
+SANDBOX = dict.fromkeys(needs_of("bubblewrap"), UNITS)
+TOKEN = "a-token-that-no-log-may-show-7b1f"
+
+
+class SmallCluster:
+    """A cluster whose head runs nothing; `add` starts a node that announces a sandbox."""
+
+    def __init__(self, folder: str) -> None:
+        from ray.cluster_utils import Cluster
+
+        self.folder = folder
+        self._made: Any = Cluster(initialize_head=True, head_node_args=self._arguments(0, {}))
+        self.address = str(self._made.address)
+        self.nodes: list[Any] = []
+
+    @staticmethod
+    def _arguments(cpus: int, resources: dict[str, float]) -> dict[str, Any]:
+        return {
+            "num_cpus": cpus,
+            "object_store_memory": 100 * 2**20,
+            "include_dashboard": False,
+            "resources": resources,
+        }
+
+    def add(self, cpus: int = 2) -> Any:
+        node = self._made.add_node(**self._arguments(cpus, SANDBOX))
+        self.nodes.append(node)
+        return node
+
+    def kill(self, node: Any) -> None:
+        """Kill a node with all its processes, at once."""
+        self.nodes.remove(node)
+        self._made.remove_node(node, allow_graceful=False)
+
+    def close(self) -> None:
+        import ray
+
+        ray.shutdown()
+        self._made.shutdown()
+
+
+@contextmanager
+def open_cluster(nodes: int = 1) -> Iterator[SmallCluster]:
+    """Start a cluster; stop it and remove its folders afterwards."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tempfile.mkdtemp(prefix="sb-", dir="/tmp")  # sockets need short paths
+        os.chmod(folder, 0o711)
+        os.mkdir(os.path.join(folder, "ray"))
+        patch.setenv("RAY_TMPDIR", folder)
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", TOKEN)
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        patch.setenv("SKILLBELT_STATE_DIR", os.path.join(folder, "state"))
+        patch.setenv("SKILLBELT_CACHE_DIR", os.path.join(folder, "cache"))
+        cluster = SmallCluster(folder)
+        try:
+            for _ in range(nodes):
+                cluster.add()
+            yield cluster
+        finally:
+            cluster.close()
+            shutil.rmtree(folder, ignore_errors=True)

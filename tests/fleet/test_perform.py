@@ -1,0 +1,194 @@
+"""What a node does with orders: it carries out what a server sealed and granted, nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import pytest
+
+from skillbelt.errors import PathEscape, PermissionDenied, RunRefused
+from skillbelt.fleet.packs import pack_skill
+from skillbelt.fleet.perform import NodeBench, Performed, Sent
+from skillbelt.fleet.submit import order_of, pack_of, seal_order
+from skillbelt.running.call import Asker, RunCall
+from skillbelt.running.mirrors import Carried, EntryFact, Mirror, carry, put
+from skillbelt.running.orders import PrivateValues, RunOrder, write_facts
+from skillbelt.store import SessionKey
+from tests.bench import ME, Bench
+from tests.tree import Tree
+
+KEY = b"the key of the cluster"
+OTHER = Asker(SessionKey("app", "you", "one"), "user")
+
+
+class Made(NamedTuple):
+    """An order that a server made, and what belongs to it."""
+
+    order: RunOrder
+    values: PrivateValues
+    facts: dict[str, EntryFact]
+    contents: dict[str, bytes]
+    skills: dict[str, Any]
+
+    def sent(self, key: bytes = KEY, **changed: Any) -> Sent:
+        """As it is sent, with changes that the server itself would have sealed."""
+        order = self.order._replace(**changed)
+        data, sealed, private = seal_order(key, order, self.values)
+        return Sent(data, sealed, private, write_facts(self.facts), self.contents, self.skills)
+
+
+@pytest.fixture
+def bench(open_tree: Tree) -> Iterator[Bench]:
+    made = Bench(open_tree)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def node(bench: Bench) -> Iterator[NodeBench]:
+    tree = bench.tree
+    state = tree.root / "node"
+    state.mkdir(mode=0o711)
+    made = NodeBench(tree.settings()._replace(state_dir=str(state), project=""), KEY)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def make(bench: Bench) -> Iterator[Callable[..., Made]]:
+    """Return what makes the order of a call, as a server does."""
+    with ExitStack() as stack:
+
+        def made(command: str, who: Asker = ME, **call: Any) -> Made:
+            here = bench.make()
+            prepared = here.prepare(bench.belt.get_skill("echo"), RunCall(command, **call), who)
+            run = stack.enter_context(prepared)
+            facts = Mirror(1000).look(run.workspace, run.folder)
+            order, values, hashes = order_of(run, run.job, "0" * 32, write_facts(facts))
+            skills = {hash: pack_of(run, name) for name, hash in hashes.items()}
+            return Made(order, values, facts, carry(run.workspace, facts).contents, skills)
+
+        yield made
+
+
+def perform(node: NodeBench, sent: Sent) -> Performed:
+    return node.run(node.read(sent), sent, None, lambda running: None)
+
+
+def test_an_order_is_carried_out(node: NodeBench, make: Callable[..., Made]) -> None:
+    done = perform(node, make("echo $A; echo text > $OUTPUT_DIR/x", env={"A": "b"}).sent())
+    assert done.outcome.stdout.data == b"b\n"
+    assert [*done.carried.contents.values()] == [b"text\n"]
+    assert done.carried.changed["out/x"].kind == "file"
+
+
+def test_a_changed_order_is_refused(node: NodeBench, make: Callable[..., Made]) -> None:
+    sent = make("echo hello").sent()
+    changed = sent._replace(order=sent.order.replace(b"echo hello", b"echo pwned"))
+    with pytest.raises(PermissionDenied, match="changed on its way"):
+        perform(node, changed)
+
+
+def test_an_order_of_another_cluster_is_refused(node: NodeBench, make: Callable[..., Made]) -> None:
+    with pytest.raises(PermissionDenied, match="no server made it"):
+        perform(node, make("echo hello").sent(b"another key"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"command": "echo other"}, "run echo other is not in the grant"),
+        ({"hosts": ("example.org",)}, "network example.org is not in the grant"),
+        ({"grant": ()}, "run echo hello is not in the grant"),
+        ({"cwd": "$WORK_DIR"}, "is not in the grant"),
+    ],
+)
+def test_what_is_not_granted_is_refused(
+    node: NodeBench, make: Callable[..., Made], changed: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(PermissionDenied, match=said):
+        perform(node, make("echo hello").sent(**changed))
+
+
+def test_secrets_that_were_not_granted_are_refused(
+    node: NodeBench, make: Callable[..., Made]
+) -> None:
+    made = make("echo hello")
+    stolen = made._replace(values=made.values._replace(secrets={"TOKEN": "x"}))
+    with pytest.raises(PermissionDenied, match="not those in the grant"):
+        perform(node, stolen.sent())
+    with pytest.raises(PermissionDenied, match="secret echo/TOKEN is not in the grant"):
+        perform(node, stolen.sent(secrets=("TOKEN",)))
+
+
+def test_values_that_were_changed_are_refused(node: NodeBench, make: Callable[..., Made]) -> None:
+    sent = make("echo $A", env={"A": "b"}).sent()
+    with pytest.raises(PermissionDenied, match="not those in the grant"):
+        perform(node, sent._replace(private=json.dumps([{"A": "c"}, {}, {}]).encode()))
+
+
+def test_another_content_under_the_same_name_is_refused(
+    bench: Bench, node: NodeBench, make: Callable[..., Made]
+) -> None:
+    made = make("bash scripts/x.sh")
+    bench.write("scripts/x.sh", "echo other")
+    other = pack_skill(str(bench.skill))
+    with pytest.raises(RunRefused, match="is not what was approved"):
+        perform(node, made._replace(skills={made.order.hash: other}).sent())
+    # Nothing of it is kept: the right content still counts.
+    assert perform(node, made.sent()).outcome.exit_code == 127
+
+
+def test_files_that_are_not_those_of_the_order_are_refused(
+    node: NodeBench, make: Callable[..., Made]
+) -> None:
+    made = make("echo hello")
+    facts = {**made.facts, "work/x": EntryFact("file", 0o600, 1, "0" * 64)}
+    with pytest.raises(PermissionDenied, match="not those of its order"):
+        perform(node, made.sent()._replace(facts=write_facts(facts)))
+
+
+def test_what_is_missing_is_asked_for(node: NodeBench, make: Callable[..., Made]) -> None:
+    made = make("echo hello", stdin=b"input")
+    done = perform(node, made._replace(skills={}).sent())
+    assert done.lacks.skills == (made.order.hash,)
+    done = perform(node, made.sent())
+    assert done.lacks.contents == (made.order.stdin,)
+
+
+def test_a_tenant_does_not_reach_the_workspace_of_another(
+    node: NodeBench, make: Callable[..., Made]
+) -> None:
+    """The same name of a workspace, another tenant."""
+    mine = make("echo mine > $WORK_DIR/mine")
+    perform(node, mine.sent())
+    theirs = make("ls $WORK_DIR", OTHER).sent(workspace=mine.order.workspace)
+    assert b"mine" not in perform(node, theirs).outcome.stdout.data
+
+
+@pytest.mark.parametrize("path", ["../x", "skills/x", "work/../../x", "out", "/etc/x", "work//x"])
+def test_a_node_cannot_write_outside_of_a_workspace(bench: Bench, path: str) -> None:
+    with bench.make().workspace(ME.key) as workspace, pytest.raises(PathEscape):
+        put(workspace, Carried({path: EntryFact("folder", 0o755)}, (), {}))
+
+
+def test_a_node_cannot_write_through_a_link(bench: Bench) -> None:
+    victim = bench.tree.root / "victim"
+    victim.mkdir()
+    with bench.make().workspace(ME.key) as workspace:
+        put(workspace, Carried({"out/link": EntryFact("link", content=str(victim))}, (), {}))
+        with pytest.raises(OSError):
+            put(workspace, Carried({"out/link/x": EntryFact("folder", 0o755)}, (), {}))
+        put(workspace, Carried({}, ("out/link",), {}))
+    assert victim.exists() and not [*victim.iterdir()]
+
+
+def test_a_node_that_lies_about_a_digest_is_refused(bench: Bench) -> None:
+    fact = EntryFact("file", 0o644, 3, "0" * 64)
+    with bench.make().workspace(ME.key) as workspace:
+        with pytest.raises(RunRefused, match="its hash differs"):
+            put(workspace, Carried({"out/a": fact}, (), {"0" * 64: b"lie"}))
+        assert "out/a" not in Mirror(10).look(workspace, "runs/x")
