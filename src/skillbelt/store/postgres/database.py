@@ -142,12 +142,14 @@ class Database:
 
         return self.insist(attempt)
 
-    def insist(self, attempt: Attempt[T], *, changes: bool = True) -> T:
+    def insist(
+        self, attempt: Attempt[T], *, changes: bool = True, patience: float | None = None
+    ) -> T:
         """Call `attempt` until it is done; its second argument says that it is not the first call.
 
         StoreUnavailable when the server stays away longer than the patience.
         """
-        until = time.monotonic() + self.patience
+        until = time.monotonic() + (self.patience if patience is None else patience)
         again = False
         pause = 0.02
         while True:
@@ -182,9 +184,10 @@ class Database:
     def wake(self, topic: str) -> None:
         """Wake who watches the topic. Without a server they look for themselves a little later."""
         query = "SELECT set_config('synchronous_commit', 'off', true), pg_notify('skillbelt', %s)"
-        away = suppress(psycopg.Error, PoolTimeout, PoolClosed, ConfigError)
-        with away, self._connection(time.monotonic() + 1) as db:
-            db.execute(query, [mark_topic(topic)])
+        with suppress(ConfigError):
+            self.insist(
+                lambda db, _: db.execute(query, [mark_topic(topic)]), changes=False, patience=1.0
+            )
 
     def connect(self) -> "psycopg.Connection[Row]":
         """Open a connection beside the pool; psycopg.Error when that fails."""
