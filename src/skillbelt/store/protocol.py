@@ -100,6 +100,12 @@ class Store(Protocol):
     def wake(self, topic: str) -> None:
         """Wake who watches the topic, after a change that they shall see."""
 
+    def now(self) -> float:
+        """The time in Unix seconds on which all agree who share the store.
+
+        The clocks of two machines may differ by more than a time-out.
+        """
+
 
 class OpenedStore(Store, Protocol):
     """What `open_store` returns: a store that can be closed and opens itself again."""

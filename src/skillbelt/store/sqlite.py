@@ -173,6 +173,10 @@ class SqliteStore:
         """Wake who watches the topic in this process; others notice the change in the file."""
         self._bells.ring(topic)
 
+    def now(self) -> float:
+        """Return the time of this machine, the only one that uses the store."""
+        return time.time()
+
     def _look(self) -> object:
         """What changes when another connection changes the file."""
         return self._read("PRAGMA data_version"), self._identity

@@ -1,6 +1,7 @@
 """Sessions in PostgreSQL, for all processes of all machines."""
 
 import hashlib
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ from skillbelt.store.protocol import (
 _MOST = 2**63 - 1
 # How many sessions one transaction of `expire` deletes.
 _BATCH = 500
+_CLOCK_SECONDS = 60.0
 _APPEND = "SELECT skillbelt.append_1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _EVENTS = (
     "SELECT seq, time, type, agent, data FROM skillbelt.event WHERE seq > %s AND session ="
@@ -38,6 +40,8 @@ class PostgresStore:
 
     def __init__(self, url: str | Database) -> None:
         self.database = url if isinstance(url, Database) else Database(url)
+        # When the server was asked for its time, its answer, and how far apart our clocks were.
+        self._clock = (0.0, 0.0, 0.0)
 
     def append(
         self,
@@ -165,6 +169,18 @@ class PostgresStore:
     def wake(self, topic: str) -> None:
         """Wake who watches the topic."""
         self.database.wake(topic)
+
+    def now(self) -> float:
+        """Return the time of the server, which is asked once a minute."""
+        steady, wall = time.monotonic(), time.time()
+        began, server, drift = self._clock
+        # A machine that slept has another distance between its two clocks than before.
+        if steady - began > _CLOCK_SECONDS or abs(wall - steady - drift) > 1 or not server:
+            query = "SELECT extract(epoch FROM clock_timestamp())::float8"
+            [(server,)] = self.database.read(query)
+            began = time.monotonic()
+            self._clock = began, server, time.time() - began
+        return float(server + time.monotonic() - began)
 
     def close(self) -> None:
         """Close the connections; the next call opens them again."""
