@@ -48,6 +48,10 @@ bench-run: $(VENV)/.dev ## what the sandbox, a whole run and collecting cost; AR
 	$(PYTHON_IN_VENV) -m benchmarks.run $(ARGS)
 	$(PYTHON_IN_VENV) -m benchmarks.collect
 
+bench-snapshot: $(VENV)/.dev ## what a snapshot of a workspace costs, beside tar
+	@$(PYTHON_IN_VENV) -m compileall -q src
+	$(PYTHON_IN_VENV) -m benchmarks.snapshot $(ARGS)
+
 bench-packages: $(VENV)/.dev ## what packages cost a run, beside uv run --with; needs an index
 	@$(PYTHON_IN_VENV) -m compileall -q src
 	$(PYTHON_IN_VENV) -m benchmarks.packages $(ARGS)
@@ -77,6 +81,7 @@ bench-agent: $(VENV)/.dev ## what a turn of the runner costs, beside pydantic-ai
 
 bench-fleet: $(VENV)/.dev ## many machines: growth, and faults at random moments; ARGS='--times 20 --runs 200'
 	$(PYTHON_IN_VENV) -m benchmarks.fleet_growth
+	$(PYTHON_IN_VENV) -m benchmarks.fleet_shared
 	$(PYTHON_IN_VENV) -m benchmarks.fleet_faults --executor local $(ARGS)
 	$(PYTHON_IN_VENV) -m benchmarks.fleet_faults --executor ray $(ARGS)
 

@@ -182,7 +182,7 @@ async def test_a_file_of_this_machine_is_asked_for(belt: Runtime, open_tree: Tre
     """A client is no user at the keyboard: what it names on the machine needs permission."""
     secret = open_tree.write("outside/secret.txt", "secret")
     given = {"skill": "pdf", "command": "echo x", "inputs": [{"from": f"host://{secret}"}]}
-    holder = book(user="ada", answers=False)
+    holder = book(user="ada", answers=True)
     async with api(belt, holder) as client, anyio.create_task_group() as group:
         group.start_soon(lambda: client.post(f"{S}/runs", json=given))
         with anyio.fail_after(30):
@@ -190,6 +190,12 @@ async def test_a_file_of_this_machine_is_asked_for(belt: Runtime, open_tree: Tre
                 await anyio.sleep(0.02)
         assert waiting[0].request.type == "host_file"
         belt.gate.close()
+
+
+async def test_where_no_client_may_answer_nothing_waits(belt: Runtime) -> None:
+    async with api(belt, book(user="ada")) as client:
+        answer = await client.post(f"{S}/runs", json={"skill": "pdf", "command": "cat SKILL.md"})
+    assert (answer.status_code, error_of(answer)["kind"]) == (403, "permission_denied")
 
 
 async def test_without_a_token_there_are_only_the_probes(belt: Runtime) -> None:
@@ -208,8 +214,14 @@ async def test_a_store_that_fails_is_not_ready(belt: Runtime, open_tree: Tree) -
         for path in open_tree.root.rglob("*.sqlite3*"):
             path.unlink()
             path.mkdir()
-        answer = await client.get("/ready")
-    assert (answer.status_code, error_of(answer)["kind"]) == (503, "not_ready")
+        answers = [
+            await client.get("/ready"),
+            await client.get(S),
+            await client.get("/v1/sessions"),
+        ]
+    for answer in answers:
+        assert (answer.status_code, error_of(answer)["kind"]) == (503, "not_ready")
+        assert str(open_tree.root) not in answer.text
 
 
 async def test_each_user_has_conversations_of_their_own(belt: Runtime) -> None:
