@@ -53,6 +53,7 @@ from skillbelt.running.packages.lockfiles import (
     read_python,
     refuse,
 )
+from skillbelt.running.packages.shared_wheels import SharedWheels
 from skillbelt.running.packages.wheels import WheelInstaller
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
@@ -94,6 +95,7 @@ def install_node(
         most=max_bytes,
         say=lambda _: None,
         faults=[],
+        sizes={},
         kept=KeptPages(),
     )
     installer = _npm(tools)
@@ -124,13 +126,15 @@ def _python_lock(needs: Needs, tools: InstallTools, sandbox: InstallSandbox) -> 
             index.expect(name_of(one), partial(_likely, tools, one))
     data = uv.resolve(sandbox, needs, index)
     builds = tools.builds
-    return read_python(
+    lock = read_python(
         data,
         needs.requirements,
         _platform(tools),
         builds=builds.every,
         built=frozenset(builds.names),
     )
+    tools.sizes.update((one.name, index.size(one)) for one in lock.packages)
+    return lock
 
 
 def _likely(tools: InstallTools, wanted: str, files: Iterable[IndexFile]) -> IndexFile | None:
@@ -308,6 +312,7 @@ def _unpack(planned: EnvironmentPlan, sandbox: InstallSandbox) -> bool:
         _platform(tools),
         most=max(tools.most, _LIMITS.max_network_bytes),
         seconds=tools.seconds,
+        shared=SharedWheels.from_url(tools.objects) if tools.objects else None,
     )
     return wheels.install(
         sandbox,
