@@ -208,8 +208,14 @@ async def test_a_store_that_fails_is_not_ready(belt: Runtime, open_tree: Tree) -
         for path in open_tree.root.rglob("*.sqlite3*"):
             path.unlink()
             path.mkdir()
-        answer = await client.get("/ready")
-    assert (answer.status_code, error_of(answer)["kind"]) == (503, "not_ready")
+        answers = [
+            await client.get("/ready"),
+            await client.get(S),
+            await client.get("/v1/sessions"),
+        ]
+    for answer in answers:
+        assert (answer.status_code, error_of(answer)["kind"]) == (503, "not_ready")
+        assert str(open_tree.root) not in answer.text
 
 
 async def test_each_user_has_conversations_of_their_own(belt: Runtime) -> None:

@@ -72,8 +72,7 @@ def run(args: argparse.Namespace) -> int:
         key = parse_id(args.id or "", f"sessions {args.action} needs an ID")
         if args.action == "delete":
             return _delete(store, key, args)
-        found = (info for info in list_sessions(store, key.app, key.user) if info.key == key)
-        if (info := next(found, None)) is None:
+        if (info := store.find_session(key)) is None:
             raise _missing(store, key)
         return _show(store, info, args)
 

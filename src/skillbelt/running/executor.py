@@ -237,10 +237,9 @@ class Workbench:
         """
         gone = 0
         if self.settings.objects:
-            from skillbelt.objects.space import Objects  # cost: 20 ms, only with many machines
-            from skillbelt.running.snapshots import forget_snapshots  # cost: as above
+            from skillbelt.running import snapshots  # cost: 20 ms, only with many machines
 
-            gone += forget_snapshots(Objects.from_settings(self.settings), key)
+            gone += snapshots.forget_snapshots(snapshots.open_objects(self.settings), key)
         for path in self.workspaces(key):
             with span("workspace.cleanup", exec_id=session_id(key), path=path):
                 gone += retire(*os.path.split(path)) is not None

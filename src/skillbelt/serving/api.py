@@ -23,7 +23,7 @@ from anyio import to_thread
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
-from skillbelt.errors import ConfigError, SkillbeltError
+from skillbelt.errors import ConfigError, SkillbeltError, StoreUnavailable
 from skillbelt.integrations.common import follow
 from skillbelt.permission.gate import ASKER
 from skillbelt.permission.waiting import Pending
@@ -317,7 +317,18 @@ async def _send_result(answer: HttpAnswer, result: object) -> None:
 def _refuse(error: Exception) -> Exception:
     if isinstance(error, BadJson):
         return HttpRefusal("wrong_arguments", f"the body {error}")
+    down = isinstance(error, StoreUnavailable)
+    if down or (isinstance(error, ConfigError) and _is_outage(error.__cause__)):
+        # Where the store is and what it said is for the log alone.
+        logger.warning("a request failed: %s", error)
+        return HttpRefusal("not_ready", "the store does not answer; try again later")
     return error
+
+
+def _is_outage(cause: BaseException | None) -> bool:
+    """Whether a file or a database failed, and not what a client said."""
+    room = type(cause).__module__.partition(".")[0]
+    return isinstance(cause, OSError) or room in ("sqlite3", "psycopg", "psycopg_pool")
 
 
 def _user_of(holder: Holder, headers: Headers) -> str:
