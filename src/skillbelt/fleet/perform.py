@@ -15,6 +15,7 @@ from typing import NamedTuple
 from skillbelt.errors import RunRefused
 from skillbelt.files.remove import remove_tree
 from skillbelt.fleet.packs import Pack, SkillShelf
+from skillbelt.fleet.sweep import NODES, take_folder
 from skillbelt.format.skill import Skill
 from skillbelt.permission.command_lines import read_line
 from skillbelt.permission.gate import Gate
@@ -91,8 +92,7 @@ class _Held:
 def node_settings(name: str) -> Settings:
     """Return the settings of a node, with folders that no server on the same machine uses."""
     settings = load_settings(os.sep)
-    state = os.path.join(settings.state_dir, "nodes", name)
-    os.makedirs(state, mode=0o700, exist_ok=True)
+    state = take_folder(os.path.join(settings.state_dir, NODES), name)
     return settings._replace(
         project="", state_dir=state, sandbox="auto", untrusted_sandbox="", audit=False
     )
