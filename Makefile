@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-all check fix bench bench-run bench-container bench-packages bench-wasm bench-permission bench-prompt bench-search bench-agent bench-skills docs site lock wheel machine clean
+.PHONY: help setup demo test test-all check fix bench bench-run bench-container bench-packages bench-wasm bench-permission bench-prompt bench-search bench-agent bench-skills bench-fleet docs site lock wheel machine clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -74,6 +74,12 @@ bench-skills: $(VENV)/.dev ## how many scripts of real skills start; ARGS='FOLDE
 
 bench-agent: $(VENV)/.dev ## what a turn of the runner costs, beside pydantic-ai without skills
 	$(PYTHON_IN_VENV) -m benchmarks.runner $(ARGS)
+
+bench-fleet: $(VENV)/.dev ## many machines: growth, and faults at random moments; ARGS='--times 20 --runs 200'
+	$(PYTHON_IN_VENV) -m benchmarks.fleet_growth
+	$(PYTHON_IN_VENV) -m benchmarks.fleet_shared
+	$(PYTHON_IN_VENV) -m benchmarks.fleet_faults --executor local $(ARGS)
+	$(PYTHON_IN_VENV) -m benchmarks.fleet_faults --executor ray $(ARGS)
 
 docs: $(VENV)/.all ## rewrites the generated pages
 	$(PYTHON_IN_VENV) scripts/cli_reference.py --write

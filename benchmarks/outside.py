@@ -13,6 +13,7 @@ import ast
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -141,11 +142,22 @@ def _run(work: str, packages: str, script: Script, command: Sequence[str]) -> En
         stdout, stderr = process.communicate(timeout=SECONDS)
         late = False
     except subprocess.TimeoutExpired:
-        process.kill()  # unshare is told to end the whole namespace with itself
+        # The signal that `--kill-child` asks for is gone with the change of the user: the first
+        # process of the namespace is ended here, and all others with it.
+        for child in _children(process.pid):
+            os.kill(child, signal.SIGKILL)
+        process.kill()
         stdout, stderr = process.communicate()
         late = True
     said, complained = (one[:_OUTPUT].decode("utf-8", "replace") for one in (stdout, stderr))
     return Ended(process.returncode, said, complained, late)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
 
 
 # Packages that the sandboxed run did not get

@@ -9,6 +9,9 @@ import pytest
 from benchmarks import outside, real_skills
 from benchmarks.real_skills import draw, summarize
 
+from skillbelt.format.skill import Skill
+from skillbelt.running.trial.scripts import scripts_of
+from skillbelt.running.trial.trial import ScriptTrial
 from tests import needs
 from tests.tree import Tree
 
@@ -92,3 +95,18 @@ def test_what_is_not_measured_is_counted_apart(folder: Path, open_tree: Tree) ->
     counted = json.loads(figures.read_text())["figures"]["counted"]
     assert (counted["scripts"], counted["too_heavy"], counted["late"]) == (5, 1, 4)
     assert (counted["can_start"], counted["share"]) == (0, None)
+
+
+@pytest.mark.skipif(bool(outside.why_not()), reason=outside.why_not() or "it works")
+def test_what_does_not_end_outside_is_ended(
+    open_tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With all that it started: a server may keep the streams open."""
+    monkeypatch.setattr(outside, "SECONDS", 2.0)
+    skill = open_tree.skill("pool/server")
+    open_tree.write(skill / "run.py", "import os, time\nos.fork()\ntime.sleep(600)\n")
+    one = Skill.from_folder(str(skill))
+    (script,) = scripts_of(one)
+    tried = ScriptTrial(path="run.py", language="python", started=False, how="package")
+    verdict = outside.start_outside(one, script, tried, str(open_tree.project))
+    assert verdict.how == "waits"

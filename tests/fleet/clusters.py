@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -89,6 +91,14 @@ class TestCluster:
             check=False,
         )
 
+    def kill(self, name: str) -> None:
+        """Kill a node at once, as when its machine loses power: all that it started is gone."""
+        process = self.nodes.pop(name)
+        for pid in [process.pid, *_descendants(process.pid)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+
     def close(self) -> None:
         """End every node, and what it wrote."""
         for process in reversed(list(self.nodes.values())):
@@ -104,6 +114,15 @@ class TestCluster:
 
 # What runs beside a node of the tests: it says that the node is up, and stays.
 _UP = "import signal, sys; open(sys.argv[1], 'x').close(); signal.pause()"
+
+
+def _descendants(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, task.read_text().split()):
+                found += [child, *_descendants(child)]
+    return found
 
 
 def _free_port() -> int:

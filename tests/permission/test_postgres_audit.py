@@ -13,13 +13,17 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from skillbelt import Rule, Runtime, store
 from skillbelt.artifacts.conformance import THREADS, together
 from skillbelt.errors import ConfigError, StoreUnavailable
 from skillbelt.permission.audit_events import AuditEvent
 from skillbelt.permission.postgres_audit import PostgresAuditLog
+from skillbelt.store.memory import MemoryStore
 from skillbelt.store.postgres.database import Database
+from skillbelt.store.postgres.store import PostgresStore
 from skillbelt.testing.suites import AuditConformance
 from tests.postgres import Server
+from tests.tree import Tree
 
 NUMBERS = itertools.count()
 
@@ -243,6 +247,25 @@ def test_a_role_without_rights_on_the_tables_appends_and_changes_nothing(
 
 
 # Without the server
+
+
+def test_a_run_that_cannot_be_recorded_is_not_started(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk: the rule allows the run, and the log is away."""
+    url = f"postgresql://postgres@/x?host={tree.root}/nowhere"
+    away = PostgresStore(Database(url, patience=0.1, first_patience=0.1))
+    monkeypatch.setitem(store._OPENED, url, away)
+    tree.skill("project/.agents/skills/pdf")
+    settings = tree.settings(store=url)
+    made = tree.project / "made"
+    rules = [Rule("*", "*", "allow")]
+    with Runtime(settings=settings, store=MemoryStore(), rules=rules) as belt:
+        with pytest.raises(StoreUnavailable, match="the audit log cannot be written"):
+            belt.run_sync("pdf", f"touch {made}")
+        with pytest.raises(StoreUnavailable, match="the audit log cannot be written"):
+            belt.load("pdf")
+    assert not made.exists()
 
 
 def test_what_cannot_be_recorded_is_refused(own_postgres: Server) -> None:

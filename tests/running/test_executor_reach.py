@@ -15,13 +15,14 @@ import pytest
 from skillbelt import Answer, PermissionDenied, Rule
 from skillbelt.cli.asking import describe_request
 from skillbelt.errors import RunRefused
+from skillbelt.running import provide_packages
 from skillbelt.running.call import RunCall
 from skillbelt.running.following import Watch
 from skillbelt.running.questions import another
 from tests import needs
 from tests.bench import KEY, ME, Bench
 from tests.bounds import bounds
-from tests.discovery.sources.server import running
+from tests.discovery.sources.server import Reply, running
 from tests.registries import publish, source, wheel
 from tests.running.test_packages_environments import GREET
 from tests.sandbox.proxied import plain_server
@@ -521,6 +522,24 @@ def test_a_package_for_node_that_is_not_imported_spoils_no_run(echo: Bench) -> N
     assert "nobody-has-this@* (declared, but not imported" in text and "no such package" in text
 
 
+@needs.npm
+def test_an_index_that_fails_for_a_package_that_is_not_imported_spoils_no_run(echo: Bench) -> None:
+    """It is asked for again by the next run, since the index may be well again."""
+    echo.write("package.json", '{"dependencies": {"greet": "^1.3.0", "locked": "*"}}')
+    echo.write("scripts/b.cjs", "console.log(require('greet')());")
+    with running() as server:
+        echo.tree.setenv("npm_config_registry", server.url)
+        publish(server, "greet")
+        server.pages["/locked"] = Reply(b"", 403)
+        result = echo.run("node scripts/b.cjs")
+        assert result.stdout == "hello\n"
+        (text,) = result.warnings
+        assert "locked@* (declared, but not imported" in text and "answered 403 for it" in text
+        publish(server, "locked")
+        again = echo.run("node scripts/b.cjs")
+    assert (again.stdout, again.warnings) == ("hello\n", ())
+
+
 # --- packages that are built from source ---------------------------------------------------------
 
 
@@ -545,6 +564,17 @@ def test_a_package_without_a_wheel_is_asked_for_and_built(built: Bench) -> None:
     bench._progress = said.append
     assert built.run("python3 scripts/a.py", bench=bench).stdout == "built from-source\n"
     assert not [one for one in said if one.startswith(("resolving", "installing"))]
+
+
+def test_a_package_that_has_a_wheel_by_now_is_no_longer_built(
+    built: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = built.make((Rule("run", "*", "allow"), Rule("install", "*", "ask")))
+    assert built.run("python3 scripts/a.py", bench=bench).stdout == "built from-source\n"
+    wheel(built.tree.path("packages"), "from-source", {"from_source.py": "word = 'the wheel'\n"})
+    assert built.run("python3 scripts/a.py", bench=bench).stdout == "built from-source\n"
+    monkeypatch.setattr(provide_packages, "_BUILT_SECONDS", 0.0)
+    assert built.run("python3 scripts/a.py", bench=bench).stdout == "the wheel\n"
 
 
 def test_nothing_is_built_before_it_is_allowed(built: Bench) -> None:

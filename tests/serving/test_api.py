@@ -12,6 +12,8 @@ import jsonschema
 import pytest
 
 from skillbelt import Runtime
+from skillbelt.serving.answers import HttpRefusal
+from skillbelt.serving.api import Seats
 from skillbelt.serving.endpoints import ENDPOINTS
 from skillbelt.serving.tokens import Holder, TokenBook, hash_token
 from tests.serving.clients import TOKEN, api, error_of, events, fill
@@ -206,8 +208,14 @@ async def test_a_store_that_fails_is_not_ready(belt: Runtime, open_tree: Tree) -
         for path in open_tree.root.rglob("*.sqlite3*"):
             path.unlink()
             path.mkdir()
-        answer = await client.get("/ready")
-    assert (answer.status_code, error_of(answer)["kind"]) == (503, "not_ready")
+        answers = [
+            await client.get("/ready"),
+            await client.get(S),
+            await client.get("/v1/sessions"),
+        ]
+    for answer in answers:
+        assert (answer.status_code, error_of(answer)["kind"]) == (503, "not_ready")
+        assert str(open_tree.root) not in answer.text
 
 
 async def test_each_user_has_conversations_of_their_own(belt: Runtime) -> None:
@@ -260,6 +268,28 @@ async def test_a_bound_token_answers_what_its_user_was_asked(belt: Runtime) -> N
         assert theirs.status_code == 404
         assert (await client.post(at, json={"answer": "always"})).status_code == 403
         assert (await client.post(at, json={"answer": "reject"})).status_code == 200
+
+
+def test_one_user_leaves_room_for_others() -> None:
+    seats = Seats(4)
+    first = [seats.take("ada") for _ in range(2)]
+    with pytest.raises(HttpRefusal, match="too many"), seats.take("ada").use():
+        seats.take("ada")
+    assert seats.take("bob")
+    first[0].leave()
+    first[0].leave()
+    assert seats.take("bob")
+
+
+def test_a_seat_is_free_when_its_thread_has_ended() -> None:
+    """A client that leaves while its call waits for permission does not make room for more."""
+    seats = Seats(1)
+    seat = seats.take("ada")
+    with seat.use():
+        seat.leave(unless_used=True)
+        with pytest.raises(HttpRefusal):
+            seats.take("ada")
+    assert seats.take("ada")
 
 
 async def test_during_shutdown_calls_are_refused(belt: Runtime) -> None:

@@ -194,6 +194,7 @@ async def test_the_json_api_goes_on_at_another_server(two: Balancer) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 async def test_a_thousand_conversations_over_three_servers(shared: Tree) -> None:
     """Interleaved: each keeps its order, and nothing of another."""
     fast = [f"{number}" for number in range(1_000)]

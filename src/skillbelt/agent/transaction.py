@@ -73,6 +73,10 @@ class StepWrites:
         """Wake who watches a topic of the store behind."""
         self._journal.behind.wake(topic)
 
+    def now(self) -> float:
+        """Return the time of the store behind."""
+        return self._journal.behind.now()
+
 
 class Journal:
     """The steps of one run in one session. Only this run writes to the session."""

@@ -104,6 +104,11 @@ COMMANDS: dict[str, CliCommand] = {
         "module does not match the source.",
     ),
     "sessions": CliCommand("sessions", "list, show and delete stored conversations"),
+    "store": CliCommand(
+        "store",
+        "move all sessions to another store, or delete old ones",
+        "`migrate` can be ended and begun again at any time; it compares every session.",
+    ),
     "artifacts": CliCommand(
         "artifacts",
         "list the files that runs saved, get or delete one",

@@ -17,7 +17,6 @@ from skillbelt.cli.output import count, print_json, print_table, say
 from skillbelt.cli.transcript import describe, read_title
 from skillbelt.errors import ConfigError, NotFound
 from skillbelt.events import Event
-from skillbelt.permission.remembered import APP as PERMISSIONS
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.settings import load_settings
 from skillbelt.store import SessionInfo, SessionKey, open_store
@@ -25,6 +24,7 @@ from skillbelt.store.protocol import OpenedStore, list_sessions
 from skillbelt.text import one_line
 
 NOT_FOUND = 3
+_OWN = "skillbelt:"  # the entries of permission and of servers are not conversations
 # The user speaks early in a conversation, after what a host says at most.
 _TITLE_EVENTS = 20
 _LISTED = 1000
@@ -72,8 +72,7 @@ def run(args: argparse.Namespace) -> int:
         key = parse_id(args.id or "", f"sessions {args.action} needs an ID")
         if args.action == "delete":
             return _delete(store, key, args)
-        found = (info for info in list_sessions(store, key.app, key.user) if info.key == key)
-        if (info := next(found, None)) is None:
+        if (info := store.find_session(key)) is None:
             raise _missing(store, key)
         return _show(store, info, args)
 
@@ -113,9 +112,8 @@ def _missing(store: OpenedStore, key: SessionKey) -> NotFound:
 def _list(store: OpenedStore, args: argparse.Namespace) -> int:
     if args.id is not None:
         raise ConfigError("sessions list takes no ID; `sessions show ID` shows one")
-    # The entries of the permission system are not conversations.
     found, more = _newest(
-        (info for info in list_sessions(store) if info.key.app != PERMISSIONS), args.limit
+        (info for info in list_sessions(store) if not info.key.app.startswith(_OWN)), args.limit
     )
     if args.json:
         document = {"sessions": [_info_json(store, info) for info in found]}

@@ -12,6 +12,7 @@ import base64
 import hashlib
 import json
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -34,6 +35,7 @@ from skillbelt.untrusted_json import BadJson, read_json
 logger = logging.getLogger(__name__)
 KIND = "mcp"
 _SESSION_HEADER = b"mcp-session-id"
+_TOUCH_SECONDS = 3_600.0
 _CLIENT = "client"  # in the record of a session: what the client said in its handshake
 _AT = "at:"  # and the servers that know the session
 _RELAYED = "skillbelt.relayed"  # in the scope of a request that came from another server
@@ -63,6 +65,7 @@ class SessionRouting:
         self._app, self._store, self._relay = app, store, relay
         # The SDK's id of each session here, by the id that its client knows.
         self._known: OrderedDict[str, str] = OrderedDict()
+        self._touched: dict[str, float] = {}
         self._adopting: dict[str, asyncio.Lock] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         relay.handle(KIND, self._replay)
@@ -96,6 +99,7 @@ class SessionRouting:
         await self._go_on(session, scope, _Body(body, rest), send)
         if ending:
             self._known.pop(session, None)
+            self._touched.pop(session, None)
         return None
 
     def _holder_of(self, message: Mapping[str, Any]) -> str:
@@ -129,6 +133,7 @@ class SessionRouting:
         known = self._known.get(session) or await self._adopt(session, scope)
         if not known:
             return await self._app(scope, body.receive(), send)
+        await self._touch(session)
         retry = False
 
         async def check(answer: Message) -> None:
@@ -184,8 +189,19 @@ class SessionRouting:
     def _remember(self, session: str, known: str) -> None:
         self._known[session] = known
         self._known.move_to_end(session)
+        self._touched[session] = time.monotonic()
         while len(self._known) > MAX_SERVED_SESSIONS:
-            self._known.popitem(last=False)
+            gone, _ = self._known.popitem(last=False)
+            self._touched.pop(gone, None)
+
+    async def _touch(self, session: str) -> None:
+        """Keep the record of a session that is in use; an old one is removed."""
+        if time.monotonic() - self._touched.get(session, 0.0) < _TOUCH_SECONDS:
+            return
+        self._touched[session] = time.monotonic()
+        place = _place(session)
+        if await self._in_thread(self._store().state, place):
+            await self._in_thread(self._store().append, place, [], {_AT + self._relay.id: "1"})
 
     async def _in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
         return await to_thread.run_sync(partial(work, *arguments))

@@ -23,6 +23,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, cast
 
 from skillbelt.errors import ObjectDamaged, ObjectError, ObjectMissing, ObjectsAway
+from skillbelt.metrics import count
 from skillbelt.objects.remote import load_obstore, reported
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class Blobs:
                 return f"{digits}/{found.path.rpartition('/')[2]}", False
         blob = f"{digits}/{os.urandom(8).hex()}"
         self.write(blob_path(blob), read())
+        count("object_store_bytes", size, direction="sent")
         return blob, True
 
     def copies(self, kind: Literal["blobs", "trees"], digits: str) -> list[ListedObject]:
@@ -164,6 +166,7 @@ class Blobs:
                 if found is None or found.size >= start + wanted:
                     raise
                 data = b""
+            count("object_store_bytes", len(data), direction="received")
             if len(data) != wanted:
                 raise self.damaged(blob, "it is shorter than it should be")
             yield data

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from skillbelt.errors import ConfigError, MissingExtra, ObjectsAway
 from skillbelt.files.private import make_folder
+from skillbelt.metrics import count
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -72,6 +73,7 @@ def reported(what: str) -> Iterator[None]:
     try:
         yield
     except failed as error:
+        count("object_store_errors", operation="objects")
         raise ObjectsAway(f"{what}: {first_line(error)}") from error
 
 

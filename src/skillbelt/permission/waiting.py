@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from contextvars import copy_context
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from skillbelt.errors import ConfigError, SkillbeltError, log_warning
 from skillbelt.events import Event, NewEvent
 from skillbelt.permission.remembered import APP, RememberedAnswers, binding, memorable, texts
 from skillbelt.permission.rules import Answer, Request
-from skillbelt.store.protocol import SessionInfo, SessionKey, Store
+from skillbelt.store.protocol import SessionInfo, SessionKey, Store, StoreWatch
 from skillbelt.untrusted_json import read_json
 
 # How often a process publishes that it listens, and when it counts as gone.
@@ -32,6 +32,10 @@ GRACE_SECONDS = 5.0
 LEFT_SECONDS = 60.0
 # How long a listener of this process has before the request is shown to other processes too.
 SHOW_SECONDS = 0.2
+# How long to wait for news at a time, and at least between two looks: a flood of them must not
+# make a process look all the time.
+_NEWS_SECONDS = 0.5
+_PAUSE_SECONDS = 0.02
 _LISTENER = "listener:"
 _POSTED = "desk:"
 _WORDS = ("type", "summary", "initiator", "agent", "session", "skill", "hash", "origin",
@@ -85,10 +89,19 @@ class SharedRequests:
         self._store = store
         self._project = project
         self._desk = SessionKey(APP, project, "desk")
+        self._topic = f"{APP} {project}"
+        self._listens = False
+
+    def watch(self) -> StoreWatch:
+        """Return what waits for news of the project's requests, from any machine.
+
+        News say only that it is time to look: what counts is in the store.
+        """
+        return self._store.watch(self._topic)
 
     def beat(self, listening: bool) -> None:
         """Publish whether this process listens, and forget processes that stopped publishing."""
-        now = time.time()
+        now = self._store.now()
         delta: dict[str, str | None] = {
             key: None
             for key, value in self._store.state(self._desk).items()
@@ -96,10 +109,13 @@ class SharedRequests:
         }
         delta[_LISTENER + self.id] = repr(now) if listening else None
         self._store.append(self._desk, [], delta)
+        if listening != self._listens:
+            self._listens = listening
+            self._store.wake(self._topic)
 
     def elsewhere(self, asker: str = "") -> bool:
         """Whether another process listens, not counting the asker."""
-        now = time.time()
+        now = self._store.now()
         known = (_LISTENER + self.id, _LISTENER + asker)
         return any(
             key.startswith(_LISTENER) and key not in known and _fresh(value, now)
@@ -110,7 +126,7 @@ class SharedRequests:
         """Write a request to the store for other processes."""
         posted = Posted(
             pending=pending,
-            deadline=time.time() + seconds,
+            deadline=self._store.now() + seconds,
             asker=self.id,
             process=process_mark(),
             attended=attended,
@@ -118,6 +134,11 @@ class SharedRequests:
         self._store.append(
             self._place(pending.id), [NewEvent("asked", data=_encode_request(posted))]
         )
+        self._store.wake(self._topic)
+
+    def seconds_left(self, posted: Posted) -> float:
+        """Return how long the asker still waits."""
+        return posted.deadline - self._store.now()
 
     def find(self, id: str) -> Posted | None:
         """Return the request with that id, unless it is settled or its asker has ended."""
@@ -140,6 +161,7 @@ class SharedRequests:
         if event.seq == 1:
             # The asker removed its request meanwhile.
             self._store.delete(place)
+        self._store.wake(self._topic)
         return event.seq == 2
 
     def outcome(self, id: str) -> Settled | None:
@@ -164,7 +186,7 @@ class SharedRequests:
         self, listing: Mapping[str, SessionInfo], seen: Mapping[str, Posted]
     ) -> dict[str, Posted]:
         """Return the unsettled requests; remove those that crashed askers left behind."""
-        now = time.time()
+        now = self._store.now()
         found = {}
         for id, info in listing.items():
             if info.events > 1:
@@ -226,10 +248,15 @@ def has_ended(mark: str) -> bool:
 
 @cache
 def _machine() -> str:
-    """Return the boot of this machine and the process namespace, in which process ids are one."""
+    """Return the boot of this machine and the process namespace, in which process ids are one.
+
+    Two machines that were started from one image in memory have one boot, and two names.
+    """
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return f"{file.read().strip()}/{os.readlink('/proc/self/ns/pid')}"
+            boot = file.read().strip()
+        name = os.uname().nodename.replace(" ", "_")
+        return f"{boot}/{os.readlink('/proc/self/ns/pid')}/{name}"
     except OSError:
         return ""
 
@@ -764,6 +791,27 @@ class WaitingRequests:
             self._poller = poller
 
     def _look_on(self, shared: SharedRequests) -> None:
+        over = threading.Event()
+        # Without news, as when the store is away, the requests are polled.
+        with _logged("cannot wait for news of permission requests"):
+            watch = shared.watch()
+            threading.Thread(
+                target=self._pass_on, args=(watch, over), name="skillbelt-news", daemon=True
+            ).start()
+        try:
+            self._look_until_done(shared)
+        finally:
+            over.set()
+
+    def _pass_on(self, watch: StoreWatch, over: threading.Event) -> None:
+        """Wake the thread that looks whenever there may be news, until it is over."""
+        with closing(watch), _logged("cannot wait for news of permission requests"):
+            while not over.is_set():
+                if watch.wait(_NEWS_SECONDS):
+                    self._wake.set()
+                    over.wait(_PAUSE_SECONDS)
+
+    def _look_until_done(self, shared: SharedRequests) -> None:
         seen: dict[str, Posted] = {}
         beat = time.monotonic()
         while self._needed():
@@ -811,7 +859,7 @@ class WaitingRequests:
             if entry.attended and known is not None:
                 entry.attended = False
                 shared.remove(entry.pending.id)
-                shared.post(entry.pending, known.deadline - time.time())
+                shared.post(entry.pending, shared.seconds_left(known))
 
     def _hear(self, posted: dict[str, Posted], shared: SharedRequests) -> dict[str, Posted]:
         """Publish the requests of other processes to the listeners here."""

@@ -38,9 +38,12 @@ from skillbelt.untrusted_json import read_json
 _TRIED_SECONDS = 24 * 3600.0
 _TRIED = "tried"
 _BUILT = "built"
+# A package that had no wheel may have one by now.
+_BUILT_SECONDS = 7 * _TRIED_SECONDS
 _MAX_BUILT = 20
 _WITHOUT_WHEEL = re.compile(r"Wheels are required for `([a-z0-9][a-z0-9-]*)`")
 NO_SUCH_PACKAGE = "no such package in the index"
+_FAULT = "the index answered"
 _REASON_CHARS = 300
 # What an installer says of packages that do not exist, do not fit or contradict each other.
 _UNSOLVABLE = re.compile(
@@ -167,7 +170,8 @@ class PackageProvider(NamedTuple):
         except RunRefused as refused:
             absent = _absent(needs, _said(refused))
             if absent:
-                self._remember(needs, absent)
+                lasting = {one: why for one, why in absent.items() if not why.startswith(_FAULT)}
+                self._remember(needs, lasting)
                 return self._resolved(left.less(absent))
             if _UNSOLVABLE.search(str(refused)):
                 return self._divided(left, _reason(refused))
@@ -276,9 +280,13 @@ class PackageProvider(NamedTuple):
     # What was tried
 
     def _known_builds(self, needs: Needs) -> SourceBuilds:
-        """Return what was built for the same needs before."""
+        """Return what was built for the same needs lately."""
+        path = self._record(needs, _BUILT)
         try:
-            with open(self._record(needs, _BUILT), encoding="utf-8") as file:
+            age = time.time() - os.stat(path).st_mtime
+            if age >= _BUILT_SECONDS and not self.settings.offline:
+                return SourceBuilds()
+            with open(path, encoding="utf-8") as file:
                 found = read_json(file.read())
         except (OSError, ValueError):
             return SourceBuilds()
@@ -360,8 +368,12 @@ def _absent(needs: Needs, said: str) -> dict[str, str]:
             rf"(?<![\w.-]){name} was not found in|'{name}@[^']*' (?:is not in this registry"
             r"|could not be found)"
         )
+        path = name.replace("/", "(?:/|%2f)")
+        answered = re.search(rf"/{path}/? answered (\d{{3}})\b", words)
         if re.search(said_so, words):
             found[text] = NO_SUCH_PACKAGE
+        elif answered:
+            found[text] = f"{_FAULT} {answered[1]} for it"
         elif re.search(rf"wheels are required for `{name}`", words):
             found[text] = (
                 "it has no wheel for this machine, and would have to be built; --with "

@@ -23,7 +23,7 @@ from anyio import to_thread
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
-from skillbelt.errors import ConfigError, SkillbeltError
+from skillbelt.errors import ConfigError, SkillbeltError, StoreUnavailable
 from skillbelt.integrations.common import follow
 from skillbelt.permission.gate import ASKER
 from skillbelt.permission.waiting import Pending
@@ -159,24 +159,30 @@ class HttpApi:
         streams: bool,
     ) -> None:
         """Do the work and send what it gives; a client that goes away ends it."""
-        owner = f"{request.holder.app}/{request.user}"
-        with self._seats.take(owner):
-            task = asyncio.ensure_future(self._work(endpoint, request, answer, streams=streams))
-            self._running.add(task)
-            leaving = asyncio.ensure_future(_wait_until_gone(receive))
-            try:
-                await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
-                if not task.done():
-                    task.cancel()
-                await _settle(task, closing=self._seats.closed)
-            finally:
-                leaving.cancel()
-                self._running.discard(task)
-                if not task.done():
-                    task.cancel()
+        seat = self._seats.take(f"{request.holder.app}/{request.user}")
+        task = asyncio.ensure_future(self._work(endpoint, request, answer, seat, streams=streams))
+        self._running.add(task)
+        leaving = asyncio.ensure_future(_wait_until_gone(receive))
+        try:
+            await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                task.cancel()
+            await _settle(task, closing=self._seats.closed)
+        finally:
+            leaving.cancel()
+            self._running.discard(task)
+            if not task.done():
+                task.cancel()
+            seat.leave(unless_used=True)
 
     async def _work(
-        self, endpoint: Endpoint, request: ApiRequest, answer: HttpAnswer, *, streams: bool
+        self,
+        endpoint: Endpoint,
+        request: ApiRequest,
+        answer: HttpAnswer,
+        seat: Seat,
+        *,
+        streams: bool,
     ) -> None:
         id = os.urandom(8).hex()
         asked = {TENANT: [request.holder.app, request.user], CALL: id}
@@ -184,7 +190,8 @@ class HttpApi:
         def work(watch: Watch) -> Coroutine[Any, Any, object]:
             def handle() -> object:
                 ASKER.set(asked)  # in this thread's own copy of the context
-                return endpoint.handle(request._replace(watch=watch))
+                with seat.use():
+                    return endpoint.handle(request._replace(watch=watch))
 
             return to_thread.run_sync(handle, limiter=self._threads(), abandon_on_cancel=True)
 
@@ -234,9 +241,8 @@ class Seats:
         """Admit no more calls."""
         self.closed = True
 
-    @contextmanager
-    def take(self, owner: str) -> Iterator[None]:
-        """Hold a seat in a block; HttpRefusal when there is none."""
+    def take(self, owner: str) -> Seat:
+        """Return a seat; HttpRefusal when there is none."""
         with self._lock:
             if self.closed:
                 raise HttpRefusal("shutting_down", "the server is shutting down; try again")
@@ -244,13 +250,41 @@ class Seats:
             if free <= 0 or self._taken[owner] > free:
                 raise HttpRefusal("busy", "too many calls at once; try again later")
             self._taken[owner] += 1
+        return Seat(self, owner)
+
+    def give_back(self, owner: str) -> None:
+        """Free a seat."""
+        with self._lock:
+            self._taken[owner] -= 1
+            if not self._taken[owner]:
+                del self._taken[owner]
+
+
+class Seat:
+    """A place for one call. It is taken until its thread ends, even if the client has left."""
+
+    def __init__(self, seats: Seats, owner: str) -> None:
+        self._seats, self._owner = seats, owner
+        self._lock = threading.Lock()
+        self._used = self._left = False
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Hold it in a block, in the thread of the call."""
+        with self._lock:
+            self._used = True
         try:
             yield
         finally:
-            with self._lock:
-                self._taken[owner] -= 1
-                if not self._taken[owner]:
-                    del self._taken[owner]
+            self.leave()
+
+    def leave(self, *, unless_used: bool = False) -> None:
+        """Give it back, once; a thread that uses it does so itself."""
+        with self._lock:
+            if self._left or (unless_used and self._used):
+                return
+            self._left = True
+        self._seats.give_back(self._owner)
 
 
 async def _settle(task: asyncio.Task[None], *, closing: bool) -> None:
@@ -283,7 +317,18 @@ async def _send_result(answer: HttpAnswer, result: object) -> None:
 def _refuse(error: Exception) -> Exception:
     if isinstance(error, BadJson):
         return HttpRefusal("wrong_arguments", f"the body {error}")
+    down = isinstance(error, StoreUnavailable)
+    if down or (isinstance(error, ConfigError) and _is_outage(error.__cause__)):
+        # Where the store is and what it said is for the log alone.
+        logger.warning("a request failed: %s", error)
+        return HttpRefusal("not_ready", "the store does not answer; try again later")
     return error
+
+
+def _is_outage(cause: BaseException | None) -> bool:
+    """Whether a file or a database failed, and not what a client said."""
+    room = type(cause).__module__.partition(".")[0]
+    return isinstance(cause, OSError) or room in ("sqlite3", "psycopg", "psycopg_pool")
 
 
 def _user_of(holder: Holder, headers: Headers) -> str:

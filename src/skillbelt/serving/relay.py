@@ -22,6 +22,7 @@ from skillbelt.events import NewEvent
 from skillbelt.metrics import count
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.store import SessionKey, Store
+from skillbelt.store.protocol import StoreWatch
 
 logger = logging.getLogger(__name__)
 # The product's own records in the store; no token can name an app with a colon.
@@ -32,8 +33,8 @@ SILENT_SECONDS = 10.0
 BEAT_SECONDS = 2.0
 # What a server that ended left behind.
 KEPT_SECONDS = 86_400.0
-_POLL_SECONDS = 0.1
 _WATCH_SECONDS = 1.0
+_TIDY_SECONDS = 3_600.0
 _CALL = "call:"
 _ID_CHARS = 12
 _MARK = "-"
@@ -126,7 +127,7 @@ class Relay:
         self, store: Store, place: SessionKey, is_over: Callable[[], bool]
     ) -> Mapping[str, Any]:
         heard, beat, patience = time.monotonic(), "", RECEIVED_SECONDS
-        with closing(News(store, place.session)) as news:
+        with closing(_watch(store, place.session)) as news:
             while not is_over():
                 events = store.events(place, after=1)
                 if len(events) > 1:
@@ -136,21 +137,21 @@ class Relay:
                     heard, beat, patience = time.monotonic(), now, SILENT_SECONDS
                 if time.monotonic() - heard > patience:
                     raise HttpRefusal("gone", GONE)
-                news.wait()
+                news.wait(_WATCH_SECONDS)
         raise HttpRefusal("gone", "the call was given up")
 
     # Answering
 
     def _take_all(self) -> None:
-        try:
-            self._tidy()
-        except SkillbeltError as error:
-            logger.warning("cannot remove old requests between servers: %s", error)
-        with closing(News(self._store(), self.id)) as news:
+        tidied = -_TIDY_SECONDS
+        with closing(_watch(self._store(), self.id)) as news:
             while not self._stop.is_set():
                 try:
+                    if time.monotonic() - tidied > _TIDY_SECONDS:
+                        tidied = time.monotonic()
+                        self._tidy()
                     self._take_new()
-                    news.wait()
+                    news.wait(_WATCH_SECONDS)
                 except Exception:  # the store may be back soon
                     logger.warning("cannot look for requests of other servers", exc_info=True)
                     self._stop.wait(1.0)
@@ -210,25 +211,8 @@ class Relay:
 
 
 def _wake(store: Store, topic: str) -> None:
-    if wake := getattr(store, "wake", None):
-        wake(f"{SERVING} {topic}")
+    store.wake(f"{SERVING} {topic}")
 
 
-class News:
-    """Waits until there may be something new; a store that cannot tell is looked at regularly."""
-
-    def __init__(self, store: Store, topic: str) -> None:
-        watch = getattr(store, "watch", None)
-        self._watch = watch(f"{SERVING} {topic}") if watch else None
-
-    def wait(self) -> None:
-        """Wait for news, at most a short time."""
-        if self._watch is None:
-            time.sleep(_POLL_SECONDS)
-        else:
-            self._watch.wait(_WATCH_SECONDS)
-
-    def close(self) -> None:
-        """Stop watching."""
-        if self._watch is not None:
-            self._watch.close()
+def _watch(store: Store, topic: str) -> StoreWatch:
+    return store.watch(f"{SERVING} {topic}")

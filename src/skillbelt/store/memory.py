@@ -110,6 +110,10 @@ class MemoryStore:
         """Wake who watches the topic."""
         self._bells.ring(topic)
 
+    def now(self) -> float:
+        """Return the time of this machine, the only one that uses the store."""
+        return time.time()
+
     def _change(self, owner: tuple[str, ...], name: str, value: str | None) -> None:
         if value is None:
             self._state.get(owner, {}).pop(name, None)

@@ -34,6 +34,25 @@ class SessionInfo(NamedTuple):
     events: int
 
 
+class EventRow(NamedTuple):
+    """An event with its data as the JSON text that is kept."""
+
+    seq: int
+    time: float
+    type: str
+    agent: str
+    data: str
+
+
+class SharedEntry(NamedTuple):
+    """An entry of the state of an app, or of a user in it; None for the app's own."""
+
+    app: str
+    user: str | None
+    key: str
+    value: str
+
+
 class StoreWatch(Protocol):
     """Waits for news. What comes after it was made, or between two waits, is not lost."""
 
@@ -100,9 +119,18 @@ class Store(Protocol):
     def wake(self, topic: str) -> None:
         """Wake who watches the topic, after a change that they shall see."""
 
+    def now(self) -> float:
+        """The time in Unix seconds on which all agree who share the store.
+
+        The clocks of two machines may differ by more than a time-out.
+        """
+
 
 class OpenedStore(Store, Protocol):
     """What `open_store` returns: a store that can be closed and opens itself again."""
+
+    def find_session(self, key: SessionKey) -> SessionInfo | None:
+        """What `sessions` says of one session; None if there is none."""
 
     def first_events(self, key: SessionKey, most: int) -> list[Event]:
         """Return the first events that can be read, without reading the others."""

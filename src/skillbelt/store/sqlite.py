@@ -23,9 +23,11 @@ from skillbelt.metrics import count
 from skillbelt.store.bells import Bell, Bells
 from skillbelt.store.protocol import (
     NO_CHANGE,
+    EventRow,
     Scope,
     SessionInfo,
     SessionKey,
+    SharedEntry,
     changes,
     decoded,
     encoded,
@@ -43,6 +45,7 @@ _MOST = 2**63 - 1
 _APPLICATION_ID = 0x536B4274
 # How often a watch looks whether another process changed the file.
 _LOOK_SECONDS = 0.05
+_COLUMNS = "app, user, name, created, updated, last"
 # Texts and bytes in one order, that of the characters.
 _ORDER = "CAST(app AS BLOB), CAST(user AS BLOB), CAST(name AS BLOB)"
 # The n-th entry brings a file of format n to format n + 1. An entry is never changed, only added.
@@ -140,7 +143,7 @@ class SqliteStore:
         if after is not None:
             where += f" AND ({_ORDER}) > (?, ?, ?)"
             values += [text.encode("utf-8", "surrogatepass") for text in after]
-        query = f"SELECT app, user, name, created, updated, last FROM session WHERE {where}"
+        query = f"SELECT {_COLUMNS} FROM session WHERE {where}"
         if limit is not None:
             query += f" ORDER BY {_ORDER} LIMIT {limit:d}"
         infos = (self._info(row) for row in self._read(query, *values))
@@ -155,6 +158,61 @@ class SqliteStore:
             return SessionInfo(SessionKey(*map(_text, names)), *times)
         log_warning(f"{self.path}: the entry of session {names!r} is damaged; it is left out")
         return None
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        return self.path
+
+    def find_session(self, key: SessionKey) -> SessionInfo | None:
+        """What `sessions` says of one session; None if there is none."""
+        query = f"SELECT {_COLUMNS} FROM session WHERE app = ? AND user = ? AND name = ?"
+        rows = self._read(query, *_cells(key))
+        return self._info(rows[0]) if rows else None
+
+    def event_rows(self, key: SessionKey, after: int, most: int) -> list[EventRow]:
+        """The next events with a higher number, as they are kept."""
+        query = (
+            "SELECT seq, time, type, agent, data FROM event WHERE seq > ? AND session ="
+            " (SELECT id FROM session WHERE app = ? AND user = ? AND name = ?) ORDER BY seq LIMIT ?"
+        )
+        rows = self._read(query, after, *_cells(key), most)
+        return [EventRow(seq=row[0], time=row[1], **_texts(row[2:])) for row in rows]
+
+    def session_state(self, key: SessionKey) -> dict[str, str]:
+        """The session's own entries."""
+        query = "SELECT key, value FROM state WHERE (scope, app, user, session) = (?, ?, ?, ?)"
+        rows = self._read(query, *_owner("session", key))
+        return {_text(name): _text(value) for name, value in rows}
+
+    def shared_entries(self) -> list[SharedEntry]:
+        """The entries of all apps and users."""
+        query = "SELECT scope, app, user, key, value FROM state WHERE scope IN ('app', 'user')"
+        return [
+            SharedEntry(
+                app=_text(app),
+                user=None if scope == "app" else _text(user),
+                key=_text(name),
+                value=_text(value),
+            )
+            for scope, app, user, name, value in self._read(query)
+        ]
+
+    def extend(
+        self, info: SessionInfo, rows: Sequence[EventRow], state: dict[str, str] | None
+    ) -> bool:
+        """Add rows after the last one of the session, with its times, and set its state if given.
+
+        False, and no change, when they do not follow the last one there.
+        """
+        with suppress(ValueError):
+            return self._write(lambda db: _extend(db, info, rows, state))
+        return False
+
+    def add_shared(self, entries: Sequence[SharedEntry]) -> None:
+        """Set the entries."""
+        if entries:
+            self._write(lambda db: _add_shared(db, entries))
 
     def delete(self, key: SessionKey) -> bool:
         """Forget the session's events and state, not its user's or app's; whether there was one."""
@@ -172,6 +230,10 @@ class SqliteStore:
     def wake(self, topic: str) -> None:
         """Wake who watches the topic in this process; others notice the change in the file."""
         self._bells.ring(topic)
+
+    def now(self) -> float:
+        """Return the time of this machine, the only one that uses the store."""
+        return time.time()
 
     def _look(self) -> object:
         """What changes when another connection changes the file."""
@@ -407,6 +469,43 @@ def _append(
     for scope, name, value in changed:
         _change(db, (*_owner(scope, key), _cell(name)), value)
     return events
+
+
+def _extend(
+    db: sqlite3.Connection,
+    info: SessionInfo,
+    rows: Sequence[EventRow],
+    state: dict[str, str] | None,
+) -> bool:
+    """As `SqliteStore.extend`; ValueError, which undoes it, when the rows do not follow."""
+    session, last = _session(db, info.key, info.created)
+    if [row.seq for row in rows] != list(range(last + 1, last + 1 + len(rows))):
+        raise ValueError("the rows do not follow the last event")
+    db.executemany(
+        "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)",
+        [(session, row.seq, row.time, *map(_cell, row[2:])) for row in rows],
+    )
+    db.execute(
+        "UPDATE session SET created = ?, updated = ?, last = ? WHERE id = ?",
+        (info.created, info.updated, last + len(rows), session),
+    )
+    if state is not None:
+        owner = _owner("session", info.key)
+        db.execute("DELETE FROM state WHERE (scope, app, user, session) = (?, ?, ?, ?)", owner)
+        for name, value in state.items():
+            _change(db, (*owner, _cell(name)), value)
+    return True
+
+
+def _add_shared(db: sqlite3.Connection, entries: Sequence[SharedEntry]) -> None:
+    for entry in entries:
+        scope: Scope = "app" if entry.user is None else "user"
+        owner = _owner(scope, SessionKey(entry.app, entry.user or "", ""))
+        _change(db, (*owner, _cell(entry.key)), entry.value)
+
+
+def _texts(cells: tuple[Any, ...]) -> dict[str, str]:
+    return dict(zip(("type", "agent", "data"), map(_text, cells), strict=True))
 
 
 def _event(row: tuple[Any, ...]) -> Event:

@@ -102,6 +102,8 @@ class StoreConformance:
         (info,) = store.sessions()
         assert before <= event.time <= after
         assert before <= info.created <= info.updated <= after
+        assert abs(store.now() - time.time()) < 60
+        assert store.now() <= store.now()
 
     def test_data_comes_back_as_json_has_it(self, store: Store) -> None:
         """Every kind of JSON value, at any depth."""

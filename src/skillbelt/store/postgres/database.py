@@ -23,6 +23,7 @@ from psycopg import conninfo
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from skillbelt.errors import ConfigError, StoreUnavailable
+from skillbelt.metrics import count
 from skillbelt.store.bells import Bell, Bells
 from skillbelt.store.postgres.listening import POLL_SECONDS, Listener, mark_topic
 from skillbelt.store.postgres.schema import migrate
@@ -141,12 +142,14 @@ class Database:
 
         return self.insist(attempt)
 
-    def insist(self, attempt: Attempt[T], *, changes: bool = True) -> T:
+    def insist(
+        self, attempt: Attempt[T], *, changes: bool = True, patience: float | None = None
+    ) -> T:
         """Call `attempt` until it is done; its second argument says that it is not the first call.
 
         StoreUnavailable when the server stays away longer than the patience.
         """
-        until = time.monotonic() + self.patience
+        until = time.monotonic() + (self.patience if patience is None else patience)
         again = False
         pause = 0.02
         while True:
@@ -181,9 +184,10 @@ class Database:
     def wake(self, topic: str) -> None:
         """Wake who watches the topic. Without a server they look for themselves a little later."""
         query = "SELECT set_config('synchronous_commit', 'off', true), pg_notify('skillbelt', %s)"
-        away = suppress(psycopg.Error, PoolTimeout, PoolClosed, ConfigError)
-        with away, self._connection(time.monotonic() + 1) as db:
-            db.execute(query, [mark_topic(topic)])
+        with suppress(ConfigError):
+            self.insist(
+                lambda db, _: db.execute(query, [mark_topic(topic)]), changes=False, patience=1.0
+            )
 
     def connect(self) -> "psycopg.Connection[Row]":
         """Open a connection beside the pool; psycopg.Error when that fails."""
@@ -271,6 +275,7 @@ class Database:
                 self._pool.check()
 
     def _describe_error(self, error: Exception) -> ConfigError:
+        count("store_errors", store="postgresql")
         state = getattr(error, "sqlstate", None) or ""
         remedy = next(
             (text for code, text in _REMEDIES.items() if state.startswith(code)), _USUALLY
@@ -283,6 +288,7 @@ class Database:
             if unknown
             else "nothing was changed"
         )
+        count("store_errors", store="postgresql")
         return StoreUnavailable(
             f"{self.place}: the server cannot be reached ({self._clean(error)}); {change};"
             " see that it runs, that its address is right and that it takes more connections"

@@ -17,6 +17,8 @@ from skillbelt.store.bells import Bells
 POLL_SECONDS = 0.2
 # How often an idle connection is asked whether it still is one.
 _CHECK_SECONDS = 20.0
+# How often a message of our own is sent until one comes back.
+_PROBE_SECONDS = 2.0
 
 
 class Listener:
@@ -52,7 +54,6 @@ class Listener:
             with suppress(psycopg.Error, OSError), self._connect() as db:
                 db.execute("LISTEN skillbelt")
                 pause = 0.1
-                self._wake(self._own)
                 self._hear(db)
             self._set_hearing(False)
             self._ended.wait(pause)
@@ -63,9 +64,12 @@ class Listener:
         poll = select.poll()
         poll.register(db.fileno(), select.POLLIN)
         poll.register(self._stop_read, select.POLLIN)
+        self._wake(self._own)
         while not self._ended.is_set():
-            if not poll.poll(_CHECK_SECONDS * 1000):
+            if not poll.poll(1000 * (_CHECK_SECONDS if self.hears else _PROBE_SECONDS)):
                 db.execute("SELECT 1")
+                if not self.hears:
+                    self._wake(self._own)
             for note in db.notifies(timeout=0):
                 if note.payload == own:
                     self._set_hearing(True)

@@ -1,6 +1,7 @@
 """Sessions in PostgreSQL, for all processes of all machines."""
 
 import hashlib
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,8 +15,10 @@ from skillbelt.store.bells import Bell
 from skillbelt.store.postgres.database import Database, Row, Tenant
 from skillbelt.store.protocol import (
     NO_CHANGE,
+    EventRow,
     SessionInfo,
     SessionKey,
+    SharedEntry,
     changes,
     decoded,
     encoded,
@@ -24,6 +27,7 @@ from skillbelt.store.protocol import (
 _MOST = 2**63 - 1
 # How many sessions one transaction of `expire` deletes.
 _BATCH = 500
+_CLOCK_SECONDS = 60.0
 _APPEND = "SELECT skillbelt.append_1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _EVENTS = (
     "SELECT seq, time, type, agent, data FROM skillbelt.event WHERE seq > %s AND session ="
@@ -38,6 +42,8 @@ class PostgresStore:
 
     def __init__(self, url: str | Database) -> None:
         self.database = url if isinstance(url, Database) else Database(url)
+        # When the server was asked for its time, its answer, and how far apart our clocks were.
+        self._clock = (0.0, 0.0, 0.0)
 
     def append(
         self,
@@ -132,6 +138,70 @@ class PostgresStore:
         rows = self.database.read(query, [*values, *values, limit], tenant)
         return [_info(row) for row in rows]
 
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        return self.database.place
+
+    def find_session(self, key: SessionKey) -> SessionInfo | None:
+        """What `sessions` says of one session; None if there is none."""
+        query = f"SELECT {_COLUMNS} FROM skillbelt.session WHERE digest = %s"
+        rows = self.database.read(query, (_session_digest(key),), _tenant(key))
+        return _info(rows[0]) if rows else None
+
+    def event_rows(self, key: SessionKey, after: int, most: int) -> list[EventRow]:
+        """The next events with a higher number, as they are kept."""
+        values = (after, _session_digest(key), most)
+        rows = self.database.read(f"{_EVENTS} LIMIT %s", values, _tenant(key))
+        return [
+            EventRow(
+                seq=seq,
+                time=at,
+                type=decode_text(kind),
+                agent=decode_text(agent),
+                data=decode_text(data),
+            )
+            for seq, at, kind, agent, data in rows
+        ]
+
+    def session_state(self, key: SessionKey) -> dict[str, str]:
+        """The session's own entries."""
+        query = "SELECT key, value FROM skillbelt.state WHERE owner = %s"
+        rows = self.database.read(query, (_session_digest(key),), _tenant(key))
+        return {decode_text(name): decode_text(value) for name, value in rows}
+
+    def shared_entries(self) -> list[SharedEntry]:
+        """The entries of all apps and users."""
+        self._listed_tenant(None, None)
+        query = (
+            'SELECT app, "user", key, value FROM skillbelt.state'
+            " WHERE key LIKE 'app:%%' OR key LIKE 'user:%%'"
+        )
+        return [
+            SharedEntry(
+                app=decode_text(app),
+                user=None if user is None else decode_text(user),
+                key=decode_text(name),
+                value=decode_text(value),
+            )
+            for app, user, name, value in self.database.read(query, ())
+        ]
+
+    def extend(
+        self, info: SessionInfo, rows: Sequence[EventRow], state: dict[str, str] | None
+    ) -> bool:
+        """Add rows after the last one of the session, with its times, and set its state if given.
+
+        False, and no change, when they do not follow the last one there.
+        """
+        return self.database.write(lambda db: _extend(db, info, rows, state), _tenant(info.key))
+
+    def add_shared(self, entries: Sequence[SharedEntry]) -> None:
+        """Set the entries."""
+        if entries:
+            self._listed_tenant(None, None)
+            self.database.write(lambda db: _add_shared(db, entries))
+
     def delete(self, key: SessionKey) -> bool:
         """Forget the session's events and state, not its user's or app's; whether there was one."""
         if not self.database.read(
@@ -165,6 +235,18 @@ class PostgresStore:
     def wake(self, topic: str) -> None:
         """Wake who watches the topic."""
         self.database.wake(topic)
+
+    def now(self) -> float:
+        """Return the time of the server, which is asked once a minute."""
+        steady, wall = time.monotonic(), time.time()
+        began, server, drift = self._clock
+        # A machine that slept has another distance between its two clocks than before.
+        if steady - began > _CLOCK_SECONDS or abs(wall - steady - drift) > 1 or not server:
+            query = "SELECT extract(epoch FROM clock_timestamp())::float8"
+            [(server,)] = self.database.read(query)
+            began = time.monotonic()
+            self._clock = began, server, time.time() - began
+        return float(server + time.monotonic() - began)
 
     def close(self) -> None:
         """Close the connections; the next call opens them again."""
@@ -244,6 +326,63 @@ def _event(row: tuple[Any, ...]) -> Event:
 
 def _info(row: tuple[Any, ...]) -> SessionInfo:
     return SessionInfo(SessionKey(*map(decode_text, row[:3])), *row[3:])
+
+
+def _extend(
+    db: "psycopg.Connection[Row]",
+    info: SessionInfo,
+    rows: Sequence[EventRow],
+    state: dict[str, str] | None,
+) -> bool:
+    digest = _session_digest(info.key)
+    cells = app, user, _ = tuple(map(encode_text, info.key))
+    db.execute(
+        'INSERT INTO skillbelt.session (digest, app, "user", name, created, updated, last)'
+        " VALUES (%s, %s, %s, %s, %s, %s, 0) ON CONFLICT (digest) DO NOTHING",
+        [digest, *cells, info.created, info.updated],
+    )
+    query = "SELECT id, last FROM skillbelt.session WHERE digest = %s FOR UPDATE"
+    [(session, last)] = db.execute(query, [digest]).fetchall()
+    if [row.seq for row in rows] != list(range(last + 1, last + 1 + len(rows))):
+        return False
+    with db.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO skillbelt.event VALUES (%s, %s, %s, %s, %s, %s)",
+            [(session, row.seq, row.time, *map(encode_text, row[2:])) for row in rows],
+        )
+    db.execute(
+        "UPDATE skillbelt.session SET created = %s, updated = %s, last = %s WHERE id = %s",
+        [info.created, info.updated, last + len(rows), session],
+    )
+    if state is not None:
+        db.execute("DELETE FROM skillbelt.state WHERE owner = %s", [digest])
+        _put_state(db, [(digest, app, user, name, value) for name, value in state.items()])
+    return True
+
+
+def _add_shared(db: "psycopg.Connection[Row]", entries: Sequence[SharedEntry]) -> None:
+    found = []
+    for entry in entries:
+        scope = "app" if entry.user is None else "user"
+        owner = _digest(*_owner(scope, SessionKey(entry.app, entry.user or "", "")))
+        user = None if entry.user is None else encode_text(entry.user)
+        found.append((owner, encode_text(entry.app), user, entry.key, entry.value))
+    _put_state(db, found)
+
+
+def _put_state(
+    db: "psycopg.Connection[Row]", entries: Sequence[tuple[bytes, str, str | None, str, str]]
+) -> None:
+    with db.cursor() as cursor:
+        cursor.executemany(
+            'INSERT INTO skillbelt.state (owner, mark, app, "user", key, value)'
+            " VALUES (%s, %s, %s, %s, %s, %s)"
+            " ON CONFLICT (owner, mark) DO UPDATE SET value = excluded.value",
+            [
+                (owner, _digest(name), app, user, encode_text(name), encode_text(value))
+                for owner, app, user, name, value in entries
+            ],
+        )
 
 
 def _remove(db: "psycopg.Connection[Row]", chosen: str, value: object) -> int:

@@ -1,0 +1,75 @@
+"""A server of the fault benchmark: runs what it is told and reports it, a line of JSON each.
+
+    python -m benchmarks.fleet_server FOLDER PLACES
+
+reads lines `ID SECONDS` and runs each in a conversation of its own, several at once. A run that
+ended is reported once, after the event of its end is committed to the store: `{"id", "end":
+"result"|"error", "kind", "message", "committed"}`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from skillbelt import NewEvent, Rule, Runtime, SkillbeltError
+from skillbelt.store import SessionKey
+
+MARK = "fleet-run-"
+APP = "faults"
+SKILL = "---\nname: marked\ndescription: Waits and says so.\n---\n# Marked\n"
+# The words of the command are its mark, by which it is found wherever it runs.
+COMMAND = "exec -a {mark} bash -c 'sleep {seconds}; echo {mark}; : keep the shell'"
+
+
+def main(folder: str, places: int) -> int:
+    """Serve until standard input ends."""
+    skill = os.path.join(folder, "project", ".agents", "skills", "marked")
+    os.makedirs(skill, exist_ok=True)
+    path = os.path.join(skill, "SKILL.md")
+    if not os.path.exists(path):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(SKILL)
+    said = threading.Lock()
+    belt = Runtime(os.path.join(folder, "project"), rules=[Rule("*", "*", "allow")])
+    with belt, ThreadPoolExecutor(places) as pool:
+        for line in sys.stdin:
+            name, seconds = line.split()
+            pool.submit(_run, belt, name, float(seconds), said)
+    return 0
+
+
+def _run(belt: Runtime, name: str, seconds: float, said: threading.Lock) -> None:
+    key = SessionKey(APP, name, "one")
+    report: dict[str, object] = {"id": name, "end": "error", "kind": "", "message": ""}
+    try:
+        session = belt.session(key.user, key.session, app=key.app)
+        command = COMMAND.format(mark=MARK + name, seconds=seconds)
+        done = belt.run_sync("marked", ["bash", "-c", command], session=session)
+        right = done.exit_code == 0 and done.stdout.strip() == MARK + name
+        report["end"] = "result" if right else "error"
+        report["kind"] = "" if right else f"exit {done.exit_code}"
+        report["message"] = "" if right else f"{done.stderr} {done.limits_hit}"[:300]
+    except SkillbeltError as error:
+        report |= {"kind": error.kind, "message": str(error)[:300]}
+    except Exception as error:  # not one of ours: the benchmark counts it as unclear
+        report |= {"kind": "unclear", "message": f"{type(error).__name__}: {error}"[:300]}
+    report["committed"] = _commit(belt, key, report)
+    with said:
+        print(json.dumps(report), flush=True)
+
+
+def _commit(belt: Runtime, key: SessionKey, report: dict[str, object]) -> bool:
+    """Append the end of the run to its session; return whether the store said that it has it."""
+    try:
+        belt.store.append(key, [NewEvent("run_reported", "", {"id": str(report["id"])})])
+    except SkillbeltError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

@@ -1,0 +1,103 @@
+"""`skillbelt store`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+
+from skillbelt.cli.output import count, positive, print_json, say
+from skillbelt.errors import ConfigError, UsageError
+from skillbelt.settings import DATABASES, load_settings
+from skillbelt.store import STATE_FILE, open_postgres, open_store
+from skillbelt.store.protocol import list_sessions
+from skillbelt.store.sqlite import SqliteStore
+from skillbelt.store.transfer import Movable, move_store
+
+_DAY_SECONDS = 86400
+_REPORT_SECONDS = 0.5
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `store`."""
+    parser.add_argument("action", choices=("migrate", "expire"), help="what to do")
+    parser.add_argument(
+        "places",
+        metavar="FROM TO",
+        nargs="*",
+        help="with migrate: a SQLite file or its folder, or postgresql://USER@HOST/DATABASE",
+    )
+    parser.add_argument(
+        "--days",
+        metavar="N",
+        type=positive,
+        help="with expire: delete the sessions that were not used for N days",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Move all sessions to another store, or delete old ones."""
+    return _migrate(args) if args.action == "migrate" else _expire(args)
+
+
+def _migrate(args: argparse.Namespace) -> int:
+    if len(args.places) != 2 or args.days is not None:
+        raise UsageError("store migrate takes two stores: FROM TO")
+    source, target = (_open(place) for place in args.places)
+    if source.place == target.place:
+        raise UsageError("store migrate takes two stores, not one twice")
+    if isinstance(source, SqliteStore) and not os.path.isfile(source.path):
+        raise ConfigError(f"{source.path}: no such file; give the state.sqlite3 to move")
+    with closing(source), closing(target):
+        total = sum(1 for _ in list_sessions(source))
+        moved = move_store(source, target, _reporter(total, args))
+    if args.json:
+        places = {"from": source.place, "to": target.place}
+        print_json({**places, **moved._asdict(), "verified": True})
+    else:
+        say(
+            f"{count(moved.sessions, 'session')} with {count(moved.events, 'event')} are in"
+            f" {target.place}, compared one by one; {moved.copied} were missing",
+            args,
+        )
+    return 0
+
+
+def _open(place: str) -> Movable:
+    if place.startswith(DATABASES):
+        return open_postgres(place)
+    if "://" in place:
+        raise UsageError("a store is a SQLite file or postgresql://USER@HOST/DATABASE")
+    path = os.path.join(place, STATE_FILE) if os.path.isdir(place) else place
+    return SqliteStore(path)
+
+
+def _reporter(total: int, args: argparse.Namespace) -> Callable[[int], None]:
+    """Return what shows the progress on a terminal, now and then."""
+    if args.quiet or not sys.stderr.isatty():
+        return lambda done: None
+    shown = time.monotonic()
+
+    def report(done: int) -> None:
+        nonlocal shown
+        if done == total or time.monotonic() > shown + _REPORT_SECONDS:
+            shown = time.monotonic()
+            end = "\n" if done == total else ""
+            print(f"\r{done} of {total} sessions", end=end, file=sys.stderr, flush=True)
+
+    return report
+
+
+def _expire(args: argparse.Namespace) -> int:
+    if args.places or args.days is None:
+        raise UsageError("store expire needs --days N")
+    with closing(open_store(load_settings(args.project, config=args.config))) as store:
+        deleted = store.expire(time.time() - args.days * _DAY_SECONDS)
+    if args.json:
+        print_json({"deleted": deleted})
+    else:
+        say(f"deleted {count(deleted, 'session')}", args)
+    return 0

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from skillbelt.errors import ConfigError
+from skillbelt.events import NewEvent
+from skillbelt.store import SessionKey
+from skillbelt.store.postgres.store import PostgresStore
+from skillbelt.store.protocol import SessionInfo, list_sessions
+from skillbelt.store.sqlite import SqliteStore
+from skillbelt.store.transfer import Movable, move_store
+from skillbelt.testing.suites import TEXTS
+from tests import warm
+from tests.postgres import create_database
+from tests.tree import Tree
+
+KEY = SessionKey("app", "ada", "chat")
+LONG = SessionKey("app", "ada", "long")
+Open = Callable[[str], Movable]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def open_new(
+    request: pytest.FixtureRequest, tmp_path: Path, postgres_server: str
+) -> Iterator[Open]:
+    """Opens the store of a name, of this kind."""
+    with ExitStack() as stack:
+        urls: dict[str, str] = {}
+
+        def opened(name: str) -> Movable:
+            if request.param == "sqlite":
+                return stack.enter_context(closing(SqliteStore(str(tmp_path / name))))
+            if name not in urls:
+                urls[name] = stack.enter_context(create_database(postgres_server))
+            return stack.enter_context(closing(PostgresStore(urls[name])))
+
+        yield opened
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[SqliteStore]:
+    with closing(SqliteStore(str(tmp_path / "source.sqlite3"))) as store:
+        fill(store)
+        yield store
+
+
+def fill(store: SqliteStore) -> None:
+    for text in TEXTS:
+        key = SessionKey("odd", text, text)
+        delta = {text: text, "user:x": text, "app:\0": "1"}
+        store.append(key, [NewEvent(text, text, {text: text, "n": 0.1})], delta)
+    store.append(KEY, [], {"a": "1"})
+    store.append(LONG, [NewEvent("a", "", {"n": n}) for n in range(2500)], {"user:lang": "de"})
+
+
+def content(store: Movable) -> object:
+    keys = [info.key for info in list_sessions(store)]
+    return (
+        [store.find_session(key) for key in keys],
+        [(store.events(key), store.state(key)) for key in keys],
+        sorted(store.shared_entries(), key=str),
+    )
+
+
+def test_everything_is_the_same_afterwards(source: SqliteStore, open_new: Open) -> None:
+    target = open_new("target")
+    told: list[int] = []
+    moved = move_store(source, target, told.append)
+    assert content(target) == content(source)
+    assert (moved.sessions, moved.copied) == (len(TEXTS) + 2, len(TEXTS) + 2)
+    assert moved.events == len(TEXTS) + 2500
+    assert told == list(range(1, moved.sessions + 1))
+    [event] = target.append(LONG, [NewEvent("next")])
+    assert event.seq == 2501
+
+
+def test_a_second_time_nothing_is_missing(source: SqliteStore, open_new: Open) -> None:
+    first = move_store(source, open_new("target"))
+    assert move_store(source, open_new("target")) == first._replace(copied=0)
+
+
+def test_what_came_since_is_added(source: SqliteStore, open_new: Open) -> None:
+    target = open_new("target")
+    move_store(source, target)
+    source.append(LONG, [NewEvent("more")], {"b": "2"})
+    source.append(KEY, [], {"a": None, "c": "3"})
+    assert move_store(source, target).copied == 2
+    assert content(target) == content(source)
+
+
+def test_there_and_back_again(source: SqliteStore, open_new: Open, tmp_path: Path) -> None:
+    move_store(source, open_new("target"))
+    with closing(SqliteStore(str(tmp_path / "back.sqlite3"))) as back:
+        move_store(open_new("target"), back)
+        assert content(back) == content(source)
+
+
+def test_a_session_that_went_on_there_is_not_overwritten(
+    source: SqliteStore, open_new: Open
+) -> None:
+    target = open_new("target")
+    move_store(source, target)
+    target.append(LONG, [NewEvent("elsewhere")])
+    before = content(target)
+    source.append(LONG, [NewEvent("here")])
+    with pytest.raises(ConfigError, match="the session 'app/ada/long' has other events there"):
+        move_store(source, target)
+    assert content(target) == before
+
+
+def test_an_entry_with_another_value_there_is_not_overwritten(
+    source: SqliteStore, open_new: Open
+) -> None:
+    target = open_new("target")
+    target.append(KEY, [], {"user:lang": "fr"})
+    with pytest.raises(ConfigError, match="'user:lang' of 'app/ada' has another value there"):
+        move_store(source, target)
+    assert target.state(LONG) == {"user:lang": "fr"}
+
+
+class _Lossy(SqliteStore):
+    """Loses the last event of what it is given."""
+
+    def event_rows(self, key, after, most):  # type: ignore[no-untyped-def]
+        return [row for row in super().event_rows(key, after, most) if row.seq != 2500]
+
+
+def test_a_copy_that_is_not_equal_is_told(source: SqliteStore, tmp_path: Path) -> None:
+    with (
+        closing(_Lossy(str(tmp_path / "target"))) as target,
+        pytest.raises(ConfigError, match="'app/ada/long' is not equal after it was copied"),
+    ):
+        move_store(source, target)
+
+
+def test_rows_that_do_not_follow_are_refused(source: SqliteStore, open_new: Open) -> None:
+    target = open_new("target")
+    info = source.find_session(LONG)
+    assert isinstance(info, SessionInfo)
+    assert not target.extend(info, source.event_rows(LONG, 5, 5), {})
+    assert target.events(LONG) == []
+
+
+# The command
+
+KILLS = 6
+
+
+def migrate(tree: Tree, *arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "skillbelt", "store", "migrate", *arguments]
+    return warm.Popen[bytes](
+        command, cwd=tree.project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+def test_a_move_that_is_killed_ends_the_same_when_begun_again(
+    tree: Tree, source: SqliteStore, postgres_url: str
+) -> None:
+    """Killed as soon as there is a little more than the last time."""
+    dice = random.Random(7)
+    with closing(PostgresStore(postgres_url)) as target:
+        for _ in range(KILLS):
+            enough = rows(target) + dice.randint(1, 1200)
+            process = migrate(tree, source.path, postgres_url)
+            while process.poll() is None and rows(target) < enough:
+                pass
+            process.kill()
+            process.wait()
+        done = tree.run("store", "migrate", source.path, postgres_url, "--json")
+        assert done.exit_code == 0, done.stderr
+        assert content(target) == content(source)
+    assert done.document["verified"] is True
+    assert done.document["sessions"] == len(TEXTS) + 2
+    assert done.document["digest"] == move_store(source, target).digest
+
+
+def rows(store: PostgresStore) -> int:
+    [(number,)] = store.database.read("SELECT count(*) FROM skillbelt.event")
+    return int(number)
+
+
+def test_the_command_names_both_stores_but_no_password(
+    tree: Tree, source: SqliteStore, postgres_url: str
+) -> None:
+    url = postgres_url.replace("postgres@", "postgres:hunter2@")
+    for more in ([], ["--json"]):
+        done = tree.run("store", "migrate", os.path.dirname(source.path), url, *more)
+        assert (done.exit_code, "hunter2" in str(done)) == (2, False)
+        done = tree.run("store", "migrate", source.path, url, *more)
+        assert (done.exit_code, "hunter2" in str(done)) == (0, False)
+    assert done.document["from"] == source.path
+    assert done.document["to"] == PostgresStore(url).place
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["migrate"], ["migrate", "a"], ["migrate", "a", "b", "c"], ["migrate", "a", "a"],
+     ["migrate", "mysql://x:hunter2@e.test/a", "b"], ["expire"], ["expire", "a", "--days", "1"],
+     ["expire", "--days", "0"], ["migrate", "a", "b", "--days", "1"], ["forget"],
+     ["migrate", "missing.sqlite3", "b"]],
+)  # fmt: skip
+def test_wrong_usage(tree: Tree, arguments: list[str]) -> None:
+    done = tree.run("store", *arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+    assert "hunter2" not in done.stderr
+
+
+def test_old_sessions_are_deleted(tree: Tree, postgres_url: str) -> None:
+    tree.setenv("SKILLBELT_STORE", postgres_url)
+    with closing(PostgresStore(postgres_url)) as store:
+        store.append(KEY, [NewEvent("old")])
+        old = store.find_session(KEY)
+        assert old
+        store.extend(old._replace(updated=old.updated - 3 * 86400), [], None)
+        store.append(LONG, [NewEvent("new")])
+        assert tree.run("store", "expire", "--days", "4", "--json").document == {"deleted": 0}
+        assert tree.run("store", "expire", "--days", "2") == (0, "", "deleted 1 session\n")
+        assert [info.key for info in store.sessions()] == [LONG]
