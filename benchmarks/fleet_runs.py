@@ -17,8 +17,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from skillbelt import Rule, Runtime
 from tests.fleet.cluster import SmallCluster, open_cluster
+
+from skillbelt import Rule, Runtime
 
 ROUNDS = 5
 THREADS = 4
@@ -73,8 +74,10 @@ def measure(cluster: SmallCluster, project: Path, runs: int) -> dict[str, float]
             rate(belt, 16, THREADS, ["python3", "scripts/sum.py"])  # warm
         command = ["python3", "scripts/sum.py"]
         local_rate, ray_rate = alternate(
-            [lambda: rate(one, runs, THREADS, command) for one in (here,)]
-            + [lambda: rate(one, runs, THREADS, command) for one in (there,)]
+            [
+                lambda: rate(here, runs, THREADS, command),
+                lambda: rate(there, runs, THREADS, command),
+            ]
         )
         singles = [(time_each(here, runs // 4), time_each(there, runs // 4)) for _ in range(ROUNDS)]
         local_ms = statistics.median(x for one, _ in singles for x in one) * 1000
