@@ -2,8 +2,8 @@
 
     python -m benchmarks.fleet_runs [--runs 60] [--json FILE]
 
-Starts a small cluster of its own, with a token. Rounds alternate, so that what else the machine does
-falls on both sides; the figures are ratios within one run of this script.
+Starts a small cluster of its own, with a token. Rounds alternate, so that what else the machine
+does falls on both sides; the figures are ratios within one run of this script.
 """
 
 from __future__ import annotations
