@@ -48,6 +48,10 @@ bench-run: $(VENV)/.dev ## what the sandbox, a whole run and collecting cost; AR
 	$(PYTHON_IN_VENV) -m benchmarks.run $(ARGS)
 	$(PYTHON_IN_VENV) -m benchmarks.collect
 
+bench-snapshot: $(VENV)/.dev ## what a snapshot of a workspace costs, beside tar
+	@$(PYTHON_IN_VENV) -m compileall -q src
+	$(PYTHON_IN_VENV) -m benchmarks.snapshot $(ARGS)
+
 bench-packages: $(VENV)/.dev ## what packages cost a run, beside uv run --with; needs an index
 	@$(PYTHON_IN_VENV) -m compileall -q src
 	$(PYTHON_IN_VENV) -m benchmarks.packages $(ARGS)

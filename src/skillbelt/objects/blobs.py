@@ -154,10 +154,7 @@ class Blobs:
         while length > 0:
             wanted = min(length, PIECE_BYTES)
             try:
-                with self._reported("cannot be read", path):
-                    data = bytes(
-                        self._store.get_range(self.prefix + path, start=start, length=wanted)
-                    )
+                data = self.read_range(path, start, wanted)
             except FileNotFoundError as error:
                 raise ObjectMissing(f"sha256:{blob[:64]}", self._shown(path)) from error
             except ObjectsAway:
@@ -205,22 +202,27 @@ class Blobs:
 
     def read(self, path: str, most: int) -> bytes | None:
         """Return an object of at most `most` bytes; None if there is none, else ObjectError."""
+        try:
+            size = self.size_of(path, most)
+            return self.read_range(path, 0, size) if size else b""
+        except FileNotFoundError:
+            return None
+
+    def size_of(self, path: str, most: int) -> int:
+        """Return the bytes of an object; FileNotFoundError, or ObjectError beyond `most`."""
         found = self.stat(path)
         if found is None:
-            return None
+            raise FileNotFoundError(self._shown(path))
         if found.size > most:
             raise ObjectError(
                 f"{self._shown(path)} has {found.size:,} bytes; at most {most:,} are read"
             )
-        try:
-            with self._reported("cannot be read", path):
-                return bytes(
-                    self._store.get_range(self.prefix + path, start=0, length=found.size)
-                    if found.size
-                    else b""
-                )
-        except FileNotFoundError:
-            return None
+        return found.size
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """Return a part of an object; FileNotFoundError if there is none."""
+        with self._reported("cannot be read", path):
+            return bytes(self._store.get_range(self.prefix + path, start=start, length=length))
 
     def walk(self, folder: str) -> Iterator[ListedObject]:
         """Yield the objects below a folder, in no order."""

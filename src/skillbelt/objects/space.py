@@ -1,5 +1,6 @@
 """The object store of a deployment: skills that all share, and a space for each tenant.
 
+    packages/wheels/...          wheels, by the hash that locks name
     skills/...                   skills, by the digest that approvals are bound to
     tenants/<digits>/...         of one `app` and `user`: files, trees, snapshots of workspaces
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 _LIMITS = TreeLimits()
 _EVERYTHING = TreeRules(left_out=frozenset(), exact=True)
-_SKILLS = "skills"
+_SKILLS, _PACKAGES = "skills", "packages"
 _SURE_SECONDS = 600.0  # a skill that was seen in the store is not looked for again meanwhile
 
 
@@ -95,7 +96,7 @@ class Objects:
 
     def __init__(self, store: ObjectStore, prefix: str = "") -> None:
         self._store, self._prefix = store, prefix.strip("/")
-        self.skills = self._space(_SKILLS)
+        self.skills, self.packages = self._space(_SKILLS), self._space(_PACKAGES)
         self._sure: dict[str, float] = {}
 
     @classmethod

@@ -120,6 +120,7 @@ class PackageProvider(NamedTuple):
             timeout_seconds=INSTALL_TIMEOUT_SECONDS,
             max_bytes=settings.limits.max_packages_bytes,
             progress=self.progress,
+            objects=settings.objects,
         )
 
     def resolve(self, needs: Needs) -> tuple[Package, ...]:

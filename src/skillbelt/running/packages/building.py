@@ -53,6 +53,7 @@ from skillbelt.running.packages.lockfiles import (
     read_python,
     refuse,
 )
+from skillbelt.running.packages.shared_wheels import SharedWheels
 from skillbelt.running.packages.wheels import WheelInstaller
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
@@ -308,6 +309,7 @@ def _unpack(planned: EnvironmentPlan, sandbox: InstallSandbox) -> bool:
         _platform(tools),
         most=max(tools.most, _LIMITS.max_network_bytes),
         seconds=tools.seconds,
+        shared=SharedWheels.from_url(tools.objects) if tools.objects else None,
     )
     return wheels.install(
         sandbox,

@@ -69,10 +69,12 @@ def plan(
     max_bytes: int = _LIMITS.max_packages_bytes,
     progress: Progress | None = None,
     locked: Lock | None = None,
+    objects: str = "",
 ) -> EnvironmentPlan:
     """Resolve the needs: as for an existing environment, else as the index says now.
 
-    `sandboxes` opens the sandboxes of installers. `python` is the interpreter, by default one that
+    `sandboxes` opens the sandboxes of installers. `objects` is the URL of the object store that
+    machines share wheels by. `python` is the interpreter, by default one that
     runs can use. `hosts` are further hosts that the index serves files from. With `allow_builds`,
     packages without a wheel, or those that it names, are built, in the sandbox. `locked` is what
     another machine resolved. Raises RunRefused, which says what is missing or not accepted.
@@ -98,6 +100,7 @@ def plan(
         say=progress or _silent,
         faults=[],
         kept=KeptPages(),
+        objects=objects,
     )
     record = os.path.join(cache_dir, _RESOLVED, f"{key}.json")
     lock = locked or _read_lock(record, needs)

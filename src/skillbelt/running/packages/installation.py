@@ -100,7 +100,10 @@ class SourceBuilds(NamedTuple):
 
 
 class InstallTools(NamedTuple):
-    """The tools and settings for one environment. `kept` are pages, for all its steps."""
+    """The tools and settings for one environment. `kept` are pages, for all its steps.
+
+    `objects` is the object store that machines share wheels by, if there is one.
+    """
 
     sandboxes: InstallSandboxes
     program: str  # uv or npm, as configured
@@ -115,6 +118,7 @@ class InstallTools(NamedTuple):
     say: Progress
     faults: list[str]  # of the index, collected
     kept: KeptPages
+    objects: str = ""
 
 
 class EnvironmentPlan(NamedTuple):

@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import cache
+from tempfile import SpooledTemporaryFile
+from typing import BinaryIO, cast
 
 from skillbelt.permission.packages import Lock, Package, normal
 from skillbelt.running.packages.index_fetcher import BodyChunks, NotFetched
@@ -21,18 +23,31 @@ from skillbelt.running.packages.index_pages import IndexFile, PythonIndex
 from skillbelt.running.packages.installation import InstallSandbox, InstallStep
 from skillbelt.running.packages.installers import COMPILERS, InstallerFailed, environment_of
 from skillbelt.running.packages.lockfiles import Platform, is_sure
+from skillbelt.running.packages.shared_wheels import SharedWheels
 from skillbelt.running.packages.unpack import UNUSUAL
 
 _PROGRAM = "unpack.py"
+_IN_MEMORY = 8 * 2**20  # of a wheel that is shared; beyond that it waits in a file
 _FETCHERS = 6  # that fetch at the same time
 
 
 class WheelInstaller:
     """Fetches the wheels of one lock into a sandbox and unpacks them there."""
 
-    def __init__(self, index: PythonIndex, here: Platform, *, most: int, seconds: float) -> None:
-        """`most` is how many bytes may be fetched, and `seconds` how long that may take."""
-        self._index, self._here = index, here
+    def __init__(
+        self,
+        index: PythonIndex,
+        here: Platform,
+        *,
+        most: int,
+        seconds: float,
+        shared: SharedWheels | None = None,
+    ) -> None:
+        """`most` is how many bytes may be fetched, and `seconds` how long that may take.
+
+        `shared` are the wheels of other machines, which are looked for first.
+        """
+        self._index, self._here, self._shared = index, here, shared
         self._left, self._until = most, time.monotonic() + seconds
         self._seconds = seconds
         self._lock = threading.Lock()
@@ -69,6 +84,15 @@ class WheelInstaller:
 
     def _choose(self, package: Package) -> IndexFile | None:
         """Return the only wheel with a listed hash, if it surely fits; else None."""
+        if self._shared is not None:
+            kept = [
+                one for one in self._shared.find(package.hashes) if is_sure(one.name, self._here)
+            ]
+            if len(kept) == 1:
+                return kept[0]
+        return self._choose_from_index(package)
+
+    def _choose_from_index(self, package: Package) -> IndexFile | None:
         try:
             files = self._index.files(package.name)
         except NotFetched:
@@ -107,20 +131,37 @@ class WheelInstaller:
 
     def _checked(self, package: Package, file: IndexFile) -> Iterator[bytes]:
         """Yield the content; raises InstallerFailed at its end unless it has a listed hash."""
-        try:
-            fetched = self._index.fetch(file)
-            digest = hashlib.sha256()
-            with closing(fetched.pieces):
-                for piece in self._bounded(fetched.pieces):
-                    digest.update(piece)
-                    yield piece
-        except NotFetched as missing:
-            raise InstallerFailed(str(missing)) from missing
-        if f"sha256:{digest.hexdigest()}" not in package.hashes:
-            raise InstallerFailed(
-                f"Hash mismatch: {file.name} has sha256:{digest.hexdigest()}, and "
-                f"{package.name}=={package.version} was resolved with {', '.join(package.hashes)}"
-            )
+        if self._shared is not None and not file.url:
+            kept = self._shared.open(file, self._left)
+            if kept is not None:
+                with closing(BodyChunks(kept)) as pieces:
+                    yield from self._bounded(pieces)
+                return
+            listed = self._choose_from_index(package)
+            if listed is None:
+                raise InstallerFailed(f"no index has {file.name}, and no machine shares it")
+            file = listed
+        digest = hashlib.sha256()
+        with SpooledTemporaryFile(_IN_MEMORY) as copy:
+            try:
+                fetched = self._index.fetch(file)
+                with closing(fetched.pieces):
+                    for piece in self._bounded(fetched.pieces):
+                        digest.update(piece)
+                        if self._shared is not None:
+                            copy.write(piece)
+                        yield piece
+            except NotFetched as missing:
+                raise InstallerFailed(str(missing)) from missing
+            if f"sha256:{digest.hexdigest()}" not in package.hashes:
+                raise InstallerFailed(
+                    f"Hash mismatch: {file.name} has sha256:{digest.hexdigest()}, and "
+                    f"{package.name}=={package.version} was resolved with "
+                    f"{', '.join(package.hashes)}"
+                )
+            if self._shared is not None:
+                copy.seek(0)
+                self._shared.add(file, digest.hexdigest(), cast(BinaryIO, copy))
 
     def _bounded(self, pieces: BodyChunks) -> Iterator[bytes]:
         for piece in pieces:
