@@ -207,6 +207,15 @@ def test_the_files_of_another_package_are_left_to_uv_which_refuses_them(shop: Sh
     assert "greet" in shop.refusal("greet")
 
 
+def test_a_file_in_the_name_of_another_package_is_left_to_uv(market: Market) -> None:
+    """Two packages that list a file of one name: neither takes the place of the other."""
+    digest = list_wheel(market.index, "greet", {"greet.py": "word = 'greet'"})
+    list_wheel(market.index, "inner", {"inner.py": ""})
+    link = f'<a href="/files/{FILE}#sha256={digest}">inner-1.0-py3-none-any.whl</a>'
+    market.index.pages["/simple/inner/"] = link.encode()
+    assert "inner" in market.refusal("python", "greet", "inner")
+
+
 # --- how they are fetched ------------------------------------------------------------------------
 
 

@@ -122,7 +122,7 @@ def _python_lock(needs: Needs, tools: InstallTools, sandbox: InstallSandbox) -> 
     uv = _uv(tools)
     index = PythonIndex(*_index_for(tools, uv, sandbox))
     if not tools.indexes.links:  # of folders nothing can be fetched ahead
-        for one in needs.requirements[:_EXPECTED]:
+        for one in filter(name_of, needs.requirements[:_EXPECTED]):
             index.expect(name_of(one), partial(_likely, tools, one))
     data = uv.resolve(sandbox, needs, index)
     builds = tools.builds
