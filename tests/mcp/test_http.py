@@ -387,3 +387,13 @@ def test_a_new_token_is_a_good_one() -> None:
     made = {new_token() for _ in range(100)}
     assert len(made) == 100
     assert all(check_token(token) for token in made)
+
+
+def test_the_probes_and_the_metrics(server: Http) -> None:
+    root = server.url.removesuffix("/mcp")
+    for path in ("/health", "/ready"):
+        assert httpx2.get(root + path, timeout=30).json() == {"status": "ok"}
+    assert httpx2.get(f"{root}/metrics", timeout=30).status_code == 401
+    found = httpx2.get(f"{root}/metrics", headers=server.headers, timeout=30)
+    assert found.headers["content-type"].startswith("text/plain")
+    assert "skillbelt_runs_running" in found.text

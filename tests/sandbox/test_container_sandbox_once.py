@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from skillbelt import Rule
 from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.running.secret_store import SecretStore
 from skillbelt.sandbox.container import sandbox as container
 from skillbelt.sandbox.container.sandbox import ContainerSandbox
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
@@ -64,6 +66,27 @@ def without(document: Mapping[str, Any]) -> dict[str, Any]:
     """What must be the same wherever it ran."""
     own = ("duration_ms", "enforced", "sandbox")
     return {key: value for key, value in document.items() if key not in own}
+
+
+def test_a_stored_secret_is_in_its_own_run_alone(bench: Bench, any_engine: str) -> None:
+    """The container is kept and used again; neither it nor the engine's records have the value."""
+    from docker import APIClient
+
+    rules = [Rule("run", "*", "allow"), Rule("secret", "*", "allow")]
+    belt = bench.open(sandbox="container", container_engine=any_engine, rules=rules)
+    SecretStore(belt.settings).set("ECHO_API_KEY", "s3cr3t-v4lue", SKILL)
+    session = belt.session("me", "a")
+    command = "echo ${ECHO_API_KEY:-none} ${#ECHO_API_KEY}; grep -l s3cr3t /proc/[0-9]*/environ"
+    given = belt.run_sync(SKILL, command, session=session, secrets=["ECHO_API_KEY"])
+    assert given.sandbox == "container"
+    assert given.stdout.startswith("[ECHO_API_KEY] 12\n/proc/"), given.stderr
+    later = belt.run_sync(SKILL, command, session=session)
+    assert later.stdout == "none 0\n"
+    client = APIClient(base_url=any_engine, version="auto")
+    kept = [client.inspect_container(one) for one in containers(any_engine)]
+    client.close()
+    assert kept and "s3cr3t" not in str(kept)
+    belt.close()
 
 
 def test_idle_containers_go(sandbox: ContainerSandbox, place: Place, any_engine: str) -> None:

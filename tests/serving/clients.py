@@ -32,8 +32,8 @@ def fill(tree: Tree) -> Tree:
 @asynccontextmanager
 async def api(belt: Runtime, tokens: TokenBook | None = None) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of a server in this process, with all that stands before the API."""
-    served = HttpApi(belt)
     book = tokens or TokenBook.of(TOKEN)
+    served = HttpApi(belt, answers=book.answers)
     app = guarded(Probes(served, belt, "http"), tokens=book, host="127.0.0.1", port=8765)
     transport = httpx2.ASGITransport(app)
     headers = {"authorization": f"Bearer {TOKEN}"}

@@ -182,7 +182,7 @@ async def test_a_file_of_this_machine_is_asked_for(belt: Runtime, open_tree: Tre
     """A client is no user at the keyboard: what it names on the machine needs permission."""
     secret = open_tree.write("outside/secret.txt", "secret")
     given = {"skill": "pdf", "command": "echo x", "inputs": [{"from": f"host://{secret}"}]}
-    holder = book(user="ada", answers=False)
+    holder = book(user="ada", answers=True)
     async with api(belt, holder) as client, anyio.create_task_group() as group:
         group.start_soon(lambda: client.post(f"{S}/runs", json=given))
         with anyio.fail_after(30):
@@ -190,6 +190,12 @@ async def test_a_file_of_this_machine_is_asked_for(belt: Runtime, open_tree: Tre
                 await anyio.sleep(0.02)
         assert waiting[0].request.type == "host_file"
         belt.gate.close()
+
+
+async def test_where_no_client_may_answer_nothing_waits(belt: Runtime) -> None:
+    async with api(belt, book(user="ada")) as client:
+        answer = await client.post(f"{S}/runs", json={"skill": "pdf", "command": "cat SKILL.md"})
+    assert (answer.status_code, error_of(answer)["kind"]) == (403, "permission_denied")
 
 
 async def test_without_a_token_there_are_only_the_probes(belt: Runtime) -> None:

@@ -16,7 +16,7 @@ from skillbelt.sandbox.linux.identity import interpreter, trusted_program
 from skillbelt.sandbox.network.proxy import SOCKET_NAME, bridge
 from skillbelt.sandbox.protocol import Job, Mount
 
-_NET = "/run/net"
+_NET, _PROGRAMS = "/run/net", "/run/programs"
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _EDITOR = b'#!/bin/sh\n/bin/cat "${0%/*}/editor-text" > "$1"\n'
 
@@ -85,7 +85,9 @@ def _outer_mounts(run: Run, net: str) -> Iterable[Mount]:
             # `import` ignores NODE_PATH; this folder is a parent of every skill.
             yield Mount(packages.modules, os.path.join(run.root, NODE_MODULES))
     python, programs = interpreter(), run.programs
-    shown = (programs.folder, *programs.shown) if programs else ()
+    if programs:
+        yield Mount(programs.folder, _place_of_programs(run))
+    shown = programs.shown if programs else ()
     shown += tuple(folder for folder, _ in run.program_folders)
     for folder in dict.fromkeys((*(python.folders if python else ()), *shown)):
         yield Mount(folder, folder)
@@ -98,7 +100,7 @@ def environment(run: Run) -> dict[str, str]:
     packages, name = run.packages, run.skill.name
     venv = run.inside(f"{SKILLS}/{name}/{VENV}")
     programs = run.programs
-    ours = programs.folder if programs else ""
+    ours = _place_of_programs(run)
     first = bool(programs and programs.first)
     # Nothing a run can write is on it, and no program of a package comes before the system's.
     path = [packages.interpreter if packages else "", ours if first else "", _SYSTEM_PATH,
@@ -128,6 +130,13 @@ def environment(run: Run) -> dict[str, str]:
     return env | clean_environment(run.call.env, policy=run.policy) | dict(run.secrets)
 
 
+def _place_of_programs(run: Run) -> str:
+    """Return where a command sees our folder of programs: not by the path of the user's state."""
+    if run.programs is None:
+        return ""
+    return _PROGRAMS if run.remaps else run.programs.folder
+
+
 def _of_packages(run: Run) -> Iterable[str]:
     """Yield the folder of the packages' programs, and first ours for what must not listen."""
     if run.packages is None:
@@ -135,7 +144,7 @@ def _of_packages(run: Run) -> Iterable[str]:
     confined = run.egress is not None or not run.remaps
     has_tsx = confined and os.path.lexists(os.path.join(run.packages.bin, "tsx"))
     if has_tsx and run.programs and run.programs.first:
-        yield os.path.join(run.programs.folder, TSX)
+        yield os.path.join(_place_of_programs(run), TSX)
     yield run.packages.bin
 
 

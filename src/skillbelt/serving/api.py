@@ -71,7 +71,8 @@ _NAME_OF_TYPE: Mapping[str, type | tuple[type, ...]] = {
 class HttpApi:
     """The application behind the guard; `close` refuses new calls and ends those that run."""
 
-    def __init__(self, belt: Runtime) -> None:
+    def __init__(self, belt: Runtime, *, answers: bool = True) -> None:
+        """`answers` says that a client may answer permission questions, so that they wait."""
         self._belt = belt
         self._patterns = [(one.pattern, one) for one in ENDPOINTS]
         self._seats = Seats(MAX_PARALLEL_CALLS)
@@ -79,8 +80,8 @@ class HttpApi:
         self._calls: dict[str, Callable[[Pending], None]] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Questions wait until they are answered, here or at another server.
-        self._stop_listening = belt.gate.desk.listen(self._tell_client)
+        # Without a listener anywhere, what needs an answer is refused at once.
+        self._stop_listening = belt.gate.desk.listen(self._tell_client) if answers else lambda: None
         self.relay = Relay(lambda: belt.store)
         RelayedRuns(belt, self.relay)
 
@@ -430,7 +431,7 @@ async def serve_api(
     ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve the API until a signal arrives, then end everything that runs. Calls `ready` first."""
-    api, port = HttpApi(belt), listening.getsockname()[1]
+    api, port = HttpApi(belt, answers=tokens.answers), listening.getsockname()[1]
     app = guarded(
         Probes(api, belt, "http"), tokens=tokens, host=host, port=port, origins=origins, hosts=hosts
     )

@@ -53,6 +53,11 @@ class TokenBook:
         return found
 
     @property
+    def answers(self) -> bool:
+        """Whether anyone may answer permission questions."""
+        return any(holder.answers for holder in self._holders.values())
+
+    @property
     def secret(self) -> bytes:
         """Bytes that only servers with the same tokens know."""
         return hashlib.sha256("\0".join(sorted(self._holders)).encode()).digest()
