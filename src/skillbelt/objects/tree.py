@@ -1,10 +1,10 @@
 """A folder as a value: its entries, and where the bytes of each file are.
 
 The list of a tree is one JSON document a line: a head, then each entry. So it is counted before it
-is read, and a hostile one takes no more memory than a good one. Files are in blobs: a large one alone, small ones together
-in a pack, since a request for each would take longer than its bytes. The digest of a tree covers
-what the folder holds and not where that is kept, so a tree that is packed in another way is the
-same tree. For a skill it is the digest that approvals are bound to.
+is read, and a hostile one takes no more memory than a good one. Files are in blobs: a large one
+alone, small ones together in a pack, since a request for each would take longer than its bytes.
+The digest of a tree covers what the folder holds and not where that is kept, so a tree that is
+packed in another way is the same tree. For a skill it is the digest that approvals are bound to.
 """
 
 from __future__ import annotations
