@@ -234,19 +234,20 @@ class FaultBench:
         servers = [ServerProcess(one, self._server_environ(one), on_report) for one in folders]
         word = f"{random_.randrange(16**6):06x}"
         names = [f"{word}-{number}" for number in range(runs)]
-        when = random_.randrange(max(1, runs // 4), max(2, 3 * runs // 4))
-        maker: threading.Thread | None = None
-        for number, name in enumerate(names):
-            if number == when and fault != "none":
-                maker = threading.Thread(target=self._make, args=(fault, servers, random_))
-                maker.start()
+        when = random_.randrange(0, max(1, 3 * runs // 4))
+        ended = threading.Event()
+        maker = threading.Thread(
+            target=self._make_amid, args=(fault, lambda: len(reports) >= when or ended.is_set(),
+                                          servers, random_)
+        )  # fmt: skip
+        maker.start()
+        for name in names:
             order = random_.sample(servers, len(servers))
             any(one.give(name, random_.uniform(*RUN_SECONDS)) for one in order)
-            time.sleep(random_.uniform(0, 0.06))
         for one in servers:
             one.finish()
-        if maker is not None:
-            maker.join()
+        ended.set()
+        maker.join()
         return self._judge(fault, names, servers, reports, before)
 
     def _collect(self) -> tuple[list[tuple[str, list[str]]], Callable[[str], None]]:
@@ -320,6 +321,18 @@ class FaultBench:
 
     # Faults
 
+    def _make_amid(
+        self,
+        fault: str,
+        due: Callable[[], bool],
+        servers: Sequence[ServerProcess],
+        random_: random.Random,
+    ) -> None:
+        """Make the fault when it is due: after so many runs were reported, while others run."""
+        while not due():
+            time.sleep(0.01)
+        self._make(fault, servers, random_)
+
     def _make(self, fault: str, servers: Sequence[ServerProcess], random_: random.Random) -> None:
         time.sleep(random_.uniform(0, 0.3))
         if fault == "server":
@@ -377,11 +390,11 @@ def _wait_until_gone(mark: str) -> list[str]:
 
 
 def _workers(cluster: TestCluster) -> list[int]:
-    """Return the Ray workers of the cluster: theirs is the only token."""
+    """Return the Ray workers of the cluster that carry out runs: theirs is the only token."""
     token = f"RAY_AUTH_TOKEN={cluster.environ['RAY_AUTH_TOKEN']}".encode()
     found = []
     for pid, words in _processes():
-        if words.startswith("ray::"):
+        if words.startswith("ray::skillbelt"):
             with contextlib.suppress(OSError):
                 if token in Path(f"/proc/{pid}/environ").read_bytes():
                     found.append(pid)

@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TextIO
 
 from skillbelt import NewEvent, Rule, Runtime, SkillbeltError
 from skillbelt.store import SessionKey
@@ -34,15 +35,23 @@ def main(folder: str, places: int) -> int:
         with open(path, "w", encoding="utf-8") as file:
             file.write(SKILL)
     said = threading.Lock()
+    # Ray prints to standard output too; the reports have it for themselves.
+    reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
     belt = Runtime(os.path.join(folder, "project"), rules=[Rule("*", "*", "allow")])
     with belt, ThreadPoolExecutor(places) as pool:
         for line in sys.stdin:
             name, seconds = line.split()
-            pool.submit(_run, belt, name, float(seconds), said)
+            pool.submit(_run, belt, name, float(seconds), _Reports(said, reports))
     return 0
 
 
-def _run(belt: Runtime, name: str, seconds: float, said: threading.Lock) -> None:
+class _Reports(NamedTuple):
+    lock: threading.Lock
+    stream: TextIO
+
+
+def _run(belt: Runtime, name: str, seconds: float, reports: _Reports) -> None:
     key = SessionKey(APP, name, "one")
     report: dict[str, object] = {"id": name, "end": "error", "kind": "", "message": ""}
     try:
@@ -58,8 +67,8 @@ def _run(belt: Runtime, name: str, seconds: float, said: threading.Lock) -> None
     except Exception as error:  # not one of ours: the benchmark counts it as unclear
         report |= {"kind": "unclear", "message": f"{type(error).__name__}: {error}"[:300]}
     report["committed"] = _commit(belt, key, report)
-    with said:
-        print(json.dumps(report), flush=True)
+    with reports.lock:
+        print(json.dumps(report), file=reports.stream, flush=True)
 
 
 def _commit(belt: Runtime, key: SessionKey, report: dict[str, object]) -> bool:

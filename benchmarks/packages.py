@@ -1,11 +1,12 @@
 """What packages cost a run: `python -m benchmarks.packages`.
 
 The first run of a skill that imports one small package, beside `uv run --with` for the same with an
-equally cold cache; and a second run, beside one of a script that needs no packages. Both sides take
-turns, so that whatever else the machine does weighs on both; the least of each counts, since other
-work only ever adds. Processor time is shown too, which other work changes less. Each first run
-begins with an empty cache folder of its own: no page of the index, no package, and nothing known of
-the interpreter. It needs a package index. Exit code 1 when a bar is missed.
+equally cold cache; and a second run, beside one of a script that needs no packages and imports the
+same modules of the standard library. Both sides take turns, so that whatever else the machine does
+weighs on both; the least of each counts, since other work only ever adds. Processor time is shown
+too, which other work changes less. Each first run begins with an empty cache folder of its own: no
+page of the index, no package, and nothing known of the interpreter. It needs a package index. Exit
+code 1 when a bar is missed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,11 @@ from skillbelt.sandbox.linux.identity import interpreter
 PACKAGE = "tabulate"  # small, pure Python, and seldom among the packages of a system
 MANIFEST = "---\nname: bench\ndescription: Measures. Use it to measure.\n---\nRun scripts/a.py.\n"
 WITH = f"import {PACKAGE}\nprint('started')\n"
-WITHOUT = "print('started')\n"
+# The same modules of the standard library, which are no cost of packages.
+WITHOUT = (
+    "import dataclasses, html, importlib.metadata, io, math, re, textwrap, unicodedata, warnings\n"
+    "print('started')\n"
+)
 BARS = {"first": 1.5, "second": 1.2}
 
 

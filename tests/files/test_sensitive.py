@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from fnmatch import fnmatchcase
 
-from skillbelt.files.sensitive import looks_secret
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillbelt.files.sensitive import _matches, looks_secret
 
 
 @pytest.mark.parametrize(
@@ -39,3 +43,8 @@ def test_a_name_that_says_nothing(path: str) -> None:
 )
 def test_a_beginning_that_says_secret(head: bytes, secret: bool) -> None:
     assert looks_secret("notes.txt", head) is secret
+
+
+@given(st.text("ab.", max_size=8), st.text("ab.*", max_size=5))
+def test_a_star_stands_for_anything(name: str, pattern: str) -> None:
+    assert _matches(name, pattern.split("*")) is fnmatchcase(name, pattern)

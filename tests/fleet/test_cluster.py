@@ -14,8 +14,9 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[TestCluster]:
-    made = TestCluster()
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
+    objects = tmp_path_factory.mktemp("objects")
+    made = TestCluster(SKILLBELT_OBJECTS=objects.as_uri())
     try:
         made.start("one", "--processors", "1")
         made.start("two", "--processors", "2", SKILLBELT_MAX_PROCESSES="50")
@@ -29,11 +30,12 @@ def nodes(cluster: TestCluster, **wanted: object) -> list[dict[str, Any]]:
     return [one for one in found if wanted.items() <= one.items()]
 
 
-def test_status_counts_nodes_and_tries_the_store(cluster: TestCluster) -> None:
+def test_status_counts_nodes_and_tries_the_stores(cluster: TestCluster) -> None:
     status = json.loads(cluster.fleet("status", "--json").stdout)
     assert status["nodes"]["up"] >= 3
     assert (status["running"], status["queue"]) == (0, 0)
-    assert {one["part"]: one["problem"] for one in status["parts"]}["store"] == ""
+    found = {one["part"]: one["problem"] for one in status["parts"]}
+    assert found == {"store": "", "objects": ""}
 
 
 def test_each_node_announces_what_it_can_do(cluster: TestCluster) -> None:

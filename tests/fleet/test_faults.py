@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from benchmarks.fleet_faults import LOCAL_FAULTS, run_rounds
+from benchmarks.fleet_faults import LOCAL_FAULTS, RAY_FAULTS, run_rounds
 
 pytestmark = [
     pytest.mark.long,
@@ -16,5 +16,11 @@ pytestmark = [
 
 def test_runs_on_one_machine_survive_every_fault() -> None:
     for one in run_rounds("local", LOCAL_FAULTS, times=1, runs=20, seed=1):
+        assert one.holds, (one.fault, one.details)
+        assert one.results > 0, (one.fault, one.details)
+
+
+def test_runs_on_three_nodes_survive_every_fault() -> None:
+    for one in run_rounds("ray", RAY_FAULTS, times=1, runs=20, seed=1):
         assert one.holds, (one.fault, one.details)
         assert one.results > 0, (one.fault, one.details)

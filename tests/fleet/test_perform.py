@@ -169,6 +169,19 @@ def test_a_tenant_does_not_reach_the_workspace_of_another(
     assert b"mine" not in perform(node, theirs).outcome.stdout.data
 
 
+@pytest.mark.parametrize(
+    "left", ["true", "echo x > $OUTPUT_DIR/x", "chmod 755 $WORK_DIR", "echo x > .venv/x", "ls"]
+)
+def test_a_run_outside_of_conversations_finds_nothing_of_another(
+    node: NodeBench, make: Callable[..., Made], left: str
+) -> None:
+    once = ME._replace(once="whole")
+    look = "ls -A $OUTPUT_DIR .venv $WORK_DIR/inputs; stat -c %a $WORK_DIR"
+    first = perform(node, make(look, once).sent()).outcome.stdout.data
+    perform(node, make(left, once).sent())
+    assert perform(node, make(look, once).sent()).outcome.stdout.data == first
+
+
 @pytest.mark.parametrize("path", ["../x", "skills/x", "work/../../x", "out", "/etc/x", "work//x"])
 def test_a_node_cannot_write_outside_of_a_workspace(bench: Bench, path: str) -> None:
     with bench.make().workspace(ME.key) as workspace, pytest.raises(PathEscape):

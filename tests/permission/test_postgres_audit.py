@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import LiteralString
@@ -304,3 +306,39 @@ def test_a_server_that_restarts_loses_and_repeats_nothing(own_postgres: Server) 
             sorted(kept) == sorted(done) == [(str(t), n) for t in range(THREADS) for n in range(15)]
         )
         assert log.verify()[:3] == (1 + THREADS * 15, 0, 0)
+
+
+def test_a_thread_that_is_interrupted_does_not_let_others_go_on(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread writes for all: what it did not write counts for none as written."""
+    log = PostgresAuditLog(database, "vm-1")
+    began, others = threading.Event(), list[BaseException]()
+
+    def interrupted(*_: object) -> None:
+        began.wait(40)
+        raise KeyboardInterrupt
+
+    def other() -> None:
+        try:
+            fill(log, 2)
+        except ConfigError as error:
+            others.append(error)
+
+    # The second event joins the batch of the first, which is held back until then.
+    entries = log._queue
+    with log._writing:
+        first, second = (threading.Thread(target=other) for _ in range(2))
+        for thread in (first, second):
+            thread.start()
+        while len(entries) < 2:
+            time.sleep(0.001)
+        monkeypatch.setattr(database, "insist", interrupted)
+        began.set()
+        with pytest.raises(KeyboardInterrupt):
+            log._write_batch()
+    monkeypatch.undo()
+    for thread in (first, second):
+        thread.join(40)
+    assert [str(error)[:36] for error in others] == ["the audit log cannot be written: the"] * 2
+    assert list(log.read()) == []

@@ -10,11 +10,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from skillbelt.errors import RunRefused
 from skillbelt.permission.packages import Environment
+from skillbelt.running.packages import environments
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.packages.environments import can_be_written, provision
 from skillbelt.running.packages.install_sandbox import NativeSandboxes
@@ -286,6 +288,43 @@ def test_a_python_that_does_not_fit_is_refused(shop: Shop) -> None:
     needs = Needs("python", ("greet",), "run.py", ">=4")
     with pytest.raises(RunRefused, match=r"run\.py: needs Python >=4, and .* is CPython 3\."):
         provision(needs, shop.cache, environ=shop.environ, python=PYTHON, sandboxes=ROOMS)
+
+
+def other_python(folder: Path, version: str) -> str:
+    """A program that says to be another Python."""
+    path = folder / "python3.39"
+    path.write_text(f"#!/bin/sh\necho CPython {version}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_another_python_of_the_system_is_taken_where_scripts_need_it(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    other = other_python(tmp_path, "3.39.1")
+    found = {"python3.39": other}
+    monkeypatch.setattr(environments, "trusted_program", found.get)
+    monkeypatch.setattr(environments, "in_system", lambda path: True)
+    newer = Needs("python", ("greet",), "run.py", ">=3.39")
+    given: dict[str, Any] = {"environ": shop.environ, "sandboxes": ROOMS}
+    with pytest.raises(RunRefused, match="offline, and not installed"):
+        environments.plan(newer, shop.cache, offline=True, **given)
+    # Where one was chosen, it is that one or none; nor is one taken that a sandbox does not show.
+    with pytest.raises(RunRefused, match=r"needs Python >=3\.39"):
+        environments.plan(newer, shop.cache, offline=True, python=PYTHON, **given)
+    monkeypatch.setattr(environments, "in_system", lambda path: False)
+    with pytest.raises(RunRefused, match=r"needs Python >=3\.39, and .*; install one that fits"):
+        environments.plan(newer, shop.cache, offline=True, **given)
+
+
+def test_the_usual_python_is_taken_where_it_fits(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    other = other_python(tmp_path, "3.39.1")
+    monkeypatch.setattr(environments, "trusted_program", {"python3.39": other}.get)
+    needs_any = Needs("python", ("greet",), "run.py", ">=3.8")
+    given: dict[str, Any] = {"environ": shop.environ, "sandboxes": ROOMS}
+    assert environments.plan(needs_any, shop.cache, **given).tools.interpreter == ROOMS.python
 
 
 def test_a_python_that_is_none_is_refused(shop: Shop) -> None:

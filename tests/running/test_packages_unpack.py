@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import subprocess
 import zipfile
@@ -12,16 +13,18 @@ from pathlib import Path
 
 import pytest
 
+from skillbelt.running.packages.index_pages import read_listing
 from skillbelt.running.packages.install_sandbox import NativeSandbox
 from skillbelt.running.packages.installation import InstallStep
 from tests import needs
-from tests.discovery.sources.server import running
+from tests.discovery.sources.server import Reply, running
 from tests.registries import list_wheel, wheel, wheel_bytes
 from tests.running.test_packages_environments import Shop, says
 from tests.running.test_packages_environments import _made_removable as _made_removable
 from tests.running.test_packages_environments_hostile import Market
 
 pytestmark = [needs.linux, pytest.mark.timeout(180)]
+SIMPLE_JSON = "application/vnd.pypi.simple.v1+json"
 FILE = "greet-1.0-py3-none-any.whl"
 
 
@@ -204,6 +207,15 @@ def test_the_files_of_another_package_are_left_to_uv_which_refuses_them(shop: Sh
     assert "greet" in shop.refusal("greet")
 
 
+def test_a_file_in_the_name_of_another_package_is_left_to_uv(market: Market) -> None:
+    """Two packages that list a file of one name: neither takes the place of the other."""
+    digest = list_wheel(market.index, "greet", {"greet.py": "word = 'greet'"})
+    list_wheel(market.index, "inner", {"inner.py": ""})
+    link = f'<a href="/files/{FILE}#sha256={digest}">inner-1.0-py3-none-any.whl</a>'
+    market.index.pages["/simple/inner/"] = link.encode()
+    assert "inner" in market.refusal("python", "greet", "inner")
+
+
 # --- how they are fetched ------------------------------------------------------------------------
 
 
@@ -249,3 +261,28 @@ def test_a_file_that_is_larger_than_packages_may_be_is_not_fetched_whole(market:
     list_wheel(market.index, "greet", {"big": "x" * 3_000_000})
     said = market.refusal("python", "greet", max_bytes=2**20)
     assert "max_packages_bytes" in said
+
+
+# --- how large they are --------------------------------------------------------------------------
+
+
+def test_how_much_will_be_fetched_is_known_from_what_resolving_fetched(market: Market) -> None:
+    list_wheel(market.index, "greet", {"greet.txt": "x" * 1_250_000})
+    assert market.plan("python", "greet").size == "1.3 MB to fetch"
+
+
+def test_how_much_will_be_fetched_is_known_from_the_page_of_the_index(market: Market) -> None:
+    digest = list_wheel(market.index, "greet", {}, ["inner"])
+    list_wheel(market.index, "inner", {})
+    listed = {"filename": FILE, "url": f"/files/{FILE}", "hashes": {"sha256": digest}}
+    page = {"files": [{**listed, "size": 52_400_000}]}
+    reply = Reply(json.dumps(page).encode(), headers={"Content-Type": SIMPLE_JSON})
+    market.index.pages["/simple/greet/"] = reply
+    assert market.plan("python", "greet").size == "52.4 MB to fetch"
+
+
+@pytest.mark.parametrize("size", [-1, 0, True, "7", 2**60, None])
+def test_a_size_that_is_none_is_not_told(size: object) -> None:
+    page = json.dumps({"files": [{"filename": FILE, "url": FILE, "size": size}]}).encode()
+    [found] = read_listing("https://index.example/greet/", SIMPLE_JSON, page)
+    assert found.size == 0

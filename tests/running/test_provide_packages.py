@@ -26,3 +26,12 @@ def test_everything_that_will_come_is_asked_for_as_one() -> None:
     assert asked.metadata == {"call": "1", "packages": list(texts)}
     fewer = install_request(RUN, NEEDS, texts[:2])
     assert asked.exact and asked.exact != fewer.exact
+
+
+def test_how_much_is_fetched_is_told_and_no_answer_is_bound_to_it() -> None:
+    bare, told = (
+        install_request(RUN, NEEDS, ("greet==1.0 sha256:00",), size=size)
+        for size in ("", "1.3 MB to fetch")
+    )
+    assert told.summary == f"{bare.summary}; 1.3 MB to fetch"
+    assert told._replace(summary=bare.summary) == bare

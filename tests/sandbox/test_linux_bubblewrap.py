@@ -230,3 +230,19 @@ def test_named_hosts_are_reached_through_the_proxy_alone(place: Place, processes
     )
     assert outcome.stdout.data == THROUGH_THE_PROXY_ALONE, outcome
     assert outcome.enforced["network"] == "network namespace, proxy only"
+
+
+def test_a_folder_of_the_system_may_go_while_a_runtime_lives(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package of the system that is removed meanwhile takes its folder in /etc along."""
+    gone = Path(place.folder, "gone")
+    gone.mkdir()
+    bubblewrap._fixed.cache_clear()
+    monkeypatch.setattr(bubblewrap, "shown_folders", lambda: (str(gone),))
+    try:
+        assert inside(place, "true").exit_code == 0
+        gone.rmdir()
+        assert inside(place, "true").exit_code == 0
+    finally:
+        bubblewrap._fixed.cache_clear()

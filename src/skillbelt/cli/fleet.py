@@ -26,6 +26,7 @@ from skillbelt.fleet.facts import NodeFacts, differing, find_facts
 from skillbelt.fleet.join import HEAD_PORT, NodePlan, require_token, run_node, start_arguments
 from skillbelt.fleet.node_report import report_node
 from skillbelt.fleet.reach import PartState, check_reachable, try_part
+from skillbelt.objects.space import Objects
 from skillbelt.settings import Settings, load_settings
 from skillbelt.store import SessionKey, open_store
 from skillbelt.testing.node_attacks import BAD, attack_node
@@ -191,13 +192,19 @@ def _differing_labels(nodes: Sequence[NodeState]) -> list[str]:
 
 
 def _try_parts(settings: Settings) -> list[PartState]:
-    """Use the store once, so that its latency is that of a request."""
+    """Use the store and the object store once each: their latency is that of a request."""
 
     def use_store() -> None:
         with closing(open_store(settings)) as store:
             store.state(SessionKey("skillbelt", "fleet", "status"))
 
-    return [try_part("store", use_store)]
+    def use_objects() -> None:
+        # A listing that finds nothing costs one request.
+        for _ in Objects.from_settings(settings).skills.copies("blobs", "0" * 64):
+            break
+
+    parts = [try_part("store", use_store)]
+    return [*parts, try_part("objects", use_objects)] if settings.objects else parts
 
 
 def _print_status(

@@ -7,7 +7,7 @@ a secret.
 from __future__ import annotations
 
 import posixpath
-from fnmatch import fnmatchcase
+from collections.abc import Sequence
 
 # Folders that hold credentials or history.
 _PRIVATE = """
@@ -23,8 +23,11 @@ _NAMES = """
 service_account*.json client_secret*.json kubeconfig *.kubeconfig .bash_history .zsh_history
 .python_history .psql_history .mysql_history .node_repl_history shadow master.passwd
 """
-_PATTERNS = tuple(_NAMES.split())
-_HARMLESS = (".env.example", ".env.sample", ".env.template", ".env.dist", "*.pub")
+# What stands between the stars of each: compiling them as regular expressions takes 15 ms.
+_PATTERNS = tuple(one.split("*") for one in _NAMES.split())
+_HARMLESS = tuple(
+    one.split("*") for one in (".env.example", ".env.sample", ".env.template", ".env.dist", "*.pub")
+)
 _BEGINNINGS = (b"-----BEGIN ", b"PuTTY-User-Key-File", b"openssh-key-v1")
 HEAD_BYTES = 4096
 
@@ -35,9 +38,25 @@ def looks_secret(path: str, head: bytes = b"") -> bool:
     *folders, name = (part.casefold().rstrip(". ") or part for part in path.split("/"))
     if _FOLDERS.intersection((*folders, name)):
         return True
-    if any(fnmatchcase(name, pattern) for pattern in _HARMLESS):
+    if any(_matches(name, parts) for parts in _HARMLESS):
         return False
-    return any(fnmatchcase(name, pattern) for pattern in _PATTERNS) or _is_key(head)
+    return any(_matches(name, parts) for parts in _PATTERNS) or _is_key(head)
+
+
+def _matches(name: str, parts: Sequence[str]) -> bool:
+    """Whether a name is the parts in their order, with anything between them."""
+    first, *middle = parts
+    if not middle:
+        return name == first
+    *middle, last = middle
+    at, end = len(first), len(name) - len(last)
+    if end < at or not name.startswith(first) or not name.endswith(last):
+        return False
+    for part in middle:
+        at = name.find(part, at, end) + len(part)
+        if at < len(part):
+            return False
+    return True
 
 
 def _is_key(head: bytes) -> bool:

@@ -6,6 +6,7 @@ Nothing is decided here. What the grant of the order does not hold is refused.
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -41,7 +42,17 @@ from skillbelt.running.programs.shown import show_programs
 from skillbelt.running.quota import quota_for_run
 from skillbelt.running.run import Run
 from skillbelt.running.staging import check_unchanged, stage
-from skillbelt.running.workspace import RUNS, Workspace, open_workspace, place_of, places
+from skillbelt.running.workspace import (
+    INPUTS,
+    OUT,
+    RUNS,
+    VENV,
+    WORK,
+    Workspace,
+    open_workspace,
+    place_of,
+    places,
+)
 from skillbelt.sandbox.linux.identity import run_identity
 from skillbelt.sandbox.network.connection import Connection
 from skillbelt.sandbox.protocol import Job, Listener, Outcome, Running, run_to_end
@@ -50,6 +61,10 @@ from skillbelt.store import SessionKey
 from skillbelt.store.memory import MemoryStore
 from skillbelt.tracing import extract, span
 from skillbelt.values import Capabilities, SkillSettings
+
+# Empty workspaces that are kept, of one user and skill; and for how many of these.
+_MAX_SPARE = 4
+_MAX_SPARE_KINDS = 64
 
 
 class Sent(NamedTuple):
@@ -109,6 +124,7 @@ class NodeBench:
         self._shelf = SkillShelf(os.path.join(settings.state_dir, "skills"))
         self._folder = os.path.join(settings.state_dir, "workspaces")
         self._held: dict[str, _Held] = {}
+        self._spare: dict[tuple[str, str], list[Workspace]] = {}
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -118,6 +134,10 @@ class NodeBench:
     def remove(self) -> None:
         """Close it, and remove all that it keeps on this machine."""
         self.close()
+        with self._lock:
+            spare, self._spare = [one for all in self._spare.values() for one in all], {}
+        for workspace in spare:
+            workspace.close()
         for place in filter(os.path.isdir, places(self._folder)):
             remove_tree(place)
         remove_tree(self.settings.state_dir)
@@ -155,6 +175,8 @@ class NodeBench:
                 check_unchanged(workspace, run.staged, run.limits)
                 with span("workspace.run", cmd="", cwd=job.cwd):
                     outcome = run_to_end(lambda: self._executor.start(run, job, listener), started)
+            # A process that may be left could still write here.
+            workspace.wanted = outcome.left
             return self._finish(order, run, outcome, held)
 
     # Its steps
@@ -173,12 +195,7 @@ class NodeBench:
 
     def _enter(self, order: RunOrder, stack: ExitStack) -> Workspace:
         """Return the workspace of the order, and make the folder of the run."""
-        owner = run_identity()
-        key = SessionKey(order.tenant, "node", order.workspace) if order.workspace else None
-        workspace = open_workspace(self._folder, key, owner)
-        if key is None:
-            stack.callback(retire, os.path.dirname(workspace.path), workspace.name)
-        stack.enter_context(workspace)
+        workspace = self._open(order, stack)
         stack.enter_context(quota_for_run(workspace, order.limits))
         top, _, name = order.folder.partition("/")
         if top != RUNS or not name.replace("-", "").isalnum():
@@ -186,6 +203,37 @@ class NodeBench:
         os.close(workspace.make_folders(order.folder))
         stack.callback(workspace.end_run, order.folder)
         return workspace
+
+    def _open(self, order: RunOrder, stack: ExitStack) -> Workspace:
+        """Open the workspace of a conversation, or an empty one."""
+        owner = run_identity()
+        if order.workspace:
+            key = SessionKey(order.tenant, "node", order.workspace)
+            return stack.enter_context(open_workspace(self._folder, key, owner))
+        kept = (order.tenant, order.hash)
+        with self._lock:
+            spare = self._spare.get(kept)
+            workspace = spare.pop() if spare else None
+        workspace = workspace or open_workspace(self._folder, None, owner)
+        stack.callback(self._put_aside, workspace, kept)
+        return workspace
+
+    def _put_aside(self, workspace: Workspace, kept: tuple[str, str]) -> None:
+        """Keep a workspace for the next run, if this one left it as it was; else remove it.
+
+        Another run of the same user with the same skill gets it: making one takes longer than all
+        else that a node does.
+        """
+        with self._lock:
+            spare = self._spare.setdefault(kept, [])
+            room = len(spare) < _MAX_SPARE and len(self._spare) < _MAX_SPARE_KINDS
+            if room and not workspace.wanted and _is_untouched(workspace):
+                spare.append(workspace)
+                return
+            if not spare:
+                del self._spare[kept]
+        workspace.close()
+        retire(os.path.dirname(workspace.path), workspace.name)
 
     def _held_for(self, order: RunOrder) -> _Held:
         fresh = _Held(Mirror(order.limits.max_workspace_files))
@@ -314,3 +362,19 @@ class NodeBench:
             opened = open_workspace(self._folder, key, run_identity())
             opened.close()
             retire(os.path.dirname(opened.path), opened.name)
+
+
+def _is_untouched(workspace: Workspace) -> bool:
+    """Whether a run has left nothing in the workspace, not even a mode."""
+    try:
+        copies = [one.copy for one in workspace.metadata().staged.values()]
+        venvs = [f"{copy}/{name}/{VENV}" for copy in copies for name in os.listdir(
+            os.path.join(workspace.path, copy))]  # fmt: skip
+        empty = {INPUTS: [], OUT: [], RUNS: [], WORK: ["inputs"], **{one: [] for one in venvs}}
+        for path, names in empty.items():
+            whole = os.path.join(workspace.path, path)
+            if os.listdir(whole) != names or stat.S_IMODE(os.lstat(whole).st_mode) != 0o700:
+                return False
+    except OSError:
+        return False
+    return True

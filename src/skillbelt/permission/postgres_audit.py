@@ -11,6 +11,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from skillbelt.errors import ConfigError, StoreUnavailable
@@ -166,15 +167,18 @@ class PostgresAuditLog:
         def attempt(db: "psycopg.Connection[Any]", again: bool) -> None:
             db.execute(_APPEND, (once, again, chain, lines, *columns))
 
-        error: ConfigError | None = None
+        # What ends this thread in the middle must not let the others go on.
+        error: ConfigError | None = ConfigError("the thread that wrote it was interrupted")
         try:
             self._database.insist(attempt)
-            self._database.prune()
+            error = None
         except ConfigError as raised:
             error = raised
         finally:
             for entry in batch:
                 entry.done, entry.error = True, error
+        with suppress(ConfigError):  # a role that may only add records deletes nothing
+            self._database.prune()
 
     def _not_written(self, error: ConfigError) -> ConfigError:
         kind = StoreUnavailable if isinstance(error, StoreUnavailable) else ConfigError

@@ -242,7 +242,8 @@ class PackageProvider(NamedTuple):
         """Return the question; RunRefused where a rule would allow a build that it does not name"""
         packages = tuple(one.text for one in planned.lock.packages)
         built = tuple(one for one in planned.lock.packages if one.name in planned.builds.names)
-        asked = install_request(request, needs, packages, tuple(one.text for one in built))
+        texts = tuple(one.text for one in built)
+        asked = install_request(request, needs, packages, texts, size=planned.size)
         for one in built:
             action, rule = self.gate.rules.decide(asked._replace(patterns=(one.text,)))
             named = re.split(r"[=@\s]", rule.pattern, maxsplit=1)[0]

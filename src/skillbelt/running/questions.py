@@ -194,13 +194,19 @@ def another(
 
 
 def install_request(
-    request: Request, needs: Needs, packages: tuple[str, ...], built: tuple[str, ...] = ()
+    request: Request,
+    needs: Needs,
+    packages: tuple[str, ...],
+    built: tuple[str, ...] = (),
+    size: str = "",
 ) -> Request:
     """Return the request to install every package that the skill of a run comes to need.
 
-    `built` are those of the packages that are built from source.
+    `built` are those of the packages that are built from source. `size` says how much is to be
+    fetched; no answer is bound to it.
     """
     names = ", ".join(text.partition(" ")[0] for text in packages)
+    names += f"; {size}" if size else ""
     about = f"install {describe(needs)} for the skill {request.skill}; in all {len(packages)}: "
     facts: dict[str, object] = {"packages": list(packages)}
     if needs.guessed:

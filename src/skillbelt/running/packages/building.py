@@ -95,6 +95,7 @@ def install_node(
         most=max_bytes,
         say=lambda _: None,
         faults=[],
+        sizes={},
         kept=KeptPages(),
     )
     installer = _npm(tools)
@@ -121,17 +122,19 @@ def _python_lock(needs: Needs, tools: InstallTools, sandbox: InstallSandbox) -> 
     uv = _uv(tools)
     index = PythonIndex(*_index_for(tools, uv, sandbox))
     if not tools.indexes.links:  # of folders nothing can be fetched ahead
-        for one in needs.requirements[:_EXPECTED]:
+        for one in filter(name_of, needs.requirements[:_EXPECTED]):
             index.expect(name_of(one), partial(_likely, tools, one))
     data = uv.resolve(sandbox, needs, index)
     builds = tools.builds
-    return read_python(
+    lock = read_python(
         data,
         needs.requirements,
         _platform(tools),
         builds=builds.every,
         built=frozenset(builds.names),
     )
+    tools.sizes.update((one.name, index.size(one)) for one in lock.packages)
+    return lock
 
 
 def _likely(tools: InstallTools, wanted: str, files: Iterable[IndexFile]) -> IndexFile | None:

@@ -13,7 +13,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 
@@ -43,11 +43,13 @@ from skillbelt.running.packages.installation import (
     which,
     write_json,
 )
+from skillbelt.sandbox.linux.identity import in_system, trusted_program
 from skillbelt.text import one_line
 from skillbelt.untrusted_json import read_json
 from skillbelt.values import Limits
 
 _FORMAT = 2  # part of every hash: increase it when environments are built differently
+_OLDEST, _NEWEST = 8, 40  # minor versions of Python 3
 _RESOLVED, _INTERPRETERS = "resolved", "interpreters"
 _VERSION = re.compile(r"\w{1,40} \d+\.\d+[\w.+]{0,40}")
 _LIMITS = Limits()
@@ -80,9 +82,7 @@ def plan(
     another machine resolved. Raises RunRefused, which says what is missing or not accepted.
     """
     given = uv_path if needs.kind == "python" else npm_path
-    interpreter, version = _interpreter(
-        needs, python or _python(needs, sandboxes), environ, cache_dir
-    )
+    interpreter, version = _interpreter(needs, python, sandboxes, environ, cache_dir)
     indexes = _configured(needs, given, environ)
     builds = _builds(allow_builds)
     key = _key(needs, interpreter, version, builds, indexes)
@@ -99,6 +99,7 @@ def plan(
         most=max_bytes,
         say=progress or _silent,
         faults=[],
+        sizes={},
         kept=KeptPages(),
         objects=objects,
     )
@@ -134,7 +135,7 @@ def key_of(
     builds: bool = False,
 ) -> str:
     """Return the hash of what is asked for on this machine, from which index; raises RunRefused."""
-    interpreter, version = _interpreter(needs, _python(needs, sandboxes), environ, cache_dir)
+    interpreter, version = _interpreter(needs, "", sandboxes, environ, cache_dir)
     return _key(needs, interpreter, version, _builds(builds), _configured(needs, "", environ))
 
 
@@ -173,10 +174,6 @@ def _silent(_: str) -> None:
 # Tools
 
 
-def _python(needs: Needs, sandboxes: InstallSandboxes) -> str:
-    return sandboxes.python if needs.kind == "python" else ""
-
-
 def _configured(needs: Needs, given: str, environ: Mapping[str, str]) -> IndexConfig:
     if needs.kind == "python":
         return python_indexes(environ)
@@ -184,21 +181,41 @@ def _configured(needs: Needs, given: str, environ: Mapping[str, str]) -> IndexCo
 
 
 def _interpreter(
-    needs: Needs, python: str, environ: Mapping[str, str], cache_dir: str
+    needs: Needs,
+    given: str,
+    sandboxes: InstallSandboxes,
+    environ: Mapping[str, str],
+    cache_dir: str,
 ) -> tuple[str, str]:
-    """Return the interpreter of the scripts and its version; raises RunRefused."""
+    """Return the interpreter of the scripts and its version; raises RunRefused.
+
+    That is the given one, else the one of runs, else another of the system if the scripts need it.
+    """
     if needs.kind == "node":
         node = which("node", environ)
         if not node:
             raise RunRefused("node is not installed, and the script needs it: install Node.js")
         return node, _output(changed(node), node, "--version")
+    python, wanted = given or sandboxes.python, needs.requires_python
     version = _own_version(python) or _known_version(python, cache_dir)
-    wanted = needs.requires_python
-    if not fits(version.rpartition(" ")[2], wanted):
-        raise RunRefused(
-            f"{one_line(needs.source_path)}: needs Python {wanted}, and {python} is {version}"
-        )
-    return python, version
+    if fits(version.rpartition(" ")[2], wanted):
+        return python, version
+    for other in () if given else _other_pythons():
+        found = _known_version(other, cache_dir)
+        if fits(found.rpartition(" ")[2], wanted):
+            return other, found
+    raise RunRefused(
+        f"{one_line(needs.source_path)}: needs Python {wanted}, and {python} is {version}; install "
+        "one that fits, so that the system has a program like python3.12"
+    )
+
+
+def _other_pythons() -> Iterator[str]:
+    """Yield those that only root can have put there and that every sandbox shows, oldest first."""
+    for minor in range(_OLDEST, _NEWEST):
+        found = trusted_program(f"python3.{minor}")
+        if found and in_system(found):
+            yield found
 
 
 def _known_version(python: str, cache_dir: str) -> str:

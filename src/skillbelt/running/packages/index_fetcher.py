@@ -101,6 +101,11 @@ class KeptPages:
         with self._lock:
             return self._turns.setdefault((url, accept), threading.Lock())
 
+    def size(self, url: str) -> int:
+        """Return the size of a file that was fetched; 0 for any other."""
+        with self._lock:
+            return next((len(one[2]) for key, one in self._found.items() if key[0] == url), 0)
+
     def find(self, url: str, accept: str) -> Fetched | None:
         """Return what was fetched from that URL before."""
         with self._lock:
@@ -161,6 +166,10 @@ class IndexFetcher:
             if missing.status not in (404, 410) and not ahead:
                 self.faults.append(str(missing))
             raise
+
+    def size(self, url: str) -> int:
+        """Return the size of a file that was fetched; 0 for any other."""
+        return self._kept.size(url)
 
     def _keep(self, url: str, accept: str) -> Fetched:
         return self._kept.add(url, accept, self._get(url, accept))

@@ -19,7 +19,7 @@ from io import BytesIO
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
-from skillbelt.permission.packages import Lock, normal
+from skillbelt.permission.packages import Lock, Package, normal
 from skillbelt.running.packages.index_config import IndexAddress, IndexConfig
 from skillbelt.running.packages.index_fetcher import BodyChunks, Fetched, IndexFetcher, NotFetched
 from skillbelt.running.packages.lockfiles import NODE_NAME, NOWHERE, file_url, is_range
@@ -82,6 +82,7 @@ class IndexFile(NamedTuple):
     yanked: bool | str = False
     metadata: bool | dict[str, str] = False
     uploaded: str = ""
+    size: int = 0  # in bytes; 0 if the index does not say
 
 
 class PythonIndex:
@@ -130,6 +131,16 @@ class PythonIndex:
     def files(self, name: str) -> tuple[IndexFile, ...]:
         """Return the files of a package; raises NotFetched."""
         return tuple(self._files(name).values())
+
+    def size(self, package: Package) -> int:
+        """Return how many bytes are to be fetched for a package; 0 if that is not known.
+
+        Of several files that it may be, the largest counts.
+        """
+        with self._lock:
+            files = list(self._known.get(package.name, {}).values())
+        found = (one for one in files if f"sha256:{one.sha256}" in package.hashes)
+        return max((one.size or self._fetcher.size(one.url) for one in found), default=0)
 
     def fetch(self, file: IndexFile) -> Fetched:
         """Fetch a listed file; raises NotFetched."""
@@ -239,6 +250,7 @@ def _parse_json(url: str, data: bytes) -> Iterator[IndexFile]:
             yanked=yanked if isinstance(yanked, str) else yanked is True,
             metadata=_metadata(metadata),
             uploaded=_short_text(about.get("upload-time")),
+            size=_size(about.get("size")),
         )
 
 
@@ -275,6 +287,10 @@ def _parse_link(url: str, words: Mapping[str, str]) -> IndexFile | None:
 
 def _sha256(value: object) -> str:
     return value if isinstance(value, str) and _HEX.fullmatch(value) else ""
+
+
+def _size(value: object) -> int:
+    return value if type(value) is int and 0 < value < 2**40 else 0
 
 
 def _short_text(value: object) -> str:

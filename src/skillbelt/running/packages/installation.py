@@ -117,6 +117,7 @@ class InstallTools(NamedTuple):
     most: int  # bytes
     say: Progress
     faults: list[str]  # of the index, collected
+    sizes: dict[str, int]  # of what will be fetched, by package, collected
     kept: KeptPages
     objects: str = ""
 
@@ -134,6 +135,15 @@ class EnvironmentPlan(NamedTuple):
     def hash(self) -> str:
         """The hash over the needs and the resolved packages."""
         return os.path.basename(self.path)
+
+    @property
+    def size(self) -> str:
+        """How much will be fetched, for a person; empty if that is known of no package."""
+        sizes = [self.tools.sizes.get(one.name, 0) for one in self.lock.packages]
+        if not any(sizes):
+            return ""
+        least = "" if all(sizes) else "at least "
+        return f"{least}{max(sum(sizes) / 1e6, 0.1):,.1f} MB to fetch"
 
     @property
     def builds(self) -> SourceBuilds:

@@ -175,14 +175,13 @@ class WheelInstaller:
 
 
 def _belongs(file: IndexFile, package: Package) -> bool:
-    """Whether a listed file is a wheel with such a hash, or without one and of that version."""
-    if not file.name.endswith(".whl"):
+    """Whether a file is a wheel of the package: with such a hash, else of that version."""
+    name, _, rest = file.name.partition("-")
+    if not file.name.endswith(".whl") or normal("python", name) != package.name:
         return False
     if file.sha256:
         return f"sha256:{file.sha256}" in package.hashes
-    name, _, rest = file.name.partition("-")
-    version = rest.partition("-")[0]
-    return normal("python", name) == package.name and version == package.version
+    return rest.partition("-")[0] == package.version
 
 
 @cache

@@ -251,7 +251,7 @@ def system_arguments(network: bool) -> tuple[str, ...]:
     further = (f"/etc/{name}" for name in (_ETC_FOR_NETWORK if network else ()))
     for path in (*shown_folders(), *further):
         if os.path.exists(path):
-            arguments += ("--ro-bind", os.path.realpath(path), path)
+            arguments += ("--ro-bind-try", os.path.realpath(path), path)
     if os.path.exists("/etc/localtime"):
         arguments += ("--symlink", os.path.realpath("/etc/localtime"), "/etc/localtime")
     return tuple(arguments)
