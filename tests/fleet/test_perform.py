@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -10,8 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from skillbelt.errors import PathEscape, PermissionDenied, RunRefused
+from skillbelt.files.locks import hold, release
 from skillbelt.fleet.packs import pack_skill
-from skillbelt.fleet.perform import NodeBench, Performed, Sent
+from skillbelt.fleet.perform import NodeBench, Performed, Sent, remove_left
 from skillbelt.fleet.submit import order_of, pack_of, seal_order
 from skillbelt.running.call import Asker, RunCall
 from skillbelt.running.mirrors import Carried, EntryFact, Mirror, carry, put
@@ -205,3 +207,17 @@ def test_a_node_that_lies_about_a_digest_is_refused(bench: Bench) -> None:
         with pytest.raises(RunRefused, match="its hash differs"):
             put(workspace, Carried({"out/a": fact}, (), {"0" * 64: b"lie"}))
         assert "out/a" not in Mirror(10).look(workspace, "runs/x")
+
+
+def test_what_a_killed_process_left_is_removed(open_tree: Tree) -> None:
+    """A process that lives keeps its folder."""
+    nodes = open_tree.root / "nodes"
+    for name in ("dead", "living"):
+        open_tree.write(nodes / name / "workspaces" / "x" / "work" / "file", "text")
+        (nodes / name / ".alive").touch()
+    lock = hold(str(nodes / "living" / ".alive"), fcntl.LOCK_SH)
+    try:
+        remove_left(str(nodes))
+    finally:
+        release(lock)
+    assert [one.name for one in nodes.iterdir()] == ["living"]

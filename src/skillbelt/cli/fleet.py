@@ -26,7 +26,6 @@ from skillbelt.fleet.facts import NodeFacts, differing, find_facts
 from skillbelt.fleet.join import HEAD_PORT, NodePlan, require_token, run_node, start_arguments
 from skillbelt.fleet.node_report import report_node
 from skillbelt.fleet.reach import PartState, check_reachable, try_part
-from skillbelt.fleet.sweep import NODES, sweep_folders
 from skillbelt.objects.space import Objects
 from skillbelt.settings import Settings, load_settings
 from skillbelt.store import SessionKey, open_store
@@ -475,7 +474,6 @@ def _join(settings: Settings, args: argparse.Namespace) -> int:
         check_reachable(address)
     os.environ.update(environ)  # Ray reads its token there
     look = _import_cluster().look_at_node
-    sweep_folders(os.path.join(settings.state_dir, NODES))
     if args.json:
         print_json({"command": arguments, "facts": facts.to_json()})
         sys.stdout.flush()

@@ -5,6 +5,7 @@ Nothing is decided here. What the grant of the order does not hold is refused.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import threading
@@ -14,9 +15,9 @@ from functools import partial
 from typing import NamedTuple
 
 from skillbelt.errors import RunRefused
+from skillbelt.files.locks import hold, release
 from skillbelt.files.remove import remove_tree
 from skillbelt.fleet.packs import Pack, SkillShelf
-from skillbelt.fleet.sweep import NODES, take_folder
 from skillbelt.format.skill import Skill
 from skillbelt.permission.command_lines import read_line
 from skillbelt.permission.gate import Gate
@@ -63,6 +64,7 @@ from skillbelt.store.memory import MemoryStore
 from skillbelt.tracing import extract, span
 from skillbelt.values import Capabilities, SkillSettings
 
+_ALIVE = ".alive"  # a file that the process of a node holds a lock on
 # Empty workspaces that are kept, of one user and skill; and for how many of these.
 _MAX_SPARE = 4
 _MAX_SPARE_KINDS = 64
@@ -105,12 +107,37 @@ class _Held:
 
 
 def node_settings(name: str) -> Settings:
-    """Return the settings of a node, with folders that no server on the same machine uses."""
+    """Return the settings of a node, with folders that no server on the same machine uses.
+
+    What processes left here that were killed is removed.
+    """
     settings = load_settings(os.sep)
-    state = take_folder(os.path.join(settings.state_dir, NODES), name)
+    nodes = os.path.join(settings.state_dir, "nodes")
+    state = os.path.join(nodes, name)
+    os.makedirs(state, mode=0o700, exist_ok=True)
+    hold(os.path.join(state, _ALIVE), fcntl.LOCK_SH)  # until this process ends
+    remove_left(nodes)
     return settings._replace(
         project="", state_dir=state, sandbox="auto", untrusted_sandbox="", audit=False
     )
+
+
+def remove_left(nodes: str) -> None:
+    """Remove the folders of processes that are gone; those that live hold a lock in theirs."""
+    for name in os.listdir(nodes):
+        state = os.path.join(nodes, name)
+        with suppress(OSError):
+            mark = os.path.join(state, _ALIVE)
+            if not os.path.exists(mark):
+                continue
+            release(hold(mark, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            _remove_state(state)
+
+
+def _remove_state(state: str) -> None:
+    for place in filter(os.path.isdir, places(os.path.join(state, "workspaces"))):
+        remove_tree(place)
+    remove_tree(state)
 
 
 class NodeBench:
@@ -138,9 +165,7 @@ class NodeBench:
             spare, self._spare = [one for all in self._spare.values() for one in all], {}
         for workspace in spare:
             workspace.close()
-        for place in filter(os.path.isdir, places(self._folder)):
-            remove_tree(place)
-        remove_tree(self.settings.state_dir)
+        _remove_state(self.settings.state_dir)
 
     def read(self, sent: Sent) -> RunOrder:
         """Return the order; PermissionDenied when no server sealed it."""
