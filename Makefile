@@ -81,6 +81,7 @@ bench-agent: $(VENV)/.dev ## what a turn of the runner costs, beside pydantic-ai
 
 bench-fleet: $(VENV)/.dev ## many machines: growth, and faults at random moments; ARGS='--times 20 --runs 200'
 	$(PYTHON_IN_VENV) -m benchmarks.fleet_store
+	$(PYTHON_IN_VENV) -m benchmarks.fleet_runs
 	$(PYTHON_IN_VENV) -m benchmarks.fleet_growth
 	$(PYTHON_IN_VENV) -m benchmarks.fleet_shared
 	$(PYTHON_IN_VENV) -m benchmarks.fleet_faults --executor local $(ARGS)

@@ -362,3 +362,49 @@ def test_a_pipe_that_is_closed_early_is_no_error(
     assert child.stderr.read() == b""
     child.stderr.close()
     assert child.wait(50) == 0
+
+
+# In PostgreSQL
+
+
+@pytest.fixture
+def shared(tree: Tree, postgres_url: str) -> Tree:
+    """A log of all machines with events of two users."""
+    tree.setenv("SKILLBELT_STORE", postgres_url)
+    log = open_audit(tree.settings())
+    for number, user in enumerate(("ada", "bob", "a/da", "ada")):
+        event = AuditEvent(time=float(number), type="run", session=f"app/{user}/1", user="root")
+        log.append(event)
+    return tree
+
+
+def test_a_log_that_machines_share_names_the_machine(shared: Tree) -> None:
+    first = shared.run("log").stdout.splitlines()[0]
+    assert f"\troot@{os.uname().nodename}\t" in first
+    assert shared.run("log", "--verify").exit_code == 0
+
+
+def test_a_tenant_has_its_own_events(shared: Tree) -> None:
+    def times(*options: str) -> list[float]:
+        found = shared.run("log", "--json", *options).document["events"]
+        return [event["time"] for event in found]
+
+    assert times("--tenant", "app/ada") == [0, 3]
+    assert times("--tenant", "app/ada", "--limit", "1") == [3]
+    assert times("--tenant", "app/a%2Fda") == []
+    assert times("--tenant", "other/ada") == []
+    assert shared.run("log", "--tenant", "ada").exit_code == 2
+
+
+def test_old_records_are_deleted_and_the_rest_holds(shared: Tree) -> None:
+    assert shared.run("log", "--delete-before", "2", "--json").document == {"deleted": 2}
+    assert [one["time"] for one in shared.run("log", "--json").document["events"]] == [2, 3]
+    assert shared.run("log", "--verify").exit_code == 0
+    assert shared.run("log", "--delete-before", "2", "--type", "run").exit_code == 2
+    assert shared.run("log", "--delete-before", "soon").exit_code == 2
+
+
+def test_a_log_in_files_bounds_itself(tree: Tree) -> None:
+    done = tree.run("log", "--delete-before", "1d")
+    assert done.exit_code == 2
+    assert "deletes its oldest file by itself" in done.stderr

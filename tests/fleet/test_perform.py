@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -10,8 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from skillbelt.errors import PathEscape, PermissionDenied, RunRefused
+from skillbelt.files.locks import hold, release
 from skillbelt.fleet.packs import pack_skill
-from skillbelt.fleet.perform import NodeBench, Performed, Sent
+from skillbelt.fleet.perform import NodeBench, Performed, Sent, remove_left
 from skillbelt.fleet.submit import order_of, pack_of, seal_order
 from skillbelt.running.call import Asker, RunCall
 from skillbelt.running.mirrors import Carried, EntryFact, Mirror, carry, put
@@ -169,6 +171,19 @@ def test_a_tenant_does_not_reach_the_workspace_of_another(
     assert b"mine" not in perform(node, theirs).outcome.stdout.data
 
 
+@pytest.mark.parametrize(
+    "left", ["true", "echo x > $OUTPUT_DIR/x", "chmod 755 $WORK_DIR", "echo x > .venv/x", "ls"]
+)
+def test_a_run_outside_of_conversations_finds_nothing_of_another(
+    node: NodeBench, make: Callable[..., Made], left: str
+) -> None:
+    once = ME._replace(once="whole")
+    look = "ls -A $OUTPUT_DIR .venv $WORK_DIR/inputs; stat -c %a $WORK_DIR"
+    first = perform(node, make(look, once).sent()).outcome.stdout.data
+    perform(node, make(left, once).sent())
+    assert perform(node, make(look, once).sent()).outcome.stdout.data == first
+
+
 @pytest.mark.parametrize("path", ["../x", "skills/x", "work/../../x", "out", "/etc/x", "work//x"])
 def test_a_node_cannot_write_outside_of_a_workspace(bench: Bench, path: str) -> None:
     with bench.make().workspace(ME.key) as workspace, pytest.raises(PathEscape):
@@ -192,3 +207,17 @@ def test_a_node_that_lies_about_a_digest_is_refused(bench: Bench) -> None:
         with pytest.raises(RunRefused, match="its hash differs"):
             put(workspace, Carried({"out/a": fact}, (), {"0" * 64: b"lie"}))
         assert "out/a" not in Mirror(10).look(workspace, "runs/x")
+
+
+def test_what_a_killed_process_left_is_removed(open_tree: Tree) -> None:
+    """A process that lives keeps its folder."""
+    nodes = open_tree.root / "nodes"
+    for name in ("dead", "living"):
+        open_tree.write(nodes / name / "workspaces" / "x" / "work" / "file", "text")
+        (nodes / name / ".alive").touch()
+    lock = hold(str(nodes / "living" / ".alive"), fcntl.LOCK_SH)
+    try:
+        remove_left(str(nodes))
+    finally:
+        release(lock)
+    assert [one.name for one in nodes.iterdir()] == ["living"]

@@ -14,6 +14,7 @@ from skillbelt.permission.gate import Gate
 from skillbelt.permission.packages import Environment
 from skillbelt.running.call import Asker, RunCall
 from skillbelt.running.job import environment, make_job, mounts, shell, write_editor
+from skillbelt.running.programs.folder import Programs
 from skillbelt.running.run import INSIDE, Run
 from skillbelt.running.staging import stage
 from skillbelt.running.workspace import open_workspace
@@ -98,6 +99,17 @@ def test_programs_of_packages_and_of_the_skill_are_looked_for_last(run: Run) -> 
     assert last == f"{INSIDE}/skills/kit/bin"
 
 
+def test_our_programs_do_not_show_where_the_state_of_the_user_lies(run: Run) -> None:
+    """But where nothing can be mounted elsewhere; then their path may hold anything."""
+    run.programs = Programs("/home/zoë b/state/.programs/1")
+    made = make_job(run)
+    assert made.env["PATH"].split(":")[0] == "/run/programs"
+    assert ("/home/zoë b/state/.programs/1", "/run/programs", False) in made.mounts
+    assert "zoë" not in str(made.env)
+    run.sandbox = NoSandbox()
+    assert environment(run)["PATH"].split(":")[0] == "/home/zoë b/state/.programs/1"
+
+
 def test_what_a_run_can_write_is_not_on_the_path(run: Run) -> None:
     assert ".venv" not in environment(run)["PATH"]
     home = run.staged.path
@@ -126,6 +138,9 @@ def test_packages_for_node_lie_where_import_looks(run: Run, tree: Tree) -> None:
     run.sandbox = NoSandbox()
     there = make_job(run)
     assert all(mount.source == mount.target for mount in there.mounts)
+    run.programs = Programs("/home/zoë b/programs")
+    found = environment(run)["NODE_OPTIONS"]
+    assert found == '--require "/home/zoë b/programs/.modules.cjs"'
 
 
 def test_packages_are_there_and_named(run: Run) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from mcp.shared.exceptions import MCPError
 
 from tests.benches import alive
 from tests.mcp.clients import Person, text_of
@@ -98,6 +99,26 @@ async def test_what_a_killed_server_ran_is_over(three: Balancer, mode: str) -> N
         answer = await client.call_tool("skill_poll", poll, meta=META)
         assert answer.is_error
         assert "has ended" in text_of(answer)
+
+
+@pytest.mark.long
+async def test_a_server_that_ends_while_its_question_is_open(three: Balancer) -> None:
+    """The client of the newer protocol answers at another one, and learns what became of it."""
+    first, *others = three.servers
+
+    class Killer(Person):
+        async def __call__(self, context: Any, params: Any) -> Any:
+            first.end(signal.SIGKILL)
+            three.servers = others
+            return await super().__call__(context, params)
+
+    async with mcp_client(three, "auto", elicitation_callback=Killer(answer="once")) as client:
+        three.servers = [first]
+        run = {"skill": "pdf", "command": "cat SKILL.md"}
+        with pytest.raises(MCPError, match="has ended"):
+            await client.call_tool("skill_run", run, meta=META)
+        three.servers = others
+        assert not (await client.call_tool("skill_load", {"skill": "pdf"}, meta=META)).is_error
 
 
 @pytest.mark.long

@@ -84,6 +84,7 @@ def connect(address: str) -> None:
     """Connect this process to the cluster; ClusterAway when it does not answer."""
     check_reachable(address)
     _check_token(address)
+    logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of threads, for one
     try:
         ray.init(
             address=address,

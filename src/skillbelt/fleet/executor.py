@@ -56,7 +56,8 @@ _AUTO = ("bubblewrap", "landlock")
 _LEVELS = {"bubblewrap": 2, "landlock": 1, WASM: 2, CONTAINER: 2}
 # An actor that was not heard of for this long is asked whether it lives before it gets a run.
 _SURE_SECONDS = 2.0
-_PING_SECONDS = 10.0
+_PING_SECONDS = 2.0
+_CREATION_SECONDS = 120.0
 _LOOK_SECONDS = 5.0
 _TRIES = 4
 _CONNECTING = threading.Lock()
@@ -197,7 +198,7 @@ class RayExecutor(Sandboxes):
         with self._guard:
             return self._known.setdefault(run.workspace.path, made)
 
-    def actor_for(self, run: Run) -> _Actor:
+    def actor_for(self, run: Run, seconds: float, is_over: Callable[[], bool]) -> _Actor:
         """Return a living actor for the run: that of its conversation, else one with less to do."""
         count, kind = self._count(), run.sandbox.name
         if run.who.once:
@@ -205,27 +206,31 @@ class RayExecutor(Sandboxes):
                 number = min(range(count), key=lambda n: self._load.get(f"{kind}-{n}", 0))
         else:
             number = int(hash_names((*run.who.key, run.workspace.name)), 16) % count
-        return self._living(f"{kind}-{number}", kind)
-
-    def _living(self, name: str, kind: str) -> _Actor:
-        for _ in range(_TRIES):
-            with self._guard:
-                actor = self._actors.get(name)
-                heard = self._heard.get(name, 0.0)
-            if actor is not None and time.monotonic() - heard < _SURE_SECONDS:
+        until = time.monotonic() + min(seconds, _CREATION_SECONDS)
+        lost = 0
+        while lost < _TRIES and time.monotonic() < until and not is_over():
+            actor = self._known_actor(f"{kind}-{number}", kind)
+            if time.monotonic() - self._heard.get(actor.id, 0.0) < _SURE_SECONDS:
                 return actor
-            if actor is None:
-                actor = self._open_actor(name, kind)
-            with suppress(*_LOST, exceptions.GetTimeoutError):
+            try:
                 ping = actor.handle.ping.options(concurrency_group="control").remote()
                 if ray.get(ping, timeout=_PING_SECONDS):
                     self.hear(actor)
                     return actor
+            except exceptions.GetTimeoutError:
+                continue  # it is being made, which takes as long as a node needs
+            except _LOST:
+                lost += 1
             self.drop(actor)
         raise RunRefused(
             "no node of the Ray cluster took the run; nothing was run; `skillbelt fleet status` "
             "says which nodes there are"
         )
+
+    def _known_actor(self, name: str, kind: str) -> _Actor:
+        with self._guard:
+            actor = self._actors.get(name)
+        return actor or self._open_actor(name, kind)
 
     def _open_actor(self, name: str, kind: str) -> _Actor:
         """Return the actor of that name; Ray makes it on a node that announces what it needs."""
@@ -251,14 +256,14 @@ class RayExecutor(Sandboxes):
     def hear(self, actor: _Actor) -> None:
         """Note that the actor answered."""
         with self._guard:
-            self._heard[actor.name] = time.monotonic()
+            self._heard[actor.id] = time.monotonic()
 
     def drop(self, actor: _Actor) -> None:
         """Forget an actor that is gone; the next run gets another one."""
         with self._guard:
             if self._actors.get(actor.name) == actor:
                 del self._actors[actor.name]
-            self._heard.pop(actor.name, None)
+            self._heard.pop(actor.id, None)
 
     @contextmanager
     def loading(self, actor: _Actor) -> Iterator[None]:
@@ -362,7 +367,9 @@ class RemoteRun:
         known = self._executor.known_for(self._run)
         lacks: Mapping[str, tuple[str, ...]] = {}
         for _ in range(_TRIES):
-            actor = self._executor.actor_for(self._run)
+            actor = self._executor.actor_for(
+                self._run, self._job.timeout_seconds, lambda: self._killed
+            )
             with self._executor.loading(actor):
                 reply = self._send(actor, known, lacks)
             if reply.get("error", {}).get("kind") == "actor_ended":

@@ -5,7 +5,9 @@ Nothing is decided here. What the grant of the order does not hold is refused.
 
 from __future__ import annotations
 
+import fcntl
 import os
+import stat
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -13,6 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from skillbelt.errors import RunRefused
+from skillbelt.files.locks import hold, release
 from skillbelt.files.remove import remove_tree
 from skillbelt.fleet.packs import Pack, SkillShelf
 from skillbelt.format.skill import Skill
@@ -41,7 +44,17 @@ from skillbelt.running.programs.shown import show_programs
 from skillbelt.running.quota import quota_for_run
 from skillbelt.running.run import Run
 from skillbelt.running.staging import check_unchanged, stage
-from skillbelt.running.workspace import RUNS, Workspace, open_workspace, place_of, places
+from skillbelt.running.workspace import (
+    INPUTS,
+    OUT,
+    RUNS,
+    VENV,
+    WORK,
+    Workspace,
+    open_workspace,
+    place_of,
+    places,
+)
 from skillbelt.sandbox.linux.identity import run_identity
 from skillbelt.sandbox.network.connection import Connection
 from skillbelt.sandbox.protocol import Job, Listener, Outcome, Running, run_to_end
@@ -50,6 +63,11 @@ from skillbelt.store import SessionKey
 from skillbelt.store.memory import MemoryStore
 from skillbelt.tracing import extract, span
 from skillbelt.values import Capabilities, SkillSettings
+
+_ALIVE = ".alive"  # a file that the process of a node holds a lock on
+# Empty workspaces that are kept, of one user and skill; and for how many of these.
+_MAX_SPARE = 4
+_MAX_SPARE_KINDS = 64
 
 
 class Sent(NamedTuple):
@@ -89,13 +107,37 @@ class _Held:
 
 
 def node_settings(name: str) -> Settings:
-    """Return the settings of a node, with folders that no server on the same machine uses."""
+    """Return the settings of a node, with folders that no server on the same machine uses.
+
+    What processes left here that were killed is removed.
+    """
     settings = load_settings(os.sep)
-    state = os.path.join(settings.state_dir, "nodes", name)
+    nodes = os.path.join(settings.state_dir, "nodes")
+    state = os.path.join(nodes, name)
     os.makedirs(state, mode=0o700, exist_ok=True)
+    hold(os.path.join(state, _ALIVE), fcntl.LOCK_SH)  # until this process ends
+    remove_left(nodes)
     return settings._replace(
         project="", state_dir=state, sandbox="auto", untrusted_sandbox="", audit=False
     )
+
+
+def remove_left(nodes: str) -> None:
+    """Remove the folders of processes that are gone; those that live hold a lock in theirs."""
+    for name in os.listdir(nodes):
+        state = os.path.join(nodes, name)
+        with suppress(OSError):
+            mark = os.path.join(state, _ALIVE)
+            if not os.path.exists(mark):
+                continue
+            release(hold(mark, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            _remove_state(state)
+
+
+def _remove_state(state: str) -> None:
+    for place in filter(os.path.isdir, places(os.path.join(state, "workspaces"))):
+        remove_tree(place)
+    remove_tree(state)
 
 
 class NodeBench:
@@ -109,6 +151,7 @@ class NodeBench:
         self._shelf = SkillShelf(os.path.join(settings.state_dir, "skills"))
         self._folder = os.path.join(settings.state_dir, "workspaces")
         self._held: dict[str, _Held] = {}
+        self._spare: dict[tuple[str, str], list[Workspace]] = {}
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -118,9 +161,11 @@ class NodeBench:
     def remove(self) -> None:
         """Close it, and remove all that it keeps on this machine."""
         self.close()
-        for place in filter(os.path.isdir, places(self._folder)):
-            remove_tree(place)
-        remove_tree(self.settings.state_dir)
+        with self._lock:
+            spare, self._spare = [one for all in self._spare.values() for one in all], {}
+        for workspace in spare:
+            workspace.close()
+        _remove_state(self.settings.state_dir)
 
     def read(self, sent: Sent) -> RunOrder:
         """Return the order; PermissionDenied when no server sealed it."""
@@ -155,6 +200,8 @@ class NodeBench:
                 check_unchanged(workspace, run.staged, run.limits)
                 with span("workspace.run", cmd="", cwd=job.cwd):
                     outcome = run_to_end(lambda: self._executor.start(run, job, listener), started)
+            # A process that may be left could still write here.
+            workspace.wanted = outcome.left
             return self._finish(order, run, outcome, held)
 
     # Its steps
@@ -173,12 +220,7 @@ class NodeBench:
 
     def _enter(self, order: RunOrder, stack: ExitStack) -> Workspace:
         """Return the workspace of the order, and make the folder of the run."""
-        owner = run_identity()
-        key = SessionKey(order.tenant, "node", order.workspace) if order.workspace else None
-        workspace = open_workspace(self._folder, key, owner)
-        if key is None:
-            stack.callback(retire, os.path.dirname(workspace.path), workspace.name)
-        stack.enter_context(workspace)
+        workspace = self._open(order, stack)
         stack.enter_context(quota_for_run(workspace, order.limits))
         top, _, name = order.folder.partition("/")
         if top != RUNS or not name.replace("-", "").isalnum():
@@ -186,6 +228,37 @@ class NodeBench:
         os.close(workspace.make_folders(order.folder))
         stack.callback(workspace.end_run, order.folder)
         return workspace
+
+    def _open(self, order: RunOrder, stack: ExitStack) -> Workspace:
+        """Open the workspace of a conversation, or an empty one."""
+        owner = run_identity()
+        if order.workspace:
+            key = SessionKey(order.tenant, "node", order.workspace)
+            return stack.enter_context(open_workspace(self._folder, key, owner))
+        kept = (order.tenant, order.hash)
+        with self._lock:
+            spare = self._spare.get(kept)
+            workspace = spare.pop() if spare else None
+        workspace = workspace or open_workspace(self._folder, None, owner)
+        stack.callback(self._put_aside, workspace, kept)
+        return workspace
+
+    def _put_aside(self, workspace: Workspace, kept: tuple[str, str]) -> None:
+        """Keep a workspace for the next run, if this one left it as it was; else remove it.
+
+        Another run of the same user with the same skill gets it: making one takes longer than all
+        else that a node does.
+        """
+        with self._lock:
+            spare = self._spare.setdefault(kept, [])
+            room = len(spare) < _MAX_SPARE and len(self._spare) < _MAX_SPARE_KINDS
+            if room and not workspace.wanted and _is_untouched(workspace):
+                spare.append(workspace)
+                return
+            if not spare:
+                del self._spare[kept]
+        workspace.close()
+        retire(os.path.dirname(workspace.path), workspace.name)
 
     def _held_for(self, order: RunOrder) -> _Held:
         fresh = _Held(Mirror(order.limits.max_workspace_files))
@@ -314,3 +387,19 @@ class NodeBench:
             opened = open_workspace(self._folder, key, run_identity())
             opened.close()
             retire(os.path.dirname(opened.path), opened.name)
+
+
+def _is_untouched(workspace: Workspace) -> bool:
+    """Whether a run has left nothing in the workspace, not even a mode."""
+    try:
+        copies = [one.copy for one in workspace.metadata().staged.values()]
+        venvs = [f"{copy}/{name}/{VENV}" for copy in copies for name in os.listdir(
+            os.path.join(workspace.path, copy))]  # fmt: skip
+        empty = {INPUTS: [], OUT: [], RUNS: [], WORK: ["inputs"], **{one: [] for one in venvs}}
+        for path, names in empty.items():
+            whole = os.path.join(workspace.path, path)
+            if os.listdir(whole) != names or stat.S_IMODE(os.lstat(whole).st_mode) != 0o700:
+                return False
+    except OSError:
+        return False
+    return True

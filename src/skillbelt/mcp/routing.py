@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from anyio import to_thread
+from mcp_types import INVALID_PARAMS
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -88,7 +89,15 @@ class SessionRouting:
         session = Headers(scope=scope).get(_SESSION_HEADER.decode(), "")
         holder = "" if _RELAYED in scope else self._holder_of(message)
         if holder:
-            return await self._pass_on(holder, scope, body, rest, send)
+            try:
+                return await self._pass_on(holder, scope, body, rest, send)
+            except HttpRefusal as error:
+                if "method" not in message:
+                    raise
+                # An error of the protocol, which the client can tell from a broken connection.
+                fault = {"code": INVALID_PARAMS, "message": str(error)}
+                answer = {"jsonrpc": "2.0", "id": message.get("id"), "error": fault}
+                return await HttpAnswer(send).document(answer)
         if not session:
             return await self._begin(scope, message, rest, send)
         ending = scope["method"] == "DELETE"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from itertools import islice
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
 from skillbelt.artifacts.protocol import USER_PREFIX
@@ -30,7 +30,7 @@ from skillbelt.permission.command_policy import (
     policy_from,
     prepare,
 )
-from skillbelt.permission.gate import Gate, session_id
+from skillbelt.permission.gate import Gate, named_project, session_id
 from skillbelt.permission.grants import hosts_by_tool
 from skillbelt.permission.rules import SHELL_TOOLS, Request
 from skillbelt.running.call import (
@@ -101,6 +101,9 @@ from skillbelt.store import SessionKey
 from skillbelt.text import one_line
 from skillbelt.tracing import skill_attributes, span
 from skillbelt.values import Capabilities, Limits
+
+if TYPE_CHECKING:
+    from skillbelt.running.keeper import WorkspaceKeeper
 
 # An unused workspace is removed after a week.
 WORKSPACE_IDLE_SECONDS = 7 * 24 * 3600.0
@@ -187,7 +190,24 @@ class Workbench:
         with span("workspace.create", exec_id=session_id(key)) as creating:
             workspace = open_workspace(self.folder, key, self.owner, self.settings.project)
             creating.set(path=workspace.path)
-            return workspace
+        if self._keeper is not None:
+            try:
+                self._keeper.restore(workspace, key)
+            except BaseException:
+                workspace.close()
+                raise
+        return workspace
+
+    @cached_property
+    def _keeper(self) -> WorkspaceKeeper | None:
+        """Who keeps workspaces for other machines; None where only this one has them."""
+        if not self.settings.objects:
+            return None
+        from skillbelt.running.keeper import WorkspaceKeeper  # cost: 20 ms, only with many machines
+
+        # Machines that share a project by its name may have it in different folders.
+        name = named_project(self.settings, self.gate.policy.project_trusted)
+        return WorkspaceKeeper(self.settings, name or self.settings.project)
 
     def tidy(self, *, now: bool = False) -> list[Cleaned]:
         """Remove unused workspaces and packages; once a day, or `now`."""
@@ -235,11 +255,7 @@ class Workbench:
 
         Those that a run uses stay. Their snapshots in the object store are removed too.
         """
-        gone = 0
-        if self.settings.objects:
-            from skillbelt.running import snapshots  # cost: 20 ms, only with many machines
-
-            gone += snapshots.forget_snapshots(snapshots.open_objects(self.settings), key)
+        gone = self._keeper.forget(key) if self._keeper else 0
         for path in self.workspaces(key):
             with span("workspace.cleanup", exec_id=session_id(key), path=path):
                 gone += retire(*os.path.split(path)) is not None
@@ -585,6 +601,9 @@ class Workbench:
             run.workspace.wanted = True
             told = f"its files are kept in {run.workspace.path} until they are cleared away"
             result = result._replace(warnings=(*result.warnings, told))
+        if self._keeper is not None and not once:
+            told = self._keeper.keep(run.workspace, run.who.key)
+            result = result._replace(warnings=(*result.warnings, *filter(None, (told,))))
         result = without_secrets(result, run.redacts)
         run.gate.record("run", run.request, record_of(result, run.shown, run.secrets))
         return result

@@ -124,7 +124,8 @@ def environment(run: Run) -> dict[str, str]:
     if packages is not None and packages.modules:
         env["NODE_PATH"] = packages.modules
         if first and not run.remaps:
-            env["NODE_OPTIONS"] = f"--require {json.dumps(os.path.join(ours, MODULES))}"
+            path_of_modules = json.dumps(os.path.join(ours, MODULES), ensure_ascii=False)
+            env["NODE_OPTIONS"] = f"--require {path_of_modules}"
     if run.call.editor_text is not None:
         env |= dict.fromkeys(("EDITOR", "VISUAL"), os.path.join(run.root, run.folder, "editor"))
     return env | clean_environment(run.call.env, policy=run.policy) | dict(run.secrets)

@@ -26,7 +26,7 @@ MAX_CARRIED_DEPTH = 64
 _CHUNK = 2**20
 _FRESH_NS = 100_000_000  # two changes this near to each other may bear the same time
 _MAX_KNOWN = 200_000
-_KINDS = ("file", "link", "folder")
+_KINDS = ("file", "link", "folder", "pipe")
 
 
 class EntryFact(NamedTuple):
@@ -96,13 +96,15 @@ class Mirror:
                         os.close(handle)
 
     def _fact(self, folder: int, name: str) -> EntryFact | None:
-        """Return the fact of an entry; None for a pipe, a socket or a device."""
+        """Return the fact of an entry; None for a socket or a device."""
         info = os.stat(name, dir_fd=folder, follow_symlinks=False)
         mode = stat.S_IMODE(info.st_mode) & 0o777
         if stat.S_ISDIR(info.st_mode):
             return EntryFact("folder", mode)
         if stat.S_ISLNK(info.st_mode):
             return EntryFact("link", content=os.readlink(name, dir_fd=folder))
+        if stat.S_ISFIFO(info.st_mode):
+            return EntryFact("pipe", mode)
         if not stat.S_ISREG(info.st_mode):
             return None
         stamp = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
@@ -167,7 +169,7 @@ def put(workspace: Workspace, carried: Carried) -> None:
 def _check(path: str, fact: EntryFact, contents: Mapping[str, bytes]) -> None:
     _check_path(path)
     if fact.kind not in _KINDS or not 0 <= fact.mode <= 0o777:
-        raise RunRefused(f"{path!r} cannot be brought here: it is no file, link or folder")
+        raise RunRefused(f"{path!r} cannot be brought here: it is no file, link, folder or pipe")
     if fact.kind == "file":
         data = contents.get(fact.content)
         if data is None or _hash(data) != fact.content:
@@ -228,8 +230,11 @@ def _put_entry(
             os.close(handle)
         return
     new = f".new-{os.urandom(8).hex()}"
-    if fact.kind == "link":
-        os.symlink(fact.content, new, dir_fd=parent)
+    if fact.kind in ("link", "pipe"):
+        if fact.kind == "link":
+            os.symlink(fact.content, new, dir_fd=parent)
+        else:  # what collects outputs warns of it, as it would where it was made
+            os.mkfifo(new, 0o600, dir_fd=parent)
         if workspace.owner is not None:
             os.chown(new, *workspace.owner, dir_fd=parent, follow_symlinks=False)
     else:

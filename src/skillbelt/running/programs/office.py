@@ -16,6 +16,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -114,8 +115,9 @@ def _become(program: str, words: list[str]) -> NoReturn:
         pwd.getpwuid(os.getuid())
     except KeyError:  # LibreOffice looks for the home of a user without a name only here
         home = os.path.join(os.environ.get("HOME") or "/tmp", ".config")
-        os.makedirs(home, exist_ok=True)
-        os.environ.setdefault("XDG_CONFIG_HOME", home)
+        with suppress(OSError):
+            os.makedirs(home, exist_ok=True)
+            os.environ.setdefault("XDG_CONFIG_HOME", home)
     try:
         os.execv(program, [program, *words])
     except OSError as error:

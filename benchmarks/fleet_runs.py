@@ -1,0 +1,119 @@
+"""Compare runs through Ray with local ones: throughput, added time, two nodes with one.
+
+    python -m benchmarks.fleet_runs [--runs 60] [--json FILE]
+
+Starts a small cluster of its own, with a token. Rounds alternate, so that what else the machine
+does falls on both sides; the figures are ratios within one run of this script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.fleet.cluster import SmallCluster, open_cluster
+
+from skillbelt import Rule, Runtime
+
+ROUNDS = 5
+THREADS = 4
+SCRIPT = "print(sum(range(1000)))\n"
+HEAD = "---\nname: sum\ndescription: Adds numbers. Use it to add numbers.\n---\n"
+
+
+def make_project(folder: Path) -> Path:
+    """A project with one small skill."""
+    skill = folder / "project" / ".agents" / "skills" / "sum"
+    (skill / "scripts").mkdir(parents=True)
+    (skill / "SKILL.md").write_text(HEAD)
+    (skill / "scripts" / "sum.py").write_text(SCRIPT)
+    return folder / "project"
+
+
+def time_each(belt: Runtime, runs: int) -> list[float]:
+    """The seconds of runs one after the other."""
+    found = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        assert belt.run_sync("sum", ["python3", "scripts/sum.py"]).exit_code == 0
+        found.append(time.perf_counter() - began)
+    return found
+
+
+def rate(belt: Runtime, runs: int, threads: int, command: list[str]) -> float:
+    """Runs in a second, several at once."""
+
+    def run(_: int) -> None:
+        assert belt.run_sync("sum", command).exit_code == 0
+
+    began = time.perf_counter()
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(run, range(runs)))
+    return runs / (time.perf_counter() - began)
+
+
+def alternate(measures: list[Callable[[], float]]) -> list[float]:
+    """The median of each, measured in turn."""
+    rounds = [[measure() for measure in measures] for _ in range(ROUNDS)]
+    return [statistics.median(column) for column in zip(*rounds, strict=True)]
+
+
+def measure(cluster: SmallCluster, project: Path, runs: int) -> dict[str, float]:
+    """All figures."""
+    rules = [Rule("*", "*", "allow")]
+    here = Runtime(project, rules=rules)
+    there = Runtime(project, rules=rules, executor="ray", ray_address=cluster.address)
+    with here, there:
+        for belt in (here, there):
+            rate(belt, 16, THREADS, ["python3", "scripts/sum.py"])  # warm
+        command = ["python3", "scripts/sum.py"]
+        local_rate, ray_rate = alternate(
+            [
+                lambda: rate(here, runs, THREADS, command),
+                lambda: rate(there, runs, THREADS, command),
+            ]
+        )
+        singles = [(time_each(here, runs // 4), time_each(there, runs // 4)) for _ in range(ROUNDS)]
+        local_ms = statistics.median(x for one, _ in singles for x in one) * 1000
+        ray_ms = statistics.median(x for _, one in singles for x in one) * 1000
+        waiting = ["sleep", "0.5"]
+        one = rate(there, 64, 64, waiting)
+        cluster.add()
+        time.sleep(6)  # the executor looks at the cluster every few seconds
+        rate(there, 64, 64, waiting)
+        two = rate(there, 128, 128, waiting)
+    return {
+        "local_runs_per_second": round(local_rate, 1),
+        "ray_runs_per_second": round(ray_rate, 1),
+        "throughput_ratio": round(ray_rate / local_rate, 3),
+        "local_median_ms": round(local_ms, 1),
+        "ray_median_ms": round(ray_ms, 1),
+        "added_median_ms": round(ray_ms - local_ms, 1),
+        "one_node_waiting_per_second": round(one, 1),
+        "two_nodes_waiting_per_second": round(two, 1),
+        "two_nodes_ratio": round(two / one, 2),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=60)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="sb-bench-") as folder, open_cluster() as cluster:
+        Path(folder).chmod(0o711)
+        found = measure(cluster, make_project(Path(folder)), args.runs)
+    print(json.dumps(found, indent=2))
+    if args.json:
+        args.json.write_text(json.dumps(found, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Keeps the workspaces of conversations in the object store, so that any server can go on."""
+
+from __future__ import annotations
+
+from skillbelt.errors import ObjectError, RunRefused
+from skillbelt.objects.space import Objects
+from skillbelt.running.snapshots import forget_snapshots, restore, snapshot
+from skillbelt.running.workspace import Workspace
+from skillbelt.settings import Settings
+from skillbelt.store.protocol import SessionKey
+from skillbelt.text import one_line
+
+
+class WorkspaceKeeper:
+    """Restores a workspace before it is used, and keeps it after each run. Thread-safe."""
+
+    def __init__(self, settings: Settings, project: str) -> None:
+        self._objects, self._project = Objects.from_settings(settings), project
+        self._limits = settings.limits
+
+    def restore(self, workspace: Workspace, key: SessionKey) -> None:
+        """Give it the content of its last snapshot, if another machine has made that.
+
+        RunRefused when that cannot be had: a run with old files would be wrong.
+        """
+        if workspace.has_others():
+            return
+        try:
+            restore(workspace, self._objects, key, project=self._project, limits=self._limits)
+        except ObjectError as error:
+            raise RunRefused(
+                f"the workspace of this conversation cannot be restored: {one_line(str(error))}; "
+                "nothing was run"
+            ) from error
+
+    def keep(self, workspace: Workspace, key: SessionKey) -> str:
+        """Put what runs left in it into the object store; return why not, "" when it is kept."""
+        try:
+            snapshot(workspace, self._objects, key, project=self._project, limits=self._limits)
+        except ObjectError as error:
+            return (
+                "the workspace was not kept for other machines, only on this one: "
+                f"{one_line(str(error))}"
+            )
+        return ""
+
+    def forget(self, key: SessionKey) -> int:
+        """Remove what is kept of a conversation; return how many snapshots are gone."""
+        return forget_snapshots(self._objects, key)

@@ -1,0 +1,157 @@
+"""What dies in a cluster of two nodes, and what no file of the cluster may show."""
+
+from __future__ import annotations
+
+import glob
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from skillbelt import Runtime
+from skillbelt.errors import RunRefused
+from skillbelt.permission.rules import Rule
+from skillbelt.running.following import Follower
+from tests.fleet.cluster import TOKEN, SmallCluster, open_cluster
+
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+WAIT_SECONDS = 60.0
+SERVER = """
+import sys
+from skillbelt import Rule, Runtime
+rules = [Rule("*", "*", "allow")]
+belt = Runtime(sys.argv[1], rules=rules, executor="ray", ray_address=sys.argv[2])
+session = belt.session("me", sys.argv[3])
+belt.run_sync("echo", f"echo begun > $WORK_DIR/x; exec sleep {sys.argv[4]}", session=session)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SmallCluster]:
+    with open_cluster(2) as made:
+        yield made
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    skill = tmp_path / "project" / ".agents" / "skills" / "echo"
+    skill.mkdir(parents=True)
+    skill.joinpath("SKILL.md").write_text(
+        "---\nname: echo\ndescription: Says things. Use it to say things.\n---\n"
+    )
+    return tmp_path / "project"
+
+
+@pytest.fixture
+def belt(cluster: SmallCluster, project: Path) -> Iterator[Runtime]:
+    rules = [Rule("*", "*", "allow")]
+    made = Runtime(project, rules=rules, executor="ray", ray_address=cluster.address)
+    with made:
+        yield made
+
+
+def processes(mark: str) -> list[int]:
+    """The processes of this machine whose command line has the mark as a word."""
+    found = []
+    for path in glob.glob("/proc/[0-9]*/cmdline"):
+        try:
+            words = Path(path).read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[:2] == [b"sleep", mark.encode()]:
+            found.append(int(path.split("/")[2]))
+    return found
+
+
+def wait_for(is_so: Callable[[], object]) -> None:
+    until = time.monotonic() + WAIT_SECONDS
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def begin(belt: Runtime, mark: str, name: str) -> tuple[threading.Thread, list[object], Follower]:
+    """Begin a run that lasts; return once its command runs."""
+    follower, ended = Follower(), list[object]()
+
+    def run() -> None:
+        from skillbelt.running.call import Asker, RunCall
+
+        who = Asker(belt.session("me", name).session.key, "user")
+        call = RunCall(f"echo begun > $WORK_DIR/x; exec sleep {mark}")
+        try:
+            ended.append(belt.workbench.run(belt.get_skill("echo"), call, who, follower.watch))
+        except Exception as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_for(lambda: processes(mark))
+    return thread, ended, follower
+
+
+def test_secrets_are_in_no_file_of_the_cluster(belt: Runtime, cluster: SmallCluster) -> None:
+    value = "s3cret-value-5f1c77"
+    done = belt.run_sync("echo", "echo ${#API_KEY}", env={"API_KEY": value})
+    assert done.stdout == f"{len(value)}\n"
+    found = []
+    for folder, _, names in os.walk(cluster.folder):
+        for name in names:
+            path = os.path.join(folder, name)
+            if os.path.isfile(path) and not os.path.islink(path):
+                data = Path(path).read_bytes()
+                found += [path for text in (value, TOKEN) if text.encode() in data]
+    assert not found
+
+
+def test_a_cancelled_command_is_dead_on_its_node(belt: Runtime) -> None:
+    thread, ended, follower = begin(belt, "7001.25", "cancelled")
+    follower.kill()
+    wait_for(lambda: not processes("7001.25"))
+    thread.join(WAIT_SECONDS)
+    assert ended[0].cancelled  # type: ignore[attr-defined]
+
+
+def test_runs_of_a_server_that_is_gone_are_ended(cluster: SmallCluster, project: Path) -> None:
+    words = [sys.executable, "-c", SERVER, str(project), cluster.address, "gone", "7002.25"]
+    server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: processes("7002.25"))
+    finally:
+        server.kill()
+        server.wait()
+    wait_for(lambda: not processes("7002.25"))
+
+
+def test_a_run_on_a_worker_that_dies_is_lost_and_not_repeated(belt: Runtime) -> None:
+    import ray
+
+    session = belt.session("me", "worker")
+    belt.run_sync("echo", "echo kept > $WORK_DIR/kept", session=session)
+    thread, ended, _ = begin(belt, "7003.25", "worker")
+    for name in ray.util.list_named_actors():
+        if name.startswith("skillbelt-workspaces-"):
+            ray.kill(ray.get_actor(name))
+    thread.join(WAIT_SECONDS)
+    assert getattr(ended[0], "kind", "") == "run_lost", ended
+    wait_for(lambda: not processes("7003.25"))
+    # The conversation goes on elsewhere, with what was there after its last run.
+    done = belt.run_sync("echo", "cat $WORK_DIR/kept; ls $WORK_DIR", session=session)
+    assert done.stdout == "kept\ninputs\nkept\n"
+
+
+def test_a_conversation_outlives_its_node(belt: Runtime, cluster: SmallCluster) -> None:
+    session = belt.session("me", "node")
+    belt.run_sync("echo", "echo kept > $WORK_DIR/kept", session=session)
+    for node in list(cluster.nodes):
+        cluster.kill(node)
+    with pytest.raises(RunRefused, match=r"no node|No node|gone|announces"):
+        belt.run_sync("echo", "echo hello", session=session, timeout_seconds=5)
+    cluster.add()
+    done = belt.run_sync("echo", "cat $WORK_DIR/kept", session=session)
+    assert done.stdout == "kept\n"

@@ -1,0 +1,64 @@
+"""Workspaces that any server can go on with: kept in the object store after each run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from skillbelt import RunRefused, Runtime
+from skillbelt.running.call import RunCall
+from skillbelt.running.executor import Workbench
+from tests.bench import ALLOW, ME
+from tests.tree import Tree
+
+
+@pytest.fixture
+def server(open_tree: Tree) -> Any:
+    """What opens a server: each has a state folder of its own, all share the object store."""
+    open_tree.skill("project/.agents/skills/echo")
+    objects = (open_tree.root / "objects").as_uri()
+
+    def make(name: str, **settings: Any) -> Workbench:
+        state = open_tree.root / name
+        state.mkdir(mode=0o711, exist_ok=True)
+        values = {"objects": objects, "state_dir": str(state), **settings}
+        belt = Runtime(open_tree.project, rules=ALLOW, **values)
+        return Workbench(belt.settings, belt.gate, belt.get_skill)
+
+    return make
+
+
+def run(bench: Workbench, command: str) -> Any:
+    return bench.run(bench.find("echo"), RunCall(command), ME)
+
+
+def test_a_conversation_goes_on_on_another_server(server: Any) -> None:
+    one, two = server("one"), server("two")
+    assert not run(one, "echo 1 > $WORK_DIR/a; echo out > $OUTPUT_DIR/b").warnings
+    assert run(two, "cat $WORK_DIR/a $OUTPUT_DIR/b; echo 2 >> $WORK_DIR/a").stdout == "1\nout\n"
+    assert run(one, "cat $WORK_DIR/a; rm $WORK_DIR/a").stdout == "1\n2\n"
+    assert run(two, "ls $WORK_DIR").stdout == "inputs\n"
+
+
+def test_files_of_a_workspace_can_be_read_on_another_server(server: Any) -> None:
+    run(server("one"), "echo text > $OUTPUT_DIR/b")
+    with server("two").workspace(ME.key) as workspace:
+        assert workspace.results() == ["out/b"]
+
+
+def test_a_conversation_that_is_deleted_is_deleted_everywhere(server: Any) -> None:
+    run(server("one"), "echo 1 > $WORK_DIR/a")
+    server("two").forget(ME.key)
+    assert run(server("three"), "ls $WORK_DIR").stdout == "inputs\n"
+
+
+def test_nothing_runs_with_old_files(server: Any, open_tree: Tree) -> None:
+    """Where the store is away, it is not known whether another machine went on."""
+    one = server("one")
+    run(one, "echo 1 > $WORK_DIR/a")
+    for path in (open_tree.root / "objects").rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"damaged")
+    with pytest.raises(RunRefused, match=r"cannot be restored: .*; nothing was run"):
+        run(server("two"), "cat $WORK_DIR/a")
