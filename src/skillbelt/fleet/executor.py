@@ -441,7 +441,8 @@ class RemoteRun:
             self._executor.drop(actor)
             raise RunLost(
                 "the node that carried out the run is gone, or its process was ended; it was not "
-                "started again, and what the command did until then is not known"
+                "started again, and what the command did until then is not known "
+                f"({type(error).__name__})"
             ) from error
         raise RunLost("the node ended the run without a result")
 
