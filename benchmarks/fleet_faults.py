@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 from tests.fleet.clusters import TestCluster
 from tests.postgres import SMALL, Server
+from tests.tree import sheltered
 
 from benchmarks.fleet_server import APP, MARK
 from skillbelt.store import SessionKey
@@ -201,7 +202,7 @@ class FaultBench:
 
     def _start_cluster(self) -> TestCluster:
         objects = self.environ["SKILLBELT_OBJECTS"]
-        made = TestCluster(SKILLBELT_OBJECTS=objects)
+        made = TestCluster(self.root / "c", SKILLBELT_OBJECTS=objects)
         for number in range(NODES):
             self._start_node(made, number)
         return made
@@ -226,7 +227,7 @@ class FaultBench:
 
     def round(self, fault: str, runs: int, random_: random.Random) -> Round:
         """Make the runs, and the fault among them; return what was found."""
-        before = _leftovers(self.root, self.cluster)
+        before = _leftovers(self.root)
         reports, on_report = self._collect()
         folders = [self.root / f"server{number}" for number in range(SERVERS)]
         for folder in folders:
@@ -291,7 +292,7 @@ class FaultBench:
         committed = [str(one["id"]) for one, _ in parsed if one["committed"]]
         gone = self._lost_events(committed)
         details += [f"event lost: {name}" for name in gone[:5]]
-        left = _settle(lambda: _leftovers(self.root, self.cluster) - before)
+        left = _settle(lambda: _leftovers(self.root) - before)
         details += [f"left: {one}" for one in sorted(left)[:5]]
         errors = [one for one, _ in parsed if one["end"] == "error"]
         details += sorted({f"error: {one['kind']}: {one['message'][:160]}" for one in errors})[:4]
@@ -401,16 +402,13 @@ def _workers(cluster: TestCluster) -> list[int]:
     return found
 
 
-def _leftovers(root: Path, cluster: TestCluster | None) -> set[str]:
+def _leftovers(root: Path) -> set[str]:
     """Return what runs could leave: marked processes, workspaces of one run, mounts, cgroups."""
     found = {f"process {pid} {words[:80]}" for pid, words in _processes() if MARK in words[:200]}
-    roots = [root, *([cluster.root] if cluster is not None else [])]
-    for place in roots:
-        for path in place.glob("**/workspaces/once-*"):
-            found.add(f"workspace {path}")
-        found |= {f"mount {line}" for line in _mounts(str(place)) if not line.endswith("/disk")}
+    found |= {f"workspace {path}" for path in root.glob("**/workspaces/once-*")}
+    found |= {f"mount {line}" for line in _mounts(str(root)) if not line.endswith("/disk")}
     groups = Path("/sys/fs/cgroup").glob("**/skillbelt-*")
-    return found | {f"cgroup {one}" for one in groups if _holds_process_of(one, roots)}
+    return found | {f"cgroup {one}" for one in groups if _holds_process_of(one, root)}
 
 
 def _mounts(root: str) -> list[str]:
@@ -418,11 +416,11 @@ def _mounts(root: str) -> list[str]:
     return [words[4] for line in lines if len(words := line.split()) > 4 and root in words[4]]
 
 
-def _holds_process_of(group: Path, roots: Sequence[Path]) -> bool:
+def _holds_process_of(group: Path, root: Path) -> bool:
     with contextlib.suppress(OSError):
         pids = (group / "cgroup.procs").read_text().split()
         words = dict(_processes())
-        return any(str(root) in words.get(int(pid), "") for pid in pids for root in roots)
+        return any(str(root) in words.get(int(pid), "") for pid in pids)
     return False
 
 
@@ -464,14 +462,20 @@ def run_rounds(
     """Yield each round as it ends."""
     root = Path(tempfile.mkdtemp(prefix="sbf-", dir="/tmp"))
     root.chmod(0o755)
-    bench = FaultBench(executor, root)
+    with sheltered(root):
+        yield from _rounds(FaultBench(executor, root), faults, times, runs, seed)
+
+
+def _rounds(
+    bench: FaultBench, faults: Sequence[str], times: int, runs: int, seed: int
+) -> Iterator[Round]:
     try:
         for number in range(times):
             for fault in faults:
                 yield bench.round(fault, runs, random.Random(f"{seed} {number} {fault}"))
     finally:
         bench.close()
-        shutil.rmtree(root, ignore_errors=True)
+        shutil.rmtree(bench.root, ignore_errors=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

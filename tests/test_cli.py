@@ -37,6 +37,7 @@ CALLS = {
     "ask": ["Read this PDF.", "--yes"],
     "build": ["pdf"],
     "sessions": ["list"],
+    "store": ["expire", "--days", "9"],
     "artifacts": ["list"],
     "permissions": [],
     "secrets": [],

@@ -24,9 +24,10 @@ class TestCluster:
 
     __test__ = False
 
-    def __init__(self, **environ: str) -> None:
+    def __init__(self, root: Path | None = None, **environ: str) -> None:
         # Sockets are below it, and their paths may have about a hundred characters.
-        self.root = Path(tempfile.mkdtemp(prefix="sbr-", dir="/tmp"))
+        self.root = root or Path(tempfile.mkdtemp(prefix="sbr-", dir="/tmp"))
+        self.root.mkdir(exist_ok=True)
         self.root.chmod(0o755)
         self.environ = {
             **{key: value for key, value in os.environ.items() if not key.startswith("SKILLBELT_")},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any, NamedTuple
@@ -215,9 +216,12 @@ def test_what_a_killed_process_left_is_removed(open_tree: Tree) -> None:
     for name in ("dead", "living"):
         open_tree.write(nodes / name / "workspaces" / "x" / "work" / "file", "text")
         (nodes / name / ".alive").touch()
+        os.utime(nodes / name / ".alive", (0, 0))
+    (nodes / "new").mkdir()
+    (nodes / "new" / ".alive").touch()
     lock = hold(str(nodes / "living" / ".alive"), fcntl.LOCK_SH)
     try:
         remove_left(str(nodes))
     finally:
         release(lock)
-    assert [one.name for one in nodes.iterdir()] == ["living"]
+    assert sorted(one.name for one in nodes.iterdir()) == ["living", "new"]

@@ -185,3 +185,20 @@ def test_snapshots_are_whole_while_others_collect(
         done.set()
         for sweeper in sweepers:
             sweeper.join()
+
+
+def test_the_command_removes_what_nothing_refers_to(
+    folder: Path, objects: Objects, tree: Tree
+) -> None:
+    objects.tenant(KEY).put_file(b"12345")
+    age(folder, GRACE_SECONDS)
+    tree.setenv("SKILLBELT_OBJECTS", f"file://{folder}")
+    done = tree.run("store", "collect", "--json")
+    assert done.document == {
+        "objects": f"file://{folder}", "names": 0, "trees": 0, "blobs": 1, "size": 5,
+    }  # fmt: skip
+    assert "removed 0 names, 0 trees, 0 blobs: 0 bytes" in tree.run("store", "collect").stderr
+    assert tree.run("store", "collect", "--days", "3").exit_code == 2
+    tree.setenv("SKILLBELT_OBJECTS", "")
+    refused = tree.run("store", "collect")
+    assert (refused.exit_code, "set `objects`" in refused.stderr) == (2, True)

@@ -267,8 +267,13 @@ def hostile(
     }
     change(document)
     digest = _digest(document)
-    store.put(place_of(space, digest), json.dumps(document).encode())
+    store.put(place_of(space, digest), encoded(document))
     return digest
+
+
+def encoded(document: dict[str, Any]) -> bytes:
+    head = {name: value for name, value in document.items() if name != "entries"}
+    return "\n".join(map(json.dumps, [head, *document["entries"]])).encode()
 
 
 def place_of(space: ObjectSpace, digest: str) -> str:
@@ -280,7 +285,7 @@ def _digest(document: dict[str, Any]) -> str:
     try:
         entries = tuple(map(decode_entry, document["entries"]))
         return StoredTree(document["kind"], (), entries, document["facts"]).digest()
-    except (ObjectError, UnicodeEncodeError, IndexError):
+    except (ObjectError, UnicodeEncodeError, IndexError, TypeError):
         return f"sha256:{'0' * 64}"
 
 
@@ -323,6 +328,8 @@ ATTACKS: dict[str, Callable[[dict[str, Any]], None]] = {
         ["f", f"x{n}", 420, 2**28, document["blobs"][0][:64], 0, 0, 0] for n in range(9)
     ),
     "no list": lambda document: document.update(entries={"a": 1}),
+    "long line": entry("d", "a" * 300_000, 493),
+    "no head": lambda document: document.update(kind=[], facts=0),
     "newer": lambda document: document.update(format=2),
 }
 
@@ -367,6 +374,16 @@ def test_changed_bytes_are_refused_and_named(
     assert os.listdir(tmp_path) == []
     with pytest.raises(ObjectDamaged, match=digits):
         space.open_file(f"sha256:{digits}")
+
+
+@pytest.mark.parametrize("data", [b"", b"\n" * 10**6, b"[" * 10**6, b"[]," * 10**6, b"{}", b"\xff"])
+def test_a_list_that_is_none_is_refused_in_bounded_memory(
+    data: bytes, store: MemoryStore, space: ObjectSpace, tmp_path: Path
+) -> None:
+    digest = f"sha256:{'7' * 64}"
+    store.put(place_of(space, digest), data)
+    with pytest.raises(ObjectDamaged, match=digest):
+        space.get_tree(digest, str(tmp_path / "copy"))
 
 
 def test_no_bit_comes_back_that_gives_rights(

@@ -18,6 +18,7 @@ from skillbelt.running.packages.lockfiles import (
     fits,
     is_range,
     is_sure,
+    preference,
     read_node,
     read_python,
 )
@@ -193,3 +194,15 @@ def test_a_wheel_surely_fits_a_machine(system: str, sure: bool) -> None:
     here = Platform(11, "x86_64", "glibc", libc_version=(2, 36))
     assert is_sure(f"greet-1.0-cp311-cp311-{system}.whl", here) is sure
     assert not is_sure(f"greet-1.0-cp312-cp312-{system}.whl", here)
+
+
+def test_the_most_special_wheel_is_preferred() -> None:
+    here = Platform(11, "x86_64", "glibc", libc_version=(2, 36))
+    tags = [
+        "py3-none-any", "py3-none-manylinux_2_17_x86_64", "cp38-abi3-manylinux2014_x86_64",
+        "cp310-abi3-manylinux2014_x86_64", "cp311-cp311-manylinux2010_x86_64",
+        "cp311-cp311-manylinux_2_17_x86_64.manylinux_2_28_x86_64",
+    ]  # fmt: skip
+    ranks = [preference(f"greet-1.0-{tag}.whl", here) for tag in tags]
+    assert ranks == sorted(set(ranks))
+    assert preference("greet-1.0-1-py3-none-any.whl", here) == ()

@@ -106,8 +106,9 @@ COMMANDS: dict[str, CliCommand] = {
     "sessions": CliCommand("sessions", "list, show and delete stored conversations"),
     "store": CliCommand(
         "store",
-        "move all sessions to another store, or delete old ones",
-        "`migrate` can be ended and begun again at any time; it compares every session.",
+        "move all sessions to another store, delete old ones, or clear the object store",
+        "`migrate` can be ended and begun again at any time; it compares every session. `collect` "
+        "removes from the object store what nothing refers to any more, beside machines at work.",
     ),
     "artifacts": CliCommand(
         "artifacts",

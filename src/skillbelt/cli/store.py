@@ -11,6 +11,8 @@ from contextlib import closing
 
 from skillbelt.cli.output import count, positive, print_json, say
 from skillbelt.errors import ConfigError, UsageError
+from skillbelt.objects.collect import collect
+from skillbelt.objects.space import Objects
 from skillbelt.settings import DATABASES, load_settings
 from skillbelt.store import STATE_FILE, open_postgres, open_store
 from skillbelt.store.protocol import list_sessions
@@ -23,7 +25,7 @@ _REPORT_SECONDS = 0.5
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `store`."""
-    parser.add_argument("action", choices=("migrate", "expire"), help="what to do")
+    parser.add_argument("action", choices=("migrate", "expire", "collect"), help="what to do")
     parser.add_argument(
         "places",
         metavar="FROM TO",
@@ -39,8 +41,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Move all sessions to another store, or delete old ones."""
-    return _migrate(args) if args.action == "migrate" else _expire(args)
+    """Move all sessions to another store, delete old ones, or clear the object store."""
+    actions = {"migrate": _migrate, "expire": _expire, "collect": _collect}
+    return actions[args.action](args)
+
+
+def _collect(args: argparse.Namespace) -> int:
+    if args.places or args.days is not None:
+        raise UsageError("store collect takes no stores and no --days")
+    settings = load_settings(args.project, config=args.config)
+    gone = collect(Objects.from_settings(settings))
+    if args.json:
+        print_json({"objects": settings.objects, **gone._asdict()})
+    else:
+        kinds = f"{count(gone.trees, 'tree')}, {count(gone.blobs, 'blob')}"
+        say(f"removed {count(gone.names, 'name')}, {kinds}: {gone.size:,} bytes", args)
+    return 0
 
 
 def _migrate(args: argparse.Namespace) -> int:

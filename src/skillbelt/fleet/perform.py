@@ -9,6 +9,7 @@ import fcntl
 import os
 import stat
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -64,6 +65,7 @@ from skillbelt.store.memory import MemoryStore
 from skillbelt.tracing import extract, span
 from skillbelt.values import Capabilities, SkillSettings
 
+_NEW_SECONDS = 60.0
 _ALIVE = ".alive"  # a file that the process of a node holds a lock on
 # Empty workspaces that are kept, of one user and skill; and for how many of these.
 _MAX_SPARE = 4
@@ -128,7 +130,8 @@ def remove_left(nodes: str) -> None:
         state = os.path.join(nodes, name)
         with suppress(OSError):
             mark = os.path.join(state, _ALIVE)
-            if not os.path.exists(mark):
+            # One that is just made has no lock yet.
+            if time.time() - os.stat(mark).st_mtime < _NEW_SECONDS:
                 continue
             release(hold(mark, fcntl.LOCK_EX | fcntl.LOCK_NB))
             _remove_state(state)

@@ -1,9 +1,10 @@
 """A folder as a value: its entries, and where the bytes of each file are.
 
-The list of a tree is one JSON document. Files are in blobs: a large one alone, small ones together
-in a pack, since a request for each would take longer than its bytes. The digest of a tree covers
-what the folder holds and not where that is kept, so a tree that is packed in another way is the
-same tree. For a skill it is the digest that approvals are bound to.
+The list of a tree is one JSON document a line: a head, then each entry. So it is counted before it
+is read, and a hostile one takes no more memory than a good one. Files are in blobs: a large one
+alone, small ones together in a pack, since a request for each would take longer than its bytes.
+The digest of a tree covers what the folder holds and not where that is kept, so a tree that is
+packed in another way is the same tree. For a skill it is the digest that approvals are bound to.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ TreeKind = Literal["skill", "exact"]
 
 _FORMAT = 1
 _MAX_TARGET = 4096
+# A path and a target are at most 20 KiB, and six times as long when they are escaped.
+_MAX_LINE = 256 * 2**10
 _MAX_NUMBER = 2**62
 _DIGITS = frozenset("0123456789abcdef")
 _SKILL_MODES = (0o755, 0o644)
@@ -83,15 +86,15 @@ class StoredTree(NamedTuple):
 
     def encoded(self) -> bytes:
         """Return the list as it is stored; equal trees give equal bytes."""
-        rows = [_row(entry) for entry in sorted(self.entries)]
-        document = {
+        head = {
             "format": _FORMAT,
             "kind": self.kind,
             "blobs": self.blobs,
-            "entries": rows,
             "facts": self.facts,
         }
-        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+        lines = (head, *(_row(entry) for entry in sorted(self.entries)))
+        encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+        return "\n".join(map(encode, lines)).encode()
 
 
 def decode_tree(data: bytes, limits: TreeLimits) -> StoredTree:
@@ -101,16 +104,17 @@ def decode_tree(data: bytes, limits: TreeLimits) -> StoredTree:
     the limits hold.
     """
     try:
-        document = read_json(data, most=limits.list_bytes)
-        if document["format"] != _FORMAT:
-            _refuse(f"it has format {document['format']!r}; this version reads {_FORMAT}")
-        kind, facts = document["kind"], document["facts"]
+        if len(data) > limits.list_bytes or data.count(b"\n") > limits.max_entries:
+            _refuse(f"it has more than {limits.max_entries:,} files and folders")
+        first, *lines = data.split(b"\n")
+        head = read_json(first, most=_MAX_LINE + 100 * limits.max_entries)
+        if head["format"] != _FORMAT:
+            _refuse(f"it has format {head['format']!r}; this version reads {_FORMAT}")
+        kind, facts = head["kind"], head["facts"]
         if kind not in ("skill", "exact") or not isinstance(facts, dict):
             _refuse("it is no list of a tree")
-        blobs = tuple(_checked_blob(one) for one in document["blobs"])
-        if len(document["entries"]) > limits.max_entries:
-            _refuse(f"it has more than {limits.max_entries:,} files and folders")
-        entries = tuple(decode_entry(row) for row in document["entries"])
+        blobs = tuple(_checked_blob(one) for one in head["blobs"])
+        entries = tuple(decode_entry(read_json(line, most=_MAX_LINE)) for line in lines)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise ObjectError(f"it is no list of a tree: {str(error)[:200]}") from error
     tree = StoredTree(kind, blobs, entries, facts)

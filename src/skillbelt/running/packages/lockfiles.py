@@ -209,18 +209,41 @@ def _system_fits(system: str, platform: Platform) -> bool:
 
 def is_sure(wheel: str, platform: Platform) -> bool:
     """Whether a wheel fits this machine without doubt; `fits` leaves doubts to the installer."""
-    if not fits(wheel, platform):
-        return False
-    return any(
-        _surely_fits(one, platform) for one in wheel.removesuffix(".whl").split("-")[-1].split(".")
-    )
+    return bool(preference(wheel, platform))
 
 
-def _surely_fits(system: str, platform: Platform) -> bool:
+def preference(wheel: str, platform: Platform) -> tuple[int, ...]:
+    """Return a rank among wheels of one version, the highest is taken; empty if it may not fit.
+
+    The order is that of all installers: for this very Python, then for the stable interface, then
+    for any Python; for a newer system before an older one, and for any system last.
+    """
+    parts = wheel.removesuffix(".whl").split("-")
+    if len(parts) != 5:  # a number of the build would count too
+        return ()
+    pythons, abis, systems = (part.split(".") for part in parts[-3:])
+    ranks = [
+        (*_level(python, abi, platform.minor), *needed)
+        for python in pythons
+        for abi in abis
+        if _python_fits(python, abi, platform.minor)
+        for needed in (_needed(system, platform) for system in systems)
+        if needed is not None
+    ]
+    return max(ranks, default=())
+
+
+def _level(python: str, abi: str, minor: int) -> tuple[int, int]:
+    number = int(python[3:] or 0)
+    return (2, 0) if abi == f"cp3{minor}" else (1, number) if abi == "abi3" else (0, 0)
+
+
+def _needed(system: str, platform: Platform) -> tuple[int, ...] | None:
+    """Return the version of the C library that a wheel needs; None if it may not fit."""
     if system == "any":
-        return True
+        return (0, 0)
     if platform.system != "linux" or platform.libc != "glibc":
-        return False
+        return None
     old = re.fullmatch(r"manylinux(1|2010|2014)_(\w+)", system)
     found = re.fullmatch(r"manylinux_(\d+)_(\d+)_(\w+)", system)
     if old:
@@ -228,8 +251,8 @@ def _surely_fits(system: str, platform: Platform) -> bool:
     elif found:
         needed, machine = (int(found[1]), int(found[2])), found[3]
     else:
-        return False
-    return machine == platform.machine and needed <= platform.libc_version
+        return None
+    return needed if machine == platform.machine and needed <= platform.libc_version else None
 
 
 # Node.js

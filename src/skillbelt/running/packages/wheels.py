@@ -1,8 +1,8 @@
 """Install wheels without uv: fetched here by their hashes, unpacked in a sandbox without a network.
 
-uv resolves what comes and says which hashes it may have. Where that leaves one wheel for each
-package, installing is fetching these files, comparing their hashes and unpacking them. Everything
-else is left to uv: a package that is built, or has several wheels to choose from.
+uv resolves what comes and says which hashes it may have. Where it is clear which wheel of each
+package that is, installing is fetching these files, comparing their hashes and unpacking them.
+Everything else is left to uv: a package that is built, or wheels between which only uv can choose.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from skillbelt.running.packages.index_fetcher import BodyChunks, NotFetched
 from skillbelt.running.packages.index_pages import IndexFile, PythonIndex
 from skillbelt.running.packages.installation import InstallSandbox, InstallStep
 from skillbelt.running.packages.installers import COMPILERS, InstallerFailed, environment_of
-from skillbelt.running.packages.lockfiles import Platform, is_sure
+from skillbelt.running.packages.lockfiles import Platform, fits, is_sure, preference
 from skillbelt.running.packages.shared_wheels import SharedWheels
 from skillbelt.running.packages.unpack import UNUSUAL
 
@@ -83,7 +83,7 @@ class WheelInstaller:
         return not code
 
     def _choose(self, package: Package) -> IndexFile | None:
-        """Return the only wheel with a listed hash, if it surely fits; else None."""
+        """Return the wheel with a listed hash that is preferred here; None where uv must choose."""
         if self._shared is not None:
             kept = [
                 one for one in self._shared.find(package.hashes) if is_sure(one.name, self._here)
@@ -97,8 +97,15 @@ class WheelInstaller:
             files = self._index.files(package.name)
         except NotFetched:
             return None  # uv says best what is missing
-        found = [one for one in files if _belongs(one, package)]
-        return found[0] if len(found) == 1 and is_sure(found[0].name, self._here) else None
+        found = [
+            (preference(one.name, self._here), one)
+            for one in files
+            if _belongs(one, package) and fits(one.name, self._here)
+        ]
+        found.sort(key=lambda one: one[0])
+        if not found or not all(rank for rank, _ in found):
+            return None
+        return found[-1][1] if found[-1][0] not in [rank for rank, _ in found[:-1]] else None
 
     def _fetch_all(
         self, sandbox: InstallSandbox, chosen: Sequence[tuple[Package, IndexFile]]
