@@ -36,6 +36,7 @@ _LIST: Schema = {"type": "array"}
 _ARGUMENTS: Schema = {"type": ["object", "string", "null"]}
 _FORMATS = get_args(MessageFormat)
 _TOOL_FORMATS = get_args(ToolFormat)
+_NOT_FOR_TENANTS = ("host_file",)
 _TOOLS = ("skill_load", "skill_run", "skill_poll", "execute_skill")
 
 
@@ -359,8 +360,8 @@ def list_pending(request: ApiRequest) -> object:
 def answer_pending(request: ApiRequest) -> object:
     """Answer a permission question, on any server."""
     kind, holder = request.body["answer"], request.holder
-    if holder.user and kind == "always":
-        raise HttpRefusal("forbidden", "a token of one user answers once or reject, for it alone")
+    if holder.is_bound and kind == "always":
+        raise HttpRefusal("forbidden", "a bound token answers once or reject: always is for all")
     id = request.path["id"]
     waits = any(one.id == id for one in _answerable(request))
     answer = Answer(kind, request.body.get("message", ""), f"http {holder.app}/{request.user}")
@@ -374,10 +375,9 @@ def _answerable(request: ApiRequest) -> list[Pending]:
     if not holder.answers:
         raise HttpRefusal("forbidden", "this token answers no permission questions")
     waiting = request.belt.gate.desk.pending()
-    if not holder.user:
-        return waiting
-    own = [holder.app, holder.user]
-    return [one for one in waiting if one.request.metadata.get(TENANT) == own]
+    own = [one for one in waiting if holder.covers(one.request.metadata.get(TENANT))]
+    # A file of the machine may be another tenant's, or hold the tokens.
+    return [one for one in own if not (holder.is_bound and one.request.type in _NOT_FOR_TENANTS)]
 
 
 def describe_pending(pending: Pending) -> dict[str, object]:

@@ -73,8 +73,8 @@ class Probes:
 
 
 async def _send_metrics(holder: Holder, answer: HttpAnswer) -> None:
-    if holder.user:
-        raise HttpRefusal("forbidden", "a token of one user does not read metrics")
+    if holder.is_bound:
+        raise HttpRefusal("forbidden", "a token that is bound to a user or app reads no metrics")
     data = await to_thread.run_sync(render)
     await answer.start(200, CONTENT_TYPE, {"content-length": str(len(data))})
     await answer.piece(data, last=True)
