@@ -220,7 +220,9 @@ async def test_a_conversation_is_deleted_with_what_another_server_runs(two: Bala
         seconds = f"{6_000_000 + os.getpid()}"  # no other test's
         begun = {"skill": "pdf", "command": f"sleep {seconds}", "background": True}
         run = (await client.post(f"{S}/runs", json=begun)).json()["run_id"]
-        assert alive(seconds)
+        with anyio.fail_after(60):
+            while not alive(seconds):
+                await anyio.sleep(0.02)
         assert (await client.delete(S)).json() == {"deleted": True}
         assert two.chosen == [0, 1]
         assert not alive(seconds)

@@ -490,7 +490,7 @@ class WaitingRequests:
         return True
 
     def withdraw(self, about: Callable[[Request], bool]) -> None:
-        """Give up requests of this process, without an answer: nobody waits for them any more."""
+        """Give up requests of this process, without an answer: no call waits for them any more."""
         with self._lock:
             entries = [one for one in self._entries.values() if about(one.pending.request)]
         for entry in entries:
