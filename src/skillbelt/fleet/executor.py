@@ -58,6 +58,7 @@ _LEVELS = {"bubblewrap": 2, "landlock": 1, WASM: 2, CONTAINER: 2}
 _SURE_SECONDS = 2.0
 _PING_SECONDS = 2.0
 _CREATION_SECONDS = 120.0
+_AGAIN_SECONDS = 0.25
 _LOOK_SECONDS = 5.0
 _TRIES = 4
 _CONNECTING = threading.Lock()
@@ -219,6 +220,8 @@ class RayExecutor(Sandboxes):
                     return actor
             except exceptions.GetTimeoutError:
                 continue  # it is being made, which takes as long as a node needs
+            except exceptions.ActorUnavailableError:
+                time.sleep(_AGAIN_SECONDS)  # Ray has not found out yet whether it is gone
             except _LOST:
                 lost += 1
             self.drop(actor)

@@ -24,12 +24,25 @@ class Holder(NamedTuple):
     """What the holder of a token may do.
 
     An empty `user` means that a request names the user it is for. `answers` lets the holder see and
-    answer permission questions: those of its user, or all of them when it is bound to none.
+    answer permission questions: those of its user or its app, or all of them when it is bound to
+    none.
     """
 
     app: str = APP
     user: str = ""
     answers: bool = False
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it speaks for one user or one app, and not for who runs the server."""
+        return bool(self.user) or self.app != APP
+
+    def covers(self, tenant: object) -> bool:
+        """Whether it may act for a tenant, which is an app and a user."""
+        if not self.is_bound:
+            return True
+        app, user = tenant if isinstance(tenant, list) and len(tenant) == 2 else ("", "")
+        return app == self.app and self.user in ("", user)
 
 
 class TokenBook:
@@ -45,12 +58,15 @@ class TokenBook:
         return cls({hash_token(token): Holder(answers=True)})
 
     def find(self, token: str) -> Holder | None:
-        """Return who holds the token; the time this takes does not depend on the token."""
+        """Return who holds the token; the time this takes does not depend on the token.
+
+        One that is too short is never found: a file of hashes cannot show that it has such a token.
+        """
         given, found = hash_token(token), None
         for digest, holder in self._holders.items():
             if hmac.compare_digest(digest, given):
                 found = holder
-        return found
+        return found if len(token) >= _MIN_TOKEN_CHARS else None
 
     @property
     def answers(self) -> bool:
