@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import anyio
@@ -15,7 +16,9 @@ from skillbelt import Runtime
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.serving.api import Seats
 from skillbelt.serving.endpoints import ENDPOINTS
+from skillbelt.serving.relay import SERVING
 from skillbelt.serving.tokens import Holder, TokenBook, hash_token
+from skillbelt.store import SessionKey
 from tests.serving.clients import TOKEN, api, error_of, events, fill
 from tests.tree import Tree
 
@@ -303,6 +306,49 @@ async def test_a_token_of_an_app_reaches_nothing_of_another_app(belt: Runtime) -
             told = await client.post(at, json={"answer": answer}, headers=headers)
             assert told.status_code == status
         assert (await client.get("/metrics", headers=shop)).status_code == 403
+
+
+@pytest.mark.parametrize("headers", [{}, EVENTS])
+async def test_a_question_goes_with_the_client_that_waited(
+    belt: Runtime, headers: dict[str, str]
+) -> None:
+    command = {"skill": "pdf", "command": "cat SKILL.md"}
+    async with api(belt) as client:
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: client.post(f"{S}/runs", json=command, headers=headers))
+            with anyio.fail_after(30):
+                while not belt.gate.desk.pending():
+                    await anyio.sleep(0.02)
+            group.cancel_scope.cancel()
+        with anyio.fail_after(30):
+            while belt.gate.desk.pending():
+                await anyio.sleep(0.02)
+
+
+async def test_probes_at_the_same_time_ask_the_store_once(
+    belt: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answer, state = list[SessionKey](), threading.Event(), belt.store.state
+
+    def look(key: SessionKey) -> Mapping[str, str]:
+        if key.app != SERVING:
+            return state(key)
+        asked.append(key)
+        answer.wait(30)
+        return {}
+
+    monkeypatch.setattr(belt.store, "state", look)
+    got = list[int]()
+
+    async def probe(client: httpx2.AsyncClient) -> None:
+        got.append((await client.get("/ready")).status_code)
+
+    async with api(belt) as client, anyio.create_task_group() as group:
+        for _ in range(5):
+            group.start_soon(probe, client)
+        await anyio.wait_all_tasks_blocked()
+        answer.set()
+    assert (got, len(asked)) == ([200] * 5, 1)
 
 
 def test_one_user_leaves_room_for_others() -> None:

@@ -78,6 +78,7 @@ class HttpApi:
         self._seats = Seats(MAX_PARALLEL_CALLS)
         self._limiter: anyio.CapacityLimiter | None = None
         self._calls: dict[str, Callable[[Pending], None]] = {}
+        self._left: set[str] = set()  # calls whose client has gone while their threads work
         self._running: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         # Without a listener anywhere, what needs an answer is refused at once.
@@ -191,13 +192,39 @@ class HttpApi:
         def work(watch: Watch) -> Coroutine[Any, Any, object]:
             def handle() -> object:
                 ASKER.set(asked)  # in this thread's own copy of the context
-                with seat.use():
-                    return endpoint.handle(request._replace(watch=watch))
+                try:
+                    with seat.use():
+                        return endpoint.handle(request._replace(watch=watch))
+                finally:
+                    self._left.discard(id)
 
             return to_thread.run_sync(handle, limiter=self._threads(), abandon_on_cancel=True)
 
-        if not streams:
-            return await _send_result(answer, await follow(work, None))
+        try:
+            if not streams:
+                return await _send_result(answer, await follow(work, None))
+            return await self._stream(id, work, answer)
+        except asyncio.CancelledError:
+            self._leave(id, seat)
+            raise
+
+    def _leave(self, id: str, seat: Seat) -> None:
+        """Withdraw what a call asks: its client has gone, so an answer would let nothing run."""
+        self._left.add(id)
+        if not seat.in_use:
+            self._left.discard(id)
+            return
+
+        def withdraw() -> None:
+            self._belt.gate.desk.withdraw(lambda request: request.metadata.get(CALL) == id)
+
+        # It may write to the store, so not in the loop.
+        threading.Thread(target=withdraw, name="skillbelt-left", daemon=True).start()
+
+    async def _stream(
+        self, id: str, work: Callable[[Watch], Coroutine[Any, Any, object]], answer: HttpAnswer
+    ) -> None:
+        """Do the work, and send what it prints and asks as events, then its result."""
         await answer.start_events()
         told = asyncio.get_running_loop()
 
@@ -217,7 +244,6 @@ class HttpApi:
         finally:
             alive.cancel()
             self._calls.pop(id, None)
-        return None
 
     def _threads(self) -> anyio.CapacityLimiter:
         if self._limiter is None:
@@ -226,7 +252,10 @@ class HttpApi:
 
     def _tell_client(self, pending: Pending) -> None:
         """Tell the client whose call asks, if it reads events; the question waits in any case."""
-        if told := self._calls.get(str(pending.request.metadata.get(CALL))):
+        call = str(pending.request.metadata.get(CALL))
+        if call in self._left:
+            self._belt.gate.desk.withdraw(lambda request: request.metadata.get(CALL) == call)
+        elif told := self._calls.get(call):
             told(pending)
 
 
@@ -268,6 +297,12 @@ class Seat:
         self._seats, self._owner = seats, owner
         self._lock = threading.Lock()
         self._used = self._left = False
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a thread holds it."""
+        with self._lock:
+            return self._used and not self._left
 
     @contextmanager
     def use(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple, get_args
 
 from skillbelt.conversation.vendors.shapes import MessageFormat
-from skillbelt.errors import ArtifactError
+from skillbelt.errors import ArtifactError, RunRefused
 from skillbelt.format.skill import Skill
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Pending
@@ -199,7 +199,13 @@ def show_session(request: ApiRequest) -> object:
 
 def delete_session(request: ApiRequest) -> object:
     """Delete a conversation with all that is its own."""
-    gone = request.belt.delete_session(*request.key[1:], app=request.key.app)
+    try:
+        gone = request.belt.delete_session(*request.key[1:], app=request.key.app)
+    except RunRefused as error:
+        # It names a folder of this machine.
+        raise HttpRefusal(
+            "run_refused", "a run uses the files of this conversation; end it, then delete it again"
+        ) from error
     return {"deleted": gone}
 
 

@@ -60,7 +60,7 @@ class TokenBook:
     def find(self, token: str) -> Holder | None:
         """Return who holds the token; the time this takes does not depend on the token.
 
-        One that is too short is nobody's: a file of hashes cannot show that it has such a token.
+        One that is too short is never found: a file of hashes cannot show that it has such a token.
         """
         given, found = hash_token(token), None
         for digest, holder in self._holders.items():
