@@ -25,7 +25,8 @@ from skillbelt.errors import (
 from skillbelt.fleet.facts import needs_of
 from skillbelt.fleet.fair import FairSlots, QueuePlace
 from skillbelt.fleet.node import CONCURRENCY, RUNS_AT_ONCE, WorkspaceActor
-from skillbelt.fleet.submit import order_of, pack_of, seal_order, tenant_of
+from skillbelt.fleet.submit import is_kept, order_of, pack_of, seal_order, tenant_of
+from skillbelt.objects.space import Objects
 from skillbelt.running.mirrors import Carried, EntryFact, Mirror, carry, put
 from skillbelt.running.orders import (
     PrivateValues,
@@ -141,6 +142,8 @@ class RayExecutor(Sandboxes):
         self._cluster: dict[str, float] = {}
         self._looked = 0.0
         self._class: Any = _wrap()
+        # Where nodes find skills; without it they are sent with orders.
+        self.objects = Objects.from_settings(settings) if settings.objects else None
 
     # What nodes announce
 
@@ -412,7 +415,8 @@ class RemoteRun:
         skills = {
             hash: pack_of(run, name)
             for name, hash in hashes.items()
-            if hash in lacks.get("skills", ()) or not executor.has_skill(actor, hash)
+            if hash in lacks.get("skills", ())
+            or not (executor.has_skill(actor, hash) or is_kept(executor.objects, run, name, hash))
         }
         with self._lock:
             self._actor, killed = actor, self._killed
