@@ -63,9 +63,10 @@ class Round(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether everything held."""
+        """Whether everything held; without a fault there is no error either."""
+        without_reason = self.errors if self.fault == "none" else 0
         return not any((self.missing, self.unclear, self.twice, self.ran_on, self.lost_events,
-                        self.left))  # fmt: skip
+                        self.left, without_reason))  # fmt: skip
 
 
 class UnixProxy:
@@ -336,6 +337,8 @@ class FaultBench:
 
     def _make(self, fault: str, servers: Sequence[ServerProcess], random_: random.Random) -> None:
         time.sleep(random_.uniform(0, 0.3))
+        if fault == "none":
+            return
         if fault == "server":
             os.kill(random_.choice(servers).process.pid, signal.SIGKILL)
         elif fault == "postgres":
@@ -355,7 +358,8 @@ class FaultBench:
             time.sleep(random_.uniform(0.5, 1.5))
             shutil.rmtree(self.objects, ignore_errors=True)
             away.rename(self.objects)
-        elif self.cluster is not None:
+        else:
+            assert self.cluster is not None
             self._make_on_node(fault, self.cluster, random_)
 
     def _make_on_node(self, fault: str, cluster: TestCluster, random_: random.Random) -> None:
@@ -363,6 +367,7 @@ class FaultBench:
             for pid in random_.sample(found := _workers(cluster), min(1, len(found))):
                 os.kill(pid, signal.SIGKILL)
             return
+        assert fault == "node", fault
         number = random_.randrange(NODES)
         cluster.kill(f"node{number}")
         self._start_node(cluster, number)
@@ -489,6 +494,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     known = RAY_FAULTS if args.executor == "ray" else LOCAL_FAULTS
     faults = args.faults.split(",") if args.faults else known
+    if unknown := set(faults).difference(known):
+        parser.error(f"no such fault: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     held = True
     print("fault       results errors  gone | missing unclear twice ran-on lost-events left")
     for one in run_rounds(args.executor, faults, args.times, args.runs, args.seed):

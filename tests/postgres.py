@@ -190,11 +190,19 @@ def _server_in_use(folder: Path) -> Iterator[None]:
             fcntl.flock(start, fcntl.LOCK_EX)
             if not _is_at(held.fileno(), _lock_file(folder)):
                 continue  # its server ended meanwhile
-            if not (folder / "ready").exists():
+            if not _answers(folder):
+                shutil.rmtree(folder, ignore_errors=True)  # what a killed run left
                 _start_supervisor(folder)
             fcntl.flock(start, fcntl.LOCK_UN)
             yield
             return
+
+
+def _answers(folder: Path) -> bool:
+    if (folder / "ready").exists():
+        with suppress(psycopg.OperationalError), psycopg.connect(Server(folder).url("postgres")):
+            return True
+    return False
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

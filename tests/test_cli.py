@@ -37,6 +37,7 @@ CALLS = {
     "ask": ["Read this PDF.", "--yes"],
     "build": ["pdf"],
     "sessions": ["list"],
+    "store": ["expire", "--days", "9"],
     "artifacts": ["list"],
     "permissions": [],
     "secrets": [],
@@ -47,8 +48,14 @@ CALLS = {
     "enable": ["pdf"],
     "disable": ["pdf"],
 }
-# They do not end by themselves, or do everything that the others do one by one.
-ENDLESS: dict[str, list[str]] = {"chat": [], "demo": [], "serve": ["mcp"], "watch": []}
+# They do not end by themselves, do everything that the others do one by one, or need a cluster.
+ENDLESS: dict[str, list[str]] = {
+    "chat": [],
+    "demo": [],
+    "fleet": ["status"],
+    "serve": ["mcp"],
+    "watch": [],
+}
 WORDS = {"run": ["--", "true"]}  # what stands after all options
 every_call = pytest.mark.parametrize("name", CALLS)
 # Everything that moves a cursor, hides text or turns it round.

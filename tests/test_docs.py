@@ -267,6 +267,9 @@ SHELL_LINES = [
 ]
 
 
+DATABASE_OPTIONS = {"--owner", "--encoding", "--template"}
+
+
 @pytest.mark.parametrize("words", SHELL_LINES, ids=lambda words: " ".join(words)[:40])
 def test_a_command_that_is_not_run_is_one(words: list[str]) -> None:
     """Those of `sh` blocks go on for ever, fetch something, or need what is not everywhere."""
@@ -275,6 +278,8 @@ def test_a_command_that_is_not_run_is_one(words: list[str]) -> None:
         assert re.search(rf"^{rest[0]}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     elif program in ("pip", "uv", "uvx", "pipx"):
         assert is_an_installation(program, rest)
+    elif program in ("createdb", "createuser"):  # of PostgreSQL
+        assert {word.split("=")[0] for word in rest if word.startswith("-")} <= DATABASE_OPTIONS
     else:
         assert Path(program).name == "skillbelt"
         options, _ = _split_words(rest[1:])

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 
 from skillbelt.fleet.facts import UNITS, needs_of
+from tests.fleet.clusters import descendants
 
 SANDBOX = dict.fromkeys(needs_of("bubblewrap"), UNITS)
 TOKEN = "a-token-that-no-log-may-show-7b1f"
@@ -45,6 +47,11 @@ class SmallCluster:
     def kill(self, node: Any) -> None:
         """Kill a node with all its processes, at once."""
         self.nodes.remove(node)
+        # Workers outlive their raylet for as long as they need to notice.
+        raylet = node.all_processes["raylet"][0].process.pid
+        for pid in [raylet, *descendants(raylet)]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._made.remove_node(node, allow_graceful=False)
 
     def close(self) -> None:

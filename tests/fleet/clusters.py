@@ -95,7 +95,7 @@ class TestCluster:
     def kill(self, name: str) -> None:
         """Kill a node at once, as when its machine loses power: all that it started is gone."""
         process = self.nodes.pop(name)
-        for pid in [process.pid, *_descendants(process.pid)]:
+        for pid in [process.pid, *descendants(process.pid)]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
@@ -117,12 +117,13 @@ class TestCluster:
 _UP = "import signal, sys; open(sys.argv[1], 'x').close(); signal.pause()"
 
 
-def _descendants(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
+    """Return the processes that a process started, and those that they started."""
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
             for child in map(int, task.read_text().split()):
-                found += [child, *_descendants(child)]
+                found += [child, *descendants(child)]
     return found
 
 

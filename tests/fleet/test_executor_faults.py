@@ -29,6 +29,28 @@ belt = Runtime(sys.argv[1], rules=rules, executor="ray", ray_address=sys.argv[2]
 session = belt.session("me", sys.argv[3])
 belt.run_sync("echo", f"echo begun > $WORK_DIR/x; exec sleep {sys.argv[4]}", session=session)
 """
+QUIET = """
+import os, signal, sys
+from ray._private.state import actors
+from skillbelt import Rule, Runtime
+from skillbelt.errors import SkillbeltError
+rules = [Rule("*", "*", "allow")]
+with Runtime(sys.argv[1], rules=rules, executor="ray", ray_address=sys.argv[2]) as belt:
+    session = belt.session("me", sys.argv[3])
+
+    def end_workers(*_):
+        for one in actors().values():
+            if one["State"] == "ALIVE":
+                os.kill(one["Pid"], signal.SIGKILL)
+
+    command = "echo begun; exec sleep 7004.25"
+    try:
+        belt.run_sync("echo", command, session=session, listener=end_workers)
+    except SkillbeltError as error:
+        print(error.kind)
+    # It needs another actor, whose start takes longer than the news of the death of this one.
+    print(belt.run_sync("echo", "echo again", session=session).stdout, end="")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +165,17 @@ def test_a_run_on_a_worker_that_dies_is_lost_and_not_repeated(belt: Runtime) -> 
     # The conversation goes on elsewhere, with what was there after its last run.
     done = belt.run_sync("echo", "cat $WORK_DIR/kept; ls $WORK_DIR", session=session)
     assert done.stdout == "kept\ninputs\nkept\n"
+
+
+def test_nothing_of_ray_is_printed_when_a_worker_dies(cluster: SmallCluster, project: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", QUIET, str(project), cluster.address, "quiet"],
+        capture_output=True,
+        text=True,
+        timeout=5 * WAIT_SECONDS,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("run_lost\nagain\n", "")
 
 
 def test_a_conversation_outlives_its_node(belt: Runtime, cluster: SmallCluster) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from benchmarks.fleet_faults import LOCAL_FAULTS, RAY_FAULTS, run_rounds
+from benchmarks.fleet_faults import LOCAL_FAULTS, RAY_FAULTS, main, run_rounds
 
 pytestmark = [
     pytest.mark.long,
@@ -24,3 +24,9 @@ def test_runs_on_three_nodes_survive_every_fault() -> None:
     for one in run_rounds("ray", RAY_FAULTS, times=1, runs=20, seed=1):
         assert one.holds, (one.fault, one.details)
         assert one.results > 0, (one.fault, one.details)
+
+
+def test_an_unknown_fault_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--executor", "local", "--faults", "node"])
+    assert "no such fault: node" in capsys.readouterr().err

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -15,11 +17,15 @@ from skillbelt.files.locks import hold, release
 from skillbelt.fleet.packs import pack_skill
 from skillbelt.fleet.perform import NodeBench, Performed, Sent, remove_left
 from skillbelt.fleet.submit import order_of, pack_of, seal_order
+from skillbelt.objects.space import Objects
 from skillbelt.running.call import Asker, RunCall
 from skillbelt.running.mirrors import Carried, EntryFact, Mirror, carry, put
 from skillbelt.running.orders import PrivateValues, RunOrder, write_facts
 from skillbelt.store import SessionKey
+from tests import needs
 from tests.bench import ME, Bench
+from tests.discovery.sources.server import running
+from tests.registries import list_wheel
 from tests.tree import Tree
 
 KEY = b"the key of the cluster"
@@ -161,6 +167,46 @@ def test_what_is_missing_is_asked_for(node: NodeBench, make: Callable[..., Made]
     assert done.lacks.contents == (made.order.stdin,)
 
 
+def test_a_skill_comes_from_the_object_store(
+    bench: Bench, node: NodeBench, make: Callable[..., Made], tmp_path: Path
+) -> None:
+    """Only with the content that was approved; else the server is asked for it."""
+    node.settings = node.settings._replace(objects=f"file://{tmp_path}/objects")
+    objects = Objects.from_settings(node.settings)
+    made = make("echo hello")._replace(skills={})
+    assert perform(node, made.sent()).lacks.skills == (made.order.hash,)
+    assert objects.put_skill(bench.belt.get_skill("echo")) == made.order.hash
+    for path in (tmp_path / "objects" / "skills").rglob("*"):
+        if path.is_file():
+            (tmp_path / "kept").write_bytes(path.read_bytes())
+            path.write_bytes(b"other")
+            assert perform(node, made.sent()).lacks.skills == (made.order.hash,)
+            path.write_bytes((tmp_path / "kept").read_bytes())
+    assert perform(node, made.sent()).outcome.stdout.data == b"hello\n"
+
+
+@needs.linux
+def test_packages_come_from_the_object_store(
+    bench: Bench, node: NodeBench, make: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node has another cache than the server, and the index no longer has the file."""
+    tree = bench.tree
+    objects = f"file://{tree.root}/objects"
+    bench.write("requirements.txt", "greet\n")
+    with running() as index:
+        list_wheel(index, "greet", {"greet.py": "word = 'hello'"})
+        monkeypatch.setenv("UV_DEFAULT_INDEX", f"{index.url}/simple")
+        monkeypatch.setenv("UV_NO_CONFIG", "1")
+        monkeypatch.setenv("SKILLBELT_OBJECTS", objects)
+        made = make("python3 -c 'import greet; print(greet.word)'")
+        assert made.order.packages
+        index.pages.clear()
+        cache = tree.root / "node-cache"
+        cache.mkdir(mode=0o711)
+        node.settings = node.settings._replace(objects=objects, cache_dir=str(cache))
+        assert perform(node, made.sent()).outcome.stdout.data == b"hello\n"
+
+
 def test_a_tenant_does_not_reach_the_workspace_of_another(
     node: NodeBench, make: Callable[..., Made]
 ) -> None:
@@ -215,9 +261,12 @@ def test_what_a_killed_process_left_is_removed(open_tree: Tree) -> None:
     for name in ("dead", "living"):
         open_tree.write(nodes / name / "workspaces" / "x" / "work" / "file", "text")
         (nodes / name / ".alive").touch()
+        os.utime(nodes / name / ".alive", (0, 0))
+    (nodes / "new").mkdir()
+    (nodes / "new" / ".alive").touch()
     lock = hold(str(nodes / "living" / ".alive"), fcntl.LOCK_SH)
     try:
         remove_left(str(nodes))
     finally:
         release(lock)
-    assert [one.name for one in nodes.iterdir()] == ["living"]
+    assert sorted(one.name for one in nodes.iterdir()) == ["living", "new"]

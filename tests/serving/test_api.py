@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import anyio
@@ -15,7 +16,9 @@ from skillbelt import Runtime
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.serving.api import Seats
 from skillbelt.serving.endpoints import ENDPOINTS
+from skillbelt.serving.relay import SERVING
 from skillbelt.serving.tokens import Holder, TokenBook, hash_token
+from skillbelt.store import SessionKey
 from tests.serving.clients import TOKEN, api, error_of, events, fill
 from tests.tree import Tree
 
@@ -182,14 +185,32 @@ async def test_a_file_of_this_machine_is_asked_for(belt: Runtime, open_tree: Tre
     """A client is no user at the keyboard: what it names on the machine needs permission."""
     secret = open_tree.write("outside/secret.txt", "secret")
     given = {"skill": "pdf", "command": "echo x", "inputs": [{"from": f"host://{secret}"}]}
-    holder = book(user="ada", answers=True)
-    async with api(belt, holder) as client, anyio.create_task_group() as group:
+    holders = {
+        hash_token(TOKEN): Holder(user="ada", answers=True),
+        hash_token("the-token-of-the-owner"): Holder(answers=True),
+    }
+    async with api(belt, TokenBook(holders)) as client, anyio.create_task_group() as group:
         group.start_soon(lambda: client.post(f"{S}/runs", json=given))
         with anyio.fail_after(30):
             while not (waiting := belt.gate.desk.pending()):
                 await anyio.sleep(0.02)
         assert waiting[0].request.type == "host_file"
-        belt.gate.close()
+        # Nor is it the user's to give: it may be a file of another one.
+        assert (await client.get("/v1/permissions")).json() == {"pending": []}
+        at = f"/v1/permissions/{waiting[0].id}"
+        owner = {"authorization": "Bearer the-token-of-the-owner"}
+        assert (await client.post(at, json={"answer": "once"})).status_code == 404
+        done = await client.post(at, json={"answer": "reject"}, headers=owner)
+        assert done.status_code == 200
+
+
+async def test_what_no_token_may_answer_does_not_wait(belt: Runtime, open_tree: Tree) -> None:
+    secret = open_tree.write("outside/secret.txt", "secret")
+    given = {"skill": "pdf", "command": "echo x", "inputs": [{"from": f"host://{secret}"}]}
+    async with api(belt, book(user="ada", answers=True)) as client:
+        with anyio.fail_after(60):
+            answer = await client.post(f"{S}/runs", json=given)
+    assert (answer.status_code, error_of(answer)["kind"]) == (403, "permission_denied")
 
 
 async def test_where_no_client_may_answer_nothing_waits(belt: Runtime) -> None:
@@ -274,6 +295,74 @@ async def test_a_bound_token_answers_what_its_user_was_asked(belt: Runtime) -> N
         assert theirs.status_code == 404
         assert (await client.post(at, json={"answer": "always"})).status_code == 403
         assert (await client.post(at, json={"answer": "reject"})).status_code == 200
+
+
+async def test_a_token_of_an_app_reaches_nothing_of_another_app(belt: Runtime) -> None:
+    command = {"skill": "pdf", "command": "cat SKILL.md"}
+    holders = {
+        hash_token(TOKEN): Holder("shop", "ada", answers=True),
+        hash_token("the-token-of-shop"): Holder("shop", answers=True),
+        hash_token("the-token-of-bank"): Holder("bank", answers=True),
+    }
+    shop, bank = ({"authorization": f"Bearer the-token-of-{one}"} for one in ("shop", "bank"))
+    async with api(belt, TokenBook(holders)) as client, anyio.create_task_group() as group:
+        group.start_soon(lambda: client.post(f"{S}/runs", json=command))
+        with anyio.fail_after(30):
+            while not (
+                pending := (await client.get("/v1/permissions", headers=shop)).json()["pending"]
+            ):
+                await anyio.sleep(0.02)
+        assert (await client.get("/v1/permissions", headers=bank)).json() == {"pending": []}
+        at = f"/v1/permissions/{pending[0]['id']}"
+        for headers, answer, status in (
+            (bank, "once", 404), (shop, "always", 403), (shop, "reject", 200),
+        ):  # fmt: skip
+            told = await client.post(at, json={"answer": answer}, headers=headers)
+            assert told.status_code == status
+        assert (await client.get("/metrics", headers=shop)).status_code == 403
+
+
+@pytest.mark.parametrize("headers", [{}, EVENTS])
+async def test_a_question_goes_with_the_client_that_waited(
+    belt: Runtime, headers: dict[str, str]
+) -> None:
+    command = {"skill": "pdf", "command": "cat SKILL.md"}
+    async with api(belt) as client:
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: client.post(f"{S}/runs", json=command, headers=headers))
+            with anyio.fail_after(30):
+                while not belt.gate.desk.pending():
+                    await anyio.sleep(0.02)
+            group.cancel_scope.cancel()
+        with anyio.fail_after(30):
+            while belt.gate.desk.pending():
+                await anyio.sleep(0.02)
+
+
+async def test_probes_at_the_same_time_ask_the_store_once(
+    belt: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answer, state = list[SessionKey](), threading.Event(), belt.store.state
+
+    def look(key: SessionKey) -> Mapping[str, str]:
+        if key.app != SERVING:
+            return state(key)
+        asked.append(key)
+        answer.wait(30)
+        return {}
+
+    monkeypatch.setattr(belt.store, "state", look)
+    got = list[int]()
+
+    async def probe(client: httpx2.AsyncClient) -> None:
+        got.append((await client.get("/ready")).status_code)
+
+    async with api(belt) as client, anyio.create_task_group() as group:
+        for _ in range(5):
+            group.start_soon(probe, client)
+        await anyio.wait_all_tasks_blocked()
+        answer.set()
+    assert (got, len(asked)) == ([200] * 5, 1)
 
 
 def test_one_user_leaves_room_for_others() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -212,6 +213,20 @@ async def test_the_json_api_goes_on_at_another_server(two: Balancer) -> None:
         assert ended[0]["result"]["cancelled"]
         await client.put(f"{S}/artifacts/a", content=b"bytes")
         assert (await client.get(f"{S}/artifacts/a")).content == b"bytes"
+
+
+async def test_a_conversation_is_deleted_with_what_another_server_runs(two: Balancer) -> None:
+    async with api_client(two) as client:
+        seconds = f"{6_000_000 + os.getpid()}"  # no other test's
+        begun = {"skill": "pdf", "command": f"sleep {seconds}", "background": True}
+        run = (await client.post(f"{S}/runs", json=begun)).json()["run_id"]
+        with anyio.fail_after(60):
+            while not alive(seconds):
+                await anyio.sleep(0.02)
+        assert (await client.delete(S)).json() == {"deleted": True}
+        assert two.chosen == [0, 1]
+        assert not alive(seconds)
+        assert error_of(await client.get(f"{S}/runs/{run}"))["kind"] == "run_refused"
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from skillbelt.errors import RunRefused
+from skillbelt.events import NewEvent
 from skillbelt.running.background import Polled
 from skillbelt.running.call import RunResult
 from skillbelt.running.outputs import OutputFile, Saved
@@ -17,6 +18,7 @@ from skillbelt.serving import relay as module
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.serving.relay import SERVING, Relay
 from skillbelt.serving.relayed_runs import decode_polled, encode
+from skillbelt.store import SessionKey
 from skillbelt.store.memory import MemoryStore
 
 
@@ -46,6 +48,19 @@ def test_another_server_answers_and_nothing_stays(pair: tuple[Relay, Relay, Memo
     two.handle("double", double)
     two.listen()
     assert one.call(two.id, "double", {"number": 4}) == {"number": 8}
+    assert store.sessions(SERVING) == []
+
+
+def test_what_ended_servers_left_goes_by_the_clock_of_the_store(
+    pair: tuple[Relay, Relay, MemoryStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _, store = pair
+    store.append(SessionKey(SERVING, "ended", "call"), [NewEvent("call")])
+    one._tidy()
+    assert len(store.sessions(SERVING)) == 1
+    ahead = store.now() + module.KEPT_SECONDS + 60
+    monkeypatch.setattr(store, "now", lambda: ahead)
+    one._tidy()
     assert store.sessions(SERVING) == []
 
 
@@ -80,12 +95,13 @@ def test_a_request_that_is_given_up_is_noticed(
 ) -> None:
     one, two, _ = pair
     monkeypatch.setattr(module, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_WATCH_SECONDS", 0.01)
     begun, noticed = threading.Event(), threading.Event()
 
     def wait(_data: Mapping[str, Any], is_over: Callable[[], bool]) -> Mapping[str, Any]:
         begun.set()
         while not is_over():
-            pass
+            noticed.wait(0.01)
         noticed.set()
         return {}
 

@@ -56,6 +56,23 @@ def test_what_a_file_cannot_say(tmp_path: Path, text: str, told: str) -> None:
     assert TOKEN not in str(caught.value)
 
 
+@pytest.mark.parametrize("weak", ["", "test", "fifteen-letters"])
+def test_a_hash_does_not_make_a_short_token_good(tmp_path: Path, weak: str) -> None:
+    book = read_tokens(write(tmp_path, f'[[token]]\nsha256 = "{hash_token(weak)}"\n'))
+    assert book.find(weak) is None
+
+
+def test_a_token_covers_its_user_or_its_app_or_everyone() -> None:
+    ada, bob, other = ["shop", "ada"], ["shop", "bob"], ["bank", "ada"]
+    for holder, covered in (
+        (Holder("shop", "ada"), [ada]),
+        (Holder("shop"), [ada, bob]),
+        (Holder(), [ada, bob, other, None]),
+    ):
+        known = [one for one in (ada, bob, other, None, ["shop"]) if holder.covers(one)]
+        assert [one for one in known if one != ["shop"]] == covered
+
+
 def test_a_user_is_named_where_the_token_allows_it() -> None:
     assert choose_user(Holder(user="ada"), []) == "ada"
     assert choose_user(Holder(user="ada"), ["ada"]) == "ada"

@@ -26,6 +26,7 @@ from tests import warm
 from tests.postgres import Server, create_database
 
 KEY = SessionKey("app", "ada", "chat")
+OTHER = SessionKey("app", "bob", "chat")
 
 
 class TestPostgresStore(StoreConformance):
@@ -47,12 +48,33 @@ def test_a_server_that_is_away_is_a_clear_error_after_a_bounded_time(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "url", ["postgresql://ada:hunter2/x@db/belt", "postgresql://ada@db/belt?hunter2=1"]
+    "url",
+    [
+        "postgresql://ada:hunter2/x@db/belt",
+        "postgresql://ada@db/belt?hunter2=1",
+        "postgresql://ada:x@hunter2@db/belt",
+        "postgresql://ada:12/hunter2@db/belt",
+    ],
 )
 def test_an_error_does_not_quote_a_wrong_url(url: str) -> None:
     with pytest.raises(ConfigError, match="store: is not a URL of PostgreSQL") as raised:
         PostgresStore(url)
     assert "hunter2" not in "".join(traceback.format_exception(raised.value))
+
+
+def test_a_name_server_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = 'could not translate host name "db" to address: Temporary failure in name resolution'
+    calls: list[int] = []
+
+    def connect(_: Database) -> None:
+        calls.append(1)
+        raise psycopg.OperationalError(said)
+
+    monkeypatch.setattr(Database, "connect", connect)
+    store = PostgresStore(Database("postgresql://db/belt", first_patience=0.5))
+    with pytest.raises(StoreUnavailable, match="Temporary failure"):
+        store.sessions()
+    assert len(calls) > 1
 
 
 @pytest.fixture
@@ -190,7 +212,69 @@ def test_a_database_that_does_not_exist_is_an_error_at_once(postgres_server: str
     assert not isinstance(raised.value, StoreUnavailable)
 
 
+def test_nothing_is_prepared_in_a_connection(store: PostgresStore) -> None:
+    """A proxy gives each statement to another connection of the server."""
+    for _ in range(10):
+        store.append(KEY, [NewEvent("a")])
+        store.events(KEY)
+        assert store.database.read("SELECT name FROM pg_prepared_statements") == []
+
+
+def test_an_error_has_nothing_of_the_rows_in_it(store: PostgresStore, postgres_url: str) -> None:
+    store.append(KEY, [NewEvent("a")])
+    run_sql(postgres_url, "ALTER TABLE skillbelt.event ADD CONSTRAINT odd CHECK (type <> 'b')")
+    with pytest.raises(ConfigError, match='violates check constraint "odd"; ') as raised:
+        store.append(KEY, [NewEvent("b", "", {"said": "in confidence"})])
+    assert "confidence" not in str(raised.value)
+    assert "CONTEXT" not in str(raised.value)
+
+
+def test_rows_that_no_store_wrote_are_no_crash(store: PostgresStore, postgres_url: str) -> None:
+    store.append(KEY, [NewEvent("a")], {"n": "1"})
+    run_sql(
+        postgres_url,
+        "UPDATE skillbelt.event SET type = E'\\x01'",
+        "UPDATE skillbelt.state SET value = E'\\x01x\\x01'",
+        "UPDATE skillbelt.session SET name = E'\\uE000z'",
+    )
+    assert [event.type for event in store.events(KEY)] == ["\x01"]
+    assert store.state(KEY) == {"n": "\x01x\x01"}
+    assert [info.key.session for info in store.sessions()] == ["\ue000z"]
+    run_sql(postgres_url, "UPDATE skillbelt.event SET data = '[1]'")
+    with pytest.raises(ConfigError, match="an event of session app/ada/chat is not JSON"):
+        store.events(KEY)
+
+
+def test_old_sessions_that_another_deletes_are_not_waited_for(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    for key in (KEY, OTHER):
+        store.append(key, [NewEvent("a")])
+    with psycopg.connect(postgres_url) as db:
+        db.execute("SELECT 1 FROM skillbelt.session WHERE \"user\" = 'ada' FOR UPDATE")
+        assert store.expire(store.now() + 60) == 1
+    assert [info.key for info in store.sessions()] == [KEY]
+
+
 # What is heard from elsewhere
+
+
+def test_closing_while_the_listener_speaks_leaves_nothing_open(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store.watch("topic"):
+        hearing(store)
+        listener = store.database._listener
+        assert listener
+        end = listener.close
+
+        def close() -> None:
+            store.wake("topic")  # as its thread may at any moment
+            end()
+
+        monkeypatch.setattr(listener, "close", close)
+    store.close()
+    assert store.database._pool is None
 
 
 def test_a_watch_hears_another_process(store: PostgresStore, postgres_url: str) -> None:
@@ -252,6 +336,27 @@ def test_a_lost_connection_is_made_again(store: PostgresStore, postgres_url: str
         assert len(store.events(KEY)) == number + 1
     end_connections(postgres_url)
     assert store.delete(KEY) is True
+
+
+def test_a_connection_that_cannot_write_is_made_again(store: PostgresStore) -> None:
+    """As after the address of the primary leads to another server."""
+    store.append(KEY, [NewEvent("a")])
+    store.database.read("SELECT set_config('default_transaction_read_only', 'on', false)")
+    assert store.append(KEY, [NewEvent("b")])[0].seq == 2
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_an_error_says_when_an_earlier_try_may_have_been_made(
+    store: PostgresStore, lost: bool
+) -> None:
+    def attempt(db: psycopg.Connection[tuple[object, ...]], again: bool) -> None:
+        if lost and not again:
+            raise psycopg.OperationalError("the connection is lost")
+        db.execute("SELECT 1/0")
+
+    with pytest.raises(ConfigError, match="division by zero") as raised:
+        store.database.insist(attempt)
+    assert ("made as a whole or not at all" in str(raised.value)) is lost
 
 
 class Wire:
@@ -461,8 +566,6 @@ def test_numbers_of_changes_are_forgotten_in_time(
 
 # Tenants
 
-OTHER = SessionKey("app", "bob", "chat")
-
 
 @pytest.fixture
 def tenant_url(store: PostgresStore, postgres_url: str) -> Iterator[str]:
@@ -532,3 +635,13 @@ def test_a_role_without_rights_is_told_what_it_lacks(postgres_url: str) -> None:
             store.sessions()
     finally:
         run_sql(postgres_url, f"DROP ROLE {role}")
+
+
+def test_a_change_is_made_though_old_numbers_cannot_be_deleted(
+    store: PostgresStore, tenant_url: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = tenant_url.removeprefix("postgresql://").partition("@")[0]
+    run_sql(postgres_url, f"REVOKE DELETE ON skillbelt.applied FROM {role}")
+    with closing(PostgresStore(tenant_url)) as tenant:
+        monkeypatch.setattr(tenant.database, "_pruned", float("-inf"))
+        assert tenant.append(KEY, [NewEvent("a")])[0].seq == 1

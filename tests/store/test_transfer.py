@@ -4,15 +4,18 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
+from skillbelt.cli import main
 from skillbelt.errors import ConfigError
 from skillbelt.events import NewEvent
-from skillbelt.store import SessionKey
+from skillbelt.settings import load_settings
+from skillbelt.store import STATE_FILE, SessionKey
 from skillbelt.store.postgres.store import PostgresStore
 from skillbelt.store.protocol import SessionInfo, list_sessions
 from skillbelt.store.sqlite import SqliteStore
@@ -151,7 +154,7 @@ def test_rows_that_do_not_follow_are_refused(source: SqliteStore, open_new: Open
 
 # The command
 
-KILLS = 6
+KILLS = 3
 
 
 def migrate(tree: Tree, *arguments: str) -> subprocess.Popen[bytes]:
@@ -225,3 +228,15 @@ def test_old_sessions_are_deleted(tree: Tree, postgres_url: str) -> None:
         assert tree.run("store", "expire", "--days", "4", "--json").document == {"deleted": 0}
         assert tree.run("store", "expire", "--days", "2") == (0, "", "deleted 1 session\n")
         assert [info.key for info in store.sessions()] == [LONG]
+
+
+def test_the_age_of_sessions_is_by_the_clock_of_the_store(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The clock of the machine that deletes them may be wrong."""
+    monkeypatch.setattr(SqliteStore, "now", lambda self: time.time() + 3 * 86400)
+    with closing(SqliteStore(os.path.join(load_settings().state_dir, STATE_FILE))) as store:
+        store.append(KEY, [NewEvent("old")])
+        assert main(["store", "expire", "--days", "2"]) == 0
+        assert store.sessions() == []
+    assert capsys.readouterr().err == "deleted 1 session\n"

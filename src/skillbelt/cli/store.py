@@ -111,7 +111,7 @@ def _expire(args: argparse.Namespace) -> int:
     if args.places or args.days is None:
         raise UsageError("store expire needs --days N")
     with closing(open_store(load_settings(args.project, config=args.config))) as store:
-        deleted = store.expire(time.time() - args.days * _DAY_SECONDS)
+        deleted = store.expire(store.now() - args.days * _DAY_SECONDS)
     if args.json:
         print_json({"deleted": deleted})
     else:

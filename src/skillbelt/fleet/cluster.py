@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import ray
+from ray._private import worker as ray_worker
 from ray._private.state import actors, state
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
 from ray.autoscaler.v2.sdk import get_cluster_status
@@ -86,15 +87,31 @@ def connect(address: str) -> None:
     _check_token(address)
     logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of threads, for one
     try:
-        ray.init(
-            address=address,
-            namespace=NAMESPACE,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            configure_logging=False,
-        )
+        with _printing_nothing():
+            ray.init(
+                address=address,
+                namespace=NAMESPACE,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                configure_logging=False,
+            )
     except Exception as error:  # Ray raises what its parts raise
         raise _explain(address, error) from error
+
+
+@contextmanager
+def _printing_nothing() -> Iterator[None]:
+    """Let a connection that is made in the block never print what happens in the cluster.
+
+    Ray starts a thread that prints to stdout when a worker or a node dies, and has no setting for
+    it. Stdout may be a document of JSON, or a conversation of MCP. Ray's logs have the same lines.
+    """
+    listen = ray_worker.listen_error_messages
+    ray_worker.listen_error_messages = lambda *_: None
+    try:
+        yield
+    finally:
+        ray_worker.listen_error_messages = listen
 
 
 def look_at_node(address: str, start: str) -> str:

@@ -25,7 +25,8 @@ from skillbelt.errors import (
 from skillbelt.fleet.facts import needs_of
 from skillbelt.fleet.fair import FairSlots, QueuePlace
 from skillbelt.fleet.node import CONCURRENCY, RUNS_AT_ONCE, WorkspaceActor
-from skillbelt.fleet.submit import order_of, pack_of, seal_order, tenant_of
+from skillbelt.fleet.submit import is_kept, order_of, pack_of, seal_order, tenant_of
+from skillbelt.objects.space import Objects
 from skillbelt.running.mirrors import Carried, EntryFact, Mirror, carry, put
 from skillbelt.running.orders import (
     PrivateValues,
@@ -58,6 +59,7 @@ _LEVELS = {"bubblewrap": 2, "landlock": 1, WASM: 2, CONTAINER: 2}
 _SURE_SECONDS = 2.0
 _PING_SECONDS = 2.0
 _CREATION_SECONDS = 120.0
+_AGAIN_SECONDS = 0.25
 _LOOK_SECONDS = 5.0
 _TRIES = 4
 _CONNECTING = threading.Lock()
@@ -140,6 +142,8 @@ class RayExecutor(Sandboxes):
         self._cluster: dict[str, float] = {}
         self._looked = 0.0
         self._class: Any = _wrap()
+        # Where nodes find skills; without it they are sent with orders.
+        self.objects = Objects.from_settings(settings) if settings.objects else None
 
     # What nodes announce
 
@@ -219,6 +223,8 @@ class RayExecutor(Sandboxes):
                     return actor
             except exceptions.GetTimeoutError:
                 continue  # it is being made, which takes as long as a node needs
+            except exceptions.ActorUnavailableError:
+                time.sleep(_AGAIN_SECONDS)  # Ray has not found out yet whether it is gone
             except _LOST:
                 lost += 1
             self.drop(actor)
@@ -409,7 +415,8 @@ class RemoteRun:
         skills = {
             hash: pack_of(run, name)
             for name, hash in hashes.items()
-            if hash in lacks.get("skills", ()) or not executor.has_skill(actor, hash)
+            if hash in lacks.get("skills", ())
+            or not (executor.has_skill(actor, hash) or is_kept(executor.objects, run, name, hash))
         }
         with self._lock:
             self._actor, killed = actor, self._killed
@@ -441,7 +448,8 @@ class RemoteRun:
             self._executor.drop(actor)
             raise RunLost(
                 "the node that carried out the run is gone, or its process was ended; it was not "
-                "started again, and what the command did until then is not known"
+                "started again, and what the command did until then is not known "
+                f"({type(error).__name__})"
             ) from error
         raise RunLost("the node ended the run without a result")
 

@@ -85,7 +85,9 @@ def require_token(environ: Mapping[str, str], home: str) -> dict[str, str]:
             f"--generate` writes ~/.ray/auth_token; {AUTH_MODE}=disabled does without one, in a "
             "network that no one else reaches"
         )
-    return {**environ, AUTH_MODE: mode, "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+    # Ray starts workers with a niceness of 15, and runs would begin with it.
+    own = {AUTH_MODE: mode, "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "RAY_worker_niceness": "0"}
+    return {**environ, **own}
 
 
 def has_token(environ: Mapping[str, str], home: str) -> bool:

@@ -9,16 +9,18 @@ import fcntl
 import os
 import stat
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import NamedTuple
 
-from skillbelt.errors import RunRefused
+from skillbelt.errors import RunRefused, SkillbeltError
 from skillbelt.files.locks import hold, release
 from skillbelt.files.remove import remove_tree
-from skillbelt.fleet.packs import Pack, SkillShelf
+from skillbelt.fleet.packs import Pack, SkillShelf, pack_skill
 from skillbelt.format.skill import Skill
+from skillbelt.objects.space import Objects
 from skillbelt.permission.command_lines import read_line
 from skillbelt.permission.gate import Gate
 from skillbelt.permission.rules import Rule
@@ -64,6 +66,7 @@ from skillbelt.store.memory import MemoryStore
 from skillbelt.tracing import extract, span
 from skillbelt.values import Capabilities, SkillSettings
 
+_NEW_SECONDS = 60.0
 _ALIVE = ".alive"  # a file that the process of a node holds a lock on
 # Empty workspaces that are kept, of one user and skill; and for how many of these.
 _MAX_SPARE = 4
@@ -128,7 +131,8 @@ def remove_left(nodes: str) -> None:
         state = os.path.join(nodes, name)
         with suppress(OSError):
             mark = os.path.join(state, _ALIVE)
-            if not os.path.exists(mark):
+            # One that is just made has no lock yet.
+            if time.time() - os.stat(mark).st_mtime < _NEW_SECONDS:
                 continue
             release(hold(mark, fcntl.LOCK_EX | fcntl.LOCK_NB))
             _remove_state(state)
@@ -207,16 +211,28 @@ class NodeBench:
     # Its steps
 
     def _find_lacking(self, order: RunOrder, sent: Sent) -> MissingParts:
-        """Unpack the skills that came; return those that are neither here nor came."""
+        """Unpack the skills that came or are in the object store; return those that are nowhere."""
         missing = []
         for name, hash in order.hashes.items():
             if self._shelf.find(name, hash):
                 continue
-            if hash in sent.skills:
-                self._shelf.put(name, hash, sent.skills[hash])
+            pack = sent.skills.get(hash) or self._fetch_skill(name, hash)
+            if pack:
+                self._shelf.put(name, hash, pack)
             else:
                 missing.append(hash)
         return MissingParts(skills=tuple(missing))
+
+    def _fetch_skill(self, name: str, hash: str) -> Pack:
+        """Return a skill from the object store; nothing when it cannot be had there."""
+        if not self.settings.objects:
+            return {}
+        try:
+            objects = Objects.from_settings(self.settings)
+            with objects.skill_folder(hash, self.settings.cache_dir, name) as folder:
+                return pack_skill(folder)
+        except (SkillbeltError, OSError):
+            return {}  # the server sends it
 
     def _enter(self, order: RunOrder, stack: ExitStack) -> Workspace:
         """Return the workspace of the order, and make the folder of the run."""
@@ -345,6 +361,7 @@ class NodeBench:
                 hosts=self.settings.package_hosts,
                 max_bytes=order.limits.max_packages_bytes,
                 locked=wanted.lock,
+                objects=self.settings.objects,
             )
             run.packages = stack.enter_context(held_environment(partial(provide, planned)))
         show_programs(run, self.settings)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
+from skillbelt.errors import ObjectError
 from skillbelt.fleet.packs import pack_skill
+from skillbelt.objects.space import Objects
 from skillbelt.running.job import environment
 from skillbelt.running.orders import (
     OrderedPackages,
@@ -83,6 +85,21 @@ def order_of(
 
 def pack_of(run: Run, name: str) -> dict[str, tuple[str, bool, bytes]]:
     """Return a skill that the run sees, as data."""
+    return pack_skill(*_source_of(run, name))
+
+
+def is_kept(objects: Objects | None, run: Run, name: str, hash: str) -> bool:
+    """Put a skill that the run sees into the object store; whether a node finds it there."""
+    if objects is None:
+        return False
+    try:
+        objects.keep_folder(hash, lambda: _source_of(run, name), what=f"skill {name!r}")
+    except ObjectError:
+        return False  # it is sent with the order
+    return True
+
+
+def _source_of(run: Run, name: str) -> tuple[str, str]:
     if name == run.skill.name:
-        return pack_skill(run.staged.source, run.staged.fence)
-    return pack_skill(run.workspace.metadata().staged[name].source)
+        return run.staged.source, run.staged.fence
+    return run.workspace.metadata().staged[name].source, ""

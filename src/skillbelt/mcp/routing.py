@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from mcp_types import INVALID_PARAMS
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -27,6 +27,7 @@ from skillbelt.errors import SkillbeltError
 from skillbelt.integrations.common import MAX_SERVED_SESSIONS
 from skillbelt.mcp.sessions import SESSION
 from skillbelt.mcp.stdio import MAX_REQUEST_BYTES
+from skillbelt.runtime.threads import MAX_PARALLEL_CALLS
 from skillbelt.serving.answers import HttpAnswer, HttpRefusal
 from skillbelt.serving.relay import SERVING, Relay
 from skillbelt.store import SessionKey, Store
@@ -69,6 +70,7 @@ class SessionRouting:
         self._touched: dict[str, float] = {}
         self._adopting: dict[str, asyncio.Lock] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._limiter: CapacityLimiter | None = None
         relay.handle(KIND, self._replay)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -231,13 +233,21 @@ class SessionRouting:
         leaving = asyncio.ensure_future(watch())
         work = partial(self._relay.call, server, KIND, _packed(scope, body), gone.is_set)
         try:
-            answer = await to_thread.run_sync(work, abandon_on_cancel=True)
+            answer = await to_thread.run_sync(
+                work, abandon_on_cancel=True, limiter=self._waiting_threads()
+            )
         finally:
             gone.set()
             leaving.cancel()
         pairs = [(name.encode(), value.encode("latin-1")) for name, value in answer["headers"]]
         await send({"type": "http.response.start", "status": answer["status"], "headers": pairs})
         await send({"type": "http.response.body", "body": base64.b64decode(answer["body"])})
+
+    def _waiting_threads(self) -> CapacityLimiter:
+        """Threads that wait as long as a command runs; short work must not queue behind them."""
+        if self._limiter is None:
+            self._limiter = CapacityLimiter(MAX_PARALLEL_CALLS)
+        return self._limiter
 
     async def _tell_others(self, session: str, scope: Scope, body: bytes) -> None:
         """Tell every other server that knows the session, and wait for none of them."""

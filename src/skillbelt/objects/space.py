@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -145,17 +145,24 @@ class Objects:
                 f"skill {skill.name!r} cannot be kept: its hash does not cover all of its files; "
                 "`skillbelt check` says which are in the way"
             )
+        self.keep_folder(digest, lambda: whole_folder(skill), what=f"skill {skill.name!r}")
+        return digest
+
+    def keep_folder(self, digest: str, find: Callable[[], tuple[str, str]], *, what: str) -> None:
+        """Keep the skill of that digest, unless it is there; `find` returns its folder and fence.
+
+        ObjectError when the folder has another digest.
+        """
+        if time.monotonic() - self._sure.get(digest, -_SURE_SECONDS) < _SURE_SECONDS:
+            return
         known = self.skills.copies("trees", digits_of(digest))
         if not known or known[0].age > SKILL_SECONDS / 2:
-            folder, fence = whole_folder(skill)
-            found = self.put_folder(folder, fence, what=f"skill {skill.name!r}")
-            if found != digest:
+            folder, fence = find()
+            if self.put_folder(folder, fence, what=what) != digest:
                 raise ObjectError(
-                    f"skill {skill.name!r} changed while it was put into the object store; "
-                    "try again"
+                    f"{what} changed while it was put into the object store; try again"
                 )
         self._sure[digest] = time.monotonic()
-        return digest
 
     def put_folder(self, folder: str, fence: str = "", *, what: str = "") -> str:
         """Keep the skill in a folder; return its digest."""

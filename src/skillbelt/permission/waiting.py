@@ -489,6 +489,14 @@ class WaitingRequests:
         self._reach_posted(entry, settled)
         return True
 
+    def withdraw(self, about: Callable[[Request], bool]) -> None:
+        """Give up requests of this process, without an answer: no call waits for them any more."""
+        with self._lock:
+            entries = [one for one in self._entries.values() if about(one.pending.request)]
+        for entry in entries:
+            with _logged("cannot withdraw a permission request"):
+                self._resolve(entry, DISPOSED)
+
     def pending(self) -> list[Pending]:
         """Return the requests that wait here and in the store, oldest first."""
         found = {}

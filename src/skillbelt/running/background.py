@@ -114,8 +114,11 @@ class Tail:
 class Elsewhere(Protocol):
     """Runs of other servers, which hold them; each id says which server that is."""
 
-    def mark(self, text: str) -> str:
-        """Return an id of this server."""
+    def mark(self, text: str, key: SessionKey) -> str:
+        """Return an id of this server for a run of the conversation, which others learn of."""
+
+    def forget(self, key: SessionKey) -> bool:
+        """Let all other servers forget the runs of a conversation; whether there was one."""
 
     def holds(self, id: str) -> bool:
         """Whether another server holds the run."""
@@ -226,7 +229,7 @@ class Background:
             workbench=self._workbench, skill=skill, call=call, who=who, changed=self._changed
         )
         if self._elsewhere is not None:
-            run.id = self._elsewhere.mark(run.id)
+            run.id = self._elsewhere.mark(run.id, who.key)
         self._admit(run)
         try:
             self._await_start(run)
@@ -364,14 +367,15 @@ class Background:
                 one.end()
         self._wait(runs)
 
-    def forget(self, key: SessionKey) -> bool:
+    def forget(self, key: SessionKey, *, everywhere: bool = True) -> bool:
         """Kill all runs of a conversation and forget their results; whether there was one."""
+        theirs = everywhere and self._elsewhere is not None and self._elsewhere.forget(key)
         self.end(key)
         with self._changed:
             mine = [id for id, one in self._runs.items() if one.who.key == key]
             for id in mine:
                 del self._runs[id]
-        return bool(mine)
+        return bool(mine) or theirs
 
     def close(self) -> None:
         """Kill all runs and refuse new ones; their outputs are collected and recorded."""

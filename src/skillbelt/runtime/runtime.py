@@ -800,8 +800,9 @@ class Runtime:
         process uses a workspace.
         """
         key = SessionKey(app, user, session)
+        runs = self.elsewhere is not None or "background" in self.__dict__
         gone = [
-            "background" in self.__dict__ and self.background.forget(key),
+            runs and self.background.forget(key),
             self.workbench.forget(key),
         ]
         if left := self.workbench.workspaces(key):

@@ -26,7 +26,7 @@ from starlette.types import Message, Receive, Scope, Send
 from skillbelt.errors import ConfigError, SkillbeltError, StoreUnavailable
 from skillbelt.integrations.common import follow
 from skillbelt.permission.gate import ASKER
-from skillbelt.permission.waiting import Pending
+from skillbelt.permission.waiting import NotAnswered, Pending
 from skillbelt.running.following import Watch
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.runtime.threads import MAX_PARALLEL_CALLS
@@ -71,17 +71,19 @@ _NAME_OF_TYPE: Mapping[str, type | tuple[type, ...]] = {
 class HttpApi:
     """The application behind the guard; `close` refuses new calls and ends those that run."""
 
-    def __init__(self, belt: Runtime, *, answers: bool = True) -> None:
-        """`answers` says that a client may answer permission questions, so that they wait."""
-        self._belt = belt
+    def __init__(self, belt: Runtime, tokens: TokenBook) -> None:
+        """`tokens` say who may answer permission questions, so that they wait."""
+        self._belt, self._tokens = belt, tokens
         self._patterns = [(one.pattern, one) for one in ENDPOINTS]
         self._seats = Seats(MAX_PARALLEL_CALLS)
         self._limiter: anyio.CapacityLimiter | None = None
         self._calls: dict[str, Callable[[Pending], None]] = {}
+        self._left: set[str] = set()  # calls whose client has gone while their threads work
         self._running: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         # Without a listener anywhere, what needs an answer is refused at once.
-        self._stop_listening = belt.gate.desk.listen(self._tell_client) if answers else lambda: None
+        listen = belt.gate.desk.listen if tokens.answers else lambda _callback: lambda: None
+        self._stop_listening = listen(self._tell_client)
         self.relay = Relay(lambda: belt.store)
         RelayedRuns(belt, self.relay)
 
@@ -191,13 +193,39 @@ class HttpApi:
         def work(watch: Watch) -> Coroutine[Any, Any, object]:
             def handle() -> object:
                 ASKER.set(asked)  # in this thread's own copy of the context
-                with seat.use():
-                    return endpoint.handle(request._replace(watch=watch))
+                try:
+                    with seat.use():
+                        return endpoint.handle(request._replace(watch=watch))
+                finally:
+                    self._left.discard(id)
 
             return to_thread.run_sync(handle, limiter=self._threads(), abandon_on_cancel=True)
 
-        if not streams:
-            return await _send_result(answer, await follow(work, None))
+        try:
+            if not streams:
+                return await _send_result(answer, await follow(work, None))
+            return await self._stream(id, work, answer)
+        except asyncio.CancelledError:
+            self._leave(id, seat)
+            raise
+
+    def _leave(self, id: str, seat: Seat) -> None:
+        """Withdraw what a call asks: its client has gone, so an answer would let nothing run."""
+        self._left.add(id)
+        if not seat.in_use:
+            self._left.discard(id)
+            return
+
+        def withdraw() -> None:
+            self._belt.gate.desk.withdraw(lambda request: request.metadata.get(CALL) == id)
+
+        # It may write to the store, so not in the loop.
+        threading.Thread(target=withdraw, name="skillbelt-left", daemon=True).start()
+
+    async def _stream(
+        self, id: str, work: Callable[[Watch], Coroutine[Any, Any, object]], answer: HttpAnswer
+    ) -> None:
+        """Do the work, and send what it prints and asks as events, then its result."""
         await answer.start_events()
         told = asyncio.get_running_loop()
 
@@ -217,7 +245,6 @@ class HttpApi:
         finally:
             alive.cancel()
             self._calls.pop(id, None)
-        return None
 
     def _threads(self) -> anyio.CapacityLimiter:
         if self._limiter is None:
@@ -225,8 +252,13 @@ class HttpApi:
         return self._limiter
 
     def _tell_client(self, pending: Pending) -> None:
-        """Tell the client whose call asks, if it reads events; the question waits in any case."""
-        if told := self._calls.get(str(pending.request.metadata.get(CALL))):
+        """Tell the client whose call asks, if it reads events; NotAnswered if none may answer."""
+        facts, call = pending.request.metadata, str(pending.request.metadata.get(CALL))
+        if not self._tokens.may_answer(facts.get(TENANT), pending.request.type):
+            raise NotAnswered("no token of this server answers this")
+        if call in self._left:
+            self._belt.gate.desk.withdraw(lambda request: request.metadata.get(CALL) == call)
+        elif told := self._calls.get(call):
             told(pending)
 
 
@@ -268,6 +300,12 @@ class Seat:
         self._seats, self._owner = seats, owner
         self._lock = threading.Lock()
         self._used = self._left = False
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a thread holds it."""
+        with self._lock:
+            return self._used and not self._left
 
     @contextmanager
     def use(self) -> Iterator[None]:
@@ -431,7 +469,7 @@ async def serve_api(
     ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve the API until a signal arrives, then end everything that runs. Calls `ready` first."""
-    api, port = HttpApi(belt, answers=tokens.answers), listening.getsockname()[1]
+    api, port = HttpApi(belt, tokens), listening.getsockname()[1]
     app = guarded(
         Probes(api, belt, "http"), tokens=tokens, host=host, port=port, origins=origins, hosts=hosts
     )

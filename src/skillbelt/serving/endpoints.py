@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple, get_args
 
 from skillbelt.conversation.vendors.shapes import MessageFormat
-from skillbelt.errors import ArtifactError
+from skillbelt.errors import ArtifactError, RunRefused
 from skillbelt.format.skill import Skill
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Pending
@@ -198,7 +198,13 @@ def show_session(request: ApiRequest) -> object:
 
 def delete_session(request: ApiRequest) -> object:
     """Delete a conversation with all that is its own."""
-    gone = request.belt.delete_session(*request.key[1:], app=request.key.app)
+    try:
+        gone = request.belt.delete_session(*request.key[1:], app=request.key.app)
+    except RunRefused as error:
+        # It names a folder of this machine.
+        raise HttpRefusal(
+            "run_refused", "a run uses the files of this conversation; end it, then delete it again"
+        ) from error
     return {"deleted": gone}
 
 
@@ -359,8 +365,8 @@ def list_pending(request: ApiRequest) -> object:
 def answer_pending(request: ApiRequest) -> object:
     """Answer a permission question, on any server."""
     kind, holder = request.body["answer"], request.holder
-    if holder.user and kind == "always":
-        raise HttpRefusal("forbidden", "a token of one user answers once or reject, for it alone")
+    if holder.is_bound and kind == "always":
+        raise HttpRefusal("forbidden", "a bound token answers once or reject: always is for all")
     id = request.path["id"]
     waits = any(one.id == id for one in _answerable(request))
     answer = Answer(kind, request.body.get("message", ""), f"http {holder.app}/{request.user}")
@@ -374,10 +380,11 @@ def _answerable(request: ApiRequest) -> list[Pending]:
     if not holder.answers:
         raise HttpRefusal("forbidden", "this token answers no permission questions")
     waiting = request.belt.gate.desk.pending()
-    if not holder.user:
-        return waiting
-    own = [holder.app, holder.user]
-    return [one for one in waiting if one.request.metadata.get(TENANT) == own]
+    return [
+        one
+        for one in waiting
+        if holder.may_answer(one.request.metadata.get(TENANT), one.request.type)
+    ]
 
 
 def describe_pending(pending: Pending) -> dict[str, object]:

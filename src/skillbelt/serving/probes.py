@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import anyio
@@ -26,6 +27,7 @@ class Probes:
     def __init__(self, app: ASGIApp, belt: Runtime, server: str) -> None:
         """`server` is its name in the metrics."""
         self._app, self._belt, self._server = app, belt, server
+        self._looking: asyncio.Task[bool] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -59,7 +61,16 @@ class Probes:
                 count("http_requests", server=self._server, status=f"{status}")
 
     async def _check_store(self) -> None:
-        """Raise HttpRefusal unless the store answers in time."""
+        """Raise HttpRefusal unless the store answers in time.
+
+        Anyone may ask, so all who ask meanwhile share one look, and one line in the log.
+        """
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._look())
+        if not await asyncio.shield(self._looking):
+            raise HttpRefusal("not_ready", "the store does not answer")
+
+    async def _look(self) -> bool:
         probe = SessionKey(SERVING, "", "probe")
         try:
             with anyio.fail_after(_READY_SECONDS):
@@ -69,12 +80,13 @@ class Probes:
         except Exception as error:
             # The message may name hosts and paths, so it is for the log alone.
             logger.warning("not ready: %s", error)
-            raise HttpRefusal("not_ready", "the store does not answer") from error
+            return False
+        return True
 
 
 async def _send_metrics(holder: Holder, answer: HttpAnswer) -> None:
-    if holder.user:
-        raise HttpRefusal("forbidden", "a token of one user does not read metrics")
+    if holder.is_bound:
+        raise HttpRefusal("forbidden", "a token that is bound to a user or app reads no metrics")
     data = await to_thread.run_sync(render)
     await answer.start(200, CONTENT_TYPE, {"content-length": str(len(data))})
     await answer.piece(data, last=True)

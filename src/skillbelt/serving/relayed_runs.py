@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from skillbelt.errors import RunRefused
@@ -12,10 +15,11 @@ from skillbelt.running.outputs import OutputFile, Saved, Written
 from skillbelt.running.programs.hint import Hint
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.serving.answers import HttpRefusal
-from skillbelt.serving.relay import Relay
+from skillbelt.serving.relay import SERVING, Relay
 from skillbelt.store import SessionKey
 
 KIND = "run"
+_AT_ONCE = 16
 # The fields of a result that are tuples of values of ours, or one of them.
 _PARTS: Mapping[str, Callable[..., Any]] = {
     "output_files": OutputFile, "artifact_files": Saved, "written_files": Written, "hints": Hint,
@@ -30,10 +34,31 @@ class RelayedRuns:
         relay.handle(KIND, self._do)
         belt.elsewhere = self
 
-    def mark(self, text: str) -> str:
+    def mark(self, text: str, key: SessionKey) -> str:
         """Return an id of this server, which takes requests about it from now on."""
         self._relay.listen()
+        self._belt.store.append(_place(key), [], {self._relay.id: "1"})
         return self._relay.mark(text)
+
+    def forget(self, key: SessionKey) -> bool:
+        """Let every server that held runs of a conversation end and forget them."""
+        store, place = self._belt.store, _place(key)
+        others = [one for one in store.state(place) if one != self._relay.id]
+        if others:
+            # At once: each that has ended takes seconds to be known as such.
+            with ThreadPoolExecutor(min(len(others), _AT_ONCE)) as pool:
+                gone = list(pool.map(lambda one: self._let_forget(one, key), others))
+        store.delete(place)
+        return bool(others) and any(gone)
+
+    def _let_forget(self, server: str, key: SessionKey) -> bool:
+        try:
+            data = {"operation": "forget", "key": list(key)}
+            return bool(self._relay.call(server, KIND, data)["forgotten"])
+        except HttpRefusal as error:
+            if error.kind != "gone":
+                raise RunRefused(str(error)) from error
+            return False  # with it, what it ran
 
     def holds(self, id: str) -> bool:
         """Whether another server holds the run."""
@@ -52,9 +77,18 @@ class RelayedRuns:
         background, key = self._belt.background, SessionKey(*data["key"])
         if data["operation"] == "poll":
             return {"polled": encode(background.poll(key, data["id"], **data["arguments"]))}
+        if data["operation"] == "forget":
+            gone = [background.forget(key, everywhere=False), self._belt.workbench.forget(key)]
+            return {"forgotten": any(gone)}
         operations = {"write": background.write, "kill": background.kill}
         operations[data["operation"]](key, data["id"], **data["arguments"])
         return {}
+
+
+def _place(key: SessionKey) -> SessionKey:
+    """Return the record of the servers that hold runs of a conversation."""
+    digest = hashlib.sha256(json.dumps(list(key)).encode()).hexdigest()
+    return SessionKey(SERVING, "", f"runs:{digest[:32]}")
 
 
 def encode(value: Any) -> Any:

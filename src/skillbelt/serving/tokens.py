@@ -16,6 +16,8 @@ from skillbelt.runtime.runtime import APP
 _MIN_TOKEN_CHARS = 16
 _MAX_FILE_BYTES = 2**20
 _MAX_NAME_CHARS = 200
+# Questions that no tenant decides: a file of the machine may be another's, or hold the tokens.
+_UNBOUND = ("host_file",)
 _SHA256 = re.compile("[0-9a-f]{64}")
 _FIELDS = {"token": str, "sha256": str, "app": str, "user": str, "answers": bool}
 
@@ -24,12 +26,29 @@ class Holder(NamedTuple):
     """What the holder of a token may do.
 
     An empty `user` means that a request names the user it is for. `answers` lets the holder see and
-    answer permission questions: those of its user, or all of them when it is bound to none.
+    answer permission questions: those of its user or its app, or all of them when it is bound to
+    none.
     """
 
     app: str = APP
     user: str = ""
     answers: bool = False
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it speaks for one user or one app, and not for who runs the server."""
+        return bool(self.user) or self.app != APP
+
+    def covers(self, tenant: object) -> bool:
+        """Whether it may act for a tenant, which is an app and a user."""
+        if not self.is_bound:
+            return True
+        app, user = tenant if isinstance(tenant, list) and len(tenant) == 2 else ("", "")
+        return app == self.app and self.user in ("", user)
+
+    def may_answer(self, tenant: object, kind: str) -> bool:
+        """Whether it may see and answer a permission question of this kind that a tenant has."""
+        return self.answers and self.covers(tenant) and not (self.is_bound and kind in _UNBOUND)
 
 
 class TokenBook:
@@ -45,17 +64,24 @@ class TokenBook:
         return cls({hash_token(token): Holder(answers=True)})
 
     def find(self, token: str) -> Holder | None:
-        """Return who holds the token; the time this takes does not depend on the token."""
+        """Return who holds the token; the time this takes does not depend on the token.
+
+        One that is too short is never found: a file of hashes cannot show that it has such a token.
+        """
         given, found = hash_token(token), None
         for digest, holder in self._holders.items():
             if hmac.compare_digest(digest, given):
                 found = holder
-        return found
+        return found if len(token) >= _MIN_TOKEN_CHARS else None
 
     @property
     def answers(self) -> bool:
         """Whether anyone may answer permission questions."""
         return any(holder.answers for holder in self._holders.values())
+
+    def may_answer(self, tenant: object, kind: str) -> bool:
+        """Whether anyone may answer a permission question of this kind that a tenant has."""
+        return any(holder.may_answer(tenant, kind) for holder in self._holders.values())
 
     @property
     def secret(self) -> bytes:

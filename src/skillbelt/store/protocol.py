@@ -162,8 +162,10 @@ def encoded(data: Mapping[str, object]) -> str:
 
 
 def decoded(data: str) -> dict[str, object]:
-    """What `encoded` was given."""
-    value: dict[str, object] = read_json(data)
+    """What `encoded` was given; ValueError for another text."""
+    value: object = read_json(data)
+    if not isinstance(value, dict):
+        raise ValueError("the data of an event is not an object")
     return value
 
 

@@ -51,6 +51,9 @@ _USUAL = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
+# Nothing is prepared: a proxy may give the next statement to another connection of the server,
+# which knows it not, or knows another one by its name.
+_OURS = {"autocommit": True, "prepare_threshold": None}
 # A forgotten transaction holds no lock for ever, and no call waits for one for ever.
 _CONFIGURE = (
     "SELECT set_config('lock_timeout', '30s', false),"
@@ -59,6 +62,9 @@ _CONFIGURE = (
 # SQL states that pass: lost connections, a server that ends, starts, is full or is not the
 # primary, and transactions that the server chose to give up.
 _PASSING = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "25006", "40001", "40P01", "25P03")
+# Those after which what was asked is surely not done.
+_GIVEN_UP = ("25006", "40001", "40P01", "53300")
+_UNKNOWN = "the change was made as a whole or not at all: look before you repeat it"
 _PORTS = re.compile(r"[\d,]*")
 _DATABASES: "weakref.WeakSet[Database]" = weakref.WeakSet()
 _LEFT: list[object] = []
@@ -157,9 +163,9 @@ class Database:
                 with self._connection(until) as db:
                     return attempt(db, again)
             except (psycopg.Error, PoolTimeout, PoolClosed) as error:
-                again = again or not isinstance(error, PoolTimeout)
                 if not _passes(error):
-                    raise self._describe_error(error) from error
+                    raise self._describe_error(error, unknown=changes and again) from error
+                again = again or not _gave_up(error)
                 if time.monotonic() + pause > until:
                     raise self._away(error, unknown=changes and again) from error
             self._drop_broken()
@@ -191,17 +197,18 @@ class Database:
 
     def connect(self) -> "psycopg.Connection[Row]":
         """Open a connection beside the pool; psycopg.Error when that fails."""
-        db = psycopg.connect(**self._parameters, autocommit=True)  # type: ignore[arg-type]
+        db = psycopg.connect(**self._parameters, **_OURS)  # type: ignore[arg-type]
         _configure(db)
         return db
 
     def close(self) -> None:
         """Close all connections; the next call opens them again."""
         with self._lock:
-            pool, listener = self._pool, self._listener
-            self._pool = self._listener = None
+            listener, self._listener = self._listener, None
         if listener is not None:
-            listener.close()
+            listener.close()  # before the pool, which it uses
+        with self._lock:
+            pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
 
@@ -217,13 +224,19 @@ class Database:
             return
         self._pruned = now
         query = "DELETE FROM skillbelt.applied WHERE made < now() - make_interval(secs => %s)"
-        self.insist(lambda db, _: db.execute(query, [KEPT_SECONDS]).rowcount)
+        # The change before it was made, and is no error because of this.
+        with suppress(ConfigError):
+            self.insist(lambda db, _: db.execute(query, [KEPT_SECONDS]), patience=1.0)
 
     @contextmanager
     def _connection(self, until: float) -> Iterator["psycopg.Connection[Row]"]:
         pool = self._pool or self._open_pool()
         with pool.connection(timeout=max(until - time.monotonic(), 0.1)) as db:
-            yield db
+            try:
+                yield db
+            except psycopg.errors.ReadOnlySqlTransaction:
+                db.close()  # the address may lead to another server by now
+                raise
 
     def _open_pool(self) -> "ConnectionPool[psycopg.Connection[Row]]":
         with self._lock:
@@ -231,7 +244,7 @@ class Database:
                 self._prepare()
                 self._pool = ConnectionPool(
                     "",
-                    kwargs={**self._parameters, "autocommit": True},
+                    kwargs={**self._parameters, **_OURS},
                     min_size=0,
                     max_size=self._connections,
                     max_idle=60.0,
@@ -274,29 +287,28 @@ class Database:
             with suppress(psycopg.Error, PoolTimeout, PoolClosed):
                 self._pool.check()
 
-    def _describe_error(self, error: Exception) -> ConfigError:
+    def _describe_error(self, error: Exception, *, unknown: bool = False) -> ConfigError:
         count("store_errors", store="postgresql")
         state = getattr(error, "sqlstate", None) or ""
         remedy = next(
             (text for code, text in _REMEDIES.items() if state.startswith(code)), _USUALLY
         )
-        return ConfigError(f"{self.place}: {self._clean(error)}; {remedy}")
+        change = f"; {_UNKNOWN}" if unknown else ""
+        return ConfigError(f"{self.place}: {self._clean(error)}{change}; {remedy}")
 
     def _away(self, error: Exception, *, unknown: bool) -> StoreUnavailable:
-        change = (
-            "the change was made as a whole or not at all: look before you repeat it"
-            if unknown
-            else "nothing was changed"
-        )
+        change = _UNKNOWN if unknown else "nothing was changed"
         count("store_errors", store="postgresql")
         return StoreUnavailable(
             f"{self.place}: the server cannot be reached ({self._clean(error)}); {change};"
-            " see that it runs, that its address is right and that it takes more connections"
+            " see that it runs, that its address is right, that it is the primary and that it takes"
+            " more connections"
         )
 
     def _clean(self, error: Exception) -> str:
-        """Return what the error says, in one line and without a password."""
-        text = " ".join(str(error).split())
+        """Return what the error says, in one line and without a password or the content of rows."""
+        said = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+        text = " ".join((said or str(error)).split())
         for name in ("password", "sslpassword"):
             if secret := self._parameters.get(name):
                 text = text.replace(secret, "***")
@@ -327,8 +339,10 @@ def _parse(url: str) -> dict[str, str]:
         given = conninfo.conninfo_to_dict(url)
     except psycopg.Error:
         given = {}
-    # What libpq takes for a port may be a part of a password.
-    if not given or not _PORTS.fullmatch(str(given.get("port", ""))):
+    # What libpq takes for a port, a host or a name may be a part of a password.
+    server, _, name = url.partition("://")[2].partition("/")
+    split = server.count("@") > 1 or "@" in name.partition("?")[0]
+    if not given or split or not _PORTS.fullmatch(str(given.get("port", ""))):
         raise ConfigError(
             "store: is not a URL of PostgreSQL; write postgresql://USER@HOST:PORT/DATABASE, with"
             " %-escapes for special characters, and keep the password in PGPASSWORD or ~/.pgpass"
@@ -358,9 +372,16 @@ def _passes(error: Exception) -> bool:
     return str(state).startswith(_PASSING)
 
 
+def _gave_up(error: Exception) -> bool:
+    """Whether what was asked is surely not done, and will not be."""
+    if isinstance(error, PoolTimeout | PoolClosed):
+        return True
+    return str(getattr(error, "sqlstate", None) or "").startswith(_GIVEN_UP)
+
+
 def _is_final(text: str) -> bool:
     """Whether connecting failed for good. The server's reason comes as text alone, in English."""
-    return any(word in text for word in _FINAL)
+    return "Temporary failure" not in text and any(word in text for word in _FINAL)
 
 
 _FINAL = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied",
@@ -375,6 +396,7 @@ _REMEDIES = {
         " role the rights that docs/postgres.md lists"
     ),
     "53": "see to the disk and the memory of the server",
+    "57014": "see statement_timeout of this role and database, and what keeps the server busy",
     "55P03": "another process holds the session; end that one, or try again",
 }
 

@@ -220,7 +220,7 @@ class PostgresStore:
         """Delete each session that was last touched before that time; how many there were."""
         chosen = (
             "SELECT id FROM skillbelt.session WHERE updated < %s ORDER BY updated"
-            f" LIMIT {_BATCH} FOR UPDATE"
+            f" LIMIT {_BATCH} FOR UPDATE SKIP LOCKED"
         )
         self._listed_tenant(None, None)
         total = 0
@@ -275,11 +275,12 @@ def encode_text(text: str) -> str:
 
 
 def decode_text(text: str) -> str:
-    """Return what `encode_text` was given."""
+    """Return what `encode_text` was given; a pair that it never wrote stays as it is."""
     if "\x01" not in text and "\ue000" not in text:
         return text
     parts = iter(text)
-    return "".join(_UNESCAPED[one + next(parts)] if one in "\x01\ue000" else one for one in parts)
+    pairs = (one + next(parts, "") if one in "\x01\ue000" else one for one in parts)
+    return "".join(_UNESCAPED.get(pair, pair) for pair in pairs)
 
 
 _ESCAPED = {
