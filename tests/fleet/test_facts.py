@@ -85,6 +85,20 @@ def test_a_setting_of_a_node_that_differs_is_named_without_its_value() -> None:
     assert differing({"a": FACTS, "b": FACTS}) == []
 
 
+def test_stores_are_compared_where_they_are_set(tree: Tree) -> None:
+    def facts(**settings: str) -> NodeFacts:
+        return FACTS._replace(settings=settings_digests(tree.settings(**settings)))
+
+    head = facts()
+    node = facts(objects="s3://bucket/one")
+    server = facts(objects="s3://bucket/one", store="postgresql://user@host/one")
+    assert differing({"head": head, "node": node, "server": server}) == []
+    assert head.settings_digest == server.settings_digest
+    other = facts(objects="s3://bucket/one", store="postgresql://user@host/two")
+    found = differing({"node": node, "server": server, "other": other})
+    assert found == ["the setting store differs: server / other"]
+
+
 def test_a_version_that_differs_is_named_with_its_nodes() -> None:
     (found,) = differing({"a": FACTS, "b": FACTS._replace(version="2"), "c": FACTS})
     assert found == "the versions of skillbelt differ: 1.2.3+local on a, c; 2 on b"

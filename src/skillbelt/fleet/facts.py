@@ -46,6 +46,8 @@ _OWN = frozenset(
     ("cache_dir", "container_engine", "executor", "host_roots", "mcp_commands", "model",
      "program_folders", "ray_address", "secrets_store", "state_dir")
 )  # fmt: skip
+# What only some machines have: the head needs neither, a node no store. Where it is set, it agrees.
+_WHERE_SET = frozenset(("objects", "store"))
 _NOT_LABEL = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -82,8 +84,9 @@ class NodeFacts(NamedTuple):
 
     @property
     def settings_digest(self) -> str:
-        """One digest of all settings that must agree."""
-        return _digest(dict(sorted(self.settings.items())))
+        """One digest of all settings that must agree on every node."""
+        shared = {name: one for name, one in self.settings.items() if name not in _WHERE_SET}
+        return _digest(dict(sorted(shared.items())))
 
     def resources(self) -> dict[str, float]:
         """Return the Ray resources that announce this."""
@@ -172,7 +175,8 @@ def settings_digests(settings: Settings) -> dict[str, str]:
     A digest tells that two differ, without the value. Passwords in URLs do not count.
     """
     values: dict[str, object] = {**settings._asdict(), **settings.limits._asdict()}
-    names = sorted((USER_ONLY - _OWN | {"offline", "require_load"}) & set(values))
+    left_out = _OWN | {name for name in _WHERE_SET if not values[name]}
+    names = sorted((USER_ONLY - left_out | {"offline", "require_load"}) & set(values))
     return {name: _digest(_without_password(values[name])) for name in names}
 
 
@@ -191,7 +195,8 @@ def differing(facts: Mapping[str, NodeFacts]) -> list[str]:
     for name in names:
         by_digest: dict[str, list[str]] = {}
         for node, one in facts.items():
-            by_digest.setdefault(one.settings.get(name, "absent"), []).append(node)
+            if name in one.settings or name not in _WHERE_SET:
+                by_digest.setdefault(one.settings.get(name, "absent"), []).append(node)
         if len(by_digest) > 1:
             groups = " / ".join(", ".join(on) for on in by_digest.values())
             found.append(f"the setting {name} differs: {groups}")
