@@ -95,12 +95,13 @@ def test_a_request_that_is_given_up_is_noticed(
 ) -> None:
     one, two, _ = pair
     monkeypatch.setattr(module, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_WATCH_SECONDS", 0.01)
     begun, noticed = threading.Event(), threading.Event()
 
     def wait(_data: Mapping[str, Any], is_over: Callable[[], bool]) -> Mapping[str, Any]:
         begun.set()
         while not is_over():
-            pass
+            noticed.wait(0.01)
         noticed.set()
         return {}
 
