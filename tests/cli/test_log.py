@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from skillbelt.cli import main
 from skillbelt.cli.log import since
 from skillbelt.errors import ConfigError
 from skillbelt.permission.audit import AuditEvent, AuditLog, open_audit
+from skillbelt.store.postgres.store import PostgresStore
 from tests import warm
 from tests.printing import Printing, printing
 from tests.terminal import on_terminal
@@ -402,6 +404,14 @@ def test_old_records_are_deleted_and_the_rest_holds(shared: Tree) -> None:
     assert shared.run("log", "--verify").exit_code == 0
     assert shared.run("log", "--delete-before", "2", "--type", "run").exit_code == 2
     assert shared.run("log", "--delete-before", "soon").exit_code == 2
+
+
+def test_the_age_of_records_is_by_the_clock_of_the_database(
+    shared: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PostgresStore, "now", lambda self: 86400.0 + 2)
+    assert main(["log", "--delete-before", "1d", "--quiet"]) == 0
+    assert [one["time"] for one in shared.run("log", "--json").document["events"]] == [2, 3]
 
 
 def test_a_log_in_files_bounds_itself(tree: Tree) -> None:

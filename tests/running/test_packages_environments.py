@@ -474,3 +474,7 @@ def test_whoever_runs_can_reach_it_whatever_the_umask(shop: Shop) -> None:
         os.umask(old)
     for path in (os.path.dirname(made.path), made.path, made.bin, made.interpreter):
         assert os.stat(path).st_mode & 0o005 == 0o005
+
+
+def test_a_version_with_any_number_of_digits_can_be_compared() -> None:
+    assert not fits("3.11.7", f">=3.{'9' * 5000}")

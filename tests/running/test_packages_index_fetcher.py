@@ -86,3 +86,11 @@ def test_a_proxy_of_the_user_is_used_for_the_index() -> None:
         none = IndexFetcher(indexes, environ={"http_proxy": proxy.url, "no_proxy": "index.example"})
         with pytest.raises(NotFetched):
             none.get("http://index.example/a")
+
+
+@pytest.mark.parametrize("place", ["http://[", "file:///etc/passwd"])
+def test_a_redirect_that_leads_nowhere_is_not_followed(place: str) -> None:
+    with running() as server:
+        server.pages["/a"] = Reply(status=302, headers={"Location": place})
+        with pytest.raises(NotFetched, match="no valid host"):
+            fetcher(server).get(f"{server.url}/a")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import errno
 import hashlib
 import io
 import json
@@ -13,6 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from skillbelt.errors import RunRefused
+from skillbelt.running.packages import unpack
+from skillbelt.running.packages.environments import provide
+from skillbelt.running.packages.index_fetcher import KeptPages
 from skillbelt.running.packages.index_pages import read_listing
 from skillbelt.running.packages.install_sandbox import NativeSandbox
 from skillbelt.running.packages.installation import InstallStep
@@ -133,6 +139,30 @@ def test_a_module_that_cannot_be_compiled_stays_as_it_is(shop: Shop, source: str
     assert list(Path(made.path).rglob("works.*.pyc"))
 
 
+@pytest.mark.parametrize("beyond", [1, 100, 258])
+def test_a_file_that_ends_just_behind_a_piece_is_whole(shop: Shop, beyond: int) -> None:
+    packed = io.BytesIO(wheel_bytes("greet", {}))
+    with zipfile.ZipFile(packed, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("zeros", b"\0" * (2**20 + beyond))
+    (shop.packages / FILE).write_bytes(packed.getvalue())
+    [zeros] = Path(shop.provision("greet").path).rglob("zeros")
+    assert zeros.stat().st_size == 2**20 + beyond
+
+
+@pytest.mark.parametrize("path", ["interpreter", "interpreter/python", "environment.json/x"])
+def test_what_every_environment_has_comes_from_no_package(shop: Shop, path: str) -> None:
+    wheel(shop.packages, "greet", {f"greet-1.0.data/data/{path}": "hostile"})
+    made = shop.provision("greet")
+    assert Path(made.path, "interpreter", "python").is_symlink()
+    assert Path(made.path, "environment.json").is_file()
+
+
+def test_what_unpacks_needs_no_newer_python_than_scripts_may_ask_for() -> None:
+    source = Path(unpack.__file__).read_text()
+    ast.parse(source, feature_version=(3, 8))
+    assert "removesuffix" not in source and "removeprefix" not in source  # of Python 3.9
+
+
 def test_many_modules_are_all_compiled(shop: Shop) -> None:
     wheel(shop.packages, "greet", {f"greet/m{number}.py": "" for number in range(60)})
     made = shop.provision("greet")
@@ -207,6 +237,26 @@ def test_the_files_of_another_package_are_left_to_uv_which_refuses_them(shop: Sh
     assert "greet" in shop.refusal("greet")
 
 
+def test_a_wheel_that_says_another_name_than_the_index_is_left_to_uv(market: Market) -> None:
+    """The index tells its own metadata of it, which is what was resolved and asked for."""
+    told = "Metadata-Version: 2.1\nName: {}\nVersion: 1.0\n"
+    packed = io.BytesIO(wheel_bytes("greet", {}))
+    other = io.BytesIO()
+    with zipfile.ZipFile(packed) as old, zipfile.ZipFile(other, "w") as new:
+        for entry in old.infolist():
+            is_told = entry.filename.endswith("METADATA")
+            new.writestr(entry, told.format("other") if is_told else old.read(entry))
+    digest = hashlib.sha256(other.getvalue()).hexdigest()
+    listed = {"filename": FILE, "url": f"/files/{FILE}", "hashes": {"sha256": digest}}
+    page = json.dumps({"files": [{**listed, "core-metadata": True}]}).encode()
+    market.index.pages |= {
+        "/simple/greet/": Reply(page, headers={"Content-Type": SIMPLE_JSON}),
+        f"/files/{FILE}": other.getvalue(),
+        f"/files/{FILE}.metadata": told.format("greet").encode(),
+    }
+    assert "does not match" in market.refusal("python", "greet")
+
+
 def test_a_file_in_the_name_of_another_package_is_left_to_uv(market: Market) -> None:
     """Two packages that list a file of one name: neither takes the place of the other."""
     digest = list_wheel(market.index, "greet", {"greet.py": "word = 'greet'"})
@@ -255,6 +305,50 @@ def test_a_version_that_is_not_wanted_is_not_fetched_ahead(market: Market) -> No
     market.index.pages["/simple/greet/"] = page.replace(b"<body>", b"<body>" + newer.encode())
     assert market.plan("python", "greet<2").lock.packages[0].version == "1.0"
     assert "/files/greet-2.0-py3-none-any.whl" not in market.index.requests
+
+
+def test_what_is_not_for_this_python_is_not_asked_for(market: Market) -> None:
+    list_wheel(market.index, "greet", {})
+    market.plan("python", "greet", "hidden; python_version < '3'")
+    assert "/simple/hidden/" not in market.index.requests
+
+
+@pytest.mark.parametrize("path", ["/simple/greet/", f"/files/{FILE}"])
+def test_an_index_that_does_not_answer_is_not_waited_for_beyond_the_time(
+    market: Market, path: str
+) -> None:
+    list_wheel(market.index, "greet", {})
+    planned = market.plan("python", "greet")
+    tools = planned.tools._replace(kept=KeptPages(), seconds=0.3)
+    market.index.pages[path] = Reply(stall=100)
+    with pytest.raises(RunRefused, match=r"not done after 0\.3 s"):
+        provide(planned._replace(tools=tools))
+
+
+@pytest.mark.parametrize("url", ["http://[", "file://{file}"])
+def test_a_page_of_the_index_names_no_file_of_this_machine(
+    market: Market, tmp_path: Path, url: str
+) -> None:
+    file = tmp_path / FILE
+    file.write_bytes(wheel_bytes("greet", {}))
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    listed = {"filename": FILE, "url": url.format(file=file), "hashes": {"sha256": digest}}
+    page = json.dumps({"files": [listed]}).encode()
+    market.index.pages["/simple/greet/"] = Reply(page, headers={"Content-Type": SIMPLE_JSON})
+    assert "has no valid host" in market.refusal("python", "greet")
+
+
+def test_a_disk_that_is_full_is_a_refusal(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def put(sandbox: NativeSandbox, name: str, data: object) -> None:
+        if name == FILE:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(sandbox, name, data)  # type: ignore[arg-type]
+
+    real = NativeSandbox.put
+    monkeypatch.setattr(NativeSandbox, "put", put)
+    wheel(shop.packages, "greet", {})
+    assert "No space left on device" in shop.refusal("greet")
+    assert shop.left() == []
 
 
 def test_a_file_that_is_larger_than_packages_may_be_is_not_fetched_whole(market: Market) -> None:

@@ -33,7 +33,7 @@ def fill(tree: Tree) -> Tree:
 async def api(belt: Runtime, tokens: TokenBook | None = None) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of a server in this process, with all that stands before the API."""
     book = tokens or TokenBook.of(TOKEN)
-    served = HttpApi(belt, answers=book.answers)
+    served = HttpApi(belt, book)
     app = guarded(Probes(served, belt, "http"), tokens=book, host="127.0.0.1", port=8765)
     transport = httpx2.ASGITransport(app)
     headers = {"authorization": f"Bearer {TOKEN}"}

@@ -185,8 +185,11 @@ async def test_a_file_of_this_machine_is_asked_for(belt: Runtime, open_tree: Tre
     """A client is no user at the keyboard: what it names on the machine needs permission."""
     secret = open_tree.write("outside/secret.txt", "secret")
     given = {"skill": "pdf", "command": "echo x", "inputs": [{"from": f"host://{secret}"}]}
-    holder = book(user="ada", answers=True)
-    async with api(belt, holder) as client, anyio.create_task_group() as group:
+    holders = {
+        hash_token(TOKEN): Holder(user="ada", answers=True),
+        hash_token("the-token-of-the-owner"): Holder(answers=True),
+    }
+    async with api(belt, TokenBook(holders)) as client, anyio.create_task_group() as group:
         group.start_soon(lambda: client.post(f"{S}/runs", json=given))
         with anyio.fail_after(30):
             while not (waiting := belt.gate.desk.pending()):
@@ -195,8 +198,19 @@ async def test_a_file_of_this_machine_is_asked_for(belt: Runtime, open_tree: Tre
         # Nor is it the user's to give: it may be a file of another one.
         assert (await client.get("/v1/permissions")).json() == {"pending": []}
         at = f"/v1/permissions/{waiting[0].id}"
+        owner = {"authorization": "Bearer the-token-of-the-owner"}
         assert (await client.post(at, json={"answer": "once"})).status_code == 404
-        belt.gate.close()
+        done = await client.post(at, json={"answer": "reject"}, headers=owner)
+        assert done.status_code == 200
+
+
+async def test_what_no_token_may_answer_does_not_wait(belt: Runtime, open_tree: Tree) -> None:
+    secret = open_tree.write("outside/secret.txt", "secret")
+    given = {"skill": "pdf", "command": "echo x", "inputs": [{"from": f"host://{secret}"}]}
+    async with api(belt, book(user="ada", answers=True)) as client:
+        with anyio.fail_after(60):
+            answer = await client.post(f"{S}/runs", json=given)
+    assert (answer.status_code, error_of(answer)["kind"]) == (403, "permission_denied")
 
 
 async def test_where_no_client_may_answer_nothing_waits(belt: Runtime) -> None:

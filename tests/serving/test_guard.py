@@ -50,6 +50,13 @@ def status(
     return sent[0]["status"], found
 
 
+def test_a_body_with_two_lengths_ends_the_connection() -> None:
+    """A proxy might take the rest of it for the next request, of another client."""
+    given = {**GOOD, "content-length": "5", "transfer-encoding": "chunked"}
+    code, headers = status(given)
+    assert (code, headers["connection"]) == (400, "close")
+
+
 def test_who_has_the_token_comes_in() -> None:
     assert status(GOOD)[0] == 200
     assert status({**GOOD, "authorization": f"bearer  {TOKEN} "})[0] == 200

@@ -154,7 +154,7 @@ def test_rows_that_do_not_follow_are_refused(source: SqliteStore, open_new: Open
 
 # The command
 
-KILLS = 6
+KILLS = 3
 
 
 def migrate(tree: Tree, *arguments: str) -> subprocess.Popen[bytes]:

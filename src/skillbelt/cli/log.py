@@ -19,6 +19,7 @@ from skillbelt.errors import ConfigError
 from skillbelt.permission.audit import TYPES, AuditEvent, Verified, open_audit
 from skillbelt.permission.audit_events import AuditStore
 from skillbelt.settings import load_settings
+from skillbelt.store import open_store
 from skillbelt.text import one_line
 
 _AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhdw])", re.ASCII)
@@ -65,9 +66,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the events, oldest first."""
     wanted = _filters_of(args)
-    log = open_audit(load_settings(args.project, config=args.config))
+    settings = load_settings(args.project, config=args.config)
+    log = open_audit(settings)
     if args.delete_before is not None:
-        return _delete(log, wanted, args)
+        # The clock of this machine may be wrong, and what is deleted is gone.
+        return _delete(log, wanted, args, open_store(settings).now())
     if args.verify:
         return _verify(log, wanted, args)
     if args.follow:
@@ -124,13 +127,15 @@ def _print_verified(found: Verified, args: argparse.Namespace) -> None:
         say("the log is empty", args)
 
 
-def _delete(log: AuditStore, wanted: Mapping[str, object], args: argparse.Namespace) -> int:
+def _delete(
+    log: AuditStore, wanted: Mapping[str, object], args: argparse.Namespace, now: float
+) -> int:
     if args.follow or args.verify or _is_filtered(wanted):
         raise ConfigError(
             "--delete-before takes no filter, --follow or --verify: records of all kinds go, from"
             " the oldest on"
         )
-    gone = log.expire(since(args.delete_before, time.time(), "--delete-before"))
+    gone = log.expire(since(args.delete_before, now, "--delete-before"))
     if args.json:
         print_json({"deleted": gone})
     else:

@@ -43,10 +43,13 @@ UNPROCESSABLE = 422
 
 
 class HttpRefusal(SkillbeltError):
-    """A request that is answered with an error; `kind` decides the status."""
+    """A request that is answered with an error; `kind` decides the status.
 
-    def __init__(self, kind: str, message: str) -> None:
-        self.kind = kind
+    `closes` ends the connection too.
+    """
+
+    def __init__(self, kind: str, message: str, *, closes: bool = False) -> None:
+        self.kind, self.closes = kind, closes
         super().__init__(message)
 
 
@@ -99,6 +102,8 @@ class HttpAnswer:
         headers = {"retry-after": "1"} if status == 429 else {}
         if status == 401:
             headers["www-authenticate"] = "Bearer"
+        if isinstance(error, HttpRefusal) and error.closes:
+            headers["connection"] = "close"
         return await self.document(document, status, headers)
 
     async def start(self, status: int, mime: str, headers: Mapping[str, str]) -> None:

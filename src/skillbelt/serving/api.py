@@ -26,7 +26,7 @@ from starlette.types import Message, Receive, Scope, Send
 from skillbelt.errors import ConfigError, SkillbeltError, StoreUnavailable
 from skillbelt.integrations.common import follow
 from skillbelt.permission.gate import ASKER
-from skillbelt.permission.waiting import Pending
+from skillbelt.permission.waiting import NotAnswered, Pending
 from skillbelt.running.following import Watch
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.runtime.threads import MAX_PARALLEL_CALLS
@@ -71,9 +71,9 @@ _NAME_OF_TYPE: Mapping[str, type | tuple[type, ...]] = {
 class HttpApi:
     """The application behind the guard; `close` refuses new calls and ends those that run."""
 
-    def __init__(self, belt: Runtime, *, answers: bool = True) -> None:
-        """`answers` says that a client may answer permission questions, so that they wait."""
-        self._belt = belt
+    def __init__(self, belt: Runtime, tokens: TokenBook) -> None:
+        """`tokens` say who may answer permission questions, so that they wait."""
+        self._belt, self._tokens = belt, tokens
         self._patterns = [(one.pattern, one) for one in ENDPOINTS]
         self._seats = Seats(MAX_PARALLEL_CALLS)
         self._limiter: anyio.CapacityLimiter | None = None
@@ -82,7 +82,8 @@ class HttpApi:
         self._running: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         # Without a listener anywhere, what needs an answer is refused at once.
-        self._stop_listening = belt.gate.desk.listen(self._tell_client) if answers else lambda: None
+        listen = belt.gate.desk.listen if tokens.answers else lambda _callback: lambda: None
+        self._stop_listening = listen(self._tell_client)
         self.relay = Relay(lambda: belt.store)
         RelayedRuns(belt, self.relay)
 
@@ -251,8 +252,10 @@ class HttpApi:
         return self._limiter
 
     def _tell_client(self, pending: Pending) -> None:
-        """Tell the client whose call asks, if it reads events; the question waits in any case."""
-        call = str(pending.request.metadata.get(CALL))
+        """Tell the client whose call asks, if it reads events; NotAnswered if none may answer."""
+        facts, call = pending.request.metadata, str(pending.request.metadata.get(CALL))
+        if not self._tokens.may_answer(facts.get(TENANT), pending.request.type):
+            raise NotAnswered("no token of this server answers this")
         if call in self._left:
             self._belt.gate.desk.withdraw(lambda request: request.metadata.get(CALL) == call)
         elif told := self._calls.get(call):
@@ -466,7 +469,7 @@ async def serve_api(
     ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve the API until a signal arrives, then end everything that runs. Calls `ready` first."""
-    api, port = HttpApi(belt, answers=tokens.answers), listening.getsockname()[1]
+    api, port = HttpApi(belt, tokens), listening.getsockname()[1]
     app = guarded(
         Probes(api, belt, "http"), tokens=tokens, host=host, port=port, origins=origins, hosts=hosts
     )

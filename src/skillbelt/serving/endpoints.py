@@ -36,7 +36,6 @@ _LIST: Schema = {"type": "array"}
 _ARGUMENTS: Schema = {"type": ["object", "string", "null"]}
 _FORMATS = get_args(MessageFormat)
 _TOOL_FORMATS = get_args(ToolFormat)
-_NOT_FOR_TENANTS = ("host_file",)
 _TOOLS = ("skill_load", "skill_run", "skill_poll", "execute_skill")
 
 
@@ -381,9 +380,11 @@ def _answerable(request: ApiRequest) -> list[Pending]:
     if not holder.answers:
         raise HttpRefusal("forbidden", "this token answers no permission questions")
     waiting = request.belt.gate.desk.pending()
-    own = [one for one in waiting if holder.covers(one.request.metadata.get(TENANT))]
-    # A file of the machine may be another tenant's, or hold the tokens.
-    return [one for one in own if not (holder.is_bound and one.request.type in _NOT_FOR_TENANTS)]
+    return [
+        one
+        for one in waiting
+        if holder.may_answer(one.request.metadata.get(TENANT), one.request.type)
+    ]
 
 
 def describe_pending(pending: Pending) -> dict[str, object]:

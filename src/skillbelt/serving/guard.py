@@ -52,6 +52,10 @@ class TokenGuard:
             return HttpRefusal("wrong_host", "wrong Host header for this server; see --host-name")
         if any(origin not in self._origins for origin in headers.getlist("origin")):
             return HttpRefusal("forbidden", "this origin is not allowed; see --origin")
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy before this server may take another part of the connection for the body.
+            told = "give either Content-Length or Transfer-Encoding"
+            return HttpRefusal("wrong_arguments", told, closes=True)
         return None
 
     def _find_holder(self, given: list[str]) -> Holder | None:

@@ -16,6 +16,8 @@ from skillbelt.runtime.runtime import APP
 _MIN_TOKEN_CHARS = 16
 _MAX_FILE_BYTES = 2**20
 _MAX_NAME_CHARS = 200
+# Questions that no tenant decides: a file of the machine may be another's, or hold the tokens.
+_UNBOUND = ("host_file",)
 _SHA256 = re.compile("[0-9a-f]{64}")
 _FIELDS = {"token": str, "sha256": str, "app": str, "user": str, "answers": bool}
 
@@ -43,6 +45,10 @@ class Holder(NamedTuple):
             return True
         app, user = tenant if isinstance(tenant, list) and len(tenant) == 2 else ("", "")
         return app == self.app and self.user in ("", user)
+
+    def may_answer(self, tenant: object, kind: str) -> bool:
+        """Whether it may see and answer a permission question of this kind that a tenant has."""
+        return self.answers and self.covers(tenant) and not (self.is_bound and kind in _UNBOUND)
 
 
 class TokenBook:
@@ -72,6 +78,10 @@ class TokenBook:
     def answers(self) -> bool:
         """Whether anyone may answer permission questions."""
         return any(holder.answers for holder in self._holders.values())
+
+    def may_answer(self, tenant: object, kind: str) -> bool:
+        """Whether anyone may answer a permission question of this kind that a tenant has."""
+        return any(holder.may_answer(tenant, kind) for holder in self._holders.values())
 
     @property
     def secret(self) -> bytes:

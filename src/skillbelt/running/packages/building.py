@@ -63,7 +63,9 @@ _EXPECTED = 8  # packages whose pages are fetched before uv asks for them
 _MAX_DEPTH = 64  # depth of folders; deeper nesting is suspicious
 _LIMITS = Limits()
 # Not copied from uv's environment: recreated here, or not needed.
-_NOT_COPIED = frozenset(("bin", "lib64", "pyvenv.cfg", ".gitignore", ".lock", "CACHEDIR.TAG"))
+_NOT_COPIED = frozenset(
+    ("bin", "lib64", "pyvenv.cfg", ".gitignore", ".lock", "CACHEDIR.TAG", INTERPRETER, RECORD)
+)
 
 
 def install_node(
@@ -123,6 +125,8 @@ def _python_lock(needs: Needs, tools: InstallTools, sandbox: InstallSandbox) -> 
     index = PythonIndex(*_index_for(tools, uv, sandbox))
     if not tools.indexes.links:  # of folders nothing can be fetched ahead
         for one in filter(name_of, needs.requirements[:_EXPECTED]):
+            if ";" in one:  # uv may not ask for it: that is for uv to find out
+                continue
             index.expect(name_of(one), partial(_likely, tools, one))
     data = uv.resolve(sandbox, needs, index)
     builds = tools.builds
@@ -250,6 +254,8 @@ def _installer_errors(needs: Needs, tools: InstallTools) -> Iterator[None]:
     except TimeoutError as error:
         reason = f"not done after {tools.seconds:g} s"
         raise RunRefused(f"installing {describe(needs)}: {reason}") from error
+    except OSError as error:  # a disk that is full
+        raise RunRefused(f"installing {describe(needs)} failed: {error}") from error
 
 
 # Building

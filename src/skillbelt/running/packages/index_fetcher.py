@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _CHUNK = 256 * 2**10
 _MAX_REDIRECTS = 5
 _KEPT_BYTES, _KEPT_FILE_BYTES = 64 * 2**20, 8 * 2**20
+_UNUSABLE = "unusable"
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -183,7 +184,7 @@ class IndexFetcher:
             if response.status not in _REDIRECTS:
                 return self._to_fetched(url, response)
             with closing(response):
-                url = urljoin(url, response.location)
+                url = resolve_url(url, response.location)
         raise NotFetched(502, f"{_display(url)} has more than {_MAX_REDIRECTS} redirects")
 
     def _check(self, url: str) -> None:
@@ -241,6 +242,20 @@ class IndexFetcher:
             response.close()
             raise NotFetched(response.status, f"{_display(url)} answered {response.status}")
         return Fetched(url, response.type, response.size, BodyChunks(response))
+
+
+def resolve_url(page: str, where: str) -> str:
+    """Return the URL that a page or a redirect names, which may be one that no host has.
+
+    Only a page on this machine names files of it.
+    """
+    try:
+        url = urljoin(page, where)
+        if urlsplit(url).scheme != "file" or urlsplit(page).scheme == "file":
+            return url
+    except ValueError:
+        pass
+    return f"{_UNUSABLE}:{where}"
 
 
 def _open_local(path: str) -> Fetched:

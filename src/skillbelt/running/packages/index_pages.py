@@ -14,14 +14,20 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from html.parser import HTMLParser
+from html import unescape
 from io import BytesIO
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import quote, unquote, urljoin, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from skillbelt.permission.packages import Lock, Package, normal
 from skillbelt.running.packages.index_config import IndexAddress, IndexConfig
-from skillbelt.running.packages.index_fetcher import BodyChunks, Fetched, IndexFetcher, NotFetched
+from skillbelt.running.packages.index_fetcher import (
+    BodyChunks,
+    Fetched,
+    IndexFetcher,
+    NotFetched,
+    resolve_url,
+)
 from skillbelt.running.packages.lockfiles import NODE_NAME, NOWHERE, file_url, is_range
 from skillbelt.text import one_line, shorten
 from skillbelt.untrusted_json import read_json
@@ -33,6 +39,12 @@ _NODE_ACCEPT = "application/vnd.npm.install-v1+json; q=1.0, application/json; q=
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,250}")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
 _HEX = re.compile(r"[0-9a-f]{64}")
+# Links are found without a parser of HTML, which needs hours for a few megabytes of `<!--`.
+_LINK = re.compile(r"<a(?=[\s/>])", re.IGNORECASE)
+_ATTRIBUTE = re.compile(
+    r"""[\s/]*([^\s=>/"'<]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"'<]*)))?""",
+)
+_MAX_LINK, _MAX_ATTRIBUTES = 8_000, 20
 _DEPENDENCIES = ("dependencies", "optionalDependencies", "peerDependencies")
 # The fields that matter for resolving; all other metadata of a package is dropped.
 _ABOUT = ("name", "version", "peerDependenciesMeta", "bundleDependencies", "bundledDependencies",
@@ -223,10 +235,8 @@ def read_listing(url: str, type: str, data: bytes) -> list[IndexFile]:
     """Parse the files that a page of an index lists."""
     if type.endswith("json"):
         return list(_parse_json(url, data))
-    reader = _Links()
-    reader.feed(data.decode("utf-8", "replace"))
-    reader.close()
-    return [one for words in reader.found if (one := _parse_link(url, words)) is not None]
+    found = _links(data.decode("utf-8", "replace"))
+    return [one for words in found if (one := _parse_link(url, words)) is not None]
 
 
 def _parse_json(url: str, data: bytes) -> Iterator[IndexFile]:
@@ -244,7 +254,7 @@ def _parse_json(url: str, data: bytes) -> Iterator[IndexFile]:
         metadata = about.get("core-metadata", about.get("dist-info-metadata", False))
         yield IndexFile(
             name=name,
-            url=urljoin(url, where).partition("#")[0],
+            url=resolve_url(url, where).partition("#")[0],
             sha256=_sha256(hashes.get("sha256") if isinstance(hashes, dict) else ""),
             pythons=_short_text(about.get("requires-python")),
             yanked=yanked if isinstance(yanked, str) else yanked is True,
@@ -254,22 +264,21 @@ def _parse_json(url: str, data: bytes) -> Iterator[IndexFile]:
         )
 
 
-class _Links(HTMLParser):
-    """Collects the attributes of each link of a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[dict[str, str]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Record the attributes of a link."""
-        if tag == "a":
-            self.found.append({name: value or "" for name, value in attrs})
+def _links(page: str) -> Iterator[dict[str, str]]:
+    """Yield the attributes of each link of a page, which may be long and hostile."""
+    for tag in _LINK.finditer(page):
+        at, end = tag.end(), tag.end() + _MAX_LINK
+        found: dict[str, str] = {}
+        while len(found) < _MAX_ATTRIBUTES and (one := _ATTRIBUTE.match(page, at, end)):
+            name, *values = one.groups()
+            found.setdefault(name.lower(), unescape(next(filter(None, values), "")))
+            at = one.end()
+        yield found
 
 
 def _parse_link(url: str, words: Mapping[str, str]) -> IndexFile | None:
-    where, _, fragment = urljoin(url, words.get("href", "")).partition("#")
-    name = unquote(urlsplit(where).path.rpartition("/")[2])
+    where, _, fragment = resolve_url(url, words.get("href", "")).partition("#")
+    name = unquote(where.partition("?")[0].rpartition("/")[2])
     if not _FILE.fullmatch(name) or not name.endswith((".whl", ".tar.gz", ".zip")):
         return None
     declared = words.get("data-core-metadata", words.get("data-dist-info-metadata", ""))
@@ -357,7 +366,7 @@ class NodeIndex:
         url = dist.get("tarball") if isinstance(dist, dict) else None
         if not isinstance(url, str) or not self._is_offered(name, version):
             raise NotFetched(404, f"there is no {name}@{version}")
-        return _file_page(self._fetcher.get(urljoin(f"{self._index(name).url}/", url)))
+        return _file_page(self._fetcher.get(resolve_url(f"{self._index(name).url}/", url)))
 
     def _is_offered(self, name: str, version: str) -> bool:
         return self._only is None or (normal("node", name), version) in self._only

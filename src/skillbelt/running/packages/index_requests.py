@@ -29,9 +29,9 @@ class IndexResponse:
         self.location = found.headers.get("location", "")
 
     def read(self, most: int) -> bytes:
-        """Read on; empty at the end."""
+        """Read on, without waiting for more than there is; empty at the end."""
         try:
-            return self._found.read(most)
+            return self._found.read1(most)
         except HTTPException as error:
             raise ConnectionError(None, str(error) or type(error).__name__) from error
 

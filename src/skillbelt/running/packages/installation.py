@@ -161,7 +161,7 @@ def fits(version: str, wanted: str) -> bool:
 
 def numbers(version: str) -> tuple[int, ...]:
     """Return up to three numbers of a version."""
-    return tuple(int(digits) for digits in re.findall(r"\d+", version)[:3])
+    return tuple(int(digits[:18]) for digits in re.findall(r"\d+", version)[:3])
 
 
 def _meets(have: tuple[int, ...], condition: str) -> bool:

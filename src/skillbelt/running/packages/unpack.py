@@ -6,6 +6,7 @@ environment that will be at PLACE. The wheels have the hashes that were asked fo
 all the same; no code of theirs runs here. It ends with UNUSUAL for a wheel that uv should judge.
 
 It imports little: for a small package, importing `zipfile`, `re` and `py_compile` takes longest.
+It needs no more than Python 3.8, which a script may ask for.
 """
 
 from __future__ import annotations
@@ -136,6 +137,8 @@ class ArchiveFile:
             while inflater is not None and piece:
                 yield inflater.decompress(piece, _PIECE)
                 piece = inflater.unconsumed_tail
+        if inflater is not None:
+            yield inflater.flush()  # what the last piece had no room for
 
 
 # Wheels
@@ -150,8 +153,11 @@ class Wheel:
         infos = {path.partition("/")[0] for path in self._archive.files}
         infos = {one for one in infos if one.endswith(".dist-info")}
         self._info = infos.pop() if len(infos) == 1 else ""
-        self._stem = self._info.removesuffix(".dist-info")
+        self._stem = self._info[: -len(".dist-info")]
         if _plain(self._stem) != _plain(f"{name}-{version}"):
+            raise Unusual
+        about = _fields(self._archive.text(f"{self._info}/METADATA"))
+        if _plain(f"{about.get('name')}-{about.get('version')}") != _plain(self._stem):
             raise Unusual
         told = self._archive.text(f"{self._info}/WHEEL")
         if "\nWheel-Version: 1." not in f"\n{told}":
@@ -204,6 +210,17 @@ def _plain(name: str) -> str:
     """Return a name and version in one spelling."""
     parts = name.lower().replace("_", "-").replace(".", "-").split("-")
     return "-".join(filter(None, parts))
+
+
+def _fields(text: str) -> dict[str, str]:
+    """Return the fields before the first empty line, the first of each name."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        if not line:
+            break
+        name, _, value = line.partition(":")
+        found.setdefault(name.lower(), value.strip())
+    return found
 
 
 def _row(place: str) -> str:
@@ -284,7 +301,7 @@ def _compile(path: str, place: str) -> None:
     try:
         with open(path, "rb") as file:
             source = file.read()
-        code = compile(source, place + path.removeprefix("venv"), "exec", dont_inherit=True)
+        code = compile(source, place + path[len("venv") :], "exec", dont_inherit=True)
         digest = _imp.source_hash(int.from_bytes(MAGIC_NUMBER, "little"), source)
         data = (MAGIC_NUMBER, (1).to_bytes(4, "little"), digest, marshal.dumps(code))
         _write(cache_from_source(path), [b"".join(data)], False)

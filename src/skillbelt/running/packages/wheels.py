@@ -65,11 +65,9 @@ class WheelInstaller:
 
         Raises InstallerFailed when a file cannot be fetched, has another hash or is damaged.
         """
-        found = [(one, self._choose(one)) for one in lock.packages]
-        chosen = [(one, file) for one, file in found if file is not None]
-        if len(chosen) < len(found):
+        chosen = self._fetched_in_time(sandbox, lock)
+        if len(chosen) < len(lock.packages):
             return False
-        self._fetch_all(sandbox, chosen)
         sandbox.put(_PROGRAM, _program())
         names = sorted(file.name for _, file in chosen)
         argv = (python, "-I", "-S", "-B", "-W", "ignore", _PROGRAM, place, COMPILERS, *names)
@@ -82,11 +80,41 @@ class WheelInstaller:
             raise InstallerFailed(said)
         return not code
 
+    def _fetched_in_time(
+        self, sandbox: InstallSandbox, lock: Lock
+    ) -> Sequence[tuple[Package, IndexFile]]:
+        """Return the wheels, which are fetched if every package has one.
+
+        Raises TimeoutError and leaves the thread behind when an answer takes too long: a server can
+        send one byte a minute.
+        """
+        chosen, faults = list[tuple[Package, IndexFile]](), list[Exception]()
+
+        def work() -> None:
+            try:
+                found = [(one, self._choose(one)) for one in lock.packages]
+                chosen.extend((one, file) for one, file in found if file is not None)
+                if len(chosen) == len(found):
+                    self._fetch_all(sandbox, chosen)
+            except Exception as error:  # raised below, in the thread of the caller
+                faults.append(error)
+
+        thread = threading.Thread(target=work, name="skillbelt-fetch", daemon=True)
+        thread.start()
+        thread.join(max(0.0, self._until - time.monotonic()))
+        if thread.is_alive():
+            raise TimeoutError
+        if faults:
+            raise faults[0]
+        return chosen
+
     def _choose(self, package: Package) -> IndexFile | None:
         """Return the wheel with a listed hash that is preferred here; None where uv must choose."""
         if self._shared is not None:
             kept = [
-                one for one in self._shared.find(package.hashes) if is_sure(one.name, self._here)
+                one
+                for one in self._shared.find(package.hashes)
+                if _belongs(one, package) and is_sure(one.name, self._here)
             ]
             if len(kept) == 1:
                 return kept[0]
