@@ -1,7 +1,8 @@
 """Faults at random moments while runs run: `python -m benchmarks.fleet_faults`.
 
 Starts a real PostgreSQL, an object store, servers and, with `--executor ray`, a real Ray cluster of
-three nodes on this machine. Each round makes one fault at a seeded random moment among its runs,
+a head and two nodes on this machine. Each run is of a skill that no machine has seen before, so it
+needs the object store. Each round makes one fault at a seeded random moment among its runs,
 and then checks that every run ended with a result or a clear error, that none was reported twice,
 that no command ran on after its run was reported, that every event whose commit was acknowledged is
 in the store, and that nothing is left: processes, workspaces of single runs, mounts, cgroups. Exit
@@ -32,6 +33,8 @@ from tests.postgres import SMALL, Server
 from tests.tree import sheltered
 
 from benchmarks.fleet_server import APP, MARK
+from skillbelt.running.cleanup import BELONGS
+from skillbelt.running.workspace import SHELTERS
 from skillbelt.store import SessionKey
 from skillbelt.store.postgres.store import PostgresStore
 
@@ -210,8 +213,7 @@ class FaultBench:
 
     def _start_node(self, cluster: TestCluster, number: int) -> None:
         # The first node keeps its files on the small disk, which a fault fills.
-        place = self.disk if number == 0 else cluster.root / f"node{number}"
-        state = {"XDG_STATE_HOME": str(place / "state"), "XDG_CACHE_HOME": str(place / "cache")}
+        state = _folders(self.disk if number == 0 else cluster.root / f"node{number}")
         cluster.start(f"node{number}", "--processors", "2", **state)
 
     def close(self) -> None:
@@ -265,11 +267,7 @@ class FaultBench:
     def _server_environ(self, folder: Path) -> dict[str, str]:
         if self.executor == "local" and folder.name == "server0":
             folder = self.disk
-        return {
-            **self.environ,
-            "XDG_STATE_HOME": str(folder / "state"),
-            "XDG_CACHE_HOME": str(folder / "cache"),
-        }
+        return {**self.environ, **_folders(folder)}
 
     def _judge(
         self,
@@ -296,7 +294,7 @@ class FaultBench:
         left = _settle(lambda: _leftovers(self.root) - before)
         details += [f"left: {one}" for one in sorted(left)[:5]]
         errors = [one for one, _ in parsed if one["end"] == "error"]
-        details += sorted({f"error: {one['kind']}: {one['message'][:160]}" for one in errors})[:4]
+        details += sorted({f"error: {one['kind']}: {one['message'][:300]}" for one in errors})[:4]
         return Round(
             fault=fault,
             results=sum(one["end"] == "result" for one, _ in parsed),
@@ -355,8 +353,9 @@ class FaultBench:
         elif fault == "objects":
             away = self.objects.with_name("away")
             self.objects.rename(away)
+            self.objects.touch()  # a missing folder would be made again
             time.sleep(random_.uniform(0.5, 1.5))
-            shutil.rmtree(self.objects, ignore_errors=True)
+            self.objects.unlink()
             away.rename(self.objects)
         else:
             assert self.cluster is not None
@@ -374,6 +373,19 @@ class FaultBench:
 
 
 # What is on the machine
+
+
+def _folders(place: Path) -> dict[str, str]:
+    """Return the variables for files in that place.
+
+    The user that commands run as can pass through it. Otherwise root would keep workspaces in
+    `/var/lib`, out of the reach of the faults.
+    """
+    state, cache = place / "state", place / "cache"
+    for path in (place, state, state / "skillbelt", cache, cache / "skillbelt"):
+        path.mkdir(exist_ok=True)
+        path.chmod(0o711)
+    return {"XDG_STATE_HOME": str(state), "XDG_CACHE_HOME": str(cache)}
 
 
 def _processes() -> Iterator[tuple[int, str]]:
@@ -411,9 +423,18 @@ def _leftovers(root: Path) -> set[str]:
     """Return what runs could leave: marked processes, workspaces of one run, mounts, cgroups."""
     found = {f"process {pid} {words[:80]}" for pid, words in _processes() if MARK in words[:200]}
     found |= {f"workspace {path}" for path in root.glob("**/workspaces/once-*")}
+    found |= {f"workspace {path}" for one in _shelters_of(root) for path in one.glob("once-*")}
     found |= {f"mount {line}" for line in _mounts(str(root)) if not line.endswith("/disk")}
     groups = Path("/sys/fs/cgroup").glob("**/skillbelt-*")
     return found | {f"cgroup {one}" for one in groups if _holds_process_of(one, root)}
+
+
+def _shelters_of(root: Path) -> Iterator[Path]:
+    """Yield the folders that lie elsewhere for a folder below the root."""
+    for path in (path for shelter in SHELTERS for path in Path(shelter).glob(f"*/{BELONGS}")):
+        with contextlib.suppress(OSError):
+            if path.read_bytes().startswith(os.fsencode(root) + b"/"):
+                yield path.parent
 
 
 def _mounts(root: str) -> list[str]:

@@ -1,6 +1,8 @@
 """Compare runs through Ray with local ones: throughput, added time, two nodes with one.
 
-    python -m benchmarks.fleet_runs [--runs 60] [--json FILE]
+    python -m benchmarks.fleet_runs [--runs 60] [--nodes N] [--json FILE]
+
+`--nodes N` measures something else: runs that wait two seconds, on 1 to N nodes of one processor.
 
 Starts a small cluster of its own, with a token. Rounds alternate, so that what else the machine
 does falls on both sides; the figures are ratios within one run of this script.
@@ -23,6 +25,7 @@ from skillbelt import Rule, Runtime
 
 ROUNDS = 5
 THREADS = 4
+PLACES = 8  # runs that a server sends at once for each processor
 SCRIPT = "print(sum(range(1000)))\n"
 HEAD = "---\nname: sum\ndescription: Adds numbers. Use it to add numbers.\n---\n"
 
@@ -101,15 +104,39 @@ def measure(cluster: SmallCluster, project: Path, runs: int) -> dict[str, float]
     }
 
 
+def measure_nodes(cluster: SmallCluster, project: Path, nodes: int) -> dict[str, float]:
+    """Runs in a second that wait, for each number of nodes."""
+    rules = [Rule("*", "*", "allow")]
+    found = {}
+    with Runtime(project, rules=rules, executor="ray", ray_address=cluster.address) as there:
+        for number in range(1, nodes + 1):
+            cluster.add(cpus=1)
+            time.sleep(6)  # the executor looks at the cluster every few seconds
+            places = PLACES * number
+            rate(there, 2 * places, 2 * places, ["true"])  # warm
+            rates = [rate(there, 4 * places, 2 * places, ["sleep", "2"]) for _ in range(3)]
+            found[f"nodes_{number}_waiting_per_second"] = round(statistics.median(rates), 1)
+            print(number, [round(one, 1) for one in rates], flush=True)
+    return found
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=60)
+    parser.add_argument("--nodes", type=int, default=0)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="sb-bench-") as folder, open_cluster() as cluster:
+    with (
+        tempfile.TemporaryDirectory(prefix="sb-bench-") as folder,
+        open_cluster(nodes=0 if args.nodes else 1) as cluster,
+    ):
         Path(folder).chmod(0o711)
-        found = measure(cluster, make_project(Path(folder)), args.runs)
+        project = make_project(Path(folder))
+        if args.nodes:
+            found = measure_nodes(cluster, project, args.nodes)
+        else:
+            found = measure(cluster, project, args.runs)
     print(json.dumps(found, indent=2))
     if args.json:
         args.json.write_text(json.dumps(found, indent=2))

@@ -2,7 +2,8 @@
 
     python -m benchmarks.fleet_server FOLDER PLACES
 
-reads lines `ID SECONDS` and runs each in a conversation of its own, several at once. A run that
+reads lines `ID SECONDS` and runs each in a conversation of its own, several at once, each with
+another skill that no machine has seen before. A run that
 ended is reported once, after the event of its end is committed to the store: `{"id", "end":
 "result"|"error", "kind", "message", "committed"}`.
 """
@@ -21,19 +22,19 @@ from skillbelt.store import SessionKey
 
 MARK = "fleet-run-"
 APP = "faults"
-SKILL = "---\nname: marked\ndescription: Waits and says so.\n---\n# Marked\n"
+SKILL = "---\nname: {name}\ndescription: Waits and says so.\n---\n# {new}\n"
+SKILLS = 200
 # The words of the command are its mark, by which it is found wherever it runs.
 COMMAND = "exec -a {mark} bash -c 'sleep {seconds}; echo {mark}; : keep the shell'"
 
 
 def main(folder: str, places: int) -> int:
     """Serve until standard input ends."""
-    skill = os.path.join(folder, "project", ".agents", "skills", "marked")
-    os.makedirs(skill, exist_ok=True)
-    path = os.path.join(skill, "SKILL.md")
-    if not os.path.exists(path):
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(SKILL)
+    for number in range(SKILLS):
+        skill = os.path.join(folder, "project", ".agents", "skills", f"marked-{number}")
+        os.makedirs(skill, exist_ok=True)
+        with open(os.path.join(skill, "SKILL.md"), "w", encoding="utf-8") as file:
+            file.write(SKILL.format(name=f"marked-{number}", new=os.urandom(16).hex()))
     said = threading.Lock()
     # Ray prints to standard output too; the reports have it for themselves.
     reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -57,13 +58,14 @@ def _run(belt: Runtime, name: str, seconds: float, reports: _Reports) -> None:
     try:
         session = belt.session(key.user, key.session, app=key.app)
         command = COMMAND.format(mark=MARK + name, seconds=seconds)
-        done = belt.run_sync("marked", ["bash", "-c", command], session=session)
+        skill = f"marked-{int(name.rpartition('-')[2]) % SKILLS}"
+        done = belt.run_sync(skill, ["bash", "-c", command], session=session)
         right = done.exit_code == 0 and done.stdout.strip() == MARK + name
         report["end"] = "result" if right else "error"
         report["kind"] = "" if right else f"exit {done.exit_code}"
         report["message"] = "" if right else f"{done.stderr} {done.limits_hit}"[:300]
     except SkillbeltError as error:
-        report |= {"kind": error.kind, "message": str(error)[:300]}
+        report |= {"kind": error.kind, "message": str(error)[:400]}
     except Exception as error:  # not one of ours: the benchmark counts it as unclear
         report |= {"kind": "unclear", "message": f"{type(error).__name__}: {error}"[:300]}
     report["committed"] = _commit(belt, key, report)

@@ -87,6 +87,7 @@ _SERVICE = closed(
     healthcheck=closed(
         ["test"],
         test={**TEXTS, "contains": {"enum": ["CMD", "CMD-SHELL"]}},
+        start_period=_DURATION,
         interval=_DURATION,
         timeout=_DURATION,
         retries=NUMBER,

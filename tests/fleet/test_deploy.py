@@ -127,6 +127,35 @@ def test_every_workload_has_its_token_and_the_password_is_where_it_is_needed() -
         assert ("store-url" in COMPOSED["services"][name]["secrets"]) is (name == "server")
 
 
+def test_the_head_has_no_rights_on_the_object_store() -> None:
+    (head,) = pods()["head"]["spec"]["containers"]
+    composed = set(COMPOSED["services"]["head"]["environment"])
+    names = composed | {one["name"] for one in head["env"]}
+    assert not [one for one in names if one.startswith(("AWS_", "SKILLBELT_OBJECTS"))]
+    assert {"AWS_SECRET_ACCESS_KEY", "SKILLBELT_OBJECTS", "RAY_AUTH_TOKEN_PATH"} <= set(
+        COMPOSED["services"]["server"]["environment"]
+    )
+
+
+def test_probes_ask_the_server_and_clients_reach_it_by_the_name_of_its_service() -> None:
+    (server,) = pods()["server"]["spec"]["containers"]
+    assert server["readinessProbe"]["httpGet"]["path"] == "/ready"
+    assert server["livenessProbe"]["httpGet"]["path"] == "/health"
+    assert "/health" in str(COMPOSED["services"]["server"]["healthcheck"])
+    (service,) = [one["metadata"] for one in OBJECTS if one["kind"] == "Service"]
+    names = [server["args"][n + 1] for n, one in enumerate(server["args"]) if one == "--host-name"]
+    assert {service["name"], f"{service['name']}.{service['namespace']}"} <= set(names)
+
+
+def test_a_node_is_drained_before_its_pod_ends() -> None:
+    spec = pods()["node"]["spec"]
+    *_, line = spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    words = line.replace('"', "").split()
+    drain = parser("fleet").parse_intermixed_args(words[2:])
+    assert drain.action == "drain"
+    assert drain.timeout < spec["terminationGracePeriodSeconds"]
+
+
 def test_no_file_holds_a_secret() -> None:
     for one in OBJECTS:
         assert one["kind"] != "Secret"
@@ -182,6 +211,7 @@ def test_settings_are_known_and_the_same_in_both_ways_to_deploy() -> None:
     (config,) = [one for one in OBJECTS if one["kind"] == "ConfigMap"]
     assert written == tomllib.loads(config["data"]["config.toml"])
     assert set(written) <= set(DEFAULTS)
+    assert written["project_name"]
 
 
 def test_the_image_installs_what_is_locked_and_runs_as_no_root() -> None:
