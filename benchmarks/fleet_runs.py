@@ -25,6 +25,9 @@ from skillbelt import Rule, Runtime
 
 ROUNDS = 5
 THREADS = 4
+WARM_RUNS = 40
+# For each node: three times what it carries out at once.
+WAITING_RUNS, WAITING_SECONDS = 48, 3
 PLACES = 8  # runs that a server sends at once for each processor
 SCRIPT = "print(sum(range(1000)))\n"
 HEAD = "---\nname: sum\ndescription: Adds numbers. Use it to add numbers.\n---\n"
@@ -61,6 +64,17 @@ def rate(belt: Runtime, runs: int, threads: int, command: list[str]) -> float:
     return runs / (time.perf_counter() - began)
 
 
+def rate_waiting(belt: Runtime, nodes: int) -> float:
+    """Runs in a second that wait, as many for each node, after a warm-up of as many.
+
+    They wait long enough that the processors of this machine, which all nodes share, have time
+    left: else these would be measured, and not the nodes.
+    """
+    runs = nodes * WAITING_RUNS
+    rate(belt, runs, runs, ["sleep", "0.1"])
+    return rate(belt, runs, runs, ["sleep", str(WAITING_SECONDS)])
+
+
 def alternate(measures: list[Callable[[], float]]) -> list[float]:
     """The median of each, measured in turn."""
     rounds = [[measure() for measure in measures] for _ in range(ROUNDS)]
@@ -73,9 +87,9 @@ def measure(cluster: SmallCluster, project: Path, runs: int) -> dict[str, float]
     here = Runtime(project, rules=rules)
     there = Runtime(project, rules=rules, executor="ray", ray_address=cluster.address)
     with here, there:
-        for belt in (here, there):
-            rate(belt, 16, THREADS, ["python3", "scripts/sum.py"])  # warm
         command = ["python3", "scripts/sum.py"]
+        for belt in (here, there):
+            rate(belt, WARM_RUNS, THREADS, command)
         local_rate, ray_rate = alternate(
             [
                 lambda: rate(here, runs, THREADS, command),
@@ -85,12 +99,10 @@ def measure(cluster: SmallCluster, project: Path, runs: int) -> dict[str, float]
         singles = [(time_each(here, runs // 4), time_each(there, runs // 4)) for _ in range(ROUNDS)]
         local_ms = statistics.median(x for one, _ in singles for x in one) * 1000
         ray_ms = statistics.median(x for _, one in singles for x in one) * 1000
-        waiting = ["sleep", "0.5"]
-        one = rate(there, 64, 64, waiting)
+        one = rate_waiting(there, 1)
         cluster.add()
         time.sleep(6)  # the executor looks at the cluster every few seconds
-        rate(there, 64, 64, waiting)
-        two = rate(there, 128, 128, waiting)
+        two = rate_waiting(there, 2)
     return {
         "local_runs_per_second": round(local_rate, 1),
         "ray_runs_per_second": round(ray_rate, 1),

@@ -59,12 +59,15 @@ class Server:
         self.folder, self.options = folder, options
         self.process: subprocess.Popen[bytes] | None = None
 
-    def create(self) -> None:
-        """Make the cluster."""
+    def create(self, template: Path | None = None) -> None:
+        """Make the cluster, or copy one that never ran, which is several times as quick."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o755)
         if (user := _server_user()) is not None:
             os.chown(self.folder, user.pw_uid, user.pw_gid)
+        if template:
+            subprocess.run(["cp", "-a", str(template), str(self.folder / "data")], check=True)
+            return
         self._run(
             "initdb", "--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8",
             "--no-locale", "--no-instructions", "-D", str(self.folder / "data"),
@@ -164,6 +167,7 @@ def supervise(folder: Path) -> None:
     with lock.open("w") as held:
         server = Server(folder, *FAST, *SMALL)
         server.create()
+        subprocess.run(["cp", "-a", str(folder / "data"), str(folder / "template")], check=True)
         server.start()
         (folder / "ready").touch()
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -250,12 +254,12 @@ def postgres_url(postgres_server: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def own_postgres() -> Iterator[Server]:
+def own_postgres(postgres_server: str) -> Iterator[Server]:
     """A durable server for one test, which may end it and start it again."""
-    _need_postgres()
+    template = Path(postgres_server.partition("host=")[2]) / "template"
     with tempfile.TemporaryDirectory(prefix="skillbelt-pg-", dir=QUICK) as name:
         server = Server(Path(name), *SMALL)
-        server.create()
+        server.create(template)
         server.start()
         yield server
         if server.process and server.process.poll() is None:

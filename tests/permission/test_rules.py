@@ -56,6 +56,8 @@ def weight(rule: Rule) -> tuple[int, bool]:
 def applies(rule: Rule, asked: Request) -> bool:
     agent = rule.agent in ("", asked.agent) or covers(rule.agent, asked.agent)
     by = rule.initiator in ("", asked.initiator) and rule.trusted in (None, asked.trusted)
+    if rule.skill and rule.action == "allow" and rule.trusted is None:
+        by = by and asked.trusted
     about = not rule.skill or (bool(asked.skill) and covers(rule.skill, asked.skill))
     return rule.type in ("*", asked.type) and agent and by and about
 
@@ -457,6 +459,15 @@ def test_a_rule_for_one_skill_is_about_no_other() -> None:
     for skill, action in (("pdf", "allow"), ("pdf2", "deny"), ("", "deny"), ("PDF", "deny")):
         assert rules.decide(asked._replace(skill=skill))[0] == action
     assert rules.decide(asked._replace(skill="pdf", patterns=("rm x",)))[0] == "deny"
+
+
+def test_what_is_allowed_to_a_skill_is_not_to_one_of_that_name_in_an_untrusted_project() -> None:
+    asked = Request("run", ("python3 a.py",), skill="pdf", trusted=False)
+    allow = Rule("run", "python3 *", "allow", skill="pdf")
+    deny = Rule("run", "python3 *", "deny", skill="pdf")
+    for rule, action in ((allow, "ask"), (deny, "deny"), (allow._replace(trusted=False), "allow")):
+        assert RuleSet([rule]).decide(asked)[0] == action
+    assert RuleSet([allow]).decide(asked._replace(trusted=True))[0] == "allow"
 
 
 def test_what_is_denied_to_one_skill_is_so_whatever_it_hides_behind() -> None:

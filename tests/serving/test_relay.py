@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from skillbelt.errors import RunRefused
+from skillbelt.errors import RunRefused, StoreUnavailable
 from skillbelt.events import NewEvent
 from skillbelt.running.background import Polled
 from skillbelt.running.call import RunResult
@@ -20,6 +20,7 @@ from skillbelt.serving.relay import SERVING, Relay
 from skillbelt.serving.relayed_runs import decode_polled, encode
 from skillbelt.store import SessionKey
 from skillbelt.store.memory import MemoryStore
+from skillbelt.store.protocol import NO_CHANGE
 
 
 @pytest.fixture
@@ -110,6 +111,38 @@ def test_a_request_that_is_given_up_is_noticed(
     with pytest.raises(HttpRefusal, match="given up"):
         one.call(two.id, "wait", {}, begun.is_set)
     assert noticed.wait(30)
+
+
+def test_a_store_that_fails_for_a_moment_ends_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_WATCH_SECONDS", 0.01)
+    failed, beaten = threading.Event(), threading.Event()
+
+    class Store(MemoryStore):
+        """Fails at the first beat of a request, and works again."""
+
+        def append(self, key: SessionKey, events: Any, delta: Any = NO_CHANGE) -> Any:
+            if "beat" in delta:
+                if not failed.is_set():
+                    failed.set()
+                    raise StoreUnavailable("away")
+                beaten.set()
+            return super().append(key, events, delta)
+
+    store = Store()
+    one, two = Relay(lambda: store), Relay(lambda: store)
+
+    def wait(_data: Mapping[str, Any], _is_over: Callable[[], bool]) -> Mapping[str, Any]:
+        assert beaten.wait(30)
+        return {"number": 1}
+
+    two.handle("wait", wait)
+    two.listen()
+    try:
+        assert one.call(two.id, "wait", {}) == {"number": 1}
+        assert failed.is_set()
+    finally:
+        two.close()
 
 
 def test_the_result_of_a_run_is_the_same_at_another_server() -> None:

@@ -583,7 +583,7 @@ def tenant_url(store: PostgresStore, postgres_url: str) -> Iterator[str]:
 
 # As docs/postgres.md has them.
 GRANTS = [
-    line.strip().replace("belt", "{role}").replace("skill{role}", "skillbelt")
+    line.strip().replace(" TO server;", " TO {role}")
     for line in (Path(__file__).parents[2] / "docs/postgres.md").read_text("utf-8").split("\n")
     if line.strip().startswith("GRANT")
 ]

@@ -251,6 +251,7 @@ class RayExecutor(Sandboxes):
                 scheduling_strategy="SPREAD",
                 max_restarts=0,
                 max_task_retries=0,
+                enable_task_events=False,  # Ray would record each call, for its dashboard
             ).remote()
         except exceptions.RayError as error:
             raise RunRefused(f"no actor can be made in the Ray cluster: {error}") from error

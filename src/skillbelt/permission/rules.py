@@ -509,7 +509,12 @@ def _is_skill(named: str, skill: str) -> bool:
 
 
 def _is_asker(rule: Rule, initiator: str, trusted: bool) -> bool:
-    return rule.initiator in ("", initiator) and rule.trusted in (None, trusted)
+    # A name is no proof: what is allowed to a skill by its name is not to one of any checkout.
+    by_name = bool(rule.skill) and rule.action == "allow" and rule.trusted is None
+    return rule.initiator in ("", initiator) and (True if by_name else rule.trusted) in (
+        None,
+        trusted,
+    )
 
 
 class _View:

@@ -190,10 +190,13 @@ class Relay:
             number = 0
             while not done.wait(BEAT_SECONDS):
                 number += 1
-                if not store.events(place):
-                    over.set()  # who asked has given up
-                    return
-                store.append(place, [], {"beat": str(number)})
+                try:
+                    if not store.events(place):
+                        over.set()  # who asked has given up
+                        return
+                    store.append(place, [], {"beat": str(number)})
+                except Exception:  # the store may be back soon, and what is done here goes on
+                    logger.warning("cannot tell another server to wait", exc_info=True)
 
         threading.Thread(target=beat, name="skillbelt-relay", daemon=True).start()
         try:
