@@ -81,7 +81,7 @@ def same(done: dict[str, Execution]) -> dict[str, Any]:
         assert found.pop("enforced")
         # Each kept what it made in a workspace of its own, and WASM has its programs built in.
         text = re.sub(r"/once-\w+", "/once", json.dumps(found, sort_keys=True))
-        documents.append(re.sub(r"[^\s:\"]+/\.programs/\w+:", "", text))
+        documents.append(re.sub(r"/run/programs:", "", text))
     assert documents[1:] == documents[:-1]
     document: dict[str, Any] = json.loads(documents[0])
     return document

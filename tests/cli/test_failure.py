@@ -12,7 +12,7 @@ import pytest
 
 from skillbelt.cli import COMMANDS, main
 from tests import warm
-from tests.test_cli import CALLS, ENDLESS, WORDS, called
+from tests.test_cli import CALLS, WORDS, called
 from tests.tree import Done, Tree
 
 every_command = pytest.mark.parametrize("name", COMMANDS)
@@ -80,7 +80,7 @@ def test_the_words_of_the_command_that_is_run_are_not_ours(tree: Tree) -> None:
     assert (done.exit_code, done.stdout) == (3, "")
 
 
-@pytest.mark.parametrize("name", sorted(ENDLESS.keys() - {"demo", "serve", "chat"} | {"log"}))
+@pytest.mark.parametrize("name", ["log", "watch"])
 def test_an_interrupt(tree: Tree, name: str) -> None:
     options = {"log": ["--follow"]}.get(name, [])
     child = warm.Popen[str](
