@@ -109,10 +109,9 @@ class UnixProxy:
 
     def cut(self) -> None:
         """Cut every connection that is open now."""
-        for one in list(self._open):
-            with contextlib.suppress(OSError):
+        while self._open:
+            with contextlib.suppress(OSError), self._open.pop() as one:
                 one.shutdown(socket.SHUT_RDWR)
-        self._open.clear()
 
     def close(self) -> None:
         """Take no more, and cut the rest."""
@@ -422,11 +421,19 @@ def _workers(cluster: TestCluster) -> list[int]:
 def _leftovers(root: Path) -> set[str]:
     """Return what runs could leave: marked processes, workspaces of one run, mounts, cgroups."""
     found = {f"process {pid} {words[:80]}" for pid, words in _processes() if MARK in words[:200]}
-    found |= {f"workspace {path}" for path in root.glob("**/workspaces/once-*")}
+    found |= {
+        f"workspace {path}" for path in _find_folders(root, "once-") if "/workspaces/" in path
+    }
     found |= {f"workspace {path}" for one in _shelters_of(root) for path in one.glob("once-*")}
     found |= {f"mount {line}" for line in _mounts(str(root)) if not line.endswith("/disk")}
-    groups = Path("/sys/fs/cgroup").glob("**/skillbelt-*")
-    return found | {f"cgroup {one}" for one in groups if _holds_process_of(one, root)}
+    groups = _find_folders(Path("/sys/fs/cgroup"), "skillbelt-")
+    return found | {f"cgroup {one}" for one in groups if _holds_process_of(Path(one), root)}
+
+
+def _find_folders(root: Path, prefix: str) -> Iterator[str]:
+    """Yield the folders below whose name begins so. Others may vanish meanwhile."""
+    for folder, names, _ in os.walk(root):
+        yield from (f"{folder}/{name}" for name in names if name.startswith(prefix))
 
 
 def _shelters_of(root: Path) -> Iterator[Path]:

