@@ -209,7 +209,9 @@ def test_what_libreoffice_cannot_do_under_landlock_is_said_in_one_line(
     assert len(result.stderr.splitlines()) == 1
 
 
-@pytest.mark.skipif(not shutil.which("soffice"), reason="LibreOffice is not installed")
+@pytest.mark.skipif(
+    not shutil.which("soffice"), reason="needs LibreOffice: apt-get install libreoffice-writer"
+)
 @pytest.mark.parametrize("sandbox", SANDBOXES)
 def test_libreoffice_converts_in_every_sandbox(echo: Bench, sandbox: str) -> None:
     echo.write("a b.txt", "hello")

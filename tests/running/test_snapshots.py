@@ -263,7 +263,9 @@ def test_links_are_never_followed(objects: Objects, machine: Machine, tmp_path: 
     assert os.readlink(Path(two.path) / "work" / "SKILL.md") == str(tmp_path / "secret")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs a file of another user")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="needs root to make a file of another user: sudo make test"
+)
 def test_a_hard_link_to_the_file_of_another_user_is_refused(
     objects: Objects, tmp_path: Path
 ) -> None:
