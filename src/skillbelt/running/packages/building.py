@@ -366,7 +366,7 @@ def _install_modules(planned: EnvironmentPlan, sandbox: InstallSandbox) -> bool:
     return True
 
 
-def _copy_modules(planned: EnvironmentPlan, sandbox: InstallSandbox, stage: str) -> None:
+def _copy_modules(_: EnvironmentPlan, sandbox: InstallSandbox, stage: str) -> None:
     modules = os.path.join(stage, "node_modules")
     os.mkdir(modules)
     sandbox.copy("node_modules", modules)
