@@ -124,7 +124,7 @@ def test_a_machine_with_the_lock_asks_no_registry_for_what_npm_installs(
     kept.write_bytes(b"short")
     market.index.pages.clear()
     market.root = market.root.parent / "four"
-    with pytest.raises(RunRefused, match="nicepkg@1.3.0"):
+    with pytest.raises(RunRefused, match=r"nicepkg@1\.3\.0"):
         provide(made_by_npm(market, objects, plan.lock))
 
 
