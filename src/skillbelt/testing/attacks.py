@@ -265,9 +265,7 @@ def attack_one_by_one(
 ) -> Iterator[AttackResult]:
     """Do what `run_attacks` does, and yield each result when it is there."""
     with open_scene() as scene:
-        claimed = run(
-            sandbox, _job(scene, sandbox, "pass", Probe("", (), "", "", processes=False))
-        ).enforced
+        claimed = run(sandbox, _job(scene, "pass", Probe("", (), "", "", processes=False))).enforced
         for probe in probes:
             if claimed_only and claimed.get(probe.claim, "not ").startswith("not "):
                 outcome: Result = "not claimed"
@@ -292,7 +290,7 @@ def _attack(scene: Scene, sandbox: Sandbox, probe: Probe) -> tuple[Result, str]:
 
 def _attack_once(scene: Scene, sandbox: Sandbox, probe: Probe) -> tuple[Result, str]:
     try:
-        outcome = run(sandbox, _job(scene, sandbox, probe.script, probe))
+        outcome = run(sandbox, _job(scene, probe.script, probe))
         harm = scene.harm()
         scene.clear()
         if harm:
@@ -320,7 +318,7 @@ def _judged(probe: Probe, outcome: Outcome) -> tuple[Result, str]:
 
 
 def _counterpart(scene: Scene, sandbox: Sandbox, probe: Probe, detail: str) -> tuple[Result, str]:
-    outcome = run(sandbox, _job(scene, sandbox, probe.allowed, probe))
+    outcome = run(sandbox, _job(scene, probe.allowed, probe))
     scene.clear()
     if outcome.exit_code == 0:
         return "stopped", detail
@@ -328,7 +326,7 @@ def _counterpart(scene: Scene, sandbox: Sandbox, probe: Probe, detail: str) -> t
     return "unclear", f"what is allowed does not work: exit {outcome.exit_code}: {said!r}"
 
 
-def _job(scene: Scene, sandbox: Sandbox, script: str, probe: Probe) -> Job:
+def _job(scene: Scene, script: str, probe: Probe) -> Job:
     python = interpreter()
     if python is None:
         raise SkillbeltError("there is no Python that can be run in a sandbox")
