@@ -25,7 +25,6 @@ from skillbelt.files.contain import (
     open_folder,
 )
 from skillbelt.files.remove import remove_tree
-from skillbelt.running.packages.index_proxy import open_index
 from skillbelt.running.packages.installation import InstallStep
 from skillbelt.running.staging import TreeCopy
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
@@ -256,6 +255,9 @@ class NativeSandbox:
         return outcome.exit_code, said
 
     def _proxy(self, index: PackageIndex) -> Egress:
+        # cost: 5 ms, only for an installer that may reach the index
+        from skillbelt.running.packages.index_proxy import open_index
+
         owner = run_identity()
         return open_index(index, self._limits, owner and owner[0])
 
