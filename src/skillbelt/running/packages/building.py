@@ -376,7 +376,7 @@ def _shared_source(planned: EnvironmentPlan) -> SharedSource | None:
     return SharedSource(SharedFiles.from_url(tools.objects), planned.lock, tools.most)
 
 
-def _copy_modules(planned: EnvironmentPlan, sandbox: InstallSandbox, stage: str) -> None:
+def _copy_modules(_: EnvironmentPlan, sandbox: InstallSandbox, stage: str) -> None:
     modules = os.path.join(stage, "node_modules")
     os.mkdir(modules)
     sandbox.copy("node_modules", modules)
