@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     settings = catalog.settings
     everything = args.json or args.verbose or args.sandbox
     states = _probe_all(settings) if everything else _probe_until_used(settings)
-    unserved = unpublished(catalog.values(), settings.limits)
+    unserved = unpublished(catalog.values())
     ruled = rule_problems(settings) + _over_budget(catalog)
     if required_names(settings) and not any(one.code == "rules-wrong" for one in ruled):
         gate = Gate(settings, lambda: open_store(settings))

@@ -257,9 +257,7 @@ def run_attacks(
     """
     results = []
     with open_scene() as scene:
-        claimed = run(
-            sandbox, _job(scene, sandbox, "pass", Probe("", (), "", "", processes=False))
-        ).enforced
+        claimed = run(sandbox, _job(scene, "pass", Probe("", (), "", "", processes=False))).enforced
         for probe in probes:
             if claimed_only and claimed.get(probe.claim, "not ").startswith("not "):
                 outcome: Result = "not claimed"
@@ -274,7 +272,7 @@ def run_attacks(
 
 def _attack(scene: Scene, sandbox: Sandbox, probe: Probe) -> tuple[Result, str]:
     try:
-        outcome = run(sandbox, _job(scene, sandbox, probe.script, probe))
+        outcome = run(sandbox, _job(scene, probe.script, probe))
         harm = scene.harm()
         scene.clear()
         if harm:
@@ -302,7 +300,7 @@ def _judged(probe: Probe, outcome: Outcome) -> tuple[Result, str]:
 
 
 def _counterpart(scene: Scene, sandbox: Sandbox, probe: Probe, detail: str) -> tuple[Result, str]:
-    outcome = run(sandbox, _job(scene, sandbox, probe.allowed, probe))
+    outcome = run(sandbox, _job(scene, probe.allowed, probe))
     scene.clear()
     if outcome.exit_code == 0:
         return "stopped", detail
@@ -310,7 +308,7 @@ def _counterpart(scene: Scene, sandbox: Sandbox, probe: Probe, detail: str) -> t
     return "unclear", f"what is allowed does not work: exit {outcome.exit_code}: {said!r}"
 
 
-def _job(scene: Scene, sandbox: Sandbox, script: str, probe: Probe) -> Job:
+def _job(scene: Scene, script: str, probe: Probe) -> Job:
     python = interpreter()
     if python is None:
         raise SkillbeltError("there is no Python that can be run in a sandbox")
