@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,10 +66,10 @@ def read_notes(folder: Path) -> Iterator[tuple[str, float]]:
             yield "controller" if file.name.startswith("controller") else name, seconds
 
 
-def show(title: str, found: Counter[str]) -> None:
+def show(title: str, found: dict[str, float]) -> None:
     """Print the greatest."""
     print(f"\n{title}")
-    for name, seconds in found.most_common(SHOWN):
+    for name, seconds in sorted(found.items(), key=lambda each: -each[1])[:SHOWN]:
         print(f"{seconds:8.2f}  {name}")
 
 
@@ -80,7 +80,7 @@ def main(arguments: list[str]) -> int:
         env.pop("PYTHONDONTWRITEBYTECODE", None)  # as the Makefile does
         command = [sys.executable, "-m", "pytest", "-p", Path(__file__).stem, *arguments]
         code = subprocess.run(command, env=env, check=False).returncode
-        tests, modules = Counter[str](), Counter[str]()
+        tests, modules = defaultdict[str, float](float), defaultdict[str, float](float)
         for name, seconds in read_notes(Path(folder)):
             modules[name.partition("::")[0]] += seconds
             if "::" in name:
