@@ -270,7 +270,7 @@ def _attack(states: Sequence[SandboxState], args: argparse.Namespace) -> Matrix:
         if state.attackable:
             name = state.sandbox.name
             probes = _show_each(name, PROBES) if wanted else PROBES
-            matrix[name] = attack_sandbox(state.sandbox, probes)
+            matrix[name] = list(attack_sandbox(state.sandbox, probes))
     if wanted:
         show_progress("")
     return matrix
