@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -545,6 +546,7 @@ def _remove(db: sqlite3.Connection, where: str, values: tuple[object, ...]) -> i
     return db.execute(f"DELETE {chosen}", values).rowcount
 
 
+@lru_cache(maxsize=256)
 def _owner(scope: Scope, key: SessionKey) -> tuple[str | bytes, ...]:
     app, user, session = _cells(key)
     return {
