@@ -68,7 +68,7 @@ bench-permission: $(VENV)/.dev ## what a decision costs, and a list under many r
 bench-search: $(VENV)/.dev ## how good and quick search is; ARGS='--pool DIR --labelled FILE'
 	$(PYTHON_IN_VENV) -m benchmarks.search $(ARGS)
 
-bench-prompt: $(VENV)/.dev ## the figures of docs/materialize.md: prefixes, tokens, the cost of a turn
+bench-prompt: $(VENV)/.dev ## the figures of docs/concepts/messages.md: prefixes, tokens, the cost of a turn
 	$(PYTHON_IN_VENV) -m benchmarks.prefix
 	$(PYTHON_IN_VENV) -m benchmarks.tokens
 	$(PYTHON_IN_VENV) -m benchmarks.turns

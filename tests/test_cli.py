@@ -152,7 +152,7 @@ def test_options_are_not_abbreviated(tree: Tree) -> None:
 
 @every_call
 def test_json_is_one_document_and_nothing_else(skills: Tree, name: str) -> None:
-    """The one that docs/cli.md shows: what is in braces is always there."""
+    """The one that docs/reference/commands.md shows: what is in braces is always there."""
     tree = skills
     tree.write("project/.agents/skills/broken/SKILL.md", "Only text.\n")
     done = tree.run(*called(name, "--json"))
@@ -163,7 +163,7 @@ def test_json_is_one_document_and_nothing_else(skills: Tree, name: str) -> None:
 
 def documented() -> dict[str, tuple[set[str], set[str]]]:
     """For each command the keys of its document: those that are always there, and others."""
-    text = Path(__file__).parents[1].joinpath("docs", "cli.md").read_text("utf-8")
+    text = Path(__file__).parents[1].joinpath("docs", "reference", "commands.md").read_text("utf-8")
     rows = re.findall(r"^\| `(\w+)` \| `?([^`|]*)`?(.*) \|$", text, re.M)
     return {name: (keys(shown), set(re.findall(r"`(\w+)`", rest))) for name, shown, rest in rows}
 

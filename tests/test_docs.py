@@ -25,11 +25,13 @@ from tests import warm
 from tests.openai_server import Answer, Server, called, said, serving
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TEXTS = [*PAGES, *sorted(ROOT.glob("*.md")), *sorted((ROOT / "design").glob("*.md"))]
 FENCE = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-GUIDES = sorted((ROOT / "docs").glob("guide-*.md"))
-FRAMEWORKS = "frameworks.md"  # each block is a program of its own, with a model
+GUIDES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+FRAMEWORKS = (
+    ROOT / "docs" / "how-to" / "frameworks.md"
+)  # each block is a program of its own, with a model
 MAX_FRAMEWORK_LINES = 10
 SHELL = re.compile(r"[|&;<>$`*?\[~#]")  # means something to a shell
 EXIT = re.compile(r"\s+# exit (\d+)$")
@@ -55,7 +57,7 @@ def blocks(page: Path, language: str) -> Iterator[tuple[int, str]]:
             yield text.count("\n", 0, match.start(3)) + 1, match[3]
 
 
-PROGRAMS = list(blocks(ROOT / "docs" / FRAMEWORKS, "python"))
+PROGRAMS = list(blocks(FRAMEWORKS, "python"))
 
 
 def write_files(page: Path, project: Path) -> None:
@@ -134,7 +136,7 @@ def environ(project: Path) -> dict[str, str]:
 
 def with_block(language: str) -> list[Path]:
     """The pages with blocks of a language that are run by themselves."""
-    alone = [page for page in PAGES if page not in GUIDES and page.name != FRAMEWORKS]
+    alone = [page for page in PAGES if page not in GUIDES and page != FRAMEWORKS]
     return [page for page in alone if any(True for _ in blocks(page, language))]
 
 
@@ -180,7 +182,7 @@ def test_python_blocks_of_a_page_run(page: Path, project: Path) -> None:
 )
 def test_every_framework_runs_with_a_model(first: int, text: str, project: Path) -> None:
     """Each by itself: to import all of them takes long where others are at work too."""
-    page, asks = ROOT / "docs" / FRAMEWORKS, 0 if "skill_functions" in text else 1
+    page, asks = FRAMEWORKS, 0 if "skill_functions" in text else 1
     with serving(helpful) as server:
         printed = python("\n" * (first - 1) + text, page, project, **model_at(server))
     assert printed.count("There are two rows.") == asks
@@ -194,7 +196,7 @@ def test_there_are_five_frameworks() -> None:
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
 def test_a_guide_leads_where_it_says(page: Path, project: Path) -> None:
     """Its commands first, then its program; whoever follows it has made the first skill."""
-    write_files(ROOT / "docs" / "first-skill.md", project)
+    write_files(ROOT / "docs" / "start" / "first-skill.md", project)
     write_files(page, project)
     shell(page, project)
     with serving(helpful) as server:
@@ -230,7 +232,7 @@ def helpful(request: dict[str, Any]) -> Answer:
 
 
 def test_a_framework_takes_ten_lines_at_most() -> None:
-    for _, text in blocks(ROOT / "docs" / FRAMEWORKS, "python"):
+    for _, text in blocks(FRAMEWORKS, "python"):
         assert len([line for line in text.splitlines() if line.strip()]) <= MAX_FRAMEWORK_LINES
 
 
@@ -356,7 +358,8 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         linked = (page.parent / path) if path else page
         assert linked.exists(), f"{page.name}: {target}"
         # A site is made of docs/ alone.
-        assert page.parent.name != "docs" or linked.parent == page.parent, f"{page.name}: {target}"
+        docs = ROOT / "docs"
+        assert docs not in page.parents or docs in linked.resolve().parents, f"{page}: {target}"
         if anchor and linked.suffix == ".md":
             assert anchor in anchors(linked), f"{page.name}: {target}"
 
@@ -368,8 +371,18 @@ def anchors(page: Path) -> set[str]:
 
 def test_every_page_is_in_the_navigation() -> None:
     navigation = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]
-    listed = [page for entry in navigation for page in entry.values()]
-    assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
+    docs = ROOT / "docs"
+    assert sorted(listed(navigation)) == sorted(
+        str(page.relative_to(docs)) for page in docs.rglob("*.md")
+    )
+
+
+def listed(navigation: Any) -> list[str]:
+    """The pages of the navigation, and of its sections."""
+    if isinstance(navigation, str):
+        return [navigation]
+    entries = navigation.values() if isinstance(navigation, dict) else navigation
+    return [page for entry in entries for page in listed(entry)]
 
 
 def shown(value: object) -> str:
@@ -382,7 +395,7 @@ def shown(value: object) -> str:
 
 
 def test_every_setting_is_documented_with_its_default() -> None:
-    text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    text = (ROOT / "docs" / "reference" / "settings.md").read_text("utf-8")
     rows = re.findall(r"^\| `(\w+)` \| `([^`]*)` \| `(\w+)` \| \S", text, re.MULTILINE)
     documented = {name: (default, variable) for name, default, variable in rows}
     assert documented == {
@@ -402,7 +415,7 @@ def test_there_are_few_settings() -> None:
 
 
 def test_every_setting_that_is_gone_is_documented() -> None:
-    text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    text = (ROOT / "docs" / "reference" / "settings.md").read_text("utf-8")
     _, said = text.split("## Fixed bounds")
     _, table = said.split("| bound |")
     assert REMOVED.keys() <= set(re.findall(r"`(\w+)`", said))
@@ -411,7 +424,7 @@ def test_every_setting_that_is_gone_is_documented() -> None:
 
 
 def test_a_fixed_bound_is_what_the_page_says() -> None:
-    text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    text = (ROOT / "docs" / "reference" / "settings.md").read_text("utf-8")
     _, fixed = text.split("## Fixed bounds")
     rows = re.findall(r"^\| `(\w+)` \| `([\d_.]+)` \| \S", fixed, re.MULTILINE)
     code = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
@@ -424,9 +437,9 @@ def test_a_fixed_bound_is_what_the_page_says() -> None:
         assert {eval(one) for one in found} == {float(value)}, name
 
 
-@pytest.mark.parametrize("name", ["running.md", "containers.md"])
+@pytest.mark.parametrize("name", ["run.md", "containers.md"])
 def test_what_a_page_says_a_project_can_not_set_it_can_not(name: str) -> None:
-    text = (ROOT / "docs" / name).read_text("utf-8")
+    text = (ROOT / "docs" / "how-to" / name).read_text("utf-8")
     [table] = re.findall(
         r"((?:^\| .*\n)+)\n.*project's own file can(?:not)? set", text, re.MULTILINE
     )
@@ -438,7 +451,7 @@ def test_what_a_page_says_a_project_can_not_set_it_can_not(name: str) -> None:
 
 
 def test_every_extra_is_documented() -> None:
-    text = (ROOT / "docs" / "install.md").read_text("utf-8")
+    text = (ROOT / "docs" / "start" / "install.md").read_text("utf-8")
     rows = re.findall(r"^\| `([\w-]+)` \| \S", text, re.MULTILINE)
     assert sorted(rows) == extras()
 

@@ -195,7 +195,7 @@ def test_the_events_of_a_stream_make_the_reply_that_the_package_makes() -> None:
 
 
 def test_the_page_shows_the_lines_that_are_marked_in_the_programs() -> None:
-    page = (ROOT / "docs" / "loops.md").read_text("utf-8")
+    page = (ROOT / "docs" / "how-to" / "own-loop.md").read_text("utf-8")
     shown = re.findall(r'^```python title="examples/sdk/(\w+)\.py"\n(.*?)^```$', page, BLOCK)
     marked = [
         (path.stem, lines.rstrip("\n") + "\n")

@@ -118,4 +118,4 @@ def test_the_examples_of_the_demo_are_in_the_wheel(
 
 
 def test_the_page_names_the_wheel_that_is_built() -> None:
-    assert f"dist/{WHEEL}" in (ROOT / "docs" / "install.md").read_text("utf-8")
+    assert f"dist/{WHEEL}" in (ROOT / "docs" / "start" / "install.md").read_text("utf-8")

@@ -18,7 +18,7 @@ GUESTS = SOURCE / "sandbox" / "wasm" / "guests"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if GUESTS not in path.parents)
 PAGES = [
     *sorted(ROOT.glob("*.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "design").glob("*.md")),
 ]
 # Words that hide who does what, or that an engineer would not search for. The right column says

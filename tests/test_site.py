@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 # What a reader sees: the same whether GitHub shows the page or the site does.
 TAGS = ("h1", "h2", "h3", "h4", "ul", "ol", "li", "table", "th", "td", "strong", "em", "pre")
 COMMONMARK = MarkdownIt("commonmark").enable("table")
@@ -75,7 +75,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def built(site: Path, page: Path) -> Path:
-    return site / ("" if page.stem == "index" else page.stem) / "index.html"
+    place = page.relative_to(ROOT / "docs").with_suffix("")
+    return site / ("" if place.name == "index" else place) / "index.html"
 
 
 def tokens(page: Path) -> list[Token]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from skillbelt.check.rules import RULES, SEVERITIES, finding, harden
 from skillbelt.values import Diagnostic
 
-PAGE = Path(__file__).parents[2] / "docs" / "check.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "check-rules.md"
 
 
 def test_codes_are_words_with_hyphens_and_keys_of_their_rows() -> None:

@@ -62,7 +62,7 @@ class SmallCluster:
 
 
 @contextmanager
-def open_cluster(nodes: int = 1) -> Iterator[SmallCluster]:
+def open_cluster(nodes: int = 1, cpus: int = 2) -> Iterator[SmallCluster]:
     """Start a cluster; stop it and remove its folders afterwards."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tempfile.mkdtemp(prefix="sb-", dir="/tmp")  # sockets need short paths
@@ -78,7 +78,7 @@ def open_cluster(nodes: int = 1) -> Iterator[SmallCluster]:
         cluster = SmallCluster(folder)
         try:
             for _ in range(nodes):
-                cluster.add()
+                cluster.add(cpus)
             yield cluster
         finally:
             cluster.close()

@@ -1,4 +1,4 @@
-"""What docs/mcp.md tells clients to start is started, and the examples run."""
+"""What docs/how-to/mcp.md tells clients to start is started, and the examples run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests import warm
 from tests.tree import Tree
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "mcp.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "mcp.md").read_text("utf-8")
 SAYS = {
     "client.py": "loaded: [Loaded] log-triage",
     "host.py": "(Text of the MCP server stdio://team",

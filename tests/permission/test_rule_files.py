@@ -591,7 +591,7 @@ def test_a_tool_says_what_is_asked_for() -> None:
 
 
 def test_the_example_of_the_documentation(tree: Tree) -> None:
-    page = Path(__file__).parents[2] / "docs" / "permissions.md"
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "permissions.md"
     example = page.read_text("utf-8").partition("```toml\n")[2].partition("\n```")[0]
     assert {"permission", "agent"} <= tomllib.loads(example).keys()
     tree.write(USER, example)

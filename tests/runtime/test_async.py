@@ -1,4 +1,4 @@
-"""Sync and async by one rule: docs/api.md states it."""
+"""Sync and async by one rule: docs/reference/api.md states it."""
 
 from __future__ import annotations
 

@@ -581,10 +581,12 @@ def tenant_url(store: PostgresStore, postgres_url: str) -> Iterator[str]:
     run_sql(postgres_url, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
-# As docs/postgres.md has them.
+# As docs/how-to/postgres.md has them.
 GRANTS = [
     line.strip().replace(" TO server;", " TO {role}")
-    for line in (Path(__file__).parents[2] / "docs/postgres.md").read_text("utf-8").split("\n")
+    for line in (Path(__file__).parents[2] / "docs/how-to/postgres.md")
+    .read_text("utf-8")
+    .split("\n")
     if line.strip().startswith("GRANT")
 ]
 

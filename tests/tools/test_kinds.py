@@ -15,7 +15,7 @@ from skillbelt.store.memory import MemoryStore
 from skillbelt.tools.definitions import DEFINITIONS
 from tests.tree import Tree
 
-PAGE = Path(__file__, "../../../docs/errors.md").resolve().read_text()
+PAGE = Path(__file__, "../../../docs/reference/errors.md").resolve().read_text()
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.benches import SKILL, Bench
 from tests.tree import Tree
 
 SKILLS = "project/.agents/skills"
-# docs/tools.md says these.
+# docs/reference/tools.md says these.
 MAX_CHARS, MAX_LISTING_CHARS = 4_000, 8_400
 EVERY_NAME = {
     *(name for name in DEFINITIONS if name not in ("skill", *PROFILES["claude"])),

@@ -1,4 +1,4 @@
-"""A suite that a store of artifacts of your own must pass, run by pytest: see docs/artifacts.md."""
+"""A suite for pytest that your own store of artifacts must pass: see docs/how-to/files.md."""
 
 import hashlib
 import io

@@ -2,7 +2,7 @@
 
 `severity` says what a broken rule means for loading: an error makes the skill unusable, a warning
 loads anyway, an info is worth knowing. `strict` follows the specification to the letter: everything
-it forbids is an error. docs/check.md has the same rows.
+it forbids is an error. docs/reference/check-rules.md has the same rows.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def load_skill_body(
     PathEscape when there is no text to give.
     """
     data = _body_data(skill)
-    parsed = _parse(skill, data, limits)
+    parsed = _parse(skill, data)
     path = os.path.basename(skill.location)
     body = _decode(data[parsed.body_offset :], path)
     if overflow == "refuse" and _over(body, limits):
@@ -151,9 +151,9 @@ def _body_data(skill: Skill) -> bytes:
     return data
 
 
-def _parse(skill: Skill, data: bytes, limits: Limits) -> Parsed:
+def _parse(skill: Skill, data: bytes) -> Parsed:
     """Parse the frontmatter as the catalogue does; the file may have changed since."""
-    parsed = _parse_head(data[: MAX_FRONTMATTER_BYTES + _SLACK], skill.location, limits)
+    parsed = _parse_head(data[: MAX_FRONTMATTER_BYTES + _SLACK], skill.location)
     if parsed.state == "skipped":
         reasons = [one.message for one in parsed.diagnostics if one.severity == "error"]
         reason = "; ".join(reasons) or "the frontmatter cannot be read"
@@ -162,12 +162,12 @@ def _parse(skill: Skill, data: bytes, limits: Limits) -> Parsed:
 
 
 @lru_cache(maxsize=64)
-def _parse_head(head: bytes, location: str, limits: Limits) -> Parsed:
+def _parse_head(head: bytes, location: str) -> Parsed:
     begin = head[:FIRST_READ_BYTES]
     if needs_more(begin):
         begin = head
     folder = os.path.basename(os.path.dirname(location))
-    return parse(begin, path=location, folder=folder, limits=limits)
+    return parse(begin, path=location, folder=folder)
 
 
 def _over(text: str, limits: Limits) -> bool:

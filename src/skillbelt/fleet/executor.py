@@ -55,11 +55,12 @@ MAX_WAITING_OF_USER = 250
 # What a node may find that is the strongest first; the same names as the sandboxes have.
 _AUTO = ("bubblewrap", "landlock")
 _LEVELS = {"bubblewrap": 2, "landlock": 1, WASM: 2, CONTAINER: 2}
-# An actor that was not heard of for this long is asked whether it lives before it gets a run.
-_SURE_SECONDS = 2.0
+# An actor that was not heard of for this long is asked whether it lives before it gets a run: what
+# is sent to one that is gone counts as lost, though nothing was started.
+_SURE_SECONDS = 0.05
 _PING_SECONDS = 2.0
 _CREATION_SECONDS = 120.0
-_AGAIN_SECONDS = 0.25
+_AGAIN_SECONDS = 0.05
 _LOOK_SECONDS = 5.0
 _TRIES = 4
 _CONNECTING = threading.Lock()
@@ -211,9 +212,11 @@ class RayExecutor(Sandboxes):
         else:
             number = int(hash_names((*run.who.key, run.workspace.name)), 16) % count
         until = time.monotonic() + min(seconds, _CREATION_SECONDS)
-        lost = 0
+        lost = passed = 0
         while lost < _TRIES and time.monotonic() < until and not is_over():
-            actor = self._known_actor(f"{kind}-{number}", kind)
+            # The others come after the first; as many names again are of actors yet to be made,
+            # for when all that are there are on a node which is drained.
+            actor = self._known_actor(f"{kind}-{(number + passed) % (2 * count)}", kind)
             if time.monotonic() - self._heard.get(actor.id, 0.0) < _SURE_SECONDS:
                 return actor
             try:
@@ -221,13 +224,15 @@ class RayExecutor(Sandboxes):
                 if ray.get(ping, timeout=_PING_SECONDS):
                     self.hear(actor)
                     return actor
+                passed += 1  # it is drained
             except exceptions.GetTimeoutError:
                 continue  # it is being made, which takes as long as a node needs
             except exceptions.ActorUnavailableError:
-                time.sleep(_AGAIN_SECONDS)  # Ray has not found out yet whether it is gone
+                passed += 1  # its node is gone, and Ray needs some seconds to be sure of that
             except _LOST:
                 lost += 1
             self.drop(actor)
+            time.sleep(_AGAIN_SECONDS)
         raise RunRefused(
             "no node of the Ray cluster took the run; nothing was run; `skillbelt fleet status` "
             "says which nodes there are"

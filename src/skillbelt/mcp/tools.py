@@ -119,7 +119,7 @@ _ERROR: dict[str, Any] = {
     "type": "object",
     "properties": {"kind": _TEXT, "message": _TEXT},
     "required": ["kind", "message"],
-    "description": "What went wrong. The kinds are in docs/errors.md.",
+    "description": "What went wrong. The kinds are in docs/reference/errors.md.",
 }
 
 

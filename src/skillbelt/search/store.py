@@ -3,7 +3,7 @@
 It is a cache like the catalogue's index: a damaged, foreign or locked file costs time, never a
 skill. Documents are stored whole. The postings, which list the best documents of each word, are
 built from the documents in generations, so that a reader never sees a partial one. See
-docs/search.md.
+docs/how-to/search.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The promises of an audit log, as tests. See docs/audit.md."""
+"""The promises of an audit log, as tests. See docs/how-to/observe.md."""
 
 import threading
 import time

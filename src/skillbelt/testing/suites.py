@@ -1,6 +1,6 @@
 """Suites that a back end of your own must pass, run by pytest.
 
-See docs/sessions.md, docs/artifacts.md and docs/security.md.
+See docs/how-to/sessions.md, docs/how-to/files.md and docs/security.md.
 """
 
 import threading

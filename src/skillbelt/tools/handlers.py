@@ -202,7 +202,7 @@ def missed(caller: Caller, name: str) -> str:
     return f"\nToo many names were wrong. Stop guessing names: {where}, or go on without a skill."
 
 
-def not_found(caller: Caller, skills: Mapping[str, Skill], name: str) -> str:
+def not_found(skills: Mapping[str, Skill], name: str) -> str:
     """Return the text for a wrong name, with the right names; the closest ones if many."""
     listed = ", ".join(sorted(skills)) or "none"
     if len(skills) > MAX_ENUM_SKILLS:
@@ -270,7 +270,7 @@ def _use(call: Call, name: str, arguments: str | None = None, *, below: str = ""
     caller = call.caller
     seen = caller.skills if name in caller.skills else caller.look()
     if name not in seen:
-        message = not_found(caller, seen, name) + missed(caller, name)
+        message = not_found(seen, name) + missed(caller, name)
         raise Refused(message, NOT_FOUND, name=printable(name))
     skill = seen[name]
     request = caller.approve(skill, loading=True)

@@ -393,7 +393,7 @@ _REMEDIES = {
     "3D000": "create the database with `createdb`, or correct the setting store",
     "42501": (
         "let the role that owns the tables run skillbelt once, which makes them, and grant this"
-        " role the rights that docs/postgres.md lists"
+        " role the rights that docs/how-to/postgres.md lists"
     ),
     "53": "see to the disk and the memory of the server",
     "57014": "see statement_timeout of this role and database, and what keeps the server busy",
