@@ -25,7 +25,7 @@ from tests.tree import Done, Tree
 
 SKILLS = "project/.agents/skills"
 ECHO = "import json, sys\nprint(json.dumps({'got': json.load(sys.stdin)}))\n"
-HANG_SECONDS = 12
+HANG_SECONDS = 40
 
 
 class Talk:
@@ -215,7 +215,7 @@ def test_a_backslash_at_the_end_of_a_line_continues_it(skilled: Tree, term: str)
         talking(skilled, "--model", f"tiny@{server.url}", term=term) as talk,
     ):
         talk.say("first \\")
-        talk.until("... ")
+        talk.until("... " if term == "dumb" else "first")
         talk.type("a path C:\\\\\r")
         talk.until("I see.")
         talk.say("/quit")
@@ -246,9 +246,9 @@ def test_names_of_skills_and_commands_are_completed(skilled: Tree) -> None:
     with talking(skilled) as talk:
         talk.until("> ")
         talk.type("/gre\t")
-        talk.until("/greet ")
+        talk.until("/greet")
         talk.type("\r")
-        talk.until("Say `mellifluous` first.")
+        talk.until("mellifluous")
         talk.until("> ")
         talk.type("/mut\t\r")  # nothing to complete: it is no skill for users
         talk.until("there is no command or skill /mut, and nothing was sent; did you mean /")
@@ -280,7 +280,8 @@ def test_an_interrupt_ends_a_command_and_not_the_talk(skilled: Tree) -> None:
         talking(skilled, "--yes", "--model", f"tiny@{server.url}") as talk,
     ):
         talk.say("Run it")
-        talk.until("\nbegun")
+        talk.until("│ ")
+        talk.until("begun")
         eventually(lambda: alive(mark) != [])
         talk.type("\x03")
         talk.until("cancelled")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from unicodedata import east_asian_width
 
-from skillbelt.cli.keyboard import Burst, Choice, Keyboard, Menu, NoLongerNeeded, can_ask
+from skillbelt.cli.keyboard import Burst, Keyboard, Menu, MenuRow, NoLongerNeeded, can_ask
 from skillbelt.cli.output import show_progress, width
 from skillbelt.permission.gate import Gate
 from skillbelt.permission.rules import OPAQUE, TYPES, Answer, AnswerKind, Request
@@ -20,11 +20,11 @@ from skillbelt.settings import Settings
 from skillbelt.store import open_store
 from skillbelt.text import exact, one_line
 
-_ONCE = Choice("once", "once", ("y", "yes"))
-_CONVERSATION = Choice("conversation", "for this conversation")
-_ALWAYS = Choice("always", "always, as shown above")
-_NO = Choice("no", "no")
-_REJECT = Choice("reject", "no, and say why")
+_ONCE = MenuRow("once", "once", ("y", "yes"))
+_CONVERSATION = MenuRow("conversation", "for this conversation")
+_ALWAYS = MenuRow("always", "always, as shown above")
+_NO = MenuRow("no", "no")
+_REJECT = MenuRow("reject", "no, and say why")
 _KINDS: dict[str, AnswerKind] = {
     "once": "once",
     "conversation": "conversation",
@@ -200,15 +200,15 @@ def _why(request: Request) -> str:
     return f"{asked}, no rule allows it{origin}"
 
 
-def _choices(request: Request, hidden: int, in_conversation: bool) -> list[Choice]:
+def _choices(request: Request, hidden: int, in_conversation: bool) -> list[MenuRow]:
     choices = [_ONCE]
     if request.always:
         choices += [_CONVERSATION, _ALWAYS] if in_conversation and request.session else [_ALWAYS]
     choices += [_NO, _REJECT]
-    return [*choices, Choice("show", f"show all of it ({hidden} cut)")] if hidden else choices
+    return [*choices, MenuRow("show", f"show all of it ({hidden} cut)")] if hidden else choices
 
 
-def _read_choice(keyboard: Keyboard, choices: list[Choice]) -> str:
+def _read_choice(keyboard: Keyboard, choices: list[MenuRow]) -> str:
     """Read one word of the menu; Enter alone means no, "" is none of them."""
     try:
         return keyboard.choose("Your answer (Enter for no)? ", Menu(choices, _NO.word))

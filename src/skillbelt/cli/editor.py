@@ -146,35 +146,55 @@ def _completion(one: Suggestion, typed: int, end: str) -> Completion:
     return Completion(f"{one.text}{end}", -typed, display=one_line(one.text), display_meta=about)
 
 
+def _enter(event: KeyPressEvent) -> None:
+    """Take what the menu marks; else send, unless a backslash continues the line."""
+    buffer = event.current_buffer
+    state, before = buffer.complete_state, buffer.document.text_before_cursor
+    if state is not None and state.current_completion is not None:
+        buffer.complete_state = None
+    elif buffer.document.is_cursor_at_the_end and _is_continued(before):
+        buffer.delete_before_cursor(1)
+        buffer.insert_text("\n")
+    elif buffer.text.strip():
+        buffer.validate_and_handle()
+
+
+def _complete_word(event: KeyPressEvent) -> None:
+    """Complete what is the only choice; go through several."""
+    buffer = event.current_buffer
+    state = buffer.complete_state
+    found = state.completions if state is not None else []
+    if not found:
+        wanted = CompleteEvent(completion_requested=True)
+        found = list(buffer.completer.get_completions(buffer.document, wanted))
+        state = None
+    if len(found) == 1:
+        buffer.apply_completion(found[0])
+    elif state is not None:
+        buffer.complete_next()
+    elif found:
+        buffer.start_completion(select_first=True)
+
+
+def _insert_newline(event: KeyPressEvent) -> None:
+    event.current_buffer.insert_text("\n")
+
+
+def _interrupt(event: KeyPressEvent) -> None:
+    """Give up what is typed; with nothing typed, ask whether to leave."""
+    if event.current_buffer.text:
+        event.current_buffer.reset()
+    else:
+        event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
+
+
 def _keys() -> KeyBindings:
     keys = KeyBindings()
-
-    @keys.add("enter")
-    def _enter(event: KeyPressEvent) -> None:
-        """Take what the menu marks; else send, unless a backslash continues the line."""
-        buffer = event.current_buffer
-        state, before = buffer.complete_state, buffer.document.text_before_cursor
-        if state is not None and state.current_completion is not None:
-            buffer.complete_state = None
-        elif buffer.document.is_cursor_at_the_end and _is_continued(before):
-            buffer.delete_before_cursor(1)
-            buffer.insert_text("\n")
-        elif buffer.text.strip():
-            buffer.validate_and_handle()
-
-    @keys.add("c-j")
-    @keys.add("escape", "enter")
-    def _newline(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
-
-    @keys.add("c-c")
-    def _interrupt(event: KeyPressEvent) -> None:
-        """Give up what is typed; with nothing typed, ask whether to leave."""
-        if event.current_buffer.text:
-            event.current_buffer.reset()
-        else:
-            event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
-
+    keys.add("enter")(_enter)
+    keys.add("tab")(_complete_word)
+    keys.add("c-j")(_insert_newline)
+    keys.add("escape", "enter")(_insert_newline)
+    keys.add("c-c")(_interrupt)
     return keys
 
 

@@ -89,7 +89,7 @@ def _restore(handle: int, when: int = termios.TCSAFLUSH) -> None:
             pass  # the terminal was closed
 
 
-class Choice(NamedTuple):
+class MenuRow(NamedTuple):
     """A row of a menu: what is typed for it, and what it says; more words mean the same."""
 
     word: str
@@ -104,7 +104,7 @@ class Choice(NamedTuple):
 class Menu:
     """Rows above a prompt. The arrow keys choose one, as does its letter; Enter takes it."""
 
-    def __init__(self, choices: Sequence[Choice], usual: str) -> None:
+    def __init__(self, choices: Sequence[MenuRow], usual: str) -> None:
         """`usual` is the word that Enter alone means."""
         self.choices = tuple(choices)
         self._usual = usual
@@ -140,7 +140,7 @@ class Menu:
         ]
         return "".join(drawn)
 
-    def _mark(self, choice: Choice, typed: str) -> str:
+    def _mark(self, choice: MenuRow, typed: str) -> str:
         return ">" if choice.word == self.find(typed) else " "
 
 
