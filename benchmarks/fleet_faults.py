@@ -1,12 +1,16 @@
 """Faults at random moments while runs run: `python -m benchmarks.fleet_faults`.
 
 Starts a real PostgreSQL, an object store, servers and, with `--executor ray`, a real Ray cluster of
-a head and two nodes on this machine. Each run is of a skill that no machine has seen before, so it
-needs the object store. Each round makes one fault at a seeded random moment among its runs,
-and then checks that every run ended with a result or a clear error, that none was reported twice,
-that no command ran on after its run was reported, that every event whose commit was acknowledged is
-in the store, and that nothing is left: processes, workspaces of single runs, mounts, cgroups. Exit
-code 1 when one of them does not hold.
+a head and three nodes on this machine. Each run is of a skill that no machine has seen before, so
+it needs the object store. Each round makes one fault at a seeded random moment among its runs,
+and then checks that every run ended with a result or a clear error, that none was reported or
+started twice, that no command ran on after its run was reported, that every event whose commit was
+acknowledged is in the store, and that nothing is left: processes, workspaces of single runs,
+mounts, cgroups. Exit code 1 when one of them does not hold.
+
+All faults of one number share a cluster; the next number gets a new one. `--results FILE` keeps
+what was found after each round, and leaves out the rounds that are in it already, so that many
+rounds can be made in several goes. `--only NUMBER --faults FAULT` repeats one round with its seed.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -38,19 +43,20 @@ from skillbelt.running.workspace import SHELTERS
 from skillbelt.store import SessionKey
 from skillbelt.store.postgres.store import PostgresStore
 
-SERVERS, PLACES, NODES = 2, 4, 2
+SERVERS, PLACES, NODES = 2, 8, 3
 RUN_SECONDS = (0.05, 0.6)
 # Longer than what the product waits for a store or a node that stays away.
 END_SECONDS = 240.0
 # A command ends within a second of its run's end; the machine may be busy.
 GONE_SECONDS = 10.0
+LOOK_SECONDS = 0.2
 DISK_BYTES = 64 * 2**20
 LOCAL_FAULTS = ("none", "server", "postgres", "connection", "disk", "objects")
 RAY_FAULTS = ("none", "worker", "node", *LOCAL_FAULTS[1:])
 
 
 class Round(NamedTuple):
-    """What a round found. Every figure but the first three must be 0."""
+    """What a round found. The figures from `missing` to `left` must be 0."""
 
     fault: str
     results: int
@@ -62,6 +68,7 @@ class Round(NamedTuple):
     ran_on: int
     lost_events: int
     left: int
+    seconds: float = 0.0
     details: tuple[str, ...] = ()
 
     @property
@@ -120,10 +127,10 @@ class UnixProxy:
 
 
 class ServerProcess:
-    """A server, and what it reported."""
+    """A server, which serves round after round, and the runs that it has now."""
 
     def __init__(self, folder: Path, environ: dict[str, str], on_report: Callable[[str], None]):
-        self._log = folder / "log"
+        self._log, self._on_report = folder / "log", on_report
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "benchmarks.fleet_server", str(folder), str(PLACES)],
@@ -134,24 +141,33 @@ class ServerProcess:
                 text=True,
                 start_new_session=True,
             )
-        self.given: list[str] = []
-        self._reader = threading.Thread(target=self._read, args=(on_report,), daemon=True)
+        self.has = set[str]()
+        self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def _read(self, on_report: Callable[[str], None]) -> None:
+    def _read(self) -> None:
         assert self.process.stdout
         for line in self.process.stdout:
-            on_report(line)
+            self.has.discard(str(json.loads(line)["id"]))
+            self._on_report(line)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is gone, and all that it said is read."""
+        return self.process.poll() is not None and not self._reader.is_alive()
 
     def give(self, name: str, seconds: float) -> bool:
-        """Hand over a run; False when the server is gone."""
+        """Hand over a run; False when it has enough, or is gone."""
         assert self.process.stdin
+        if len(self.has) >= PLACES or self.process.poll() is not None:
+            return False
+        self.has.add(name)
         try:
             self.process.stdin.write(f"{name} {seconds:.3f}\n")
             self.process.stdin.flush()
         except (BrokenPipeError, ValueError):
+            self.has.discard(name)
             return False
-        self.given.append(name)
         return True
 
     def last_words(self) -> str:
@@ -159,7 +175,7 @@ class ServerProcess:
         return self._log.read_text("utf-8", "replace").strip().rpartition("\n")[2][:300]
 
     def finish(self) -> None:
-        """Let it end what it was given, and read all it says."""
+        """Let it end, and read all it says."""
         assert self.process.stdin
         with contextlib.suppress(OSError, ValueError):
             self.process.stdin.close()
@@ -169,6 +185,58 @@ class ServerProcess:
             self.process.kill()
             self.process.wait()
         self._reader.join(10)
+
+
+class CommandWatch:
+    """Looks at all processes, again and again: which run started twice, and which runs on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reported: dict[str, float] = {}
+        self._seen: dict[str, set[int]] = {}
+        self.ran_on: list[str] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look_always, daemon=True)
+        self._thread.start()
+
+    def note_report(self, name: str) -> None:
+        """From now on no process may be there for the run."""
+        with self._lock:
+            self._reported[name] = time.monotonic()
+
+    @property
+    def started_twice(self) -> list[str]:
+        """The runs that were seen in more than one process."""
+        return sorted(name for name, pids in self._seen.items() if len(pids) > 1)
+
+    def close(self) -> None:
+        """Wait until all that was reported was looked for after its grace, or is gone."""
+        while self._reported:
+            time.sleep(LOOK_SECONDS)
+        self._stop.set()
+        self._thread.join()
+
+    def _look_always(self) -> None:
+        while not self._stop.wait(LOOK_SECONDS):
+            with self._lock:
+                reported = dict(self._reported)
+            running = self._look()
+            for name, when in reported.items():
+                late = name in running and time.monotonic() - when > GONE_SECONDS
+                if late:
+                    self.ran_on.append(name)
+                if late or name not in running:
+                    with self._lock:
+                        del self._reported[name]
+
+    def _look(self) -> set[str]:
+        # The command that starts it has the mark in a text, the command itself as a word.
+        marked = {pid: words for pid, words in _processes() if words.startswith(MARK)}
+        for pid, words in marked.items():
+            # A shell that is about to start a program has the words of the one that it left.
+            if _parent(pid) not in (0, *marked):
+                self._seen.setdefault(_name(words), set()).add(pid)
+        return {_name(words) for words in marked.values()}
 
 
 class FaultBench:
@@ -187,6 +255,8 @@ class FaultBench:
         self.disk = root / "disk"
         self.disk.mkdir(mode=0o755)
         self._mounted = _mount_small(self.disk)
+        self.servers: list[ServerProcess] = []
+        self._reports: list[str] = []
         self.environ = {
             **{key: value for key, value in os.environ.items() if not key.startswith("SKILLBELT_")},
             "SKILLBELT_STORE": self.postgres.url("postgres").replace("/pg", "/proxy"),
@@ -217,6 +287,8 @@ class FaultBench:
 
     def close(self) -> None:
         """End everything that was started."""
+        for one in self.servers:
+            one.finish()
         if self.cluster is not None:
             self.cluster.close()
         self.proxy.close()
@@ -229,12 +301,12 @@ class FaultBench:
 
     def round(self, fault: str, runs: int, random_: random.Random) -> Round:
         """Make the runs, and the fault among them; return what was found."""
+        began = time.monotonic()
         before = _leftovers(self.root)
-        reports, on_report = self._collect()
-        folders = [self.root / f"server{number}" for number in range(SERVERS)]
-        for folder in folders:
-            folder.mkdir(exist_ok=True)
-        servers = [ServerProcess(one, self._server_environ(one), on_report) for one in folders]
+        self._start_servers()
+        servers = list(self.servers)
+        self._reports = reports = list[str]()
+        self._watch = watch = CommandWatch()
         word = f"{random_.randrange(16**6):06x}"
         names = [f"{word}-{number}" for number in range(runs)]
         when = random_.randrange(0, max(1, 3 * runs // 4))
@@ -244,24 +316,44 @@ class FaultBench:
                                           servers, random_)
         )  # fmt: skip
         maker.start()
-        for name in names:
-            order = random_.sample(servers, len(servers))
-            any(one.give(name, random_.uniform(*RUN_SECONDS)) for one in order)
-        for one in servers:
-            one.finish()
+        self._hand_out([(name, random_.uniform(*RUN_SECONDS)) for name in names])
         ended.set()
         maker.join()
-        return self._judge(fault, names, servers, reports, before)
+        watch.close()
+        found = self._judge(fault, names, reports, before)
+        return found._replace(seconds=round(time.monotonic() - began, 1))
 
-    def _collect(self) -> tuple[list[tuple[str, list[str]]], Callable[[str], None]]:
-        """Return what is reported, each with the processes of that run which are alive then."""
-        reports: list[tuple[str, list[str]]] = []
+    def _start_servers(self) -> None:
+        """Start the servers that are not there: all at first, then those that a fault ended."""
+        alive = {number: one for number, one in enumerate(self.servers) if not one.ended}
+        self.servers = []
+        for number in range(SERVERS):
+            folder = self.root / f"server{number}"
+            folder.mkdir(exist_ok=True)
+            server = alive.get(number)
+            if server is None:
+                server = ServerProcess(folder, self._server_environ(folder), self._on_report)
+            self.servers.append(server)
 
-        def on_report(line: str) -> None:
-            name = str(json.loads(line)["id"])
-            reports.append((line, _wait_until_gone(f"{MARK}{name} ")))
+    def _on_report(self, line: str) -> None:
+        self._watch.note_report(str(json.loads(line)["id"]))
+        self._reports.append(line)
 
-        return reports, on_report
+    def _hand_out(self, runs: Sequence[tuple[str, float]]) -> None:
+        """Give each run to a server that has room, as a balancer does, until all are reported."""
+        waiting = deque(runs)
+        progress, said = time.monotonic(), 0
+        while waiting or any(one.has and not one.ended for one in self.servers):
+            while waiting:
+                ready = sorted(self.servers, key=lambda one: len(one.has))
+                if not any(one.give(*waiting[0]) for one in ready):
+                    break
+                waiting.popleft()
+            if said != len(self._reports):
+                progress, said = time.monotonic(), len(self._reports)
+            if time.monotonic() - progress > END_SECONDS or all(one.ended for one in self.servers):
+                return
+            time.sleep(0.02)
 
     def _server_environ(self, folder: Path) -> dict[str, str]:
         if self.executor == "local" and folder.name == "server0":
@@ -272,36 +364,36 @@ class FaultBench:
         self,
         fault: str,
         names: Sequence[str],
-        servers: Sequence[ServerProcess],
-        reports: Sequence[tuple[str, list[str]]],
+        reports: Sequence[str],
         before: set[str],
     ) -> Round:
-        parsed = [(json.loads(line), alive) for line, alive in reports]
-        told = [str(one["id"]) for one, _ in parsed]
-        killed = {name for one in servers if one.process.returncode == -9 for name in one.given}
+        parsed = [json.loads(line) for line in reports]
+        told = [str(one["id"]) for one in parsed]
+        ends = [(one, one.process.poll()) for one in self.servers]
         missing = set(names) - set(told)
-        lost = missing & killed
-        details = [f"server: {one.last_words()}" for one in servers if one.process.returncode > 0]
+        lost = missing & {name for one, code in ends if code == -9 for name in one.has}
+        details = [f"server: {one.last_words()}" for one, code in ends if code not in (None, -9)]
         details += [f"never reported: {name}" for name in sorted(missing - lost)[:5]]
-        unclear = [one for one, _ in parsed if one["kind"] == "unclear"]
+        unclear = [one for one in parsed if one["kind"] == "unclear"]
         details += [f"unclear: {one['message']}" for one in unclear[:5]]
-        ran_on = [alive for _, alive in parsed if alive]
-        details += [f"ran on: {alive[0]}" for alive in ran_on[:5]]
-        committed = [str(one["id"]) for one, _ in parsed if one["committed"]]
+        ran_on, again = self._watch.ran_on, self._watch.started_twice
+        details += [f"ran on: {name}" for name in ran_on[:5]]
+        details += [f"started twice: {name}" for name in again[:5]]
+        committed = [str(one["id"]) for one in parsed if one["committed"]]
         gone = self._lost_events(committed)
         details += [f"event lost: {name}" for name in gone[:5]]
         left = _settle(lambda: _leftovers(self.root) - before)
         details += [f"left: {one}" for one in sorted(left)[:5]]
-        errors = [one for one, _ in parsed if one["end"] == "error"]
+        errors = [one for one in parsed if one["end"] == "error"]
         details += sorted({f"error: {one['kind']}: {one['message'][:300]}" for one in errors})[:4]
         return Round(
             fault=fault,
-            results=sum(one["end"] == "result" for one, _ in parsed),
+            results=sum(one["end"] == "result" for one in parsed),
             errors=len(errors),
             lost_with_server=len(lost),
             missing=len(missing - lost),
             unclear=len(unclear),
-            twice=len(told) - len(set(told)),
+            twice=len(told) - len(set(told)) + len(again),
             ran_on=len(ran_on),
             lost_events=len(gone),
             left=len(left),
@@ -395,15 +487,16 @@ def _processes() -> Iterator[tuple[int, str]]:
                 yield int(entry), " ".join(word.decode("utf-8", "replace") for word in words)
 
 
-def _wait_until_gone(mark: str) -> list[str]:
-    """Wait until no process bears the mark; return those that do after the grace."""
-    until = time.monotonic() + GONE_SECONDS
-    while True:
-        # The command that starts it has the mark in a text, the command itself as a word.
-        found = [words for _, words in _processes() if words.startswith(mark)]
-        if not found or time.monotonic() > until:
-            return found
-        time.sleep(0.05)
+def _name(words: str) -> str:
+    """Return the name of a run by the words of its command."""
+    return words.removeprefix(MARK).partition(" ")[0]
+
+
+def _parent(pid: int) -> int:
+    """Return the parent of a process; 0 when it is gone."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[1])
+    return 0
 
 
 def _workers(cluster: TestCluster) -> list[int]:
@@ -489,26 +582,75 @@ def _filled(folder: Path) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-def run_rounds(
-    executor: str, faults: Sequence[str], times: int, runs: int, seed: int
-) -> Iterator[Round]:
-    """Yield each round as it ends."""
-    root = Path(tempfile.mkdtemp(prefix="sbf-", dir="/tmp"))
-    root.chmod(0o755)
-    with sheltered(root):
-        yield from _rounds(FaultBench(executor, root), faults, times, runs, seed)
+class Plan(NamedTuple):
+    """Which rounds are made: each fault once for each number."""
+
+    executor: str
+    faults: Sequence[str]
+    numbers: Sequence[int]
+    runs: int
+    seed: int
+
+    def seed_of(self, number: int, fault: str) -> str:
+        """Return what the randomness of a round comes from, and names it."""
+        return f"{self.executor} {self.runs} {self.seed} {number} {fault}"
 
 
-def _rounds(
-    bench: FaultBench, faults: Sequence[str], times: int, runs: int, seed: int
-) -> Iterator[Round]:
+def run_rounds(plan: Plan, done: set[str]) -> Iterator[tuple[str, Round]]:
+    """Yield each round as it ends, with its seed; those that are done are left out."""
+    for number in plan.numbers:
+        seeds = {fault: plan.seed_of(number, fault) for fault in plan.faults}
+        wanted = {fault: seed for fault, seed in seeds.items() if seed not in done}
+        if wanted:
+            root = Path(tempfile.mkdtemp(prefix="sbf-", dir="/tmp"))
+            root.chmod(0o755)
+            with sheltered(root):
+                yield from _rounds_of_cluster(FaultBench(plan.executor, root), plan.runs, wanted)
+
+
+def _rounds_of_cluster(
+    bench: FaultBench, runs: int, wanted: dict[str, str]
+) -> Iterator[tuple[str, Round]]:
     try:
-        for number in range(times):
-            for fault in faults:
-                yield bench.round(fault, runs, random.Random(f"{seed} {number} {fault}"))
+        for fault, seed in wanted.items():
+            yield seed, bench.round(fault, runs, random.Random(seed))
     finally:
         bench.close()
         shutil.rmtree(bench.root, ignore_errors=True)
+
+
+class ResultsFile:
+    """What was found until now, by seed. Without a path it is forgotten."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self.rounds: dict[str, dict[str, object]] = {}
+        if path is not None and path.exists():
+            self.rounds = json.loads(path.read_text("utf-8"))
+
+    def add(self, seed: str, found: Round) -> None:
+        """Keep a round."""
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        load = round(os.getloadavg()[0], 1)
+        self.rounds[seed] = {**found._asdict(), "holds": found.holds, "when": when, "load": load}
+        if self._path is not None:
+            made = self._path.with_suffix(".new")
+            made.write_text(json.dumps(self.rounds, indent=1), "utf-8")
+            made.replace(self._path)
+
+    def sum(self) -> Iterator[str]:
+        """Yield a row of a table for each fault."""
+        yield "| fault | rounds | runs | results | clear errors | gone with the server | held |"
+        yield "| --- | --: | --: | --: | --: | --: | --: |"
+        names = {(seed.split()[0], str(one["fault"])) for seed, one in self.rounds.items()}
+        for executor, fault in sorted(names):
+            found = [one for seed, one in self.rounds.items()
+                     if (seed.split()[0], one["fault"]) == (executor, fault)]  # fmt: skip
+            counts = [sum(int(str(one[name])) for one in found)
+                      for name in ("results", "errors", "lost_with_server")]  # fmt: skip
+            cells = [f"{executor}: {fault}", len(found), sum(counts), *counts]
+            cells.append(sum(bool(one["holds"]) for one in found))
+            yield f"| {' | '.join(map(str, cells))} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -519,23 +661,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=17)
+    parser.add_argument("--only", type=int, metavar="NUMBER", help="the rounds of this number")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="continue, and keep, these")
     args = parser.parse_args(arguments)
     known = RAY_FAULTS if args.executor == "ray" else LOCAL_FAULTS
     faults = args.faults.split(",") if args.faults else known
     if unknown := set(faults).difference(known):
         parser.error(f"no such fault: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    held = True
-    print("fault       results errors  gone | missing unclear twice ran-on lost-events left")
-    for one in run_rounds(args.executor, faults, args.times, args.runs, args.seed):
+    numbers = range(args.times) if args.only is None else [args.only]
+    plan = Plan(args.executor, faults, numbers, args.runs, args.seed)
+    results, held = ResultsFile(args.results), True
+    print("results errors  gone | missing unclear twice ran-on lost-events left seconds | round")
+    for seed, one in run_rounds(plan, set(results.rounds)):
+        results.add(seed, one)
         held &= one.holds
         print(
-            f"{one.fault:<11} {one.results:7} {one.errors:6} {one.lost_with_server:5} | "
+            f"{one.results:7} {one.errors:6} {one.lost_with_server:5} | "
             f"{one.missing:7} {one.unclear:7} {one.twice:5} {one.ran_on:6} {one.lost_events:11} "
-            f"{one.left:4}",
+            f"{one.left:4} {one.seconds:7.1f} | {seed}",
             flush=True,
         )
         for line in one.details:
             print(f"    {line}", flush=True)
+    print("\n".join(results.sum()))
     return 0 if held else 1
 
 

@@ -10,6 +10,7 @@ ended is reported once, after the event of its end is committed to the store: `{
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -23,28 +24,46 @@ from skillbelt.store import SessionKey
 MARK = "fleet-run-"
 APP = "faults"
 SKILL = "---\nname: {name}\ndescription: Waits and says so.\n---\n# {new}\n"
-SKILLS = 200
+# More than a server runs at once: a skill gets new contents before each run.
+SKILLS = 32
 # The words of the command are its mark, by which it is found wherever it runs.
 COMMAND = "exec -a {mark} bash -c 'sleep {seconds}; echo {mark}; : keep the shell'"
 
 
 def main(folder: str, places: int) -> int:
     """Serve until standard input ends."""
+    project = os.path.join(folder, "project")
     for number in range(SKILLS):
-        skill = os.path.join(folder, "project", ".agents", "skills", f"marked-{number}")
-        os.makedirs(skill, exist_ok=True)
-        with open(os.path.join(skill, "SKILL.md"), "w", encoding="utf-8") as file:
-            file.write(SKILL.format(name=f"marked-{number}", new=os.urandom(16).hex()))
+        _renew_skill(project, f"marked-{number}")
+    numbers = itertools.count()
     said = threading.Lock()
     # Ray prints to standard output too; the reports have it for themselves.
     reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    belt = Runtime(os.path.join(folder, "project"), rules=[Rule("*", "*", "allow")])
+    belt = Runtime(project, rules=[Rule("*", "*", "allow")])
     with belt, ThreadPoolExecutor(places) as pool:
         for line in sys.stdin:
             name, seconds = line.split()
-            pool.submit(_run, belt, name, float(seconds), _Reports(said, reports))
+            skill = f"marked-{next(numbers) % SKILLS}"
+            _renew_skill(project, skill)
+            pool.submit(_run, belt, _Wanted(name, float(seconds), skill), _Reports(said, reports))
     return 0
+
+
+def _renew_skill(project: str, name: str) -> None:
+    """Give a skill contents that no machine has seen."""
+    skill = os.path.join(project, ".agents", "skills", name)
+    os.makedirs(skill, exist_ok=True)
+    new = os.path.join(project, "SKILL.md")
+    with open(new, "w", encoding="utf-8") as file:
+        file.write(SKILL.format(name=name, new=os.urandom(16).hex()))
+    os.replace(new, os.path.join(skill, "SKILL.md"))
+
+
+class _Wanted(NamedTuple):
+    name: str
+    seconds: float
+    skill: str
 
 
 class _Reports(NamedTuple):
@@ -52,14 +71,14 @@ class _Reports(NamedTuple):
     stream: TextIO
 
 
-def _run(belt: Runtime, name: str, seconds: float, reports: _Reports) -> None:
+def _run(belt: Runtime, wanted: _Wanted, reports: _Reports) -> None:
+    name = wanted.name
     key = SessionKey(APP, name, "one")
     report: dict[str, object] = {"id": name, "end": "error", "kind": "", "message": ""}
     try:
         session = belt.session(key.user, key.session, app=key.app)
-        command = COMMAND.format(mark=MARK + name, seconds=seconds)
-        skill = f"marked-{int(name.rpartition('-')[2]) % SKILLS}"
-        done = belt.run_sync(skill, ["bash", "-c", command], session=session)
+        command = COMMAND.format(mark=MARK + name, seconds=wanted.seconds)
+        done = belt.run_sync(wanted.skill, ["bash", "-c", command], session=session)
         right = done.exit_code == 0 and done.stdout.strip() == MARK + name
         report["end"] = "result" if right else "error"
         report["kind"] = "" if right else f"exit {done.exit_code}"

@@ -18,17 +18,15 @@ from skillbelt.format.skill import Skill
 from skillbelt.search.document import DESCRIBED, Document, document
 from skillbelt.search.idf import STEP
 from skillbelt.search.text import parts_of
-from skillbelt.values import Limits
 
 LEAST = 12  # skills that must have a word before it is worth its bytes
 
 
 def documents(folders: Iterable[str]) -> Iterator[Document]:
     """Every skill below the folders, as it is indexed."""
-    limits = Limits()
     for folder in folders:
         for path in sorted(Path(folder).rglob("SKILL.md")):
-            yield document(parts_of(Skill.from_file(path), limits))
+            yield document(parts_of(Skill.from_file(path)))
 
 
 def rarities(made: Iterable[Document], least: int = LEAST) -> bytes:

@@ -29,7 +29,7 @@ _HOMES = {
     "discovery.catalog": "Catalog Changes Filters discover_skills",
     "check.check": "check_all check_file",
     "errors": "ArchiveRefused ArtifactError ClusterAway ConfigError FileTooLarge FileTypeRefused "
-    "FileUnreadable InvalidFrontmatter LoadError MissingExtra NotFound "
+    "FileUnreadable InvalidFrontmatter LeaseLost LoadError MissingExtra NotFound "
     "ObjectDamaged ObjectError ObjectMissing ObjectsAway PathEscape PermissionDenied "
     "RequiredSkillUnusable RunRefused SandboxUnavailable SectionNotFound "
     "SkillbeltError SkillDisabled SkillNotFound SourceError StoreUnavailable UsageError",

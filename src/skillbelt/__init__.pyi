@@ -51,6 +51,7 @@ from skillbelt.errors import FileTooLarge as FileTooLarge
 from skillbelt.errors import FileTypeRefused as FileTypeRefused
 from skillbelt.errors import FileUnreadable as FileUnreadable
 from skillbelt.errors import InvalidFrontmatter as InvalidFrontmatter
+from skillbelt.errors import LeaseLost as LeaseLost
 from skillbelt.errors import LoadError as LoadError
 from skillbelt.errors import MissingExtra as MissingExtra
 from skillbelt.errors import NotFound as NotFound

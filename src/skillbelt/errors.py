@@ -8,6 +8,7 @@ SkillbeltError            failed               exit 1
 │   ├── UsageError        usage                exit 2   a command line that no command takes
 │   ├── MissingExtra      missing_extra        exit 2   an optional dependency is not installed
 │   └── StoreUnavailable  store_unavailable    exit 2   the server of the sessions is away
+├── LeaseLost             lease_lost           exit 1   another server has the session of a turn
 ├── SkillNotFound         skill_not_found      exit 3   no skill has that name
 │   └── SkillDisabled     skill_disabled       exit 3   the settings switch it off
 ├── RequiredSkillUnusable required_skill       exit 3   a skill that the settings require
@@ -105,6 +106,19 @@ class StoreUnavailable(ConfigError):
 
     kind = "store_unavailable"
     remedy = "see that the server of the setting store runs, then try again"
+
+
+class LeaseLost(SkillbeltError):
+    """Another server, or a process that deleted it, has the session that this turn had."""
+
+    kind = "lease_lost"
+    remedy = "read the session again, then send the message again"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "another server took over the session, or it was deleted, while this turn stood still;"
+            f" what was complete is kept: {self.remedy}"
+        )
 
 
 class SkillNotFound(SkillbeltError):

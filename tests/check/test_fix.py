@@ -10,7 +10,6 @@ from skillbelt.check.fix import fix_bytes
 from skillbelt.format import yaml
 from skillbelt.format.fields import to_frontmatter
 from skillbelt.format.frontmatter import parse, split
-from skillbelt.values import Limits
 from tests.hostile import ENCODINGS_AND_YAML, OUTSIDE_THE_SPECIFICATION, UNREADABLE_TO_YAML, Shape
 
 TEXTS = [*UNREADABLE_TO_YAML, *OUTSIDE_THE_SPECIFICATION, *ENCODINGS_AND_YAML]
@@ -276,4 +275,4 @@ def test_quoted_values_are_yaml(fields: dict[str, str]) -> None:
     if "put values in quotes" in done.done:
         assert found
         text = done.data[found.start : found.end].decode()
-        assert isinstance(yaml.load(text, Limits()), yaml.LoadedYaml)
+        assert isinstance(yaml.load(text), yaml.LoadedYaml)

@@ -80,6 +80,17 @@ def test_an_empty_token_is_none(tree: Tree) -> None:
     assert tree.run("fleet", "join", "--head").exit_code == 2
 
 
+@pytest.mark.parametrize("words", ["join --head", "status --address {}"])
+def test_authentication_is_not_switched_off(tree: Tree, words: str) -> None:
+    tree.setenv("RAY_AUTH_MODE", "disabled")
+    tree.setenv("RAY_AUTH_TOKEN", "t" * 32)
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        address = f"127.0.0.1:{head.getsockname()[1]}"
+        done = tree.run("fleet", *words.format(address).split(), "--json")
+    assert done.exit_code == 2
+    assert "RAY_AUTH_MODE" in done.document["error"]["message"]
+
+
 def test_join_without_a_head_to_reach_is_an_error_at_once(tree: Tree, away: str) -> None:
     tree.setenv("RAY_AUTH_TOKEN_PATH", tree.write("token", "t" * 32))
     done = tree.run("fleet", "join", away, "--no-runs", "--json")

@@ -19,7 +19,6 @@ from skillbelt.disclosure.overview import (
     GUIDANCE_HEADER,
     MARKDOWN_HEADER,
     PLAIN_HEADER,
-    XML_INTRO,
     Format,
     Overview,
     changes_note,
@@ -51,6 +50,10 @@ def many(count: int, about: str = "Does one thing, and does it well.") -> list[S
 
 
 SKILLS = st.lists(st.builds(skill, TEXT, TEXT, TEXT, TEXT), max_size=8)
+XML_INTRO = (
+    "Skills provide specialized instructions and workflows for specific tasks.\n"
+    "Use the skill tool to load a skill when a task matches its description."
+)
 ABC = [skill("a", "A one."), skill("b", "A two."), skill("c", "A three.")]
 
 

@@ -24,7 +24,6 @@ from skillbelt.files import contain
 from skillbelt.files.contain import Fence, open_dir, open_file, read_handle
 from skillbelt.format.skill import Skill
 from skillbelt.search.text import parts_of
-from skillbelt.values import Limits
 from tests.examples import examples
 from tests.tree import Tree, codes
 
@@ -324,7 +323,7 @@ def test_the_users_own_links_are_listed_and_load(tree: Tree, where: str, whole: 
     assert skill.frontmatter.name == "pdf"
     plain = build_manifest(str(store)).hash if whole else build_manifest(own_copy(tree, store)).hash
     assert skill.files.digest() == plain
-    assert "Body" in parts_of(skill, Limits()).body
+    assert "Body" in parts_of(skill).body
 
 
 def own_copy(tree: Tree, store: Path) -> str:
@@ -433,7 +432,7 @@ def read_through(maze: Maze) -> Iterator[object]:
 
 
 def read_skill(skill: Skill) -> Iterator[object]:
-    yield [skill.fields, parts_of(skill, Limits()), build_manifest(skill.dir, None, skill.fence)]
+    yield [skill.fields, parts_of(skill), build_manifest(skill.dir, None, skill.fence)]
     with suppress(SkillbeltError):
         yield load_skill_body(skill)
     names = [

@@ -36,11 +36,13 @@ class SmallCluster:
             "num_cpus": cpus,
             "object_store_memory": 100 * 2**20,
             "include_dashboard": False,
+            "memory": 8 * 2**30,  # Ray would take what is free at this moment
             "resources": resources,
         }
 
-    def add(self, cpus: int = 2) -> Any:
-        node = self._made.add_node(**self._arguments(cpus, SANDBOX))
+    def add(self, cpus: int = 2, **arguments: Any) -> Any:
+        """Start a node; the arguments are Ray's, such as `memory` and `num_gpus`."""
+        node = self._made.add_node(**{**self._arguments(cpus, SANDBOX), **arguments})
         self.nodes.append(node)
         return node
 
@@ -62,7 +64,7 @@ class SmallCluster:
 
 
 @contextmanager
-def open_cluster(nodes: int = 1) -> Iterator[SmallCluster]:
+def open_cluster(nodes: int = 1, cpus: int = 2) -> Iterator[SmallCluster]:
     """Start a cluster; stop it and remove its folders afterwards."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tempfile.mkdtemp(prefix="sb-", dir="/tmp")  # sockets need short paths
@@ -78,7 +80,7 @@ def open_cluster(nodes: int = 1) -> Iterator[SmallCluster]:
         cluster = SmallCluster(folder)
         try:
             for _ in range(nodes):
-                cluster.add()
+                cluster.add(cpus)
             yield cluster
         finally:
             cluster.close()

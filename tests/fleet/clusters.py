@@ -88,7 +88,7 @@ class TestCluster:
             cwd=self.root / "head",
             capture_output=True,
             text=True,
-            timeout=5 * WAIT_SECONDS,
+            timeout=15 * WAIT_SECONDS,
             check=False,
         )
 

@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 
 from tests.fleet.clusters import TestCluster, python
+from tests.sandbox.guests import hosts
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
     objects = tmp_path_factory.mktemp("objects")
-    made = TestCluster(SKILLBELT_OBJECTS=objects.as_uri())
+    # What nodes build for the WASM sandbox takes minutes, and is the same for all tests.
+    cache = hosts().cache_dir
+    made = TestCluster(SKILLBELT_OBJECTS=objects.as_uri(), SKILLBELT_CACHE_DIR=cache)
     try:
         made.start("one", "--processors", "1")
         made.start("two", "--processors", "2", SKILLBELT_MAX_PROCESSES="50")
@@ -120,3 +123,22 @@ print(first.returncode, busy in others, ray.get(held) == busy)
     assert python(cluster, code, [str(mark)]) == "124 False True\n"
     assert cluster.nodes["one"].wait(60) == 0
     cluster.start("one", "--processors", "1")
+
+
+def test_doctor_attacks_the_sandboxes_of_every_node(cluster: TestCluster) -> None:
+    done = cluster.fleet("doctor", "--json")
+    document = json.loads(done.stdout)
+    found = {(row["node"], row["sandbox"]): set[str]() for row in document["matrix"]}
+    for row in document["matrix"]:
+        found[row["node"], row["sandbox"]].add(row["outcome"])
+    announced = {
+        (one["id"], sandbox["name"])
+        for one in nodes(cluster, state="up")
+        for sandbox in one["facts"]["sandboxes"]
+        if one["can"] and sandbox["works"]
+    }
+    assert set(found) == announced
+    assert len({node for node, _ in announced}) == 2
+    assert set.union(*found.values()) <= {"stopped", "not claimed"}, done.stdout
+    (finding,) = document["findings"]
+    assert finding.startswith("the setting max_processes differs")

@@ -9,18 +9,16 @@ from hypothesis import strategies as st
 
 from skillbelt.format import fields, frontmatter, yaml_repair
 from skillbelt.format import yaml as strict
-from skillbelt.values import Limits
 from tests.bounds import bounds
 from tests.examples import examples
 from tests.tree import codes
 
-LIMITS = Limits()
 PATH = "desk/SKILL.md"
 
 
-def read(source: str | bytes, derive: bool = True, limits: Limits = LIMITS) -> frontmatter.Parsed:
+def read(source: str | bytes, derive: bool = True) -> frontmatter.Parsed:
     data = source.encode() if isinstance(source, str) else source
-    return frontmatter.parse(data, path=PATH, folder="desk", limits=limits, derive=derive)
+    return frontmatter.parse(data, path=PATH, folder="desk", derive=derive)
 
 
 def block(text: str) -> frontmatter.Parsed:
@@ -163,8 +161,8 @@ def test_readable_frontmatter_without_a_description_is_kept() -> None:
 
 
 def test_a_derived_description_keeps_the_limit() -> None:
-    limits = bounds(LIMITS, derived_description_chars=20)
-    assert len(str(read("word " * 50, limits=limits).fields["description"])) <= 20
+    bounds(derived_description_chars=20)
+    assert len(str(read("word " * 50).fields["description"])) <= 20
 
 
 # --- repair --------------------------------------------------------------------------------------
@@ -331,9 +329,9 @@ def test_a_valid_document_is_the_same_with_and_without_the_repair(
     document: dict[str, object],
 ) -> None:
     text = yaml.safe_dump(document, allow_unicode=True)
-    loaded = strict.load(text, LIMITS)
+    loaded = strict.load(text)
     assert isinstance(loaded, strict.LoadedYaml)
-    assert yaml_repair.read(text, LIMITS).fields == loaded.fields
+    assert yaml_repair.read(text).fields == loaded.fields
     assert block(text).state == "strict"
 
 

@@ -11,15 +11,12 @@ from hypothesis import strategies as st
 
 from skillbelt.format import yaml as strict
 from skillbelt.format import yaml_fast
-from skillbelt.values import Limits
 from tests.bounds import bounds
 from tests.examples import examples
 
-LIMITS = Limits()
-
 
 def loaded(text: str) -> strict.LoadedYaml:
-    result = strict.full(text, LIMITS)
+    result = strict.full(text)
     assert isinstance(result, strict.LoadedYaml), result
     return result
 
@@ -32,8 +29,8 @@ def fields(text: str) -> dict[str, object]:
     return result
 
 
-def broken(text: str, limits: Limits = LIMITS) -> strict.BrokenYaml:
-    result = strict.load(text, limits)
+def broken(text: str) -> strict.BrokenYaml:
+    result = strict.load(text)
     assert isinstance(result, strict.BrokenYaml), result
     return result
 
@@ -153,8 +150,10 @@ def test_deep_nesting_is_refused_before_it_is_composed(text: str) -> None:
 
 def test_the_depth_is_a_limit() -> None:
     text = "a: [[[1]]]\n"
-    assert isinstance(strict.load(text, bounds(LIMITS, max_yaml_depth=4)), strict.LoadedYaml)
-    assert broken(text, bounds(LIMITS, max_yaml_depth=3)).guard
+    bounds(max_yaml_depth=4)
+    assert isinstance(strict.load(text), strict.LoadedYaml)
+    bounds(max_yaml_depth=3)
+    assert broken(text).guard
 
 
 def _doubling(levels: int) -> str:
@@ -188,7 +187,7 @@ def test_without_libyaml_the_answers_are_of_the_same_kind(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(yaml, "CSafeLoader")
-    result = strict.load(text, LIMITS)
+    result = strict.load(text)
     if isinstance(result, strict.LoadedYaml):
         json.dumps(result.fields, ensure_ascii=False).encode()
     else:
@@ -198,7 +197,7 @@ def test_without_libyaml_the_answers_are_of_the_same_kind(
 @settings(max_examples=examples(300))
 @given(st.text(max_size=200))
 def test_no_text_raises(text: str) -> None:
-    assert isinstance(strict.load(text, LIMITS), strict.LoadedYaml | strict.BrokenYaml)
+    assert isinstance(strict.load(text), strict.LoadedYaml | strict.BrokenYaml)
 
 
 def test_most_files_never_import_yaml() -> None:
@@ -231,8 +230,8 @@ def test_most_files_never_import_yaml() -> None:
 def test_verbatim_types_every_value_as_yaml_does(text: str, core: object, older: object) -> None:
     block = f"name: {text}\n"
     for wanted, found in (
-        (core, strict.verbatim(block, Limits())),
-        (older, strict.verbatim(block, Limits(), core=False)),
+        (core, strict.verbatim(block)),
+        (older, strict.verbatim(block, core=False)),
     ):
         assert found == {"name": wanted}
         assert type(found["name"]) is type(wanted)
@@ -253,20 +252,20 @@ def test_verbatim_types_every_value_as_yaml_does(text: str, core: object, older:
     ],
 )
 def test_verbatim_leaves_alone_what_readers_could_disagree_on(text: str) -> None:
-    assert strict.verbatim(text, Limits()) is None
+    assert strict.verbatim(text) is None
 
 
 @pytest.mark.parametrize("word", ["1.10", "010", "yes", "Off", "1_000", "0x1F", ".5", "1:30"])
 @pytest.mark.parametrize("form", ["metadata:\n  key: {}\n", "metadata: {{key: {}}}\n"])
 def test_a_value_of_metadata_is_what_was_written(word: str, form: str) -> None:
-    found = strict.load(f"name: a\n{form.format(word)}", LIMITS)
+    found = strict.load(f"name: a\n{form.format(word)}")
     assert isinstance(found, strict.LoadedYaml)
     assert found.fields["metadata"] == {"key": word}
 
 
 def test_other_values_of_metadata_are_what_yaml_makes_of_them() -> None:
     text = "metadata:\n  a: [1.10, yes]\n  b:\n    c: 010\n  d: ~\n  e: 2024-01-02\n"
-    found = strict.load(text, LIMITS)
+    found = strict.load(text)
     assert isinstance(found, strict.LoadedYaml)
     want = {"a": [1.1, True], "b": {"c": 8}, "d": None, "e": "2024-01-02"}
     assert found.fields["metadata"] == want

@@ -7,12 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skillbelt.format import yaml, yaml_fast
-from skillbelt.values import Limits
 from tests.examples import examples
 
 
 def loaded(text: str) -> yaml.LoadedYaml:
-    result = yaml.full(text, Limits())
+    result = yaml.full(text)
     assert isinstance(result, yaml.LoadedYaml), result
     return result
 

@@ -7,14 +7,11 @@ from hypothesis import strategies as st
 
 from skillbelt.format import yaml as strict
 from skillbelt.format import yaml_repair
-from skillbelt.values import Limits
 from tests.examples import examples
-
-LIMITS = Limits()
 
 
 def read(text: str) -> dict[str, object]:
-    return yaml_repair.read(text, LIMITS).fields
+    return yaml_repair.read(text).fields
 
 
 @pytest.mark.parametrize(
@@ -111,14 +108,12 @@ def test_comments_and_document_marks_are_not_values() -> None:
 
 
 def test_a_cut_value_is_still_reported() -> None:
-    mended = yaml_repair.read("x: a: b\nname: c # d\n", LIMITS)
+    mended = yaml_repair.read("x: a: b\nname: c # d\n")
     assert [(p.code, p.line) for p in mended.problems] == [("comment-cut", 2)]
 
 
 def test_a_block_on_one_line_is_cut_before_known_keys() -> None:
-    fields = yaml_repair.one_line(
-        "name: a description: does this: that, version: 1.10", LIMITS
-    ).fields
+    fields = yaml_repair.one_line("name: a description: does this: that, version: 1.10").fields
     assert fields == {"name": "a", "description": "does this: that", "version": "1.10"}
 
 
@@ -215,7 +210,7 @@ KEYS = st.sampled_from(["name", "description", "tags", "metadata", "k", "user-in
 @given(st.dictionaries(KEYS, VALUES, min_size=1))
 def test_a_valid_document_reads_the_same_line_by_line(value: dict[str, object]) -> None:
     text = yaml.safe_dump(value, allow_unicode=True, sort_keys=False)
-    whole = strict.load(text, LIMITS)
+    whole = strict.load(text)
     assert isinstance(whole, strict.LoadedYaml)
     assert read(text) == whole.fields
 
@@ -224,10 +219,10 @@ def test_a_valid_document_reads_the_same_line_by_line(value: dict[str, object]) 
 @given(st.text(max_size=300))
 def test_no_text_raises(text: str) -> None:
     for offered in (text, f"---\n{text}", f"name: a\n{text}", f"```\nname: {text}"):
-        yaml_repair.read(offered, LIMITS)
+        yaml_repair.read(offered)
         yaml_repair.inner_end(offered)
-        yaml_repair.open_description(offered, LIMITS)
-        yaml_repair.one_line(offered, LIMITS)
+        yaml_repair.open_description(offered)
+        yaml_repair.one_line(offered)
         assert len(yaml_repair.derive(offered, 300)) <= 300
         found = yaml_repair.find(offered)
         assert found is None or 0 <= found.start <= found.end <= found.body <= len(offered)
@@ -257,6 +252,6 @@ HOSTILE = {
 def test_no_text_takes_time_in_the_square_of_its_length(text: str) -> None:
     yaml_repair.find(text)
     yaml_repair.inner_end(text)
-    yaml_repair.read(text, LIMITS)
-    yaml_repair.one_line(text, LIMITS)
+    yaml_repair.read(text)
+    yaml_repair.one_line(text)
     assert len(yaml_repair.derive(text, 300)) <= 300

@@ -15,9 +15,7 @@ import atheris
 
 with atheris.instrument_imports(include=["skillbelt"]):
     from skillbelt.format import fields, frontmatter, yaml, yaml_fast, yaml_repair
-    from skillbelt.values import Limits
 
-LIMITS = Limits()
 STATES = ("strict", "repaired", "derived", "skipped")
 
 
@@ -34,7 +32,7 @@ def one_input(data: bytes) -> None:
     assert isinstance(frontmatter.needs_more(data), bool)
     frontmatter.key_lines(data)
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
-    yaml_repair.read(text, LIMITS)
+    yaml_repair.read(text)
     yaml_repair.find(text)
     agree(text + "\n")
 
@@ -43,7 +41,7 @@ def agree(text: str) -> None:
     """The fast reader says what libyaml says, or nothing."""
     fast = yaml_fast.read(text)
     if fast is not None:
-        full = yaml.full(text, LIMITS)
+        full = yaml.full(text)
         assert isinstance(full, yaml.LoadedYaml), full
         assert repr(full.fields) == repr(fast), (full.fields, fast)
 

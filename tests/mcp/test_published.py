@@ -104,7 +104,7 @@ def test_what_others_would_refuse_is_not_published_and_told(
         assert len(offer.names()) == 3, "it is there as a tool"
         for _ in range(2):
             assert {name for name in offer.names() if offer.find_skill(name)} == {"notes", "pdf"}
-        [said] = unpublished(belt.discover_skills(), belt.settings.limits)
+        [said] = unpublished(belt.discover_skills())
     [record] = [one for one in caplog.records if one.name == "skillbelt.mcp.published"]
     assert told in record.getMessage()
     assert (said.code, said.path) == (

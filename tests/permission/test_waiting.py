@@ -406,6 +406,8 @@ class FullStore(MemoryStore):
         key: SessionKey,
         events: Sequence[NewEvent],
         delta: Mapping[str, str | None] = NO_CHANGE,
+        *,
+        lease: str = "",
     ) -> list[Event]:
         raise ConfigError("the disk is full")
 
@@ -436,9 +438,11 @@ class HookedStore(MemoryStore):
         key: SessionKey,
         events: Sequence[NewEvent],
         delta: Mapping[str, str | None] = NO_CHANGE,
+        *,
+        lease: str = "",
     ) -> list[Event]:
         self.before_write()
-        return super().append(key, events, delta)
+        return super().append(key, events, delta, lease=lease)
 
 
 def test_an_answer_that_is_being_remembered_was_first() -> None:

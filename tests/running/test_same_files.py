@@ -82,7 +82,7 @@ def copied(workspace: Workspace, skill: Skill) -> tuple[Staged, set[str], dict[s
 
 def searched(skill: Skill) -> set[str]:
     """The names of files in the search index."""
-    return set(parts_of(skill, LIMITS).files.split("\n"))
+    return set(parts_of(skill).files.split("\n"))
 
 
 def stem(path: str) -> str:
@@ -246,7 +246,7 @@ if os.getuid() == 0:
     os.setgid({NOBODY})
     os.setuid({NOBODY})
 print([(entry.path, entry.problem) for entry in skill.files.entries() if entry.problem])
-print(list(walk(skill)), "inner" in parts_of(skill, Limits()).files)
+print(list(walk(skill)), "inner" in parts_of(skill).files)
 print(is_complete(skill.files.digest()), [one.code for one in skill.files.manifest().diagnostics])
 print([one.code for one in check_entries(skill.dir, Limits())])
 try:

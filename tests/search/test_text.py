@@ -4,16 +4,13 @@ import os
 
 from skillbelt.format.skill import Skill
 from skillbelt.search.text import parts_of, text_of
-from skillbelt.values import Limits
 from tests.bounds import bounds
 from tests.tree import Tree
-
-LIMITS = Limits()
 
 
 def test_the_parts_of_a_skill(tree: Tree) -> None:
     folder = tree.skill("s/pdf", description="Reads PDF.", text="# Über\n\nThe text.", tags="[a]")
-    parts = parts_of(Skill.from_folder(folder), LIMITS)
+    parts = parts_of(Skill.from_folder(folder))
     assert parts.name == "pdf"
     assert parts.description.strip() == "Reads PDF."
     assert "tags" in parts.head
@@ -26,7 +23,7 @@ def test_files_and_what_scripts_say_of_themselves(tree: Tree) -> None:
     tree.write("s/pdf/scripts/go.sh", "#!/bin/sh\n# Starts the engine.\nrm -rf secret\n")
     tree.write("s/pdf/reference/forms.md", "never read")
     tree.write("s/pdf/node_modules/x/y.js", "// never seen")
-    files = parts_of(Skill.from_folder(folder), LIMITS).files
+    files = parts_of(Skill.from_folder(folder)).files
     for seen in ("scripts/join_pages", "Joins pages.", "Starts the engine.", "reference/forms"):
         assert seen in files
     for unseen in ("x = 1", "secret", "never", "node_modules"):
@@ -38,7 +35,7 @@ def test_links_out_of_the_folder_are_not_followed(tree: Tree) -> None:
     folder = tree.skill("s/pdf")
     os.symlink(tree.path("outside.py"), folder / "inside.py")
     os.symlink(tree.root, folder / "up")
-    files = parts_of(Skill.from_folder(folder), LIMITS).files
+    files = parts_of(Skill.from_folder(folder)).files
     assert "Outside" not in files
     assert "outside" not in files
 
@@ -46,14 +43,14 @@ def test_links_out_of_the_folder_are_not_followed(tree: Tree) -> None:
 def test_a_pipe_where_a_script_should_be_is_not_a_file_of_the_skill(tree: Tree) -> None:
     folder = tree.skill("s/pdf")
     os.mkfifo(folder / "run.py")
-    assert parts_of(Skill.from_folder(folder), LIMITS).files == ""
+    assert parts_of(Skill.from_folder(folder)).files == ""
 
 
 def test_a_file_that_is_gone_has_no_text(tree: Tree) -> None:
     skill = Skill.from_folder(tree.skill("s/pdf"))
     (tree.path("s/pdf") / "SKILL.md").unlink()
     assert text_of(skill) == ""
-    assert parts_of(skill, LIMITS).body == ""
+    assert parts_of(skill).body == ""
 
 
 def test_no_more_is_read_than_the_limit_allows(tree: Tree) -> None:
@@ -64,4 +61,4 @@ def test_no_more_is_read_than_the_limit_allows(tree: Tree) -> None:
 
 def test_a_skill_without_a_file(tree: Tree) -> None:
     skill = Skill.from_text("---\nname: made\ndescription: Made up.\n---\nThe text.")
-    assert parts_of(skill, LIMITS).body == "The text."
+    assert parts_of(skill).body == "The text."

@@ -121,13 +121,15 @@ def test_a_store_that_fails_for_a_moment_ends_no_request(monkeypatch: pytest.Mon
     class Store(MemoryStore):
         """Fails at the first beat of a request, and works again."""
 
-        def append(self, key: SessionKey, events: Any, delta: Any = NO_CHANGE) -> Any:
+        def append(
+            self, key: SessionKey, events: Any, delta: Any = NO_CHANGE, *, lease: str = ""
+        ) -> Any:
             if "beat" in delta:
                 if not failed.is_set():
                     failed.set()
                     raise StoreUnavailable("away")
                 beaten.set()
-            return super().append(key, events, delta)
+            return super().append(key, events, delta, lease=lease)
 
     store = Store()
     one, two = Relay(lambda: store), Relay(lambda: store)

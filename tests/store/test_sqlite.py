@@ -364,6 +364,7 @@ def test_a_file_of_the_first_format_is_brought_up_to_date(store: SqliteStore, pa
     events = store.append(KEY, [NewEvent("a")])
     store.close()
     raw(path, "DROP INDEX session_order")
+    raw(path, "DROP TABLE lease")
     raw(path, "PRAGMA user_version = 1")
     assert store.events(KEY) == events
     assert [info.key for info in store.sessions(limit=1)] == [KEY]

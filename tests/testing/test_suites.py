@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from skillbelt.errors import LeaseLost
 from skillbelt.events import Event, NewEvent
 from skillbelt.store import SessionInfo, SessionKey, Store
 from skillbelt.store.bells import Bell
 from skillbelt.store.memory import MemoryStore
+from skillbelt.store.protocol import Lease
 from skillbelt.testing.suites import StoreConformance
 
 NONE: Mapping[str, str | None] = {}
@@ -31,7 +33,9 @@ class Gaps(MemoryStore):
 class OneLog(MemoryStore):
     """All users share a log."""
 
-    def append(self, key: SessionKey, events: Events, delta: Delta = NONE) -> list[Event]:
+    def append(
+        self, key: SessionKey, events: Events, delta: Delta = NONE, *, lease: str = ""
+    ) -> list[Event]:
         return super().append(key._replace(user=""), events, delta)
 
     def events(self, key: SessionKey, after: int = 0) -> list[Event]:
@@ -41,7 +45,9 @@ class OneLog(MemoryStore):
 class Joined(MemoryStore):
     """The parts of a key run together."""
 
-    def append(self, key: SessionKey, events: Events, delta: Delta = NONE) -> list[Event]:
+    def append(
+        self, key: SessionKey, events: Events, delta: Delta = NONE, *, lease: str = ""
+    ) -> list[Event]:
         return super().append(SessionKey("", "", "/".join(key)), events, delta)
 
     def events(self, key: SessionKey, after: int = 0) -> list[Event]:
@@ -51,18 +57,22 @@ class Joined(MemoryStore):
 class Partial(MemoryStore):
     """Keeps the good part of a bad batch."""
 
-    def append(self, key: SessionKey, events: Events, delta: Delta = NONE) -> list[Event]:
+    def append(
+        self, key: SessionKey, events: Events, delta: Delta = NONE, *, lease: str = ""
+    ) -> list[Event]:
         return [event for one in events for event in super(Partial, self).append(key, [one], delta)]
 
 
 class Unlocked(MemoryStore):
     """Adds a batch event by event."""
 
-    def append(self, key: SessionKey, events: Events, delta: Delta = NONE) -> list[Event]:
-        kept = super().append(key, [], delta)
+    def append(
+        self, key: SessionKey, events: Events, delta: Delta = NONE, *, lease: str = ""
+    ) -> list[Event]:
+        kept = super().append(key, [], delta, lease=lease)
         for event in events:
             time.sleep(0)
-            kept += super().append(key, [event])
+            kept += super().append(key, [event], lease=lease)
         return kept
 
 
@@ -88,7 +98,9 @@ class Including(MemoryStore):
 class Stripping(MemoryStore):
     """Takes blanks off."""
 
-    def append(self, key: SessionKey, events: Events, delta: Delta = NONE) -> list[Event]:
+    def append(
+        self, key: SessionKey, events: Events, delta: Delta = NONE, *, lease: str = ""
+    ) -> list[Event]:
         return super().append(key, [event._replace(type=event.type.strip()) for event in events])
 
 
@@ -102,7 +114,9 @@ class NoState(MemoryStore):
 class OwnState(MemoryStore):
     """Shares no state between sessions."""
 
-    def append(self, key: SessionKey, events: Events, delta: Delta = NONE) -> list[Event]:
+    def append(
+        self, key: SessionKey, events: Events, delta: Delta = NONE, *, lease: str = ""
+    ) -> list[Event]:
         return super().append(key, events, {f"-{name}": value for name, value in delta.items()})
 
     def state(self, key: SessionKey) -> dict[str, str]:
@@ -167,8 +181,10 @@ class Choosy(MemoryStore):
 class Untouched(MemoryStore):
     """An append without events does not count."""
 
-    def append(self, key: SessionKey, events: Events, delta: Delta = NONE) -> list[Event]:
-        return super().append(key, events, delta) if events or delta else []
+    def append(
+        self, key: SessionKey, events: Events, delta: Delta = NONE, *, lease: str = ""
+    ) -> list[Event]:
+        return super().append(key, events, delta, lease=lease) if events or delta else []
 
 
 class Undying(MemoryStore):
@@ -201,6 +217,30 @@ class Asking(MemoryStore):
         return super().state(key)
 
 
+class Crowded(MemoryStore):
+    """Gives a session to everyone."""
+
+    def take_lease(self, key: SessionKey, number: str, holder: str, seconds: float) -> Lease:
+        return Lease(number, holder, self.now() + seconds)
+
+
+class Unfenced(MemoryStore):
+    """Appends for a turn that lost its session."""
+
+    def append(
+        self, key: SessionKey, events: Events, delta: Delta = NONE, *, lease: str = ""
+    ) -> list[Event]:
+        return super().append(key, events, delta)
+
+
+class Forgetful(MemoryStore):
+    """Forgets leases that go on."""
+
+    def expire(self, before: float) -> int:
+        self._leases.clear()
+        return super().expire(before)
+
+
 BROKEN = [store for store in MemoryStore.__subclasses__() if store.__module__ == __name__]
 SUITE = [test for name, test in inspect.getmembers(StoreConformance) if name.startswith("test_")]
 
@@ -211,7 +251,7 @@ def failures(make: type[MemoryStore]) -> list[str]:
         store: Store = make()
         try:
             test(StoreConformance(), store)
-        except (AssertionError, ValueError, LookupError, TypeError):
+        except (AssertionError, ValueError, LookupError, TypeError, LeaseLost):
             failed.append(test.__name__)
     return failed
 
@@ -229,7 +269,9 @@ def test_every_test_of_the_suite_can_fail() -> None:
     """Each is failed by one of the broken stores or by one that answers nothing at all."""
 
     class Empty(MemoryStore):
-        def append(self, key: SessionKey, events: Events, delta: Delta = NONE) -> list[Event]:
+        def append(
+            self, key: SessionKey, events: Events, delta: Delta = NONE, *, lease: str = ""
+        ) -> list[Event]:
             return []
 
     noticed = {name for broken in [*BROKEN, Empty] for name in failures(broken)}

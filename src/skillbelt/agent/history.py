@@ -31,15 +31,23 @@ CANCELLED = "This call was cancelled by the user."
 class AgentContext:
     """One agent in one session.
 
-    `depth` counts the enclosing forks; `skill` is the one that it was forked for.
+    `lease` is the number of the one that has the session for the run. `depth` counts the
+    enclosing forks; `skill` is the one that it was forked for.
     """
 
     def __init__(
-        self, agent: Agent, store: Store, key: SessionKey, *, depth: int = 0, skill: str = ""
+        self,
+        agent: Agent,
+        store: Store,
+        key: SessionKey,
+        *,
+        lease: str = "",
+        depth: int = 0,
+        skill: str = "",
     ) -> None:
         self.agent, self.store, self.key, self.depth, self.skill = agent, store, key, depth, skill
         self.limits = agent.limits
-        self.journal = Journal(store, key)
+        self.journal = Journal(store, key, lease)
         self.writes = self.journal.new_writes()
         self.session: RuntimeSession = agent.runtime.session(
             key.user,

@@ -29,13 +29,14 @@ from skillbelt.agent.agents import Agent, HostTool
 from skillbelt.agent.events import AgentEvent, Final
 from skillbelt.agent.files import attach_files, message_with, rules_for
 from skillbelt.agent.history import AgentContext
+from skillbelt.agent.leases import BUSY, TurnLease
 from skillbelt.agent.loop import Turn
 from skillbelt.agent.models import EXTRA, OFFLINE, Model
 from skillbelt.agent.offline import Offline
 from skillbelt.agent.stream import MAX_UNREAD_EVENTS, EventStream, start_task, wait_shielded
 from skillbelt.agent.tool_calls import HostHandler
 from skillbelt.conversation.messages import Message
-from skillbelt.errors import ConfigError, MissingExtra
+from skillbelt.errors import ConfigError, LeaseLost, MissingExtra
 from skillbelt.permission.rules import Answer, Rule
 from skillbelt.running.following import Watch
 from skillbelt.runtime.runtime import APP
@@ -44,7 +45,6 @@ from skillbelt.text import one_line
 from skillbelt.tools.schema import Tool, ToolResult
 
 _Given = ParamSpec("_Given")
-_BUSY = "another run is active in this session; wait for it to end, or cancel it"
 _END_SECONDS = 30.0
 _POLL_SECONDS = 0.5
 _FULL_POLL_SECONDS = 0.01  # while the queue of unread events is full
@@ -191,26 +191,43 @@ class Runner:
         self, user: str, session: str, message: Message | None, rules: Iterable[Rule]
     ) -> AsyncGenerator[AgentEvent, None]:
         key = SessionKey(self._app, user, session)
+        lease = TurnLease(self.store, key)
         with _lock_session(self.store, key) as locked:
-            if not locked:
-                yield Final("", "error", _BUSY)
+            refused = await lease.take() if locked else BUSY.format(where="")
+            if refused:
+                yield Final("", "error", refused)
                 return
-            agent = self.agent._replace(rules=(*self.agent.rules, *rules))
-            stream = EventStream()
-            turn = Turn(
-                AgentContext(agent, self.store, key), self._equip, stream, answered=self.interactive
-            )
-            # Cancelled through its own scope, so that no thread is left in the middle of a write.
-            scope = CancelScope()
-            task = start_task(_run_in_scope(turn, message, stream, scope))
             try:
-                while (event := await stream.next()) is not None:
-                    yield event
+                agent = self.agent._replace(rules=(*self.agent.rules, *rules))
+                async with aclosing(self._run_leased(agent, key, lease, message)) as events:
+                    async for event in events:
+                        yield event
             finally:
-                if not task.done():
-                    scope.cancel()
-                    await wait_shielded([task])
-            task.result()
+                await lease.release()
+
+    async def _run_leased(
+        self, agent: Agent, key: SessionKey, lease: TurnLease, message: Message | None
+    ) -> AsyncGenerator[AgentEvent, None]:
+        stream = EventStream()
+        context = AgentContext(agent, self.store, key, lease=lease.number)
+        turn = Turn(context, self._equip, stream, answered=self.interactive)
+        # Cancelled through its own scope, so that no thread is left in the middle of a write.
+        scope = CancelScope()
+        keeping = start_task(lease.keep(scope.cancel))
+        task = start_task(_run_in_scope(turn, message, stream, scope))
+        ended = False
+        try:
+            while (event := await stream.next()) is not None:
+                ended = isinstance(event, Final)
+                yield event
+        finally:
+            keeping.cancel()
+            if not task.done():
+                scope.cancel()
+                await wait_shielded([task])
+        task.result()
+        if lease.lost and not ended:
+            yield Final("", "error", str(LeaseLost()))
 
     # Models and tools
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from skillbelt.events import Event, NewEvent
 from skillbelt.store import SessionInfo, SessionKey, Store
-from skillbelt.store.protocol import NO_CHANGE, StoreWatch
+from skillbelt.store.protocol import NO_CHANGE, Lease, StoreWatch
 
 Delta = Mapping[str, str | None]
 
@@ -26,12 +26,17 @@ class StepWrites:
         self.delta: dict[str, str | None] = {}
 
     def append(
-        self, key: SessionKey, events: Sequence[NewEvent], delta: Delta = NO_CHANGE
+        self,
+        key: SessionKey,
+        events: Sequence[NewEvent],
+        delta: Delta = NO_CHANGE,
+        *,
+        lease: str = "",
     ) -> list[Event]:
         """Record events and changes for the step; write those of another session at once."""
         journal = self._journal
         if key != journal.key:
-            return journal.behind.append(key, events, delta)
+            return journal.behind.append(key, events, delta, lease=lease)
         return journal.record(self, events, delta)
 
     def events(self, key: SessionKey, after: int = 0) -> list[Event]:
@@ -65,8 +70,20 @@ class StepWrites:
         """Delete old sessions of the store behind."""
         return self._journal.behind.expire(before)
 
+    def take_lease(self, key: SessionKey, number: str, holder: str, seconds: float) -> Lease:
+        """Take a session of the store behind."""
+        return self._journal.behind.take_lease(key, number, holder, seconds)
+
+    def renew_lease(self, key: SessionKey, number: str, seconds: float) -> bool:
+        """Renew a lease in the store behind."""
+        return self._journal.behind.renew_lease(key, number, seconds)
+
+    def release_lease(self, key: SessionKey, number: str) -> None:
+        """Give back a session of the store behind."""
+        self._journal.behind.release_lease(key, number)
+
     def watch(self, topic: str) -> StoreWatch:
-        """StoreWatch a topic of the store behind."""
+        """Watch a topic of the store behind."""
         return self._journal.behind.watch(topic)
 
     def wake(self, topic: str) -> None:
@@ -79,10 +96,10 @@ class StepWrites:
 
 
 class Journal:
-    """The steps of one run in one session. Only this run writes to the session."""
+    """The steps of one run in one session, which the run has by a lease of that number."""
 
-    def __init__(self, behind: Store, key: SessionKey) -> None:
-        self.behind, self.key = behind, key
+    def __init__(self, behind: Store, key: SessionKey, lease: str = "") -> None:
+        self.behind, self.key, self._lease = behind, key, lease
         self._lock = threading.RLock()
         self._step = 0
         self._state: dict[str, str] | None = None
@@ -137,7 +154,7 @@ class Journal:
                 if part in parts:
                     delta |= changed
             if events or delta:
-                self.behind.append(self.key, events, delta)
+                self.behind.append(self.key, events, delta, lease=self._lease)
             self.drop()
             return True
 

@@ -66,7 +66,6 @@ class Subject(NamedTuple):
     body: str
     lines: Mapping[str, int]
     strict: bool
-    limits: Limits
 
     def text(self, field: str) -> str:
         """Return the field as text; "" when it is absent or not text."""
@@ -120,7 +119,7 @@ def check_file(
         message = f"{os.path.basename(path)} cannot be read: {error}"
         unusable = finding(error.code, path, None, message)
         return CheckedSkill(path, "", (unusable._replace(severity="error"),))
-    subject = _subject(content.data, path, strict, limits)
+    subject = _subject(content.data, path, strict)
     found = [*_check_subject(subject), *check_references(subject)]
     if content.size > len(content.data):
         message = f"only the first {len(content.data):,} of {content.size:,} bytes were checked"
@@ -129,11 +128,9 @@ def check_file(
     return _checked(subject, found)
 
 
-def check_bytes(
-    data: bytes, path: str, *, strict: bool = False, limits: Limits = _LIMITS
-) -> CheckedSkill:
+def check_bytes(data: bytes, path: str, *, strict: bool = False) -> CheckedSkill:
     """Check bytes as the SKILL.md at `path`, without reading the disk."""
-    subject = _subject(data, os.path.abspath(path), strict, limits)
+    subject = _subject(data, os.path.abspath(path), strict)
     return _checked(subject, list(_check_subject(subject)))
 
 
@@ -146,35 +143,30 @@ def check_duplicates(checked: Iterable[CheckedSkill]) -> Iterator[Diagnostic]:
             yield finding("name-duplicate", one.path, None, message)
 
 
-def raw_fields(data: bytes, limits: Limits = _LIMITS) -> dict[str, object]:
+def raw_fields(data: bytes) -> dict[str, object]:
     """Return the fields of a well-placed block as they are written, before they are typed."""
     found = split(data)
     if not found or found.end - found.start > MAX_FRONTMATTER_BYTES:
         return {}
     text = data[found.start : found.end].decode("utf-8", "replace").replace("\r\n", "\n")
     text = yaml_repair.without_controls(text)
-    loaded = strict.load(text, limits)
-    return (
-        loaded.fields
-        if isinstance(loaded, strict.LoadedYaml)
-        else yaml_repair.read(text, limits).fields
-    )
+    loaded = strict.load(text)
+    return loaded.fields if isinstance(loaded, strict.LoadedYaml) else yaml_repair.read(text).fields
 
 
-def _subject(data: bytes, path: str, to_the_letter: bool, limits: Limits) -> Subject:
+def _subject(data: bytes, path: str, to_the_letter: bool) -> Subject:
     folder = os.path.dirname(path)
-    parsed = parse(data, path=path, folder=os.path.basename(folder), limits=limits)
+    parsed = parse(data, path=path, folder=os.path.basename(folder))
     usable = parsed.state in ("strict", "repaired")
     return Subject(
         path=path,
         folder=folder,
         data=data,
         parsed=parsed,
-        raw=(raw_fields(data, limits) or parsed.fields) if usable else {},
+        raw=(raw_fields(data) or parsed.fields) if usable else {},
         body=data[parsed.body_offset :].decode("utf-8", "replace"),
         lines=key_lines(data) if usable else {},
         strict=to_the_letter,
-        limits=limits,
     )
 
 

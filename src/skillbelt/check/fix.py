@@ -24,9 +24,8 @@ from skillbelt.format import yaml_repair
 from skillbelt.format.fields import correct_spelling, to_frontmatter
 from skillbelt.format.frontmatter import MAX_CHECKED_BYTES, parse, split
 from skillbelt.format.yaml_fast import TEXT_KEYS, AsWritten
-from skillbelt.values import SKILL_FILE, Diagnostic, Frontmatter, Limits
+from skillbelt.values import SKILL_FILE, Diagnostic, Frontmatter
 
-_LIMITS = Limits()
 _MARKS = re.compile(rb"\A(?:\xef\xbb\xbf)++")
 _UNMARKED = "removed the byte-order mark"
 _ROUNDS = 8
@@ -87,25 +86,25 @@ class KeyLines(NamedTuple):
         return [line for line in self.lines[:size] if line.startswith("#")] + self.lines[size:]
 
 
-Step = Callable[[str, str, Limits], str]
+Step = Callable[[str, str], str]
 
 
 # --- bytes to bytes ------------------------------------------------------------------------------
 
 
-def fix_bytes(data: bytes, *, folder: str, limits: Limits = _LIMITS) -> FixedBytes:
+def fix_bytes(data: bytes, *, folder: str) -> FixedBytes:
     """Apply every fix that keeps the meaning; a second call changes nothing."""
     done: dict[str, None] = {}
     dropped: tuple[str, ...] = ()
     unmarked = _without_marks(data)
     if unmarked != data:
-        if _meaning(unmarked, folder, limits) != _meaning(data, folder, limits):
+        if _meaning(unmarked, folder) != _meaning(data, folder):
             return FixedBytes(data, (), (_UNMARKED,))
         done[_UNMARKED] = None
     plain = unmarked
     # One step can make another possible, so all are repeated until none has an effect.
     for _ in range(_ROUNDS):
-        once = _fix_once(plain, folder, limits)
+        once = _fix_once(plain, folder)
         done |= dict.fromkeys(once.done)
         plain, dropped = once.data, once.dropped
         if not once.done:
@@ -117,26 +116,26 @@ def _without_marks(data: bytes) -> bytes:
     return _MARKS.sub(b"", data, count=1)
 
 
-def _fix_once(data: bytes, folder: str, limits: Limits) -> FixedBytes:
-    draft = _draft(data, limits)
+def _fix_once(data: bytes, folder: str) -> FixedBytes:
+    draft = _draft(data)
     if draft is None:
         return FixedBytes(data)
-    said = _meaning(data, folder, limits)
-    if draft.shaped and not _same(said, draft, folder, limits):
+    said = _meaning(data, folder)
+    if draft.shaped and not _same(said, draft, folder):
         return FixedBytes(data, (), (draft.shaped,))
     done = [draft.shaped] if draft.shaped else []
     dropped: list[str] = []
     for title, step in STEPS:
-        wanted = draft._replace(block=step(draft.block, folder, limits))
+        wanted = draft._replace(block=step(draft.block, folder))
         if wanted.block != draft.block:
-            same = _same(said, wanted, folder, limits)
+            same = _same(said, wanted, folder)
             (done if same else dropped).append(title)
             draft = wanted if same else draft
     return FixedBytes(draft.data(), tuple(done), tuple(dropped))
 
 
-def _meaning(data: bytes, folder: str, limits: Limits) -> Meaning:
-    parsed = parse(data, path="", folder=folder, limits=limits)
+def _meaning(data: bytes, folder: str) -> Meaning:
+    parsed = parse(data, path="", folder=folder)
     fields: dict[str, object] = {}
     for key, value in parsed.fields.items():
         known = correct_spelling(key, parsed.fields)
@@ -145,18 +144,18 @@ def _meaning(data: bytes, folder: str, limits: Limits) -> Meaning:
     return Meaning(to_frontmatter(fields), _without_marks(data[parsed.body_offset :]))
 
 
-def _same(said: Meaning, draft: Draft, folder: str, limits: Limits) -> bool:
+def _same(said: Meaning, draft: Draft, folder: str) -> bool:
     """Whether the draft has the same meaning, with `moved` in front of the body."""
     expected = said._replace(body=draft.moved.encode() + said.body)
-    return _meaning(draft.data(), folder, limits) == expected
+    return _meaning(draft.data(), folder) == expected
 
 
 # --- the shape of the file -----------------------------------------------------------------------
 
 
-def _draft(data: bytes, limits: Limits) -> Draft | None:
+def _draft(data: bytes) -> Draft | None:
     """Split the file into its parts; None when it has no block that can be edited."""
-    if parse(data, path="", folder="", limits=limits).state not in ("strict", "repaired"):
+    if parse(data, path="", folder="").state not in ("strict", "repaired"):
         return None
     try:
         text = data.decode()
@@ -170,7 +169,7 @@ def _draft(data: bytes, limits: Limits) -> Draft | None:
     if not eol:
         return None
     draft = Draft(before, block.replace("\r\n", "\n"), data[found.end :].decode(), eol)
-    return _close_block(draft, limits)
+    return _close_block(draft)
 
 
 def _eol(text: str) -> str:
@@ -179,9 +178,9 @@ def _eol(text: str) -> str:
     return "\n" if not crlf else "\r\n" if crlf == text.count("\n") else ""
 
 
-def _close_block(draft: Draft, limits: Limits) -> Draft:
+def _close_block(draft: Draft) -> Draft:
     """Move the closing line to where the keys end, if a later `---` was mistaken for it."""
-    if isinstance(strict.load(draft.block, limits), strict.LoadedYaml):
+    if isinstance(strict.load(draft.block), strict.LoadedYaml):
         return draft
     ended = yaml_repair.inner_end(draft.block)
     if not ended:
@@ -230,37 +229,37 @@ def _preface(text: str, eol: str) -> str:
 # --- the steps -----------------------------------------------------------------------------------
 
 
-def remove_controls(block: str, folder: str, limits: Limits) -> str:
+def remove_controls(block: str, folder: str) -> str:
     """Remove the characters that YAML refuses."""
     return yaml_repair.without_controls(block)
 
 
-def quote_values(block: str, folder: str, limits: Limits) -> str:
+def quote_values(block: str, folder: str) -> str:
     """Quote the values that keep the block from being YAML."""
-    if isinstance(strict.load(block, limits), strict.LoadedYaml):
+    if isinstance(strict.load(block), strict.LoadedYaml):
         return block
     lines: list[str] = []
     for entry in _entries(block):
-        lines += entry.lines if _readable(entry, limits) else _rewrite(entry, limits)
+        lines += entry.lines if _readable(entry) else _rewrite(entry)
     wanted = _join(lines)
-    return wanted if isinstance(strict.load(wanted, limits), strict.LoadedYaml) else block
+    return wanted if isinstance(strict.load(wanted), strict.LoadedYaml) else block
 
 
-def _readable(entry: KeyLines, limits: Limits) -> bool:
+def _readable(entry: KeyLines) -> bool:
     if not entry.key:
         return not any(line.strip() and not line.startswith("#") for line in entry.lines)
     if any(line.startswith(("---", "...")) for line in entry.lines):
         return False
-    alone = strict.load(_join(entry.lines), limits)
+    alone = strict.load(_join(entry.lines))
     return isinstance(alone, strict.LoadedYaml) and len(alone.fields) == 1
 
 
-def _rewrite(entry: KeyLines, limits: Limits) -> list[str]:
+def _rewrite(entry: KeyLines) -> list[str]:
     """Return the entry as YAML of what the repair pass read; unchanged if that is ambiguous."""
-    fields = yaml_repair.read(entry.text(), limits).fields
+    fields = yaml_repair.read(entry.text()).fields
     if entry.key not in fields or len(fields) != 1 or _is_guess(entry, fields[entry.key]):
         return entry.lines
-    written = _pair(entry.key, fields[entry.key], limits)
+    written = _pair(entry.key, fields[entry.key])
     return [*written.rstrip("\n").split("\n"), *entry.comments()] if written else entry.lines
 
 
@@ -271,7 +270,7 @@ def _is_guess(entry: KeyLines, value: object) -> bool:
     return value[:1] in ("[", "{") or "\n" in entry.text().strip()
 
 
-def spell_keys(block: str, folder: str, limits: Limits) -> str:
+def spell_keys(block: str, folder: str) -> str:
     """Correct the names of known fields."""
     entries = list(_entries(block))
     present = {entry.key for entry in entries}
@@ -286,9 +285,9 @@ def spell_keys(block: str, folder: str, limits: Limits) -> str:
     return _join(lines)
 
 
-def join_tools(block: str, folder: str, limits: Limits) -> str:
+def join_tools(block: str, folder: str) -> str:
     """Write the allowed tools as one string, if no tool contains a blank."""
-    loaded = strict.load(block, limits)
+    loaded = strict.load(block)
     if not isinstance(loaded, strict.LoadedYaml):
         return block
     tools = to_frontmatter(loaded.fields).allowed_tools
@@ -296,7 +295,7 @@ def join_tools(block: str, folder: str, limits: Limits) -> str:
     wrong = isinstance(loaded.fields.get("allowed-tools"), list) or _has_commas(loaded.fields)
     if not wrong or not tools or len(value.split()) != len(tools):
         return block
-    return _replace_value(block, "allowed-tools", value, limits)
+    return _replace_value(block, "allowed-tools", value)
 
 
 def _has_commas(fields: dict[str, object]) -> bool:
@@ -304,16 +303,16 @@ def _has_commas(fields: dict[str, object]) -> bool:
     return isinstance(value, str) and "," in re.sub(r"\([^()]*\)", "", value)
 
 
-def add_name(block: str, folder: str, limits: Limits) -> str:
+def add_name(block: str, folder: str) -> str:
     """Add the folder's name as the name, if there is none and it is a valid one."""
-    loaded = strict.load(block, limits)
+    loaded = strict.load(block)
     if not isinstance(loaded, strict.LoadedYaml) or loaded.fields.get("name"):
         return block
     if not _PLAIN_NAME.match(folder) or len(folder) > MAX_NAME_CHARS:
         return block
     if "name" in loaded.fields:
-        return _replace_value(block, "name", folder, limits)
-    return _pair("name", folder, limits) + block
+        return _replace_value(block, "name", folder)
+    return _pair("name", folder) + block
 
 
 STEPS: tuple[tuple[str, Step], ...] = (
@@ -345,9 +344,9 @@ def _join(lines: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _replace_value(block: str, key: str, value: str, limits: Limits) -> str:
+def _replace_value(block: str, key: str, value: str) -> str:
     """Replace the key's value by a text; no change where a comment would be lost."""
-    written = _pair(key, value, limits)
+    written = _pair(key, value)
     lines: list[str] = []
     for entry in _entries(block):
         if entry.key == key and written and "#" not in entry.text():
@@ -357,10 +356,10 @@ def _replace_value(block: str, key: str, value: str, limits: Limits) -> str:
     return _join(lines)
 
 
-def _pair(key: str, value: object, limits: Limits) -> str:
+def _pair(key: str, value: object) -> str:
     """Return the key and value in the plainest YAML that reads back the same; "" if none does."""
     for form in _forms(key, value):
-        if strict.load(form, limits) == strict.LoadedYaml({key: value}):
+        if strict.load(form) == strict.LoadedYaml({key: value}):
             return form
     return ""
 
@@ -406,9 +405,7 @@ class Fixed(NamedTuple):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def fix_file(
-    path: str, *, dry_run: bool = False, limits: Limits = _LIMITS, fence: str = ""
-) -> Fixed:
+def fix_file(path: str, *, dry_run: bool = False, fence: str = "") -> Fixed:
     """Fix one SKILL.md in place, and correct its name. Never raises.
 
     The file is replaced atomically, in a folder that was opened inside the fence, if there is one.
@@ -420,12 +417,12 @@ def fix_file(
     except (OSError, PathEscape):
         return Fixed(path, path, b"", b"")
     try:
-        return _fix(folder, path, dry_run, limits)
+        return _fix(folder, path, dry_run)
     finally:
         os.close(folder)
 
 
-def _fix(folder: int, path: str, dry_run: bool, limits: Limits) -> Fixed:
+def _fix(folder: int, path: str, dry_run: bool) -> Fixed:
     name = os.path.basename(path)
     try:
         data = _read(folder, name, MAX_CHECKED_BYTES + 1)
@@ -438,7 +435,7 @@ def _fix(folder: int, path: str, dry_run: bool, limits: Limits) -> Fixed:
         data = data[:MAX_CHECKED_BYTES]
         said = _dropped(path, f"not fixed: the file has more than {len(data):,} bytes")
         return Fixed(path=path, was=path, before=data, after=data, done=(), diagnostics=(said,))
-    result = fix_bytes(data, folder=os.path.basename(os.path.dirname(path)), limits=limits)
+    result = fix_bytes(data, folder=os.path.basename(os.path.dirname(path)))
     dropped = [
         _dropped(path, f"not done, as it would change the meaning: {t}") for t in result.dropped
     ]

@@ -73,10 +73,7 @@ def run(args: argparse.Namespace) -> int:
     files, said = chosen.files, chosen.diagnostics
     fence = partial(fence_of, settings=settings)
     if args.fix or args.dry_run:
-        fixed = [
-            fix_file(path, dry_run=args.dry_run, limits=settings.limits, fence=fence(path))
-            for path in files
-        ]
+        fixed = [fix_file(path, dry_run=args.dry_run, fence=fence(path)) for path in files]
         _show_fixes(fixed, form, args)
         said += tuple(diagnostic for one in fixed for diagnostic in one.diagnostics)
         files = files if args.dry_run else tuple(one.path for one in fixed)

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     settings = catalog.settings
     everything = args.json or args.verbose or args.sandbox
     states = _probe_all(settings) if everything else _probe_until_used(settings)
-    unserved = unpublished(catalog.values(), settings.limits)
+    unserved = unpublished(catalog.values())
     ruled = rule_problems(settings) + _over_budget(catalog)
     if required_names(settings) and not any(one.code == "rules-wrong" for one in ruled):
         gate = Gate(settings, lambda: open_store(settings))
@@ -270,7 +270,7 @@ def _attack(states: Sequence[SandboxState], args: argparse.Namespace) -> Matrix:
         if state.attackable:
             name = state.sandbox.name
             probes = _show_each(name, PROBES) if wanted else PROBES
-            matrix[name] = attack_sandbox(state.sandbox, probes)
+            matrix[name] = list(attack_sandbox(state.sandbox, probes))
     if wanted:
         show_progress("")
     return matrix

@@ -22,8 +22,9 @@ from skillbelt.cli.output import (
     wants_progress,
 )
 from skillbelt.errors import ConfigError, MissingExtra
+from skillbelt.fleet.authentication import require_token
 from skillbelt.fleet.facts import NodeFacts, differing, find_facts
-from skillbelt.fleet.join import HEAD_PORT, NodePlan, require_token, run_node, start_arguments
+from skillbelt.fleet.join import HEAD_PORT, NodePlan, run_node, start_arguments
 from skillbelt.fleet.node_report import report_node
 from skillbelt.fleet.reach import PartState, check_reachable, try_part
 from skillbelt.objects.space import Objects
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 TIMED_OUT = 124
 _DRAIN_SECONDS = 600
-_ATTACK_SECONDS = 900.0
 _LOOK_SECONDS = 0.5
 _ID_CHARS = 12
 _ACTIONS = ("status", "nodes", "drain", "doctor", "join")
@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
 def _open(settings: Settings, args: argparse.Namespace) -> Iterator[Cluster]:
     address = _address(settings, args)
     check_reachable(address)
-    os.environ.update(require_token(os.environ, settings.home))
+    require_token(os.environ)  # before Ray is imported, which takes a second
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")  # the error below says it
     with _import_cluster().open_cluster(address) as cluster:
         yield cluster
@@ -333,8 +333,8 @@ def _drain(settings: Settings, args: argparse.Namespace) -> int:
             raise ConfigError(
                 f"{_called(node)} is the head: it takes no runs, and the cluster ends with it"
             )
-        keepers = cluster.actors_on(node.id)
         cluster.drain(node.id)
+        keepers = cluster.actors_on(node.id)
         say(f"{_called(node)} takes no new work", args)
         answers = cluster.ask_workspaces("drain", keepers, seconds=args.timeout)
         left = _wait_until_gone(cluster, node, deadline, args)
@@ -399,25 +399,21 @@ def _print_drained(document: dict[str, Any], args: argparse.Namespace) -> None:
 def _doctor(settings: Settings, args: argparse.Namespace) -> int:
     with _open(settings, args) as cluster:
         nodes = [one for one in cluster.nodes() if one.alive]
-        reports = cluster.call_each(report_node, nodes)
         attacked = [one for one in nodes if one.runs]
         if wants_progress(args):
+            show_progress(f"asking {count(len(nodes), 'node')}")
+        reports = cluster.call_each(report_node, nodes)
+        if wants_progress(args):
             show_progress(f"attacking the sandboxes of {count(len(attacked), 'node')}")
-        results = cluster.call_each(attack_node, attacked, seconds=_ATTACK_SECONDS)
+        results = cluster.follow_each(attack_node, [(one, one.sandboxes) for one in attacked])
         if wants_progress(args):
             show_progress("")
-    findings = differing(_facts_of(nodes, reports)) + _problems(nodes, {**reports, **results})
-    rows = []
+    findings = differing(_facts_of(nodes, reports)) + _problems(nodes, reports)
+    rows: list[dict[str, Any]] = []
     for node in attacked:
-        for one in results[node.id].value or ():
-            rows.append({"node": node.id, "host": node.host, **one})
-            if one["outcome"] in BAD:
-                findings.append(
-                    f"{_called(node)}: {one['sandbox']} does not stop {one['attack']}: "
-                    f"{one['detail']}"
-                )
-        if not results[node.id].problem and not results[node.id].value:
-            findings.append(f"{_called(node)}: there is no sandbox to attack")
+        own = [{"node": node.id, "host": node.host, **one} for one in results[node.id].value]
+        findings += _attack_findings(node, own, results[node.id].problem)
+        rows += own
     if args.json:
         print_json({"nodes": [one.id for one in nodes], "matrix": rows, "findings": findings})
     else:
@@ -427,6 +423,25 @@ def _doctor(settings: Settings, args: argparse.Namespace) -> int:
         if not findings:
             print("no problems")
     return 1 if findings else 0
+
+
+def _attack_findings(node: NodeState, rows: Sequence[dict[str, Any]], problem: str) -> list[str]:
+    """Return what the attacks on a node found, and what was not attacked there."""
+    found = [
+        f"{_called(node)}: {row['sandbox']} does not stop {row['attack']}: {row['detail']}"
+        if row["outcome"] == "succeeded"
+        else f"{_called(node)}: {row['sandbox']}: it is not clear whether {row['attack']} is "
+        f"stopped: {row['detail']}"
+        for row in rows
+        if row["outcome"] in BAD
+    ]
+    if problem:
+        found.append(f"{_called(node)}: the attacks did not end: {problem}")
+    tried = {row["sandbox"] for row in rows}
+    found += [
+        f"{_called(node)}: {one} was not attacked" for one in node.sandboxes if one not in tried
+    ]
+    return found if node.sandboxes else [f"{_called(node)}: there is no sandbox to attack"]
 
 
 def _print_matrix(nodes: Sequence[NodeState], rows: Sequence[dict[str, Any]]) -> None:
@@ -469,17 +484,19 @@ def _join(settings: Settings, args: argparse.Namespace) -> int:
     arguments = start_arguments(plan, facts)
     if args.only_print:
         return _print_plan(arguments, facts, args)
-    environ = require_token(os.environ, settings.home)
+    environ = require_token(os.environ)
     if address:
         check_reachable(address)
     os.environ.update(environ)  # Ray reads its token there
-    look = _import_cluster().look_at_node
+    cluster = _import_cluster()
+    if address:
+        cluster.check_token(address)
     if args.json:
         print_json({"command": arguments, "facts": facts.to_json()})
         sys.stdout.flush()
     say(f"this machine can: {', '.join(sorted(facts.resources()))}", args)
     head = address or f"{args.node_address or '127.0.0.1'}:{args.port}"
-    code = run_node(arguments, environ, args.words, lambda: look(head, plan.start))
+    code = run_node(arguments, environ, args.words, lambda: cluster.look_at_node(head, plan.start))
     if code == 0 and not args.words:
         say("this node was drained; the same command puts it back", args)
     return code

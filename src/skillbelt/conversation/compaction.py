@@ -303,7 +303,7 @@ class Selection(NamedTuple):
     def read(cls, text: str) -> Selection:
         """Parse a selection; an empty one if the text is something else."""
         try:
-            found = read_json(text)
+            found = read_json(text) if text else None
         except ValueError:
             return cls()
         if not isinstance(found, list) or len(found) != 4:

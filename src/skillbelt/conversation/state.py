@@ -481,7 +481,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 def _decode(text: str) -> object:
     """Parse a value of the state; None when it is not JSON."""
     try:
-        return read_json(text)
+        return read_json(text) if text else None
     except ValueError:
         return None
 

@@ -118,7 +118,7 @@ def load_skill_body(
     PathEscape when there is no text to give.
     """
     data = _body_data(skill)
-    parsed = _parse(skill, data, limits)
+    parsed = _parse(skill, data)
     path = os.path.basename(skill.location)
     body = _decode(data[parsed.body_offset :], path)
     if overflow == "refuse" and _over(body, limits):
@@ -151,9 +151,9 @@ def _body_data(skill: Skill) -> bytes:
     return data
 
 
-def _parse(skill: Skill, data: bytes, limits: Limits) -> Parsed:
+def _parse(skill: Skill, data: bytes) -> Parsed:
     """Parse the frontmatter as the catalogue does; the file may have changed since."""
-    parsed = _parse_head(data[: MAX_FRONTMATTER_BYTES + _SLACK], skill.location, limits)
+    parsed = _parse_head(data[: MAX_FRONTMATTER_BYTES + _SLACK], skill.location)
     if parsed.state == "skipped":
         reasons = [one.message for one in parsed.diagnostics if one.severity == "error"]
         reason = "; ".join(reasons) or "the frontmatter cannot be read"
@@ -162,12 +162,12 @@ def _parse(skill: Skill, data: bytes, limits: Limits) -> Parsed:
 
 
 @lru_cache(maxsize=64)
-def _parse_head(head: bytes, location: str, limits: Limits) -> Parsed:
+def _parse_head(head: bytes, location: str) -> Parsed:
     begin = head[:FIRST_READ_BYTES]
     if needs_more(begin):
         begin = head
     folder = os.path.basename(os.path.dirname(location))
-    return parse(begin, path=location, folder=folder, limits=limits)
+    return parse(begin, path=location, folder=folder)
 
 
 def _over(text: str, limits: Limits) -> bool:
@@ -343,16 +343,18 @@ def read_file(skill: Skill, path: str, most: int) -> bytes:
     """
     try:
         with skill.files.open(path, most) as file:
-            # One byte more than is allowed shows that the file grew since.
-            data = file.read(most + 1)
-            executable = _is_executable(file)
+            mode, size = _stat(file, most)
+            # One byte more than its size shows that the file grew since.
+            data = file.read(size + 1)
+            if len(data) > size:
+                data += file.read(most + 1 - len(data))
     except PathEscape as escape:
         raise PathEscape(path, skill.dir, "leads out of the skill's folder") from escape
     except OSError as error:
         raise FileUnreadable(path, _explain(skill, path, error)) from error
     if len(data) > most:
         raise too_large(path, len(data), most)
-    if executable and data.startswith(b"#!"):
+    if mode & 0o111 and data.startswith(b"#!"):
         raise FileTypeRefused(path, "is an executable script")
     return data
 
@@ -369,11 +371,13 @@ def walk(skill: Skill) -> Iterator[str]:
             yield entry.path
 
 
-def _is_executable(file: BinaryIO) -> bool:
+def _stat(file: BinaryIO, most: int) -> tuple[int, int]:
+    """Return the mode of a file and its size, at most `most`."""
     try:
-        return bool(os.fstat(file.fileno()).st_mode & 0o111)
+        info = os.fstat(file.fileno())
     except io.UnsupportedOperation:  # listed by a server, which knows no modes
-        return False
+        return 0, most
+    return info.st_mode, min(info.st_size, most)
 
 
 def _explain(skill: Skill, path: str, error: OSError) -> str:

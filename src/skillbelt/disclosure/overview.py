@@ -27,7 +27,6 @@ Format = Literal["xml", "markdown", "plain", "json"]
 
 _INTRO = "Skills provide specialized instructions and workflows for specific tasks."
 _LOADER = "\nUse the {} tool to load a skill when a task matches its description."
-XML_INTRO = _INTRO + _LOADER.format("skill")
 MARKDOWN_HEADER = "## Available Skills"
 PLAIN_HEADER = "Available skills:"
 GUIDANCE_HEADER = "Tooling and workspace guidance:"

@@ -29,7 +29,7 @@ from skillbelt.settings import Settings
 from skillbelt.store.trusted import open_trust
 from skillbelt.trust import Trust
 from skillbelt.untrusted_json import read_json
-from skillbelt.values import DERIVED, INTERNAL, MODEL, SKILL_FILE, SKIPPED, USER, Diagnostic, Limits
+from skillbelt.values import DERIVED, INTERNAL, MODEL, SKILL_FILE, SKIPPED, USER, Diagnostic
 
 # A root that does not respond, such as a dead network mount, is left out after this.
 SCAN_TIMEOUT_SECONDS = 10.0
@@ -244,7 +244,6 @@ class _Reader:
         reads_all: bool = False,
     ) -> None:
         self._root, self._pulse, self._trusted = root, pulse, trusted
-        self._limits: Limits = settings.limits
         self._derive = not settings.strict
         self._hides = INTERNAL * (not settings.internal_skills)
         self._hides |= DERIVED * (settings.derived_descriptions == "hide")
@@ -288,7 +287,7 @@ class _Reader:
         fence = self._fence = self._fence or Fence(self._root.fence)
         _let_clock_pass(max(found.ctime_ns, policy_ns))
         try:
-            data = frontmatter.read_head(found.location, self._limits, fence)
+            data = frontmatter.read_head(found.location, fence)
         except PathEscape as escape:
             said = link_outside(found.location, self._root.fence, escape.reason)
             self.diagnostics.append(said)
@@ -311,10 +310,10 @@ class _Reader:
         name = folder[folder.rindex("/") + 1 :]
         # Do not derive a description from a link's target that was never meant as a skill.
         derive = self._derive and not os.path.islink(found.location)
-        card = frontmatter.read_card(data, found.location, name, self._limits, derive=derive)
+        card = frontmatter.read_card(data, found.location, name, derive=derive)
         if policy_ns:
             policy = f"{folder}/{POLICY_FILE}"
-            card = frontmatter.with_policy(card, found.location, policy, self._limits, fence)
+            card = frontmatter.with_policy(card, found.location, policy, fence)
         stored = _dump(card.diagnostics) if card.diagnostics else ""
         entry = Entry._make((*found[:5], policy_ns, *card[:-1], stored))
         self.fresh.append(entry)

@@ -233,15 +233,20 @@ def _openat2() -> Callable[[int, str, int], int] | None:
         return None
     syscall = ctypes.CDLL(None, use_errno=True).syscall
     syscall.restype = ctypes.c_long
+    rules = ctypes.c_uint64 * 3  # flags, mode, resolve
+    size, resolve = ctypes.sizeof(rules), _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS
+    syscall.argtypes = (
+        ctypes.c_long,
+        ctypes.c_int,
+        ctypes.c_char_p,
+        ctypes.POINTER(rules),
+        ctypes.c_size_t,
+    )
 
     def call(dir_fd: int, relative: str, flags: int) -> int:
-        resolve = _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS
-        how = (ctypes.c_uint64 * 3)(flags | os.O_CLOEXEC, 0, resolve)  # flags, mode, resolve
-        size = ctypes.c_size_t(ctypes.sizeof(how))
-        path = ctypes.c_char_p(os.fsencode(relative))
-        number = ctypes.c_long(_OPENAT2)
-        result = syscall(number, ctypes.c_int(dir_fd), path, ctypes.byref(how), size)
-        return int(result) if result >= 0 else -ctypes.get_errno()
+        how = rules(flags | os.O_CLOEXEC, 0, resolve)
+        result: int = syscall(_OPENAT2, dir_fd, os.fsencode(relative), how, size)
+        return result if result >= 0 else -ctypes.get_errno()
 
     return call
 

@@ -20,11 +20,10 @@ def make_folder(path: str) -> None:
     A folder of ours that others can write to is fixed, with a warning in the log. PermissionError,
     with the remedy, for a folder of another user.
     """
-    path = os.path.abspath(path)
     try:
         info = os.stat(path)
     except FileNotFoundError:
-        _make(path)
+        _make(os.path.abspath(path))
         info = os.stat(path)
     if not stat.S_ISDIR(info.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, "is not a folder; remove it", path)

@@ -17,8 +17,8 @@ def executor_for(
         return None
     if not settings.ray_address:
         raise ConfigError(
-            "executor is 'ray', and ray_address is not set; give the address of the cluster, such "
-            'as ray_address = "10.0.0.1:6379", or "auto" on a machine of the cluster'
+            "executor is 'ray', and ray_address is not set; give HOST:PORT of the head, such as "
+            'ray_address = "10.0.0.1:6379"'
         )
     from skillbelt.fleet.executor import RayExecutor  # extra: ray
 

@@ -6,29 +6,38 @@ is wrong. So the connection is tried before Ray is asked to make it.
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import ray
 from ray._private import worker as ray_worker
 from ray._private.state import actors, state
-from ray._raylet import GcsClient  # type: ignore[attr-defined]
+from ray._raylet import Config, GcsClient  # type: ignore[attr-defined]
 from ray.autoscaler.v2.sdk import get_cluster_status
 from ray.core.generated.autoscaler_pb2 import DrainNodeReason  # type: ignore[attr-defined]
 from ray.core.generated.gcs_pb2 import GcsNodeInfo  # type: ignore[attr-defined]
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from skillbelt.errors import ClusterAway, NotFound, SkillbeltError
+from skillbelt.errors import ClusterAway, ConfigError, NotFound, SkillbeltError
+from skillbelt.fleet.authentication import TOKEN_MODE, require_token
 from skillbelt.fleet.facts import PRODUCT, SETTINGS_LABEL, SHARE, START_LABEL, VERSION_LABEL
 from skillbelt.fleet.join import DOWN, UP
 from skillbelt.fleet.reach import CONNECT_SECONDS, check_reachable
+from skillbelt.sandbox.registry import AUTO
 from skillbelt.text import one_line
 
 NAMESPACE = "skillbelt"
 WORKSPACES = "skillbelt-workspaces-"  # how the names of the actors that keep workspaces begin
-_ANSWER_SECONDS = 60.0
+# The first call on a node starts a worker and imports the product; a busy machine takes minutes.
+_ANSWER_SECONDS = 300.0
+# A node that attacks builds an interpreter first, and then answers after each attack.
+_SILENT_SECONDS = 900.0
+_MACHINES_AT_ONCE = 64
 _DRAIN_REASON = "DRAIN_NODE_REASON_PREEMPTION"
 _WORD = "skillbelt fleet drain"
 
@@ -54,6 +63,13 @@ class NodeState(NamedTuple):
     def runs(self) -> bool:
         """Whether it takes runs at all; the head and the machines of servers need not."""
         return PRODUCT in self.can
+
+    @property
+    def sandboxes(self) -> tuple[str, ...]:
+        """The names of the sandboxes that it announces."""
+        begin = f"{PRODUCT}_sandbox_"
+        names = (one.removeprefix(begin) for one in self.can if one.startswith(begin))
+        return tuple(one for one in names if one != AUTO)
 
     @property
     def state(self) -> str:
@@ -84,7 +100,8 @@ def open_cluster(address: str) -> Iterator[Cluster]:
 def connect(address: str) -> None:
     """Connect this process to the cluster; ClusterAway when it does not answer."""
     check_reachable(address)
-    _check_token(address)
+    os.environ.update(require_token(os.environ))
+    check_token(address)
     logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of threads, for one
     try:
         with _printing_nothing():
@@ -105,8 +122,12 @@ def _printing_nothing() -> Iterator[None]:
 
     Ray starts a thread that prints to stdout when a worker or a node dies, and has no setting for
     it. Stdout may be a document of JSON, or a conversation of MCP. Ray's logs have the same lines.
+    With a Ray that does this otherwise, nothing is printed by Ray's loggers, and the rest may be.
     """
-    listen = ray_worker.listen_error_messages
+    listen = getattr(ray_worker, "listen_error_messages", None)
+    if listen is None:
+        yield
+        return
     ray_worker.listen_error_messages = lambda *_: None
     try:
         yield
@@ -171,14 +192,35 @@ class Cluster:
 
         The function travels by its name, so each node runs its own version of it.
         """
-        asked = {}
-        for node in nodes:
-            there = NodeAffinitySchedulingStrategy(node.id, soft=False)
-            task = ray.remote(function).options(
-                num_cpus=0, max_retries=0, scheduling_strategy=there, name=function.__name__
-            )
-            asked[node.id] = task.remote(*arguments)
+        asked = {node.id: _on(node, function).remote(*arguments) for node in nodes}
         return self._collect(asked, seconds)
+
+    def follow_each(
+        self,
+        function: Callable[..., Iterator[object]],
+        calls: Iterable[tuple[NodeState, object]],
+        seconds: float = _SILENT_SECONDS,
+    ) -> dict[str, NodeAnswer]:
+        """Call a function that yields, on each node with an argument of its own.
+
+        Return what each yielded, also of one that failed or was silent for `seconds`. Nodes of one
+        machine take turns: what one does would disturb the others.
+        """
+        turns: dict[str, list[tuple[NodeState, object]]] = {}
+        for node, argument in calls:
+            turns.setdefault(node.address, []).append((node, argument))
+
+        def follow_machine(address: str) -> dict[str, NodeAnswer]:
+            return {
+                node.id: _follow(_on(node, function, num_returns="streaming"), argument, seconds)
+                for node, argument in turns[address]
+            }
+
+        found: dict[str, NodeAnswer] = {}
+        with ThreadPoolExecutor(_MACHINES_AT_ONCE) as pool:
+            for answers in pool.map(follow_machine, turns):
+                found.update(answers)
+        return found
 
     def _collect(self, asked: Mapping[str, Any], seconds: float) -> dict[str, NodeAnswer]:
         if asked:
@@ -233,25 +275,95 @@ class Cluster:
             raise SkillbeltError(f"Ray does not drain {node_id}: {one_line(why)}")
 
 
-def _check_token(address: str) -> None:
-    """Ask the head one question; ClusterAway with the reason when it refuses."""
+def _on(node: NodeState, function: Callable[..., object], **options: object) -> Any:
+    """Return the function as a task of Ray on that node."""
+    there = NodeAffinitySchedulingStrategy(node.id, soft=False)
+    remote: Any = ray.remote(function)
+    return remote.options(
+        num_cpus=0, max_retries=0, scheduling_strategy=there, name=function.__name__, **options
+    )
+
+
+def _follow(task: Any, argument: object, seconds: float) -> NodeAnswer:
+    """Call a task that yields; return all that it yielded, and why it yielded no more."""
+    found: list[object] = []
+    yielded = task.remote(argument)
+    while True:
+        ready, _ = ray.wait([yielded], timeout=seconds)
+        if not ready:
+            ray.cancel(yielded, force=True)
+            return NodeAnswer(found, f"nothing more came for {seconds:g} seconds")
+        try:
+            found.append(ray.get(next(yielded)))
+        except StopIteration:
+            return NodeAnswer(found)
+        except Exception as error:  # what the function raised there, or Ray
+            return NodeAnswer(found, _first_line(error))
+
+
+def check_token(address: str) -> None:
+    """Ask the head one question with the token, and one without.
+
+    ClusterAway with the reason when it refuses the first, ConfigError when it answers the second.
+    """
+    _use_token(True)
     try:
-        GcsClient(address=address).check_alive([], timeout=CONNECT_SECONDS)
+        cluster_id = _ask_head(address)
     except Exception as error:
         raise _explain(address, error) from error
+    _use_token(False)
+    try:
+        _ask_head(address, cluster_id)
+    except Exception as error:
+        if _is_refusal(error):
+            return
+        raise _explain(address, error) from error
+    finally:
+        _use_token(True)
+    raise ConfigError(
+        f"the Ray cluster at {address} answers without a token, so anyone who reaches it can run "
+        "any program on its nodes; stop it, and start the head and every node with `skillbelt "
+        "fleet join`, or with RAY_AUTH_MODE=token in their environment"
+    )
 
 
-def _explain(address: str, error: Exception) -> ClusterAway:
+def _ask_head(address: str, cluster_id: str | None = None) -> str:
+    """Ask the head one question; return the id of its cluster.
+
+    Who does not give the id asks for it, and Ray prints when it may not.
+    """
+    head = GcsClient(address=address, cluster_id=cluster_id)
+    head.check_alive([], timeout=CONNECT_SECONDS)
+    return str(head.cluster_id.hex())
+
+
+def _use_token(on: bool) -> None:
+    """Have what Ray asks from now on carry the token, or not; the environment stays as it is."""
+    Config.initialize(json.dumps({"AUTH_MODE": TOKEN_MODE if on else "disabled"}))
+
+
+def _text_of(error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}"
     said: BaseException | None = error
     while said is not None:
         text += f" {said}"
         said = said.__cause__
-    if "AuthToken" in text or "UNAUTHENTICATED" in text:
+    return text
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether Ray refused a token, or that there was none."""
+    text = _text_of(error)
+    return "AuthToken" in text or "UNAUTHENTICATED" in text or "Unauthenticated" in text
+
+
+def _explain(address: str, error: Exception) -> ClusterAway:
+    if _is_refusal(error):
         return ClusterAway(
             f"the Ray cluster at {address} refuses the token: set RAY_AUTH_TOKEN_PATH (or "
-            "RAY_AUTH_TOKEN) to that of the cluster, and RAY_AUTH_MODE=token"
+            "RAY_AUTH_TOKEN) to that of the cluster"
         )
+    text = _text_of(error)
     if "node_ip_address" in text or ("raylet" in text and "find" in text):
         return ClusterAway(
             f"this machine is no node of the Ray cluster at {address}: run the command on a node, "

@@ -8,7 +8,11 @@ from typing import Any
 
 import ray
 from ray._private import state
-from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
+from ray._raylet import (  # type: ignore[attr-defined]
+    AuthenticationMode,
+    AuthenticationTokenLoader,
+    get_authentication_mode,
+)
 
 from skillbelt.errors import ConfigError
 
@@ -23,11 +27,12 @@ class ClusterTies:
         context = ray.get_runtime_context()
         self.node, self.job = str(context.get_node_id()), str(context.get_job_id())
         token = AuthenticationTokenLoader.instance().get_raw_token()
-        if not token:
+        if not token or get_authentication_mode() != AuthenticationMode.TOKEN:
             raise ConfigError(
-                "the Ray cluster has no token, so anyone in its network could run commands on it; "
-                "set RAY_AUTH_MODE=token and give every server and node the same RAY_AUTH_TOKEN, "
-                "or RAY_AUTH_TOKEN_PATH with the file that holds it"
+                "this process is connected to Ray without a token, so anyone in its network could "
+                "run commands on the cluster; let skillbelt connect, or set RAY_AUTH_MODE=token "
+                "before Ray is connected; every server and node has the same RAY_AUTH_TOKEN, or "
+                "RAY_AUTH_TOKEN_PATH with the file that holds it"
             )
         self.key = hmac.new(token.encode(), b"skillbelt orders", hashlib.sha256).digest()
 

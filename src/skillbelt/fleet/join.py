@@ -8,7 +8,6 @@ program on it.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,13 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from skillbelt.errors import ConfigError, SkillbeltError
+from skillbelt.errors import SkillbeltError
 from skillbelt.fleet.facts import START_LABEL, NodeFacts
 
 HEAD_PORT = 6379
 # Contents travel through the object store of the fleet; Ray carries calls and results only.
 OBJECT_BYTES = 256 * 2**20
-AUTH_MODE, AUTH_TOKEN, AUTH_TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 UP, DOWN = "up", "down"
 _POLL_SECONDS, _LOOK_SECONDS = 0.2, 3.0
 # Ray drains a node for half a minute after SIGTERM.
@@ -65,41 +63,14 @@ def start_arguments(plan: NodePlan, facts: NodeFacts) -> list[str]:
         *("--object-store-memory", str(plan.object_bytes)),
         *("--disable-usage-stats", "--block"),
     ]
+    if plan.runs:
+        # What Ray finds by itself depends on what else uses memory at this moment.
+        made += ["--memory", str(max(1, facts.memory_bytes - plan.object_bytes))]
     if plan.folder and not plan.address:
         made += ["--temp-dir", plan.folder]
     if plan.node_address:
         made += ["--node-ip-address", plan.node_address]
     return made
-
-
-def require_token(environ: Mapping[str, str], home: str) -> dict[str, str]:
-    """Return the environment of a Ray process with its token on; ConfigError when there is none."""
-    mode = environ.get(AUTH_MODE, "token")
-    if mode not in ("token", "disabled"):
-        raise ConfigError(f"environment variable {AUTH_MODE}: {mode!r} is not token or disabled")
-    if mode == "token" and not has_token(environ, home):
-        raise ConfigError(
-            "a Ray cluster without a token runs any program for anyone who reaches it, and there "
-            f"is no token: set {AUTH_TOKEN_PATH} to a file with the same random text on every "
-            f"machine, or {AUTH_TOKEN} to the text; for one machine `ray get-auth-token "
-            f"--generate` writes ~/.ray/auth_token; {AUTH_MODE}=disabled does without one, in a "
-            "network that no one else reaches"
-        )
-    # Ray starts workers with a niceness of 15, and runs would begin with it.
-    own = {AUTH_MODE: mode, "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "RAY_worker_niceness": "0"}
-    return {**environ, **own}
-
-
-def has_token(environ: Mapping[str, str], home: str) -> bool:
-    """Whether Ray would find a token."""
-    if environ.get(AUTH_TOKEN, "").strip():
-        return True
-    path = environ.get(AUTH_TOKEN_PATH) or os.path.join(home, ".ray", "auth_token")
-    try:
-        with open(path, encoding="utf-8") as file:
-            return bool(file.read(4096).strip())
-    except (OSError, UnicodeDecodeError):
-        return False
 
 
 def run_node(

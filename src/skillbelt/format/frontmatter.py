@@ -21,13 +21,12 @@ from skillbelt.format.bounds import (
 )
 from skillbelt.format.fields import settle, skill_name
 from skillbelt.text import one_line, shorten
-from skillbelt.values import DERIVED, INTERNAL, MODEL, SKIPPED, USER, Diagnostic, Limits, Severity
+from skillbelt.values import DERIVED, INTERNAL, MODEL, SKIPPED, USER, Diagnostic, Severity
 
 # Read of a SKILL.md by `check` and by search; a hundred times a long one.
 MAX_CHECKED_BYTES = 2 * 2**20
 
 State = Literal["strict", "repaired", "derived", "skipped"]
-_LIMITS = Limits()
 _SLACK = 4096  # read beyond the largest frontmatter, to detect that it is too large
 
 
@@ -59,7 +58,6 @@ class _SkillText(NamedTuple):
     data: bytes
     path: str
     folder: str
-    limits: Limits
     derive: bool
 
     def diagnose(
@@ -100,15 +98,13 @@ def needs_more(data: bytes) -> bool:
 # --- parsing -------------------------------------------------------------------------------------
 
 
-def parse(
-    data: bytes, *, path: str, folder: str, limits: Limits = _LIMITS, derive: bool = True
-) -> Parsed:
+def parse(data: bytes, *, path: str, folder: str, derive: bool = True) -> Parsed:
     """Parse the head of a SKILL.md. Never raises.
 
     `data` is the file's first `FIRST_READ_BYTES`, or more where `needs_more` said so. Without
     `derive`, a file that has no readable frontmatter is skipped.
     """
-    file = _SkillText(data=data, path=path, folder=folder, limits=limits, derive=derive)
+    file = _SkillText(data=data, path=path, folder=folder, derive=derive)
     found = split(data)
     if found is None or found.end - found.start > MAX_FRONTMATTER_BYTES:
         return _irregular(file, found)
@@ -134,9 +130,7 @@ def parse(
     )
 
 
-def written(
-    data: bytes, limits: Limits = _LIMITS, *, core: bool = True
-) -> dict[str, object] | None:
+def written(data: bytes, *, core: bool = True) -> dict[str, object] | None:
     """Return the frontmatter as `yaml.verbatim` reads it; None when there is none."""
     found = split(data)
     if found is None or found.end - found.start > MAX_FRONTMATTER_BYTES:
@@ -145,13 +139,13 @@ def written(
         text = data[found.start : found.end].decode()
     except UnicodeDecodeError:
         return None
-    return yaml.verbatim(text.replace("\r\n", "\n"), limits, core=core)
+    return yaml.verbatim(text.replace("\r\n", "\n"), core=core)
 
 
 def _slow(file: _SkillText, found: Split, text: str) -> Parsed:
     """Parse a block that the fast reader does not support."""
     clean = yaml_repair.without_controls(text)
-    loaded = yaml.full(clean, file.limits)
+    loaded = yaml.full(clean)
     if isinstance(loaded, yaml.BrokenYaml):
         if loaded.guard:
             return _skip(_diagnostic(file, loaded.problem, 1, "error"))
@@ -178,7 +172,7 @@ def _pairs(text: str, clean: str) -> list[tuple[str, str]]:
 def _repair(file: _SkillText, found: Split, text: str, problem: yaml.Problem) -> Parsed:
     """Parse a closed block that is not YAML line by line."""
     raw = file.data[found.start : found.end].decode()
-    repaired, ended = _by_line(raw, text, file.limits)
+    repaired, ended = _by_line(raw, text)
     if not repaired.fields:
         note = file.diagnose(
             "yaml-unreadable",
@@ -201,15 +195,15 @@ def _repair(file: _SkillText, found: Split, text: str, problem: yaml.Problem) ->
     return _finish(file, repaired.fields, "repaired", body, (note, *notes))
 
 
-def _by_line(raw: str, text: str, limits: Limits) -> tuple[yaml_repair.RepairedYaml, int | None]:
+def _by_line(raw: str, text: str) -> tuple[yaml_repair.RepairedYaml, int | None]:
     """Read the lines; also return where in `raw` the body starts, if it starts inside."""
     ended = yaml_repair.inner_end(text)
     if ended is None:
-        return yaml_repair.read(text, limits), None
+        return yaml_repair.read(text), None
     line = text.count("\n", 0, ended[1])
     column = ended[1] - (text.rfind("\n", 0, ended[1]) + 1)
     before = sum(len(row) + 1 for row in raw.split("\n")[:line])
-    return yaml_repair.read(text[: ended[0]], limits), before + column
+    return yaml_repair.read(text[: ended[0]]), before + column
 
 
 def _irregular(file: _SkillText, found: Split | None) -> Parsed:
@@ -239,16 +233,16 @@ def _misplaced(file: _SkillText, text: str) -> Parsed:
         return _all_body(file, text)
     raw = text[block.start : block.end]
     inner = yaml_repair.without_controls(raw.replace("\r\n", "\n"))
-    loaded = yaml.load(inner if inner.endswith("\n") else inner + "\n", file.limits)
+    loaded = yaml.load(inner if inner.endswith("\n") else inner + "\n")
     body, repaired = block.body, yaml_repair.RepairedYaml({})
     if block.single:
-        repaired = yaml_repair.one_line(inner, file.limits)
+        repaired = yaml_repair.one_line(inner)
     elif isinstance(loaded, yaml.LoadedYaml):
         repaired = yaml_repair.RepairedYaml(*loaded)
     elif loaded.guard:
         return _skip(_diagnostic(file, loaded.problem, 1, "error"))
     else:
-        repaired, ended = _by_line(raw, inner, file.limits)
+        repaired, ended = _by_line(raw, inner)
         body = block.body if ended is None else block.start + ended
     if not repaired.fields:
         return _all_body(file, text)
@@ -282,7 +276,7 @@ def _all_body(file: _SkillText, text: str) -> Parsed:
             "the frontmatter is opened and never closed; the whole file is read as text",
             "end it with a line `---`",
         )
-        return _derive(file, note, yaml_repair.open_description(text, file.limits))
+        return _derive(file, note, yaml_repair.open_description(text))
     note = file.diagnose(
         "frontmatter-missing",
         "there is no frontmatter; name and description are taken from folder and text",
@@ -415,7 +409,7 @@ class Card(NamedTuple):
     diagnostics: tuple[Diagnostic, ...]
 
 
-def read_head(location: str, limits: Limits = _LIMITS, fence: Fence = OPEN) -> bytes:
+def read_head(location: str, fence: Fence = OPEN) -> bytes:
     """Read a file up to the end of its frontmatter.
 
     Raises OSError if it cannot be read, PathEscape if it leads out of the fence.
@@ -431,11 +425,9 @@ def read_head(location: str, limits: Limits = _LIMITS, fence: Fence = OPEN) -> b
         os.close(handle)
 
 
-def read_card(
-    data: bytes, location: str, folder: str, limits: Limits = _LIMITS, *, derive: bool = True
-) -> Card:
+def read_card(data: bytes, location: str, folder: str, *, derive: bool = True) -> Card:
     """Return the card for the head of a SKILL.md. Never raises."""
-    parsed = parse(data, path=location, folder=folder, limits=limits, derive=derive)
+    parsed = parse(data, path=location, folder=folder, derive=derive)
     fields = parsed.fields
     name = skill_name(fields, folder, location)
     return Card(
@@ -473,14 +465,12 @@ def _internal(metadata: object) -> int:
     return INTERNAL if marked else 0
 
 
-def with_policy(
-    card: Card, location: str, path: str, limits: Limits = _LIMITS, fence: Fence = OPEN
-) -> Card:
+def with_policy(card: Card, location: str, path: str, fence: Fence = OPEN) -> Card:
     """Apply the Codex policy file beside the skill, which may hide the skill from models.
 
     A file that cannot be read hides it too: hiding is what the file is for.
     """
-    policy = _read_policy(path, limits, fence)
+    policy = _read_policy(path, fence)
     if policy is None:
         message = f"{path} cannot be read as YAML, so the skill is hidden from models"
         note = Diagnostic(
@@ -497,11 +487,11 @@ def with_policy(
     return card._replace(flags=card.flags & ~MODEL) if implicit is False else card
 
 
-def _read_policy(path: str, limits: Limits, fence: Fence) -> dict[str, object] | None:
+def _read_policy(path: str, fence: Fence) -> dict[str, object] | None:
     try:
         data = read_handle(fence.open_file(path), MAX_FRONTMATTER_BYTES + 1)
         text = data.decode("utf-8") if len(data) <= MAX_FRONTMATTER_BYTES else None
     except (OSError, PathEscape, UnicodeDecodeError):
         return None
-    loaded = yaml.full(text.replace("\r\n", "\n"), limits) if text is not None else None
+    loaded = yaml.full(text.replace("\r\n", "\n")) if text is not None else None
     return loaded.fields if isinstance(loaded, yaml.LoadedYaml) else None

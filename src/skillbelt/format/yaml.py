@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from skillbelt.format import yaml_fast
 from skillbelt.format.bounds import MAX_YAML_ALIASES, MAX_YAML_DEPTH
 from skillbelt.format.yaml_fast import CONSTANTS, METADATA, TEXT_KEYS, AsWritten
-from skillbelt.values import Limits
 
 _Node = Any  # yaml's nodes: comparing `id` avoids an import on every call
 _CUTS_MATTER = ("name", "description")
@@ -57,23 +56,23 @@ class _Guarded(Exception):
     """A bound was exceeded; holds the code, the message and the remedy."""
 
 
-def load(text: str, limits: Limits) -> LoadedYaml | BrokenYaml:
+def load(text: str) -> LoadedYaml | BrokenYaml:
     """Return the mapping in the block, or why there is none. Never raises."""
     fields = yaml_fast.read(text)
-    return full(text, limits) if fields is None else LoadedYaml(fields)
+    return full(text) if fields is None else LoadedYaml(fields)
 
 
-def full(text: str, limits: Limits) -> LoadedYaml | BrokenYaml:
+def full(text: str) -> LoadedYaml | BrokenYaml:
     """Load with libyaml only."""
     yaml = library()
     try:
-        _guard(text, limits)
+        _guard(text)
         node = yaml.compose(text, Loader=_loader())
         if node is None:
             return LoadedYaml({})
         if not isinstance(node, yaml.MappingNode):
             return BrokenYaml(Problem("yaml-syntax", 1, "the block is not a list of keys", ""))
-        return _YamlReader(text, limits).document(node)
+        return _YamlReader(text).document(node)
     except _Guarded as error:
         code, message, remedy = error.args
         return BrokenYaml(Problem(code, 1, message, remedy), guard=True)
@@ -83,18 +82,18 @@ def full(text: str, limits: Limits) -> LoadedYaml | BrokenYaml:
         return BrokenYaml(Problem("yaml-syntax", 1, f"{type(error).__name__}: {error}", ""))
 
 
-def verbatim(text: str, limits: Limits, *, core: bool = True) -> dict[str, object] | None:
+def verbatim(text: str, *, core: bool = True) -> dict[str, object] | None:
     """Return the mapping with every value as YAML types it; None where readers may disagree.
 
     Uses the core schema of YAML 1.2, in which `yes` is text; without `core`, YAML 1.1.
     """
     yaml = library()
     try:
-        _guard(text, limits)
+        _guard(text)
         node = yaml.compose(text, Loader=_loader())
         if not isinstance(node, yaml.MappingNode):
             return None
-        reader = (_Core if core else _YamlReader)(text, limits)
+        reader = (_Core if core else _YamlReader)(text)
         found = reader.mapping(node, 1)
         return None if reader.problems else found
     except (_Guarded, yaml.YAMLError, RecursionError, ValueError, OverflowError):
@@ -118,7 +117,7 @@ def _syntax(error: Exception) -> Problem:
     return Problem("yaml-syntax", mark.line + 1 if mark else 1, str(said), "")
 
 
-def _guard(text: str, limits: Limits) -> None:
+def _guard(text: str) -> None:
     """Raise _Guarded for text that must not be composed.
 
     Composing recurses in C, so the depth is taken from the event stream first, which does not. A
@@ -158,9 +157,8 @@ def _bomb(message: str) -> None:
 class _YamlReader:
     """Builds JSON values from nodes, and counts how far aliases expand them."""
 
-    def __init__(self, text: str, limits: Limits) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
-        self.limits = limits
         self.numbers = library().constructor.SafeConstructor()
         self.problems: list[Problem] = []
         self.doubled: set[str] = set()

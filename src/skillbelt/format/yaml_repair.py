@@ -13,7 +13,6 @@ from typing import NamedTuple
 from skillbelt.format import yaml
 from skillbelt.format.yaml_fast import TEXT_KEYS, Lazy
 from skillbelt.text import shorten
-from skillbelt.values import Limits
 
 _KNOWN = (
     {"name", "description", "license", "compatibility", "version", "author", "tags", "metadata"}
@@ -145,12 +144,12 @@ def _bare(text: str, at: int) -> FrontmatterBlock | None:
     return FrontmatterBlock(at, end, end, "the opening line is missing")
 
 
-def open_description(text: str, limits: Limits) -> str:
+def open_description(text: str) -> str:
     """Return the description in a block that is never closed; "" when there is none."""
     match = re.compile(r"^description[ \t]*:.*(?:\r?\n[ \t]+\S.*)*", re.M).search(text)
     if not match:
         return ""
-    fields = read(match[0].replace("\r\n", "\n") + "\n", limits).fields
+    fields = read(match[0].replace("\r\n", "\n") + "\n").fields
     value = fields.get("description")
     return " ".join(value.split()) if isinstance(value, str) else ""
 
@@ -193,7 +192,7 @@ def _keys_follow(lines: list[str], number: int) -> bool:
     return not following or bool(KEY_LINE.match(following)) or following[0] in " \t-#"
 
 
-def read(text: str, limits: Limits, depth: int = 0) -> RepairedYaml:
+def read(text: str, depth: int = 0) -> RepairedYaml:
     """Read the lines of a block key by key; no fields when there is no key.
 
     `text` has LF line ends. Values stay literal: backslashes and `$1` mean themselves.
@@ -201,7 +200,7 @@ def read(text: str, limits: Limits, depth: int = 0) -> RepairedYaml:
     fields: dict[str, object] = {}
     problems: list[yaml.Problem] = []
     for line, key, entry in _entries(text):
-        alone = yaml.load(entry, limits)
+        alone = yaml.load(entry)
         # `name:a: b` is one key to YAML, and another one than that of the line.
         if (
             isinstance(alone, yaml.LoadedYaml)
@@ -211,15 +210,15 @@ def read(text: str, limits: Limits, depth: int = 0) -> RepairedYaml:
             fields.update(alone.fields)
             problems += [p._replace(line=p.line + line - 1) for p in alone.problems]
         else:
-            fields[key] = _repair(key, entry, limits, depth)
+            fields[key] = _repair(key, entry, depth)
     return RepairedYaml(fields, tuple(problems[:8]))
 
 
-def one_line(text: str, limits: Limits) -> RepairedYaml:
+def one_line(text: str) -> RepairedYaml:
     """Read a block that is on one line, split before each well-known key."""
     keys = "|".join(sorted(_KNOWN, key=len, reverse=True))
     spread = re.sub(rf"(?<![ \t,;])[ \t,;]++(?=(?:{keys})[ \t]*:[ \t])", "\n", text.strip())
-    return read(spread + "\n", limits)
+    return read(spread + "\n")
 
 
 def _entries(text: str) -> Iterator[tuple[int, str, str]]:
@@ -240,20 +239,20 @@ def _is_stray(line: str, entry: tuple[int, str, list[str]]) -> bool:
     return entry[1] == "name" and line[:1].isalnum()
 
 
-def _repair(key: str, entry: str, limits: Limits, depth: int) -> object:
+def _repair(key: str, entry: str, depth: int) -> object:
     """Return the value of an entry that YAML cannot read alone."""
     first, _, below = entry.partition("\n")
     value = first.partition(":")[2].strip()
     if "\t" in entry:
-        untabbed = yaml.load(entry.replace("\t", "  "), limits)
+        untabbed = yaml.load(entry.replace("\t", "  "))
         if isinstance(untabbed, yaml.LoadedYaml) and len(untabbed.fields) == 1:
             return next(iter(untabbed.fields.values()))
     if not value and key not in TEXT_KEYS:
-        return _below(below, limits, depth)
+        return _below(below, depth)
     return _scalar(value, below)
 
 
-def _below(text: str, limits: Limits, depth: int) -> object:
+def _below(text: str, depth: int) -> object:
     """Read a nested block: a mapping if its lines are keys, a list if they are items."""
     lines = [line.rstrip() for line in text.replace("\t", "  ").split("\n") if line.strip()]
     margin = min((len(line) - len(line.lstrip()) for line in lines), default=0)
@@ -261,7 +260,7 @@ def _below(text: str, limits: Limits, depth: int) -> object:
     if lines and all(line.startswith(("- ", " ")) or line == "-" for line in lines):
         return _items(lines)
     if depth < _MAX_DEPTH and lines and KEY_LINE.match(lines[0]):
-        return read("\n".join(lines) + "\n", limits, depth + 1).fields
+        return read("\n".join(lines) + "\n", depth + 1).fields
     return _join(lines)
 
 

@@ -22,7 +22,6 @@ from skillbelt.conversation.messages import Message
 from skillbelt.running.following import Decoder, Follower, LoopQueue, Watch
 from skillbelt.sandbox.protocol import Stream
 from skillbelt.tools.schema import Tool, ToolResult, inline_names
-from skillbelt.values import Limits
 
 if TYPE_CHECKING:
     from skillbelt.runtime.runtime import Runtime, RuntimeSession
@@ -35,7 +34,6 @@ MAX_UNREAD_BYTES = 2**20
 CANCEL_TIMEOUT_SECONDS = 10.0
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
-_DEFAULT = Limits()
 _Result = TypeVar("_Result")
 # Gets the output of a call; an awaitable that it returns is awaited.
 Tell = Callable[[Stream, str], Awaitable[object] | object]

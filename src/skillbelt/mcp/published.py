@@ -27,7 +27,7 @@ from skillbelt.format.fields import SPECIFIED
 from skillbelt.format.frontmatter import MAX_CHECKED_BYTES, key_lines, written
 from skillbelt.format.skill import Skill
 from skillbelt.text import one_line
-from skillbelt.values import SKILL_FILE, Diagnostic, FileEntry, Limits
+from skillbelt.values import SKILL_FILE, Diagnostic, FileEntry
 
 if TYPE_CHECKING:
     from skillbelt.runtime.runtime import Runtime
@@ -175,11 +175,10 @@ class PublishedSkills:
             return dict.fromkeys(uris, "")
 
     def _publish(self, skill: Skill, listed: SkillFiles) -> Published | Diagnostic:
-        limits = self._runtime.settings.limits
-        data = _check(skill, limits)
+        data = _check(skill)
         if isinstance(data, Diagnostic):
             return data
-        fields = written(data, limits) or {}
+        fields = written(data) or {}
         files = {file.path: file for file in listed.manifest().files}
         name = str(fields.get("name", ""))
         if not name or SKILL_FILE not in files:
@@ -190,24 +189,24 @@ class PublishedSkills:
         )
 
 
-def unpublished(skills: Iterable[Skill], limits: Limits) -> list[Diagnostic]:
+def unpublished(skills: Iterable[Skill]) -> list[Diagnostic]:
     """Return why some of these skills are no resources for MCP clients."""
     local = (one for one in skills if one.origin.kind != "mcp" and os.path.isabs(one.location))
-    checked = (_check(skill, limits) for skill in local if not skill.hidden)
+    checked = (_check(skill) for skill in local if not skill.hidden)
     return [found for found in checked if isinstance(found, Diagnostic)]
 
 
-def _check(skill: Skill, limits: Limits) -> bytes | Diagnostic:
+def _check(skill: Skill) -> bytes | Diagnostic:
     """Return the SKILL.md if it follows the format to the letter, else what is wrong with it."""
     try:
         data = read(skill.location, MAX_CHECKED_BYTES, skill.fence).data
     except UnusableFile as error:
         return _refuse(skill, f"it cannot be read: {error}")
-    for found in check_bytes(data, skill.location, strict=True, limits=limits).diagnostics:
+    for found in check_bytes(data, skill.location, strict=True).diagnostics:
         if found.severity == "error" and found.code != _OF_THE_FOLDER:
             return _refuse(skill, found.message, found)
     # As every host reads it, for which `1.10` without quotes is a number.
-    for field, value in _text_values(written(data, limits) or {}):
+    for field, value in _text_values(written(data) or {}):
         if not isinstance(value, str):
             line = key_lines(data).get(field.partition(".")[0])
             wrong = finding("field-type", skill.location, line, f"{field} is not text", _QUOTE)

@@ -11,7 +11,6 @@ import asyncio
 import base64
 import hashlib
 import json
-import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +33,6 @@ from skillbelt.store import SessionKey, Store
 from skillbelt.tracing import CARRIED, extract
 from skillbelt.untrusted_json import BadJson, read_json
 
-logger = logging.getLogger(__name__)
 KIND = "mcp"
 _SESSION_HEADER = b"mcp-session-id"
 _TOUCH_SECONDS = 3_600.0

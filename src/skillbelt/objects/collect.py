@@ -52,10 +52,10 @@ def collect(
         keep = max(skill_seconds, GRACE_SECONDS) if skills else GRACE_SECONDS
         found = _collect(space, name_seconds, keep)
         total = CollectedObjects(*map(sum, zip(total, found, strict=True)))
-    wheels = objects.packages
-    for one in list(wheels.walk("wheels")):
+    packages = objects.packages
+    for one in [*packages.walk("wheels"), *packages.walk("archives")]:
         # Who misses one fetches it from its index, and keeps it here again.
-        if one.age > skill_seconds and _remove(wheels, one.path, skill_seconds):
+        if one.age > skill_seconds and _remove(packages, one.path, skill_seconds):
             total = total._replace(blobs=total.blobs + 1, size=total.size + one.size)
     return total
 

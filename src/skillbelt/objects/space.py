@@ -1,6 +1,6 @@
 """The object store of a deployment: skills that all share, and a space for each tenant.
 
-    packages/wheels/...          wheels, by the hash that locks name
+    packages/wheels, archives/...   files of packages, by the hashes that locks name
     skills/...                   skills, by the digest that approvals are bound to
     tenants/<digits>/...         of one `app` and `user`: files, trees, snapshots of workspaces
 

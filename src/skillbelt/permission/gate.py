@@ -247,9 +247,9 @@ class Gate:
         A named project may have another path on each machine, so a skill's place in it is the path
         inside.
         """
-        request = _spell(request)
-        place = below(request.origin, self.settings.worktree)
-        if place and named_project(self.settings, self.policy.project_trusted):
+        request, settings = _spell(request), self.settings
+        place = below(request.origin, settings.worktree)
+        if place and named_project(settings, self.policy.project_trusted):
             request = request._replace(origin=f"{_IN_PROJECT}{place}")
         return request
 
@@ -584,13 +584,14 @@ class Gate:
 
     def record(self, type: str, request: Request, data: dict[str, object]) -> None:
         """Append an event about the request to the audit log."""
-        if not self.settings.audit or not self._recorded:
+        settings = self.settings
+        if not settings.audit or not self._recorded:
             return
         self.audit.append(
             AuditEvent(
                 time=time.time(),
                 type=type,
-                project=self.settings.project,
+                project=settings.project,
                 user=user_name(),
                 session=request.session,
                 agent=request.agent,

@@ -384,6 +384,7 @@ class Workbench:
             only_hosts=said.hosts,
             policy=self.policy.active,
             known_secrets=self.given_secrets,
+            gpus=said.gpus,
         )
         self._saving(run)  # refuse an unusable store or folder before anything runs
         check_folder(call.output_dir)

@@ -51,7 +51,6 @@ _MAIN = ("main", "index", "script")
 _WASM = ("wasm/skill.wasm", "skill.wasm", "module.wasm")
 _SHOWN = 20
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-_LIMITS = Limits()
 
 
 class ExitStatus(NamedTuple):

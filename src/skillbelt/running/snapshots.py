@@ -36,7 +36,6 @@ from skillbelt.running.workspace import (
     name_of,
     prefix_of,
 )
-from skillbelt.settings import Settings
 from skillbelt.store.protocol import SessionKey
 from skillbelt.untrusted_json import read_json
 from skillbelt.values import Limits
@@ -180,11 +179,6 @@ def latest_snapshot(
     """Return the digest and the number of the last snapshot; None when there is none."""
     found = _latest(objects.tenant(key), name_of(key, None, project))
     return (found.digest, found.number) if found else None
-
-
-def open_objects(settings: Settings) -> Objects:
-    """Open the object store that the settings name; ConfigError if they name none."""
-    return Objects.from_settings(settings)
 
 
 def forget_snapshots(objects: Objects, key: SessionKey) -> int:

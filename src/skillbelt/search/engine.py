@@ -122,7 +122,7 @@ class Searcher:
         reason, skill = Reason(asked, best.candidate), best.skill
         field = reason.field()
         told = field in ("name", "description") and skill.description
-        text = skill.description if told else _body(skill, self._settings)
+        text = skill.description if told else split(text_of(skill), skill.body_offset)[1]
         variants = dict.fromkeys((*skill.shadows, *(copy.skill.location for copy in copies)))
         return Result(
             skill=skill,
@@ -165,10 +165,6 @@ def _highest(totals: list[float], allowed: bytes, most: int) -> list[int]:
         if len(found) >= most:
             break
     return nlargest(most, found, key=totals.__getitem__)
-
-
-def _body(skill: Skill, settings: Settings) -> str:
-    return split(text_of(skill), skill.body_offset)[1]
 
 
 def _again(ranker: Ranker, asked: Query, ranked: list[Ranked]) -> list[Ranked]:

@@ -205,7 +205,7 @@ class Upkeep:
             self.kept = {**self.kept, path: self._read(path)}
 
     def _fresh(self, skill: Skill) -> Fresh:
-        made = document(parts_of(skill, self._settings.limits))
+        made = document(parts_of(skill))
         return Fresh(skill.location, stamp(skill), made)
 
     # The postings

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from skillbelt.search.idf import UNSEEN, UNSEEN_DESCRIBED, rarity
 from skillbelt.search.words import ids, runs
-from skillbelt.values import Limits
 
 # Ten pages: a longer request adds time, not precision.
 MAX_QUERY_CHARS = 40_000
@@ -24,7 +23,6 @@ _FENCED_SHARE = 0.5  # code blocks mostly show the form of the answer
 _COMMON = 0.5
 _FEW_WORDS = 12
 _MOST_SOUGHT = 64  # words that choose the candidates, the rarest
-_LIMITS = Limits()
 
 
 class Word(NamedTuple):

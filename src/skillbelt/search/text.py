@@ -13,7 +13,6 @@ from skillbelt.files.tree import is_skill_file
 from skillbelt.format.frontmatter import MAX_CHECKED_BYTES
 from skillbelt.format.skill import Skill
 from skillbelt.search.document import Parts
-from skillbelt.values import Limits
 
 # File names of one skill that are indexed; more would let one skill match everything.
 MAX_INDEXED_FILES = 200
@@ -37,7 +36,7 @@ def text_of(skill: Skill) -> str:
         return ""
 
 
-def parts_of(skill: Skill, limits: Limits) -> Parts:
+def parts_of(skill: Skill) -> Parts:
     """Return the skill's texts by part."""
     text = text_of(skill)
     head, body = split(text, skill.body_offset)

@@ -11,7 +11,6 @@ from skillbelt.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from skillbelt.settings import Settings
-    from skillbelt.store.postgres.database import Database
     from skillbelt.store.postgres.store import PostgresStore
 __all__ = ["STATE_FILE", "SessionInfo", "SessionKey", "Store", "open_store"]
 
@@ -42,8 +41,3 @@ def open_postgres(url: str) -> PostgresStore:
     except ImportError as error:
         raise MissingExtra("postgres", "a store in PostgreSQL") from error
     return _OPENED.setdefault(url, PostgresStore(url))
-
-
-def open_database(settings: Settings) -> Database | None:
-    """The database of the setting `store`, with the connections of its sessions; None without."""
-    return open_postgres(settings.store).database if settings.store else None

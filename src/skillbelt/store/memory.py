@@ -7,7 +7,17 @@ from typing import NamedTuple
 
 from skillbelt.events import Event, NewEvent
 from skillbelt.store.bells import Bell, Bells
-from skillbelt.store.protocol import NO_CHANGE, SessionInfo, SessionKey, changes, decoded, encoded
+from skillbelt.store.protocol import (
+    NO_CHANGE,
+    Lease,
+    SessionInfo,
+    SessionKey,
+    changes,
+    check_lease,
+    decoded,
+    encoded,
+    lease_topic,
+)
 
 
 class _Kept(NamedTuple):
@@ -35,6 +45,7 @@ class MemoryStore:
         self._lock = threading.RLock()
         self._logs: dict[SessionKey, _Log] = {}
         self._state: dict[tuple[str, ...], dict[str, str]] = {}
+        self._leases: dict[SessionKey, Lease] = {}
         self._bells = Bells()
 
     def append(
@@ -42,12 +53,15 @@ class MemoryStore:
         key: SessionKey,
         events: Sequence[NewEvent],
         delta: Mapping[str, str | None] = NO_CHANGE,
+        *,
+        lease: str = "",
     ) -> list[Event]:
         """Add the events and change the state, all or nothing; the events as they are kept now."""
         rows = [(event.type, event.agent, encoded(event.data)) for event in events]
         changed = list(changes(delta))
         with self._lock:
             now = time.time()
+            check_lease(self._leases.get(key), lease)
             log = self._logs.setdefault(key, _Log(now))
             first = len(log.events) + 1
             kept = [_Kept(seq, now, *row) for seq, row in enumerate(rows, first)]
@@ -94,13 +108,41 @@ class MemoryStore:
         """Forget the session's events and state, not its user's or app's; whether there was one."""
         with self._lock:
             self._state.pop(_owner("session", key), None)
+            self._leases.pop(key, None)
             return self._logs.pop(key, None) is not None
 
     def expire(self, before: float) -> int:
         """Delete each session that was last touched before that time; how many there were."""
         with self._lock:
+            for key in [key for key, one in self._leases.items() if one.until < before]:
+                del self._leases[key]
             old = [key for key, log in self._logs.items() if log.updated < before]
             return sum(self.delete(key) for key in old)
+
+    def take_lease(self, key: SessionKey, number: str, holder: str, seconds: float) -> Lease:
+        """Take the session for a turn, and return the lease that has it now."""
+        with self._lock:
+            now, found = time.time(), self._leases.get(key)
+            if found is None or found.number == number or found.until <= now:
+                found = self._leases[key] = Lease(number, holder, now + seconds)
+            return found
+
+    def renew_lease(self, key: SessionKey, number: str, seconds: float) -> bool:
+        """Have the lease last so long from now; False when it does not have the session."""
+        with self._lock:
+            found = self._leases.get(key)
+            if found is None or found.number != number:
+                return False
+            self._leases[key] = found._replace(until=time.time() + seconds)
+            return True
+
+    def release_lease(self, key: SessionKey, number: str) -> None:
+        """Give the session back."""
+        with self._lock:
+            found = self._leases.get(key)
+            if found is not None and found.number == number:
+                del self._leases[key]
+        self._bells.ring(lease_topic(key))
 
     def watch(self, topic: str) -> Bell:
         """Return what waits for `wake`."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
+from skillbelt.errors import LeaseLost
 from skillbelt.events import Event, NewEvent
 from skillbelt.untrusted_json import read_json
 
@@ -53,6 +54,17 @@ class SharedEntry(NamedTuple):
     value: str
 
 
+class Lease(NamedTuple):
+    """Who has a session for a turn, and until when by the clock of the store.
+
+    `number` is a random text that tells a lease from every other one.
+    """
+
+    number: str
+    holder: str
+    until: float
+
+
 class StoreWatch(Protocol):
     """Waits for news. What comes after it was made, or between two waits, is not lost."""
 
@@ -78,13 +90,16 @@ class Store(Protocol):
         key: SessionKey,
         events: Sequence[NewEvent],
         delta: Mapping[str, str | None] = NO_CHANGE,
+        *,
+        lease: str = "",
     ) -> list[Event]:
         """Add the events and change the state, all or nothing; the events as they are kept now.
 
         A session begins with its first append, and each append touches it. In `delta`, None
         deletes a key; `app:` and `user:` keys are shared by all sessions of the app and of the
         user in it, every other key is the session's. TypeError or ValueError, and no change, when
-        `data` is not what JSON can hold.
+        `data` is not what JSON can hold. With the number of a `lease`: LeaseLost, and no change,
+        when that lease does not have the session any more. Without one, leases do not matter.
         """
 
     def events(self, key: SessionKey, after: int = 0) -> list[Event]:
@@ -112,6 +127,25 @@ class Store(Protocol):
 
     def expire(self, before: float) -> int:
         """Delete each session that was last touched before that time; how many there were."""
+
+    def take_lease(self, key: SessionKey, number: str, holder: str, seconds: float) -> Lease:
+        """Take the session for a turn, and return the lease that has it now.
+
+        That is another one as long as it has not run out. The session need not exist. `holder` is
+        for people.
+        """
+
+    def renew_lease(self, key: SessionKey, number: str, seconds: float) -> bool:
+        """Have the lease last so long from now; False when it does not have the session any more.
+
+        One that ran out is renewed as long as no other took the session.
+        """
+
+    def release_lease(self, key: SessionKey, number: str) -> None:
+        """Give the session back, and wake who watches `lease_topic`; one that is lost is nothing.
+
+        Deleting a session ends its lease too, so that a turn does not make it anew.
+        """
 
     def watch(self, topic: str) -> StoreWatch:
         """Return what waits for `wake`, in this process and in others that share the store."""
@@ -147,6 +181,17 @@ def list_sessions(
     while found := store.sessions(app, user, after=after, limit=page):
         yield from found
         after = found[-1].key
+
+
+def lease_topic(key: SessionKey) -> str:
+    """Return the topic that is woken when a lease of the session is given back."""
+    return json.dumps(["lease", *key])
+
+
+def check_lease(found: Lease | None, number: str) -> None:
+    """LeaseLost when the lease with that number, if one is named, does not have the session."""
+    if number and (found is None or found.number != number):
+        raise LeaseLost
 
 
 def encoded(data: Mapping[str, object]) -> str:

@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -24,13 +25,16 @@ from skillbelt.store.bells import Bell, Bells
 from skillbelt.store.protocol import (
     NO_CHANGE,
     EventRow,
+    Lease,
     Scope,
     SessionInfo,
     SessionKey,
     SharedEntry,
     changes,
+    check_lease,
     decoded,
     encoded,
+    lease_topic,
 )
 
 T = TypeVar("T")
@@ -46,6 +50,7 @@ _APPLICATION_ID = 0x536B4274
 # How often a watch looks whether another process changed the file.
 _LOOK_SECONDS = 0.05
 _COLUMNS = "app, user, name, created, updated, last"
+_NAMED = "app = ? AND user = ? AND name = ?"
 # Texts and bytes in one order, that of the characters.
 _ORDER = "CAST(app AS BLOB), CAST(user AS BLOB), CAST(name AS BLOB)"
 # The n-th entry brings a file of format n to format n + 1. An entry is never changed, only added.
@@ -61,6 +66,10 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
         " PRIMARY KEY (scope, app, user, session, key)) WITHOUT ROWID",
     ),
     (f"CREATE INDEX session_order ON session ({_ORDER})",),
+    (
+        "CREATE TABLE lease (app, user, name, number TEXT, holder, until REAL,"
+        " PRIMARY KEY (app, user, name)) WITHOUT ROWID",
+    ),
 )
 # One for all stores, so that a fork can wait until none of them is in the middle of something.
 _LOCK = threading.RLock()
@@ -87,11 +96,18 @@ class SqliteStore:
         key: SessionKey,
         events: Sequence[NewEvent],
         delta: Mapping[str, str | None] = NO_CHANGE,
+        *,
+        lease: str = "",
     ) -> list[Event]:
         """Add the events and change the state, all or nothing; the events as they are kept now."""
         rows = [(event.type, event.agent, encoded(event.data)) for event in events]
         changed = list(changes(delta))
-        return self._write(lambda db: _append(db, key, rows, changed))
+
+        def work(db: sqlite3.Connection) -> list[Event]:
+            check_lease(_find_lease(db, key) if lease else None, lease)
+            return _append(db, key, rows, changed)
+
+        return self._write(work)
 
     def events(self, key: SessionKey, after: int = 0) -> list[Event]:
         """The events with a higher number, in order; none for a session that does not exist."""
@@ -166,7 +182,7 @@ class SqliteStore:
 
     def find_session(self, key: SessionKey) -> SessionInfo | None:
         """What `sessions` says of one session; None if there is none."""
-        query = f"SELECT {_COLUMNS} FROM session WHERE app = ? AND user = ? AND name = ?"
+        query = f"SELECT {_COLUMNS} FROM session WHERE {_NAMED}"
         rows = self._read(query, *_cells(key))
         return self._info(rows[0]) if rows else None
 
@@ -216,12 +232,39 @@ class SqliteStore:
 
     def delete(self, key: SessionKey) -> bool:
         """Forget the session's events and state, not its user's or app's; whether there was one."""
-        where = "app = ? AND user = ? AND name = ?"
-        return bool(self._remove(where, *_cells(key)))
+        return bool(self._remove(_NAMED, *_cells(key)))
 
     def expire(self, before: float) -> int:
         """Delete each session that was last touched before that time; how many there were."""
+        if self._read("SELECT 1 FROM lease WHERE until < ? LIMIT 1", before):
+            self._write(lambda db: db.execute("DELETE FROM lease WHERE until < ?", (before,)))
         return self._remove("updated < ?", before)
+
+    def take_lease(self, key: SessionKey, number: str, holder: str, seconds: float) -> Lease:
+        """Take the session for a turn, and return the lease that has it now."""
+
+        def work(db: sqlite3.Connection) -> Lease:
+            now, found = time.time(), _find_lease(db, key)
+            if found is not None and found.number != number and found.until > now:
+                return found
+            taken = Lease(number, holder, now + seconds)
+            row = (*_cells(key), number, _cell(holder), taken.until)
+            db.execute("INSERT OR REPLACE INTO lease VALUES (?, ?, ?, ?, ?, ?)", row)
+            return taken
+
+        return self._write(work)
+
+    def renew_lease(self, key: SessionKey, number: str, seconds: float) -> bool:
+        """Have the lease last so long from now; False when it does not have the session."""
+        query = f"UPDATE lease SET until = ? WHERE number = ? AND {_NAMED}"
+        values = (time.time() + seconds, number, *_cells(key))
+        return self._write(lambda db: db.execute(query, values).rowcount > 0)
+
+    def release_lease(self, key: SessionKey, number: str) -> None:
+        """Give the session back."""
+        query = f"DELETE FROM lease WHERE number = ? AND {_NAMED}"
+        self._write(lambda db: db.execute(query, (number, *_cells(key))))
+        self._bells.ring(lease_topic(key))
 
     def watch(self, topic: str) -> Bell:
         """Return what waits for `wake` here, or for any change by another process."""
@@ -504,6 +547,13 @@ def _add_shared(db: sqlite3.Connection, entries: Sequence[SharedEntry]) -> None:
         _change(db, (*owner, _cell(entry.key)), entry.value)
 
 
+def _find_lease(db: sqlite3.Connection, key: SessionKey) -> Lease | None:
+    query = f"SELECT number, holder, until FROM lease WHERE {_NAMED}"
+    for number, holder, until in db.execute(query, _cells(key)).fetchall():
+        return Lease(number, _text(holder), until)
+    return None
+
+
 def _texts(cells: tuple[Any, ...]) -> dict[str, str]:
     return dict(zip(("type", "agent", "data"), map(_text, cells), strict=True))
 
@@ -516,7 +566,7 @@ def _event(row: tuple[Any, ...]) -> Event:
 def _session(db: sqlite3.Connection, key: SessionKey, now: float) -> tuple[int, int]:
     """The row of the session, made if need be, and the number of its last event."""
     cells = _cells(key)
-    query = "SELECT id, last FROM session WHERE app = ? AND user = ? AND name = ?"
+    query = f"SELECT id, last FROM session WHERE {_NAMED}"
     for session, last in db.execute(query, cells).fetchall():
         return session, last
     made = db.execute(
@@ -542,9 +592,12 @@ def _remove(db: sqlite3.Connection, where: str, values: tuple[object, ...]) -> i
         f" (SELECT app, user, name {chosen})",
         values,
     )
+    named = f"SELECT app, user, name {chosen}"
+    db.execute(f"DELETE FROM lease WHERE (app, user, name) IN ({named})", values)
     return db.execute(f"DELETE {chosen}", values).rowcount
 
 
+@lru_cache(maxsize=256)
 def _owner(scope: Scope, key: SessionKey) -> tuple[str | bytes, ...]:
     app, user, session = _cells(key)
     return {

@@ -3,8 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
 from skillbelt.sandbox.protocol import Job, Mount, Outcome, Sandbox, Stream, run
 from skillbelt.values import Capabilities, Limits
@@ -12,7 +11,6 @@ from skillbelt.values import Capabilities, Limits
 PATH = "/usr/bin:/bin"
 HANG_SECONDS = 60.0
 PROCESSES = Capabilities(processes=True)
-_NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class Place:

@@ -16,8 +16,9 @@ from skillbelt.artifacts.conformance import (
     ArtifactStoreConformance,
     together,
 )
+from skillbelt.errors import LeaseLost
 from skillbelt.events import NewEvent
-from skillbelt.store.protocol import SessionKey, Store, StoreWatch, list_sessions
+from skillbelt.store.protocol import SessionKey, Store, StoreWatch, lease_topic, list_sessions
 from skillbelt.testing.audit_suite import AuditConformance
 from skillbelt.testing.executor_suite import ExecutorConformance
 from skillbelt.testing.sandbox_suite import SandboxConformance
@@ -265,6 +266,84 @@ class StoreConformance:
         for topic in TEXTS:
             store.wake(topic)
 
+    def test_a_session_is_taken_by_one_at_a_time(self, store: Store) -> None:
+        """Who asks gets to know who has it; a second call with one number is the same lease."""
+        mine = store.take_lease(KEY, "1", "ada's server", 60)
+        assert mine[:2] == ("1", "ada's server")
+        assert store.now() < mine.until <= store.now() + 60
+        assert store.take_lease(KEY, "2", "other", 60) == mine
+        assert store.take_lease(KEY, "1", "ada's server", 60).number == "1"
+        assert [store.take_lease(key, "2", "", 60).number for key in ALL[1:]] == ["2"] * 3
+        assert store.sessions() == []
+
+    def test_a_lease_is_given_back(self, store: Store) -> None:
+        """By its number only; what it appended stays."""
+        store.take_lease(KEY, "1", "", 60)
+        store.append(KEY, [NewEvent("a")], lease="1")
+        store.release_lease(KEY, "2")
+        assert store.take_lease(KEY, "2", "", 60).number == "1"
+        store.release_lease(KEY, "1")
+        assert store.take_lease(KEY, "2", "", 60).number == "2"
+        assert [event.type for event in store.events(KEY)] == ["a"]
+
+    def test_who_waits_for_a_session_is_woken(self, store: Store) -> None:
+        """When its lease is given back."""
+        store.take_lease(KEY, "1", "", 60)
+        watch = store.watch(lease_topic(KEY))
+        try:
+            _settle(watch)
+            store.release_lease(KEY, "1")
+            assert watch.wait(WAIT_SECONDS)
+        finally:
+            watch.close()
+
+    def test_a_lease_that_ran_out_is_lost_to_the_next(self, store: Store) -> None:
+        """From then on nothing can be appended with it, nor can it be renewed or given back."""
+        store.take_lease(KEY, "1", "", 0)
+        assert store.take_lease(KEY, "2", "", 60).number == "2"
+        assert store.renew_lease(KEY, "1", 60) is False
+        _lost(lambda: store.append(KEY, [NewEvent("late")], {"a": "1"}, lease="1"))
+        assert (store.events(KEY), store.state(KEY), store.sessions()) == ([], {}, [])
+        store.release_lease(KEY, "1")
+        store.append(KEY, [NewEvent("next")], lease="2")
+        assert [event.type for event in store.events(KEY)] == ["next"]
+        store.release_lease(KEY, "2")
+        _lost(lambda: store.append(KEY, [NewEvent("late")], lease="1"))
+
+    def test_a_lease_that_no_other_took_goes_on(self, store: Store) -> None:
+        """Also after it ran out."""
+        store.take_lease(KEY, "1", "", 0)
+        assert len(store.append(KEY, [NewEvent("a")], lease="1")) == 1
+        assert store.renew_lease(KEY, "1", 60) is True
+        assert store.take_lease(KEY, "2", "", 60).number == "1"
+
+    def test_an_append_without_a_lease_needs_none(self, store: Store) -> None:
+        """Though another has the session: a lease is for turns."""
+        store.take_lease(KEY, "1", "", 60)
+        assert len(store.append(KEY, [NewEvent("a")])) == 1
+
+    def test_a_deleted_session_has_no_lease(self, store: Store) -> None:
+        """So that a turn that goes on does not make it anew."""
+        store.take_lease(KEY, "1", "", 60)
+        store.append(KEY, [NewEvent("a")], lease="1")
+        assert store.delete(KEY)
+        _lost(lambda: store.append(KEY, [NewEvent("b")], lease="1"))
+        assert store.sessions() == []
+
+    def test_leases_of_long_ago_are_forgotten(self, store: Store) -> None:
+        """With the sessions of that time; one that goes on is not."""
+        store.take_lease(KEY, "1", "", 0)
+        store.take_lease(SAME_USER, "1", "", 3600)
+        assert store.expire(store.now() + 60) == 0
+        assert store.renew_lease(KEY, "1", 60) is False
+        assert store.renew_lease(SAME_USER, "1", 60) is True
+
+    def test_one_of_many_threads_gets_a_session(self, store: Store) -> None:
+        """All ask at once, and get the same one as the answer."""
+        told: list[str] = []
+        together(lambda n: told.append(store.take_lease(KEY, str(n), "", 60).number), THREADS)
+        assert (len(told), len(set(told))) == (THREADS, 1)
+
     def test_each_append_touches_its_session(self, store: Store) -> None:
         """Also one without events; the others stay as they were."""
         store.append(KEY, [NewEvent("a")])
@@ -354,6 +433,14 @@ def _refused(call: Callable[[], object]) -> None:
     except (TypeError, ValueError):
         return
     raise AssertionError("neither TypeError nor ValueError was raised")
+
+
+def _lost(call: Callable[[], object]) -> None:
+    try:
+        call()
+    except LeaseLost:
+        return
+    raise AssertionError("LeaseLost was not raised")
 
 
 def _settle(watch: StoreWatch) -> None:

@@ -20,7 +20,7 @@ from skillbelt.running.call import Asker
 from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey
-from skillbelt.tools.definitions import READERS, RUNNING, name_of
+from skillbelt.tools.definitions import READERS, RUNNING
 
 if TYPE_CHECKING:
     from skillbelt.running.background import Background
@@ -238,7 +238,7 @@ class Caller:
     @property
     def overflow(self) -> Storage | None:
         """Where to store what is cut; None if the model has no tool to read it with."""
-        return self.storage if name_of(self.names, READERS) else None
+        return None if self.names.keys().isdisjoint(READERS) else self.storage
 
     def presentable(self, text: str) -> str:
         """Replace the folder of stored texts by the prefix under which a model asks for them."""

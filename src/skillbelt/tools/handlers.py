@@ -202,7 +202,7 @@ def missed(caller: Caller, name: str) -> str:
     return f"\nToo many names were wrong. Stop guessing names: {where}, or go on without a skill."
 
 
-def not_found(caller: Caller, skills: Mapping[str, Skill], name: str) -> str:
+def not_found(skills: Mapping[str, Skill], name: str) -> str:
     """Return the text for a wrong name, with the right names; the closest ones if many."""
     listed = ", ".join(sorted(skills)) or "none"
     if len(skills) > MAX_ENUM_SKILLS:
@@ -270,7 +270,7 @@ def _use(call: Call, name: str, arguments: str | None = None, *, below: str = ""
     caller = call.caller
     seen = caller.skills if name in caller.skills else caller.look()
     if name not in seen:
-        message = not_found(caller, seen, name) + missed(caller, name)
+        message = not_found(seen, name) + missed(caller, name)
         raise Refused(message, NOT_FOUND, name=printable(name))
     skill = seen[name]
     request = caller.approve(skill, loading=True)
@@ -686,9 +686,9 @@ def check_arguments(kind: str, given: object, *, brief: bool = False) -> Checked
     but for a run in the background, which no other tool of that profile could follow.
     """
     given, unread = _decode(given)
-    takes = _describe_arguments(kind, brief)
     if not isinstance(given, Mapping):
-        return Checked({}, f"the arguments must be an object{unread}{takes}")
+        reason = f"the arguments must be an object{unread}{_describe_arguments(kind, brief)}"
+        return Checked({}, reason)
     definition = DEFINITIONS[kind]
     present = {str(key): value for key, value in given.items() if value is not None}
     unknown = [
@@ -701,7 +701,10 @@ def check_arguments(kind: str, given: object, *, brief: bool = False) -> Checked
         if key in present:
             checked[key], fault = _fit(present[key], schema)
             faults += [f"argument {key!r} must be {fault}"] if fault else []
-    return Checked(checked, f"{'; '.join(faults[:_MAX_FAULTS])}{takes}" if faults else "")
+    if not faults:
+        return Checked(checked, "")
+    reason = f"{'; '.join(faults[:_MAX_FAULTS])}{_describe_arguments(kind, brief)}"
+    return Checked(checked, reason)
 
 
 def _decode(given: object) -> tuple[object, str]:

@@ -22,12 +22,9 @@ from skillbelt.discovery.sources.bounds import Deadline, PullBudget
 from skillbelt.discovery.sources.failure import OutOfTime
 from skillbelt.errors import ArchiveRefused
 from skillbelt.files.contain import open_folder
-from skillbelt.values import Limits
 from tests.bounds import bounds
 from tests.discovery.sources.archives import SKILL, member, tar_of, tarred, tgz_of, tree_of, zipped
 from tests.examples import examples
-
-SMALL = Limits()
 
 
 @pytest.fixture(autouse=True)
@@ -35,20 +32,20 @@ def small() -> None:
     bounds(max_extracted_file_bytes=100_000, max_extracted_bytes=250_000, max_archive_files=50)
 
 
-def unpacked(data: bytes, folder: Path, limits: Limits = SMALL, seconds: float = 30) -> int:
+def unpacked(data: bytes, folder: Path, seconds: float = 30) -> int:
     folder.mkdir(exist_ok=True)
     fd = open_folder(str(folder))
     try:
         budget = PullBudget(Deadline("test", seconds))
-        return unpack(io.BytesIO(data), fd, source="test", limits=limits, budget=budget)
+        return unpack(io.BytesIO(data), fd, source="test", budget=budget)
     finally:
         os.close(fd)
 
 
-def refused(data: bytes, tmp_path: Path, reason: str, limits: Limits = SMALL) -> None:
+def refused(data: bytes, tmp_path: Path, reason: str) -> None:
     """The archive is refused for that reason, and nothing was written beside its folder."""
     with pytest.raises(ArchiveRefused, match=reason):
-        unpacked(data, tmp_path / "in" / "to", limits)
+        unpacked(data, tmp_path / "in" / "to")
     outside = {path for path in tree_of(tmp_path) if not path.startswith("in/to/")}
     assert outside == {"witness"}
     assert (tmp_path / "witness").read_bytes() == b"untouched"
@@ -259,8 +256,8 @@ def test_a_tar_header_of_any_size_is_not_read_into_memory(tmp_path: Path) -> Non
 
 
 def test_endless_compressed_padding_is_refused(tmp_path: Path) -> None:
-    limits = bounds(SMALL, max_archive_files=1)
-    refused(gzip.compress(bytes(2**20)), tmp_path, "more than 250000 bytes", limits)
+    bounds(max_archive_files=1)
+    refused(gzip.compress(bytes(2**20)), tmp_path, "more than 250000 bytes")
 
 
 def test_a_sparse_file_by_extended_header_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from skillbelt.discovery.sources.bounds import (
     MAX_EXTRACTED_FILE_BYTES,
 )
 from skillbelt.discovery.sources.mcp import McpSkill, parse_entries, parse_record
-from skillbelt.values import Diagnostic, Limits
+from skillbelt.values import Diagnostic
 from tests.bounds import bounds
 from tests.discovery.sources.mcp_server import TEXT, entry, listed
 
@@ -23,15 +23,12 @@ SOURCE = "mcp+https://skills.example/mcp"
 BASE = "skill://pdf/"
 
 
-LIMITS = Limits()
+def taken(*items: Any) -> tuple[list[McpSkill], tuple[Diagnostic, ...]]:
+    return parse_entries(items, "docs", SOURCE)
 
 
-def taken(*items: Any, limits: Limits = LIMITS) -> tuple[list[McpSkill], tuple[Diagnostic, ...]]:
-    return parse_entries(items, "docs", SOURCE, limits)
-
-
-def refusal(item: Any, **limits: int) -> str:
-    found, problems = taken(item, limits=LIMITS._replace(**limits))
+def refusal(item: Any) -> str:
+    found, problems = taken(item)
     assert found == []
     [problem] = problems
     assert (problem.code, problem.severity, problem.path) == (

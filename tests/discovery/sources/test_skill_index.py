@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from skillbelt.discovery.sources.failure import SourceFailure
 from skillbelt.discovery.sources.skill_index import SCHEMA, SkillIndex, parse
-from skillbelt.values import Limits
 from tests.bounds import bounds
 
 URL = "https://example.org/a/index.json"
@@ -18,7 +17,7 @@ DIGEST = "sha256:" + "ab" * 32
 
 def listing(*entries: object, schema: str | None = None, url: str = URL) -> SkillIndex:
     document = {"skills": entries, **({"$schema": schema} if schema else {})}
-    return parse(json.dumps(document).encode(), url, Limits())
+    return parse(json.dumps(document).encode(), url)
 
 
 def published(**facts: object) -> dict[str, object]:
@@ -157,15 +156,17 @@ def test_an_unknown_schema_is_not_processed() -> None:
 def test_what_is_no_list_is_a_failure(data: bytes) -> None:
     """Case 31."""
     with pytest.raises(SourceFailure) as caught:
-        parse(data, URL, Limits())
+        parse(data, URL)
     assert caught.value.code == "remote-index-invalid"
 
 
 def test_a_list_may_not_be_endless() -> None:
     data = json.dumps({"skills": [{"name": str(i), "files": ["SKILL.md"]} for i in range(4)]})
-    assert len(parse(data.encode(), URL, bounds(max_remote_skills=4)).items) == 4
+    bounds(max_remote_skills=4)
+    assert len(parse(data.encode(), URL).items) == 4
+    bounds(max_remote_skills=3)
     with pytest.raises(SourceFailure, match="more than 3 skills"):
-        parse(data.encode(), URL, bounds(max_remote_skills=3))
+        parse(data.encode(), URL)
 
 
 values = st.recursive(

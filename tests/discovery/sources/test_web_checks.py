@@ -11,7 +11,6 @@ from skillbelt.discovery.sources.failure import SourceFailure, too_large
 from skillbelt.discovery.sources.http import HttpResponse
 from skillbelt.discovery.sources.web import check_encoding, check_text
 from skillbelt.errors import ArchiveRefused
-from skillbelt.values import Limits
 from tests.discovery.sources.archives import tree_of, zipped
 
 ANSWER = HttpResponse(
@@ -46,10 +45,9 @@ def test_a_broken_bound_is_a_failure() -> None:
 
 
 def test_an_archive_is_unpacked_below_the_folder(tmp_path: Path) -> None:
-    limits = Limits()
     budget = PullBudget(Deadline("x", 20))
     data = io.BytesIO(zipped({"a/SKILL.md": b"1"}))
-    unpack_into(str(tmp_path), data, "http://a/x.zip", limits, budget)
+    unpack_into(str(tmp_path), data, "http://a/x.zip", budget)
     assert tree_of(tmp_path) == {"a/SKILL.md": b"1"}
     with pytest.raises(ArchiveRefused, match=r"http://a/x\.zip"):
-        unpack_into(str(tmp_path), io.BytesIO(b""), "http://a/x.zip", limits, budget)
+        unpack_into(str(tmp_path), io.BytesIO(b""), "http://a/x.zip", budget)

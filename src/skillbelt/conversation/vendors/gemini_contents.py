@@ -56,9 +56,9 @@ class GeminiContents:
     def read(self, items: Sequence[Item], where: Sequence[str]) -> list[Message]:
         """Return the messages; each response to a call is one of its own."""
         found: list[Message] = []
-        for index, (item, at) in enumerate(zip(items, where, strict=True)):
+        for index, item in enumerate(items):
             if item.get("role") == "model":
-                found.append(_read_model(item, index, at))
+                found.append(_read_model(item, index))
             else:
                 found += _read_user(item, index, _open_calls(found))
         return found
@@ -138,7 +138,7 @@ def _response(part: Item) -> dict[str, Any]:
     return _find(part, _RESPONSE)[1]
 
 
-def _read_model(item: Item, index: int, where: str) -> Message:
+def _read_model(item: Item, index: int) -> Message:
     calls = []
     for part in item["parts"]:
         _, call = _find(part, _CALL)

@@ -47,7 +47,7 @@ class ResponsesItems:
         found: list[Message] = []
         for index, (item, at) in enumerate(zip(items, where, strict=True)):
             if item.get("type", "message") == "message":
-                _read_message(found, item, index, at)
+                _read_message(found, item, index)
             elif item["type"] == _CALL:
                 id = need_text(item, "call_id", at, "the id of a call")
                 name = need_text(item, "name", at, "the name of a tool")
@@ -84,7 +84,7 @@ def _read_item(value: object, where: str) -> Item:
     return item
 
 
-def _read_message(found: list[Message], item: Item, index: int, where: str) -> None:
+def _read_message(found: list[Message], item: Item, index: int) -> None:
     content = item["content"]
     if item["role"] == "assistant":
         message = _assistant(found, index)

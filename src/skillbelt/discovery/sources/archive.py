@@ -31,7 +31,6 @@ from skillbelt.values import SKILL_FILE
 
 if TYPE_CHECKING:
     from skillbelt.discovery.sources.cache import Generation
-    from skillbelt.values import Limits
 
 Format = Literal["zip", "gzip", "tar"]
 
@@ -51,14 +50,14 @@ def detect(head: bytes) -> Format | None:
     return "tar" if tar.is_header(head[: tar.BLOCK]) else None
 
 
-def unpack(file: IO[bytes], dir_fd: int, *, source: str, limits: Limits, budget: PullBudget) -> int:
+def unpack(file: IO[bytes], dir_fd: int, *, source: str, budget: PullBudget) -> int:
     """Write every file of the archive below the folder and return how many there were.
 
     Raises ArchiveRefused for anything unsafe, damaged or too large, OutOfTime at the budget's
     deadline, and OSError when this machine cannot write.
     """
     try:
-        return _unpack(file, dir_fd, limits, budget)
+        return _unpack(file, dir_fd, budget)
     except (OutOfTime, ArchiveRefused):
         raise
     except (Refusal, PathEscape) as error:
@@ -71,7 +70,7 @@ def unpack(file: IO[bytes], dir_fd: int, *, source: str, limits: Limits, budget:
         raise ArchiveRefused(source, f"damaged: {error or type(error).__name__}") from error
 
 
-def _unpack(file: IO[bytes], dir_fd: int, limits: Limits, budget: PullBudget) -> int:
+def _unpack(file: IO[bytes], dir_fd: int, budget: PullBudget) -> int:
     names = NameTable("archive")
     files = 0
     for entry in _entries(file, budget):
@@ -190,11 +189,11 @@ def _zip_chunks(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[byt
 # Where an archive goes in a staged copy
 
 
-def unpack_into(part: str, file: IO[bytes], url: str, limits: Limits, budget: PullBudget) -> None:
+def unpack_into(part: str, file: IO[bytes], url: str, budget: PullBudget) -> None:
     """Unpack an archive below the folder; raises ArchiveRefused, or SourceFailure for no skill."""
     folder = open_folder(part)
     try:
-        unpack(file, folder, source=url, limits=limits, budget=budget)
+        unpack(file, folder, source=url, budget=budget)
     finally:
         os.close(folder)
     if not _has_skill(part):

@@ -87,7 +87,7 @@ def pull_mcp(
 ) -> Update:
     """Update the stage from the server's list; raises SourceError."""
     label, listed = _client(url).list_skills(url, limits, deadline.left(), allowed)
-    found, problems = parse_entries(listed, label, url, limits)
+    found, problems = parse_entries(listed, label, url)
     records = {one.id: one.record() for one in found}
     before = cached.entries(old) if old else {}
     if old is not None and records == before:
@@ -193,14 +193,14 @@ def parse_record(record: Any) -> McpSkill | None:
 
 
 def parse_entries(
-    listed: Iterable[object], label: str, source: str, limits: Limits
+    listed: Iterable[object], label: str, source: str
 ) -> tuple[list[McpSkill], tuple[Diagnostic, ...]]:
     """Return the usable entries, each with a unique id, and a diagnostic for each other."""
     found: dict[str, McpSkill] = {}
     problems: list[Diagnostic] = []
     for item in listed:
         try:
-            entry = _parse_entry(item, limits)
+            entry = _parse_entry(item)
             if entry.uri in found:
                 raise _EntryRefused("it is listed twice; the first one counts")
             found[entry.uri] = entry
@@ -215,7 +215,7 @@ def _describe(item: object) -> str:
     return shorten(one_line(uri), _SHOWN) if isinstance(uri, str) else "an entry without a URI"
 
 
-def _parse_entry(item: object, limits: Limits) -> McpSkill:
+def _parse_entry(item: object) -> McpSkill:
     if not isinstance(item, dict):
         raise _EntryRefused("it is not an object")
     uri, front = item.get("uri"), item.get("frontmatter")
@@ -236,7 +236,7 @@ def _parse_entry(item: object, limits: Limits) -> McpSkill:
         name=name,
         uri=str(uri),
         frontmatter=front,
-        files=_files(item.get("resources"), base, limits),
+        files=_files(item.get("resources"), base),
     )
 
 
@@ -253,7 +253,7 @@ def _base(uri: object) -> str:
     return str(uri)[: -len(SKILL_FILE)]
 
 
-def _files(resources: object, base: str, limits: Limits) -> dict[str, McpFile]:
+def _files(resources: object, base: str) -> dict[str, McpFile]:
     if resources == "dynamic":
         raise _EntryRefused("its files cannot be verified (dynamic), so it is not used")
     if not isinstance(resources, list):

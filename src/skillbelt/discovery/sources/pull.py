@@ -293,7 +293,7 @@ def _from_file(
     deadline: Deadline,
 ) -> Update:
     """Take the file when its size, times or inode changed."""
-    url, limits, budget = cached.url, job.limits, PullBudget(deadline)
+    url, budget = cached.url, PullBudget(deadline)
     path = path_of(url)
     single = path.lower().endswith(".md")
     with _open_regular(url, path) as file:
@@ -314,7 +314,7 @@ def _from_file(
                 os.close(folder)
             stage.adopt(part, skill_name(url))
         else:
-            unpack_into(part, file, url, limits, budget)
+            unpack_into(part, file, url, budget)
             adopt_archive(stage, part, url)
     return update
 

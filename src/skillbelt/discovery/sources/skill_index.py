@@ -20,7 +20,6 @@ from skillbelt.values import SKILL_FILE, Diagnostic
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from skillbelt.values import Limits
 
 SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -62,7 +61,7 @@ class _EntrySkipped(Exception):
         super().__init__(message)
 
 
-def parse(data: bytes, url: str, limits: Limits) -> SkillIndex:
+def parse(data: bytes, url: str) -> SkillIndex:
     """Parse the list published at `url`; raises SourceFailure when it is not a list."""
     document = _parse_document(data, url)
     entries = document["skills"]

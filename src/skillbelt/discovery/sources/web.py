@@ -129,7 +129,7 @@ async def _pull_archive(web: WebPull) -> Update:
             raise _not_an_archive(web.url)
         spool.seek(0)
         part = web.stage.part()
-        unpack_into(part, spool, web.url, web.limits, web.budget)
+        unpack_into(part, spool, web.url, web.budget)
     adopt_archive(web.stage, part, web.url)
     return _new_copy("archive", web.url, response)
 
@@ -265,7 +265,7 @@ async def _pull_index(web: WebPull, document: str) -> Update:
             modified=web.old.modified,
             fresh_seconds=response.fresh_seconds,
         )
-    found = await _pull_skills(web, skill_index.parse(bytes(body), response.url, web.limits))
+    found = await _pull_skills(web, skill_index.parse(bytes(body), response.url))
     # A 304 may stand for the whole source only when no skill has to be requested again.
     settled = (
         found.finished
@@ -423,7 +423,7 @@ class _SkillDownloads:
                 )
             spool.seek(0)
             if item.kind == "archive":
-                unpack_into(part, spool, item.url, web.limits, web.budget)
+                unpack_into(part, spool, item.url, web.budget)
                 return
             with web.budget.file(folder, SKILL_FILE) as write:
                 copy_chunks(spool.read, write)

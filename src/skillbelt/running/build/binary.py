@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 _MODULE = b"\0asm\x01\0\0\0"
 _COMPONENT = b"\0asm\x0d\0\x01\0"
-_CUSTOM, _TYPE, _IMPORT, _FUNCTION, _EXPORT, _CODE, _DATA, _TAG = 0, 1, 2, 3, 7, 10, 11, 13
+_CUSTOM, _IMPORT, _EXPORT, _CODE, _DATA, _TAG = 0, 2, 7, 10, 11, 13
 _CORE_MODULE, _INNER_COMPONENT = 1, 4  # sections of a component
 _FUNCTION_KIND, _TABLE_KIND, _MEMORY_KIND, _GLOBAL_KIND = range(4)
 _UNREACHABLE, _NOP = 0x00, 0x01

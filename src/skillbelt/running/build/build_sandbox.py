@@ -51,7 +51,7 @@ def _build(command: BuildCommand, stage: str, settings: Settings) -> tuple[bytes
     if owner is not None:
         os.chown(out, *owner)
     outcome = run(sandbox, _job(command, places, out, settings))
-    _check(outcome, places, settings)
+    _check(outcome, places)
     return tuple(_read(out, name, MAX_WASM_BYTES) for name in command.outputs)
 
 
@@ -127,7 +127,7 @@ def _job(
     )
 
 
-def _check(outcome: Outcome, places: Mapping[str, tuple[str, str]], settings: Settings) -> None:
+def _check(outcome: Outcome, places: Mapping[str, tuple[str, str]]) -> None:
     if outcome.timed_out:
         seconds = BUILD_TIMEOUT_SECONDS
         raise RunRefused(f"not built after {seconds:g} s (build_timeout_seconds)")

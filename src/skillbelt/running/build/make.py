@@ -103,7 +103,7 @@ def _choose_builder(skill: Skill, settings: Settings, plugin: str) -> tuple[Buil
         raise RunRefused(
             f"skill {skill.name!r} is not a local folder of yours; build it in its own repository"
         )
-    source = source_of(skill, settings)
+    source = source_of(skill)
     name = plugin or declared(skill).plugin
     return named_builder(name) if name else builder_for(source.entry), source
 

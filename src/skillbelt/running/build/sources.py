@@ -12,7 +12,6 @@ from skillbelt.format.skill import Skill
 from skillbelt.running.build.protocol import Source
 from skillbelt.running.build.registry import builders
 from skillbelt.running.staging import MAX_STAGED_BYTES
-from skillbelt.settings import Settings
 from skillbelt.text import one_line
 
 OUTPUT = "wasm/skill.wasm"
@@ -44,7 +43,7 @@ def declared(skill: Skill) -> Declared:
     )
 
 
-def source_of(skill: Skill, settings: Settings) -> Source:
+def source_of(skill: Skill) -> Source:
     """Read the source of the skill with all files; raises RunRefused when there is none."""
     paths = sorted(walk(skill))
     entry = _entry(skill, declared(skill).source, paths)

@@ -20,6 +20,7 @@ from skillbelt.running.packages.index_pages import (
     NodeIndex,
     PackageIndex,
     PythonIndex,
+    SharedSource,
 )
 from skillbelt.running.packages.installation import (
     INSTALL_TIMEOUT_SECONDS,
@@ -53,7 +54,7 @@ from skillbelt.running.packages.lockfiles import (
     read_python,
     refuse,
 )
-from skillbelt.running.packages.shared_wheels import SharedWheels
+from skillbelt.running.packages.shared_files import SharedFiles
 from skillbelt.running.packages.wheels import WheelInstaller
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
@@ -318,7 +319,7 @@ def _unpack(planned: EnvironmentPlan, sandbox: InstallSandbox) -> bool:
         _platform(tools),
         most=max(tools.most, _LIMITS.max_network_bytes),
         seconds=tools.seconds,
-        shared=SharedWheels.from_url(tools.objects) if tools.objects else None,
+        shared=SharedFiles.from_url(tools.objects) if tools.objects else None,
     )
     return wheels.install(
         sandbox,
@@ -335,7 +336,8 @@ def _install(planned: EnvironmentPlan, sandbox: InstallSandbox) -> bool:
     if planned.lock.packages:
         # A build needs more packages than it installs.
         only = None if tools.builds.any else planned.lock
-        index = PythonIndex(*_index_for(tools, uv, sandbox), only=only)
+        source = _shared_source(planned)
+        index = PythonIndex(*_index_for(tools, uv, sandbox), only=only, shared=source)
     uv.install(sandbox, planned.lock, index, planned.path)
     return True
 
@@ -362,11 +364,19 @@ def _copy_python(planned: EnvironmentPlan, sandbox: InstallSandbox, stage: str) 
 def _install_modules(planned: EnvironmentPlan, sandbox: InstallSandbox) -> bool:
     npm = _npm(planned.tools)
     index = _index_for(planned.tools, npm, sandbox)
-    npm.install(sandbox, planned.lock, NodeIndex(*index, only=planned.lock))
+    source = _shared_source(planned)
+    npm.install(sandbox, planned.lock, NodeIndex(*index, only=planned.lock, shared=source))
     return True
 
 
-def _copy_modules(planned: EnvironmentPlan, sandbox: InstallSandbox, stage: str) -> None:
+def _shared_source(planned: EnvironmentPlan) -> SharedSource | None:
+    tools = planned.tools
+    if not tools.objects:
+        return None
+    return SharedSource(SharedFiles.from_url(tools.objects), planned.lock, tools.most)
+
+
+def _copy_modules(_: EnvironmentPlan, sandbox: InstallSandbox, stage: str) -> None:
     modules = os.path.join(stage, "node_modules")
     os.mkdir(modules)
     sandbox.copy("node_modules", modules)

@@ -60,6 +60,21 @@ class IndexPage(NamedTuple):
     pieces: BodyChunks
 
 
+class SharedArchives(Protocol):
+    """Archives that machines share by the hashes in locks."""
+
+    def pass_on(self, hash: str, what: str, most: int, fetch: Callable[[], Fetched]) -> Fetched:
+        """Return the archive of a hash, verified; else what `fetch` returns; raises NotFetched."""
+
+
+class SharedSource(NamedTuple):
+    """What an index takes archives from before it asks the user's: those of one lock."""
+
+    archives: SharedArchives
+    lock: Lock
+    most: int  # bytes of one archive
+
+
 class PackageIndex(Protocol):
     """Answers requests for pages and files."""
 
@@ -100,13 +115,19 @@ class IndexFile(NamedTuple):
 class PythonIndex:
     """The packages of the user's indexes, as one index: the first that has a name wins.
 
-    With a lock in `only`, just its packages are offered.
+    With a lock in `only`, just its packages are offered. Files of a lock may be `shared`.
     """
 
     def __init__(
-        self, indexes: IndexConfig, fetcher: IndexFetcher, only: Lock | None = None
+        self,
+        indexes: IndexConfig,
+        fetcher: IndexFetcher,
+        only: Lock | None = None,
+        shared: SharedSource | None = None,
     ) -> None:
-        self._indexes, self._fetcher = indexes, fetcher
+        self._indexes, self._fetcher, self._shared = indexes, fetcher, shared
+        locked = shared.lock.packages if shared else ()
+        self._hashes = frozenset(hash for one in locked for hash in one.hashes)
         self._only = None if only is None else frozenset(one.name for one in only.packages)
         self._lock = threading.Lock()
         self._known: dict[str, dict[str, IndexFile]] = {}
@@ -161,7 +182,11 @@ class PythonIndex:
     def _file(self, name: str, file: str) -> IndexPage:
         files = self._files(name)
         if file in files:
-            return _file_page(self._fetcher.get(files[file].url))
+            hash, url = f"sha256:{files[file].sha256}", files[file].url
+            if self._shared is None or hash not in self._hashes:
+                return _file_page(self._fetcher.get(url))
+            archives, most = self._shared.archives, self._shared.most
+            return _file_page(archives.pass_on(hash, file, most, lambda: self._fetcher.get(url)))
         found = files.get(file.removesuffix(".metadata"))
         if found is None or not found.metadata:
             raise NotFetched(404, "there is no such file")
@@ -338,13 +363,17 @@ def _simple_json(name: str, files: Any) -> dict[str, object]:
 class NodeIndex:
     """The packages of the user's registries. `foreign` has those that need other places, and why.
 
-    With a lock in `only`, just its versions are offered.
+    With a lock in `only`, just its versions are offered. Archives of a lock may be `shared`.
     """
 
     def __init__(
-        self, indexes: IndexConfig, fetcher: IndexFetcher, only: Lock | None = None
+        self,
+        indexes: IndexConfig,
+        fetcher: IndexFetcher,
+        only: Lock | None = None,
+        shared: SharedSource | None = None,
     ) -> None:
-        self._indexes, self._fetcher = indexes, fetcher
+        self._indexes, self._fetcher, self._shared = indexes, fetcher, shared
         locked = only.packages if only else ()
         self._only = None if only is None else {(one.name, one.version) for one in locked}
         self._lock = threading.Lock()
@@ -360,13 +389,29 @@ class NodeIndex:
         return _json_page(self._package_json(path), "application/json")
 
     def _file(self, name: str, version: str) -> IndexPage:
+        if not self._is_offered(name, version):
+            raise NotFetched(404, f"there is no {name}@{version}")
+        locked = self._shared.lock.packages if self._shared else ()
+        wanted = (normal("node", name), version)
+        hashes = {hash for one in locked if one[1:3] == wanted for hash in one.hashes}
+        # Two hashes of one version: a package, and one that bundles it.
+        if self._shared is None or len(hashes) != 1:
+            return _file_page(self._fetch_file(name, version))
+        archives, what = self._shared.archives, f"{name}@{version}"
+        return _file_page(
+            archives.pass_on(
+                hashes.pop(), what, self._shared.most, lambda: self._fetch_file(name, version)
+            )
+        )
+
+    def _fetch_file(self, name: str, version: str) -> Fetched:
         versions = self._fetch_metadata(name).get("versions")
         about = versions.get(version) if isinstance(versions, dict) else None
         dist = about.get("dist") if isinstance(about, dict) else None
         url = dist.get("tarball") if isinstance(dist, dict) else None
-        if not isinstance(url, str) or not self._is_offered(name, version):
+        if not isinstance(url, str):
             raise NotFetched(404, f"there is no {name}@{version}")
-        return _file_page(self._fetcher.get(resolve_url(f"{self._index(name).url}/", url)))
+        return self._fetcher.get(resolve_url(f"{self._index(name).url}/", url))
 
     def _is_offered(self, name: str, version: str) -> bool:
         return self._only is None or (normal("node", name), version) in self._only

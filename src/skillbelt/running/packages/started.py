@@ -129,7 +129,7 @@ def _of_words(words: list[str], depth: int, stdin: str) -> Iterator[StartedPart]
         return
     name, rest = basename(words[0]), words[1:]
     if _PYTHON.fullmatch(name):
-        yield from _of_python(rest, depth, stdin)
+        yield from _of_python(rest, stdin)
     elif name in _NODE:
         yield from _of_node(rest, stdin)
     elif name in _SHELLS:
@@ -164,7 +164,7 @@ def _script(path: str, kind: Kind = "python") -> StartedPart:
     return StartedPart("shell" if path.endswith((".sh", ".bash")) else "script", kind, path)
 
 
-def _of_python(words: list[str], depth: int, stdin: str) -> Iterator[StartedPart]:
+def _of_python(words: list[str], stdin: str) -> Iterator[StartedPart]:
     at = 0
     while at < len(words):
         word = words[at]
@@ -237,7 +237,7 @@ def _of_uv_run(words: list[str], depth: int, stdin: str) -> Iterator[StartedPart
         elif name == "--with-requirements":
             yield StartedPart("list", "python", value)
         elif name in ("-m", "--module"):
-            yield from _of_python(["-m", *words[at + 1 :]], depth, stdin)
+            yield from _of_python(["-m", *words[at + 1 :]], stdin)
             return
         at += 1
     rest = words[at:]

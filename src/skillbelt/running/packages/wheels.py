@@ -23,7 +23,7 @@ from skillbelt.running.packages.index_pages import IndexFile, PythonIndex
 from skillbelt.running.packages.installation import InstallSandbox, InstallStep
 from skillbelt.running.packages.installers import COMPILERS, InstallerFailed, environment_of
 from skillbelt.running.packages.lockfiles import Platform, fits, is_sure, preference
-from skillbelt.running.packages.shared_wheels import SharedWheels
+from skillbelt.running.packages.shared_files import SharedFiles
 from skillbelt.running.packages.unpack import UNUSUAL
 
 _PROGRAM = "unpack.py"
@@ -41,7 +41,7 @@ class WheelInstaller:
         *,
         most: int,
         seconds: float,
-        shared: SharedWheels | None = None,
+        shared: SharedFiles | None = None,
     ) -> None:
         """`most` is how many bytes may be fetched, and `seconds` how long that may take.
 

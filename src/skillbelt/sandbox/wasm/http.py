@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 from skillbelt.sandbox.inside.bridge import open_port
 from skillbelt.sandbox.protocol import Job
 
-NOT_GRANTED = "network access is not granted"
 _METHOD = re.compile(r"[A-Z]{1,20}")
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
 _MAX_URL_CHARS = 8192

@@ -246,7 +246,7 @@ class Modules:
         Machine code depends on `flavour`. `pause` waits, and raises when the run must end.
         """
         fuel = 0 < limits.max_wasm_fuel < UNCOUNTED_FUEL
-        key = _key(self._digest(file, limits), flavour, fuel)
+        key = _key(self._digest(file), flavour, fuel)
         code = self._find_open(key)
         if code is None:
             key, code = self._compile(file, name, limits, flavour, fuel, compile_, pause)
@@ -276,7 +276,7 @@ class Modules:
                 os.close(self._open.pop(old).handle)
             return code._replace(handle=os.dup(code.handle))
 
-    def _digest(self, file: int, limits: Limits) -> str:
+    def _digest(self, file: int) -> str:
         """Return the hash of the file; an unchanged file is not read again."""
         found = os.fstat(file)
         if found.st_size > MAX_WASM_BYTES:

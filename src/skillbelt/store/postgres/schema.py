@@ -64,6 +64,31 @@ BEGIN
 END
 $$
 """
+# As append_1, for a turn: it is refused when another has the session by now. The row stays locked
+# until the end, so that none takes the session between the look and the change.
+_APPEND_LEASED = """
+CREATE FUNCTION skillbelt.append_2(
+    _lease text,
+    _once uuid, _again boolean, _digest bytea, _app text, _user text, _name text,
+    _types text[], _agents text[], _data text[],
+    _owners bytea[], _users text[], _marks bytea[], _keys text[], _values text[]
+) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT (_again AND EXISTS (SELECT FROM skillbelt.applied WHERE id = _once)) THEN
+        PERFORM set_config('skillbelt.app', '=' || _app, true),
+            set_config('skillbelt.user', '=' || _user, true);
+        PERFORM FROM skillbelt.lease WHERE digest = _digest AND number = _lease FOR SHARE;
+        IF NOT FOUND THEN
+            RETURN NULL;
+        END IF;
+    END IF;
+    RETURN skillbelt.append_1(
+        _once, _again, _digest, _app, _user, _name, _types, _agents, _data,
+        _owners, _users, _marks, _keys, _values
+    );
+END
+$$
+"""
 # The n-th entry brings a schema of version n to version n + 1. An entry is never changed after a
 # release, only added.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -101,6 +126,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         *SHARED_TABLES,
         f"CREATE POLICY tenant ON skillbelt.audit FOR SELECT USING ({_APP} AND {_USER})",
+    ),
+    (
+        # Who has a session for a turn; a row of a turn that ended badly stays until it is expired.
+        "CREATE TABLE skillbelt.lease (digest bytea PRIMARY KEY, app text NOT NULL,"
+        ' "user" text NOT NULL, number text NOT NULL, holder text NOT NULL, until float8 NOT NULL)',
+        "ALTER TABLE skillbelt.lease ENABLE ROW LEVEL SECURITY",
+        f"CREATE POLICY tenant ON skillbelt.lease USING ({_APP} AND {_USER})",
+        _APPEND_LEASED,
     ),
 )
 

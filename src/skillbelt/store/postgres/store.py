@@ -12,16 +12,20 @@ import psycopg
 from skillbelt.errors import ConfigError
 from skillbelt.events import Event, NewEvent
 from skillbelt.store.bells import Bell
-from skillbelt.store.postgres.database import Database, Row, Tenant
+from skillbelt.store.postgres.database import Database, Row, Tenant, set_tenant
+from skillbelt.store.postgres.listening import mark_topic
 from skillbelt.store.protocol import (
     NO_CHANGE,
     EventRow,
+    Lease,
     SessionInfo,
     SessionKey,
     SharedEntry,
     changes,
+    check_lease,
     decoded,
     encoded,
+    lease_topic,
 )
 
 _MOST = 2**63 - 1
@@ -29,6 +33,18 @@ _MOST = 2**63 - 1
 _BATCH = 500
 _CLOCK_SECONDS = 60.0
 _APPEND = "SELECT skillbelt.append_1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+_APPEND_LEASED = _APPEND.replace("append_1(", "append_2(%s, ")
+_NOW = "extract(epoch FROM clock_timestamp())::float8"
+_TAKE = (
+    'INSERT INTO skillbelt.lease AS held (digest, app, "user", number, holder, until)'
+    f" VALUES (%s, %s, %s, %s, %s, {_NOW} + %s) ON CONFLICT (digest) DO UPDATE"
+    " SET number = excluded.number, holder = excluded.holder, until = excluded.until"
+    f" WHERE held.number = excluded.number OR held.until <= {_NOW} RETURNING number, holder, until"
+)
+_RELEASE = (
+    "WITH gone AS (DELETE FROM skillbelt.lease WHERE digest = %s AND number = %s RETURNING 1)"
+    " SELECT pg_notify('skillbelt', %s) FROM gone"
+)
 _EVENTS = (
     "SELECT seq, time, type, agent, data FROM skillbelt.event WHERE seq > %s AND session ="
     " (SELECT id FROM skillbelt.session WHERE digest = %s) ORDER BY seq"
@@ -50,6 +66,8 @@ class PostgresStore:
         key: SessionKey,
         events: Sequence[NewEvent],
         delta: Mapping[str, str | None] = NO_CHANGE,
+        *,
+        lease: str = "",
     ) -> list[Event]:
         """Add the events and change the state, all or nothing; the events as they are kept now."""
         rows = [(event.type, event.agent, encoded(event.data)) for event in events]
@@ -72,10 +90,13 @@ class PostgresStore:
 
         def attempt(db: "psycopg.Connection[Row]", again: bool) -> str:
             given = (once, again, owners["session"], app, user, name, *values)
-            [(result,)] = db.execute(_APPEND, given).fetchall()
-            return str(result)
+            query = _APPEND_LEASED if lease else _APPEND
+            [(result,)] = db.execute(query, (lease, *given) if lease else given).fetchall()
+            return str(result or "")
 
-        last, at = self.database.insist(attempt).split()
+        done = self.database.insist(attempt)
+        check_lease(Lease(lease, "", 0.0) if done else None, lease)
+        last, at = done.split()
         self.database.prune()
         return [
             Event(seq, float(at), *row[:2], decoded(row[2]))
@@ -223,10 +244,57 @@ class PostgresStore:
             f" LIMIT {_BATCH} FOR UPDATE SKIP LOCKED"
         )
         self._listed_tenant(None, None)
+        query = "DELETE FROM skillbelt.lease WHERE until < %s"
+        self.database.insist(lambda db, _: db.execute(query, [before]).rowcount)
         total = 0
         while removed := self.database.write(lambda db: _remove(db, chosen, before)):
             total += removed
         return total
+
+    def take_lease(self, key: SessionKey, number: str, holder: str, seconds: float) -> Lease:
+        """Take the session for a turn, and return the lease that has it now.
+
+        Asking twice with one number is asking once, so an answer that was lost does no harm.
+        """
+        tenant, digest = _tenant(key), _session_digest(key)
+        row = (digest, *tenant, number, encode_text(holder), seconds)
+
+        def attempt(db: "psycopg.Connection[Row]", _: bool) -> Row | None:
+            with db.transaction():
+                set_tenant(db, tenant)
+                query = "SELECT number, holder, until FROM skillbelt.lease WHERE digest = %s"
+                taken = db.execute(_TAKE, row).fetchone()
+                return taken or db.execute(query, [digest]).fetchone()
+
+        while (found := self.database.insist(attempt)) is None:
+            pass  # given back between the two statements
+        return Lease(found[0], decode_text(found[1]), found[2])
+
+    def renew_lease(self, key: SessionKey, number: str, seconds: float) -> bool:
+        """Have the lease last so long from now; False when it does not have the session."""
+        query = f"UPDATE skillbelt.lease SET until = {_NOW} + %s WHERE digest = %s AND number = %s"
+        return self._change_lease(key, query, [seconds, _session_digest(key), number]) > 0
+
+    def release_lease(self, key: SessionKey, number: str) -> None:
+        """Give the session back; without a server the lease runs out by itself."""
+        topic = mark_topic(lease_topic(key))
+        self._change_lease(key, _RELEASE, [_session_digest(key), number, topic], patience=1.0)
+
+    def _change_lease(
+        self, key: SessionKey, query: str, values: list[object], patience: float | None = None
+    ) -> int:
+        """Change a lease. It need not outlive a crash of the server, so the disk is not waited for.
+
+        At worst a lease runs out earlier or later, and an append still finds whose it is.
+        """
+
+        def attempt(db: "psycopg.Connection[Row]", _: bool) -> int:
+            with db.transaction():
+                set_tenant(db, _tenant(key))
+                db.execute("SELECT set_config('synchronous_commit', 'off', true)")
+                return db.execute(query, values).rowcount
+
+        return self.database.insist(attempt, patience=patience)
 
     def watch(self, topic: str) -> Bell:
         """Return what waits until `wake` is called with the topic, on any machine."""
@@ -242,8 +310,7 @@ class PostgresStore:
         began, server, drift = self._clock
         # A machine that slept has another distance between its two clocks than before.
         if steady - began > _CLOCK_SECONDS or abs(wall - steady - drift) > 1 or not server:
-            query = "SELECT extract(epoch FROM clock_timestamp())::float8"
-            [(server,)] = self.database.read(query)
+            [(server,)] = self.database.read(f"SELECT {_NOW}")
             began = time.monotonic()
             self._clock = began, server, time.time() - began
         return float(server + time.monotonic() - began)
@@ -393,5 +460,6 @@ def _remove(db: "psycopg.Connection[Row]", chosen: str, value: object) -> int:
     db.execute("DELETE FROM skillbelt.event WHERE session = ANY(%s)", [ids])
     owners = "SELECT digest FROM skillbelt.session WHERE id = ANY(%s)"
     db.execute(f"DELETE FROM skillbelt.state WHERE owner IN ({owners})", [ids])
+    db.execute(f"DELETE FROM skillbelt.lease WHERE digest IN ({owners})", [ids])
     db.execute("DELETE FROM skillbelt.session WHERE id = ANY(%s)", [ids])
     return len(ids)

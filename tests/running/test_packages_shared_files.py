@@ -1,7 +1,8 @@
-"""Machines share wheels by the object store: only what has a hash of the lock is used."""
+"""Machines share files of packages: only what has a hash of the lock is used."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +11,13 @@ import pytest
 
 from skillbelt.errors import RunRefused
 from skillbelt.objects.remote import open_store
+from skillbelt.permission.packages import Lock
 from skillbelt.running.packages.environments import provide
 from skillbelt.running.packages.index_fetcher import KeptPages
 from skillbelt.running.packages.installation import EnvironmentPlan
 from tests import needs
 from tests.discovery.sources.server import running
-from tests.registries import list_wheel, wheel_bytes
+from tests.registries import GREETING, list_wheel, publish, source, tarball, wheel_bytes
 from tests.running.test_packages_environments import _made_removable as _made_removable
 from tests.running.test_packages_environments import says
 from tests.running.test_packages_environments_hostile import Market
@@ -90,3 +92,65 @@ def test_a_store_that_fails_is_no_obstacle(market: Market, objects: Path) -> Non
     made = provide(planned(market, "one", objects))
     assert says(made, "import greet; print(greet.word)") == "hello\n"
     assert os.listdir(objects) == ["packages"]
+
+
+# --- Sources, and npm's archives -----------------------------------------------------------------
+
+
+def made_by_npm(market: Market, objects: Path, lock: Lock | None = None) -> EnvironmentPlan:
+    found = market.plan("node", "nicepkg@1.3.0", objects=f"file://{objects}", locked=lock)
+    return found._replace(tools=found.tools._replace(kept=KeptPages()))
+
+
+@needs.npm
+def test_a_machine_with_the_lock_asks_no_registry_for_what_npm_installs(
+    market: Market, objects: Path
+) -> None:
+    publish(market.index, "nicepkg")
+    plan = made_by_npm(market, objects)
+    provide(plan)
+    [kept] = wheels(objects)
+    market.root, market.index.requests[:] = market.root.parent / "two", []
+    made = provide(made_by_npm(market, objects, plan.lock))
+    assert Path(made.modules, "nicepkg", "index.js").read_text() == GREETING
+    assert market.index.requests == []
+    # Another content under the same hash is not used: the registry's is.
+    kept.write_bytes(tarball({"package.json": "{}", "index.js": "evil"}))
+    market.root = market.root.parent / "three"
+    made = provide(made_by_npm(market, objects, plan.lock))
+    assert Path(made.modules, "nicepkg", "index.js").read_text() == GREETING
+    assert kept.read_bytes() == market.index.pages["/nicepkg.tgz"]
+    # And without the registry, nothing is installed.
+    kept.write_bytes(b"short")
+    market.index.pages.clear()
+    market.root = market.root.parent / "four"
+    with pytest.raises(RunRefused, match=r"nicepkg@1\.3\.0"):
+        provide(made_by_npm(market, objects, plan.lock))
+
+
+def test_a_source_is_fetched_once_and_built_on_each_machine(
+    market: Market, objects: Path, tmp_path: Path
+) -> None:
+    source(tmp_path, "made")
+    data = (tmp_path / "made-1.0.tar.gz").read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    link = f'<a href="/files/made-1.0.tar.gz#sha256={digest}">made-1.0.tar.gz</a>'
+    market.index.pages["/files/made-1.0.tar.gz"] = data
+    market.index.pages["/simple/made/"] = f"<html><body>{link}</body></html>".encode()
+
+    def planned(lock: Lock | None = None) -> EnvironmentPlan:
+        found = market.plan(
+            "python", "made", objects=f"file://{objects}", allow_builds=True, locked=lock
+        )
+        return found._replace(tools=found.tools._replace(kept=KeptPages()))
+
+    plan = planned()
+    provide(plan)
+    [kept] = wheels(objects)
+    assert kept.read_bytes() == data
+    market.root, market.index.requests[:] = market.root.parent / "two", []
+    del market.index.pages["/files/made-1.0.tar.gz"]
+    made = provide(planned(plan.lock))
+    assert says(made, "import made; print(made.word)") == "built made\n"
+    # A build is what nobody vouches for: no file of it is shared.
+    assert wheels(objects) == [kept]

@@ -1,0 +1,123 @@
+"""One turn at a time in a session, on all machines together: a lease in the store that is renewed.
+
+A server that dies stops renewing, and the next turn begins once its lease has run out; on the
+same machine it begins at once. A server that only stood still finds that another has the session
+at its next append, which the store refuses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from contextlib import closing
+
+from anyio import CancelScope, to_thread
+
+from skillbelt.errors import ConfigError, log_warning
+from skillbelt.store import SessionKey, Store
+from skillbelt.store.protocol import Lease, lease_topic
+
+# How long a session stays taken after the server of a turn died, and how often a turn says that
+# it goes on. Who waits sees by the latter that it does, so it is the longer wait for a refusal.
+LEASE_SECONDS = 15.0
+RENEW_SECONDS = 3.0
+_LOOK_SECONDS = 0.5
+BUSY = "another run is active in this session{where}; wait for it to end, or cancel it"
+
+
+class TurnLease:
+    """Has a session for one turn."""
+
+    def __init__(self, store: Store, key: SessionKey) -> None:
+        self._store, self._key = store, key
+        self.number = os.urandom(16).hex()
+        self.lost = False
+
+    async def take(self) -> str:
+        """Take the session; return why not, when another turn goes on in it.
+
+        A turn that ends soon, and one whose server died, are waited for.
+        """
+        if (await to_thread.run_sync(self._ask)).number == self.number:
+            return ""
+        seen: Lease | None = None
+        with closing(await to_thread.run_sync(self._store.watch, lease_topic(self._key))) as watch:
+            while True:
+                found = await to_thread.run_sync(self._ask)
+                if found.number == self.number:
+                    return ""
+                if seen not in (None, found):
+                    return BUSY.format(where=f" ({found.holder.partition('|')[0]})")
+                seen = found
+                if _has_ended(found.holder):
+                    await to_thread.run_sync(self._store.release_lease, self._key, found.number)
+                    continue
+                await to_thread.run_sync(watch.wait, _LOOK_SECONDS)
+
+    def _ask(self) -> Lease:
+        return self._store.take_lease(self._key, self.number, _describe_self(), LEASE_SECONDS)
+
+    async def keep(self, stop: Callable[[], None]) -> None:
+        """Renew the lease until this is cancelled; call `stop` when another has the session."""
+        while not self.lost:
+            await asyncio.sleep(RENEW_SECONDS)
+            try:
+                self.lost = not await to_thread.run_sync(self._renew)
+            except ConfigError as error:
+                log_warning(f"a session could not be kept for its turn: {error}")
+        stop()
+
+    def _renew(self) -> bool:
+        return self._store.renew_lease(self._key, self.number, LEASE_SECONDS)
+
+    async def release(self) -> None:
+        """Give the session back, also when this task is cancelled meanwhile."""
+        with CancelScope(shield=True):
+            try:
+                await to_thread.run_sync(self._store.release_lease, self._key, self.number)
+            except ConfigError as error:
+                log_warning(f"a session is free again in {LEASE_SECONDS:.0f} seconds: {error}")
+
+
+def _describe_self() -> str:
+    """Return what people read of the process, and what others of its machine know it by."""
+    pid = os.getpid()
+    return f"process {pid} on {socket.gethostname()}|{_machine()}|{pid}|{_started(pid)}"
+
+
+def _has_ended(holder: str) -> bool:
+    """Whether the process is known to have ended: it was one of this machine, as we see it."""
+    _, *marks = holder.split("|")
+    if len(marks) != 3 or marks[0] != _machine() or not marks[0] or not marks[1].isdigit():
+        return False
+    try:
+        os.kill(int(marks[1]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return _started(int(marks[1])) not in ("", marks[2])
+
+
+def _machine() -> str:
+    """Return what tells this machine, since it was started, and its table of processes from others.
+
+    It is empty where that is not known.
+    """
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str:
+    """Return when a process was started, "ended" for one that has; nothing when that is hidden."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            facts = file.read().rpartition(") ")[2].split()
+    except OSError:
+        return ""
+    return "ended" if facts[0] in "ZX" else facts[19]

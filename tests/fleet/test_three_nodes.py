@@ -1,0 +1,134 @@
+"""Conversations on three nodes that take runs: one is drained, one is killed, the work goes on."""
+
+from __future__ import annotations
+
+import glob
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from skillbelt import Runtime
+from skillbelt.permission.rules import Rule
+from tests.fleet.cluster import SmallCluster, open_cluster
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(900),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+WRITE = """
+mkdir -p $WORK_DIR/a/b $WORK_DIR/empty
+printf 'x\\000\\377' > $WORK_DIR/a/b/bytes
+printf '#!/bin/sh\\necho %s' "$1" > $WORK_DIR/a/said; chmod 700 $WORK_DIR/a/said
+ln -s a/said $WORK_DIR/link
+head -c 300000 /dev/zero > $WORK_DIR/large
+"""
+READ = """
+cd $WORK_DIR; ./link; od -An -tx1 a/b/bytes; ls -d empty; wc -c < large; echo more >> log; cat log
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SmallCluster]:
+    with open_cluster(3, cpus=1) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def belt(cluster: SmallCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    project = tmp_path_factory.mktemp("project")
+    skill = project / ".agents" / "skills" / "echo"
+    skill.mkdir(parents=True)
+    text = "---\nname: echo\ndescription: Says things. Use it to say things.\n---\n"
+    skill.joinpath("SKILL.md").write_text(text)
+    rules = [Rule("*", "*", "allow")]
+    with Runtime(project, rules=rules, executor="ray", ray_address=cluster.address) as made:
+        yield made
+
+
+def conversations(cluster: SmallCluster) -> dict[str, dict[str, Any]]:
+    """What the living actors keep, by the hash of the conversation; the last run counts."""
+    from skillbelt.fleet.cluster import Cluster
+
+    found: dict[str, dict[str, Any]] = {}
+    for answer in Cluster(cluster.address).ask_workspaces("list").values():
+        for one in answer.value or ():
+            before = found.get(one["conversation"])
+            if before is None or before["last_used"] < one["last_used"]:
+                found[one["conversation"]] = one
+    return found
+
+
+def node_of_last_run(cluster: SmallCluster) -> str:
+    last = max(conversations(cluster).values(), key=lambda one: float(one["last_used"]))
+    return str(last["node"])
+
+
+def left_on(cluster: SmallCluster, node: str) -> list[str]:
+    """The folders of the actors of a node, and the workspaces of its user elsewhere."""
+    name = f"nodes/{node[:12]}-*"
+    return glob.glob(f"{cluster.folder}/state/{name}") + glob.glob(f"/var/lib/skillbelt*/*{name}*")
+
+
+def talk(belt: Runtime, cluster: SmallCluster) -> dict[str, str]:
+    """Begin conversations until each of three nodes has one; return one name for each node."""
+    found: dict[str, str] = {}
+    for number in range(60):
+        name = f"talk-{number}"
+        done = belt.run_sync(
+            "echo", ["sh", "-c", WRITE, "-", name], session=belt.session("me", name)
+        )
+        assert done.exit_code == 0, done
+        found.setdefault(node_of_last_run(cluster), name)
+        if len(found) == 3:
+            return found
+    raise AssertionError(found)
+
+
+def wait_until_unsure() -> None:
+    """Wait until the executor asks each actor again whether it lives."""
+    from skillbelt.fleet import executor
+
+    time.sleep(2 * executor._SURE_SECONDS)
+
+
+def read(belt: Runtime, name: str) -> str:
+    return belt.run_sync("echo", ["sh", "-c", READ], session=belt.session("me", name)).stdout
+
+
+def expected(name: str, runs: int) -> str:
+    return f"{name}\n 78 00 ff\nempty\n300000\n" + "more\n" * runs
+
+
+def test_conversations_go_on_when_a_node_is_drained_and_another_killed(
+    belt: Runtime, cluster: SmallCluster
+) -> None:
+    talks = talk(belt, cluster)
+    assert len(talks) == 3
+    drained, killed, _ = talks
+
+    words = [sys.executable, "-m", "skillbelt", "fleet", "drain", drained, "--json"]
+    done = subprocess.run(
+        [*words, "--address", cluster.address], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["snapshotted"] >= 1
+    assert left_on(cluster, drained) == []
+    assert [read(belt, name) for name in talks.values()] == [
+        expected(name, 1) for name in talks.values()
+    ]
+    assert drained not in {one["node"] for one in conversations(cluster).values()}
+
+    (victim,) = [one for one in cluster.nodes if one.node_id == killed]
+    cluster.kill(victim)
+    wait_until_unsure()
+    # At once: Ray does not know yet that the node is gone.
+    assert [read(belt, name) for name in talks.values()] == [
+        expected(name, 2) for name in talks.values()
+    ]
+    assert killed not in {one["node"] for one in conversations(cluster).values()}
