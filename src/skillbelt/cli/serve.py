@@ -98,6 +98,7 @@ def _serve(args: argparse.Namespace, prepare: Callable[[Runtime], Serving]) -> i
     with Runtime(settings=reload(), reload=reload) as belt:
         if belt.settings.skills:
             belt.look()  # a client must not find out later that a required skill is missing
+        belt.workbench.forget_deleted()
         try:
             serving = prepare(belt)
         except ImportError as error:
