@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import re
@@ -28,6 +29,7 @@ from tests.postgres import postgres_url as postgres_url
 from tests.tree import Tree, sheltered
 
 load_profile()
+gc.disable()  # what is imported and collected stays: looking through it finds nothing
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -55,6 +57,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
             item.add_marker("property")
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected out of every later look for garbage, and look less often."""
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+    gc.enable()
 
 
 @pytest.fixture

@@ -70,6 +70,7 @@ env = ["PDF_TOKEN", "REGION=eu=west"]
 hosts = ["api.example.com", "*.example.org:8443"]
 sandbox = "container"
 timeout = 40
+gpus = 2
 """
     )
     assert said(settings.for_skill("pdf")) == {
@@ -83,6 +84,7 @@ timeout = 40
         "hosts": ("api.example.com", "*.example.org:8443"),
         "sandbox": "container",
         "timeout": 40.0,
+        "gpus": 2,
     }
     assert settings.for_skill("docx") == SkillSettings()
 
@@ -177,6 +179,8 @@ def test_required_needs_a_whole_name(places: Places) -> None:
         ('[skills.pdf]\npackages = ["a\\nb"]', "packages must be a list of requirements"),
         ('[skills.pdf]\nhosts = ["https://x/"]', "hosts: 'https://x/' is not a host"),
         ("[skills.pdf]\nhosts = [1]", "hosts must be a list of hosts"),
+        ("[skills.pdf]\ngpus = -1", "gpus must be a whole number from 0 to 64"),
+        ("[skills.pdf]\ngpus = true", "gpus must be a whole number from 0 to 64"),
         ("[skills.pdf]\ntimeout = 0", "timeout must be a number of seconds above 0"),
         ("[skills.pdf]\ntimeout = true", "timeout must be a number of seconds above 0"),
         ("[skills.pdf]\ntimeout = inf", "timeout must be a number of seconds above 0"),

@@ -659,16 +659,17 @@ def _merged(
     return values, sources
 
 
+_MAX_GPUS = 64
 # What `[skills.NAME]` may hold, each with what it must be.
 _SWITCHES: Mapping[str, str] = MappingProxyType(
     {"enabled": "true or false", "visible": '"full", "name" or "manual"',
      "required": "true or false", "pin": "true or false", "packages": "a list of requirements",
      "env": 'a list of NAME or NAME=VALUE, or a table of NAME = "VALUE"',
      "hosts": "a list of hosts", "sandbox": "the name of a sandbox",
-     "timeout": "a number of seconds above 0"}
+     "timeout": "a number of seconds above 0", "gpus": f"a whole number from 0 to {_MAX_GPUS}"}
 )  # fmt: skip
 # A project's file may tighten the others: another skill of the project could bear the name.
-SKILL_USER_ONLY = frozenset(("env", "hosts", "packages", "pin", "sandbox"))
+SKILL_USER_ONLY = frozenset(("env", "gpus", "hosts", "packages", "pin", "sandbox"))
 NO_SWITCHES = SkillSettings()
 _VISIBLE = ("full", "name", "manual")  # the strictest last
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -876,6 +877,8 @@ def _switch(key: str, value: object, where: str) -> dict[str, object]:
         value = tuple(value) if right else value  # type: ignore[arg-type]
         if right and key == "hosts":
             _check_hosts(value, where, key)  # type: ignore[arg-type]
+    elif key == "gpus":
+        right = type(value) is int and 0 <= value <= _MAX_GPUS
     elif key == "visible":
         right = value in _VISIBLE
     elif key == "sandbox":

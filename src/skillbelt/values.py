@@ -130,8 +130,9 @@ class SkillSettings(NamedTuple):
 
     `env` names variables that a run gets from the secret store, `values` holds those that are
     written out. `hosts` are the only hosts that a run may ask for, None for those that the skill
-    names. An empty `sandbox` and a `timeout` of 0 are the usual ones. `sources` says where each key
-    was set, `ignored` where a project tried to loosen one.
+    names. An empty `sandbox` and a `timeout` of 0 are the usual ones. `gpus` are those that a node
+    of a cluster must have. `sources` says where each key was set, `ignored` where a project tried
+    to loosen one.
     """
 
     enabled: bool = True
@@ -144,6 +145,7 @@ class SkillSettings(NamedTuple):
     hosts: tuple[str, ...] | None = None
     sandbox: str = ""
     timeout: float = 0.0
+    gpus: int = 0
     sources: Mapping[str, str] = MappingProxyType({})
     ignored: Mapping[str, str] = MappingProxyType({})
 

@@ -26,6 +26,7 @@ from skillbelt.conversation.compaction import (
 )
 from skillbelt.conversation.messages import FOOTER, HEADER, Material, Message, block
 from skillbelt.text import break_lines, tokens
+from tests.examples import examples
 
 IDS = st.sampled_from(["a", "b", "c", "d"])
 TEXTS = st.text(alphabet="ab \n[]Loaded", max_size=12)
@@ -66,7 +67,7 @@ def open_calls(messages: list[Message]) -> list[tuple[int, str]]:
     return [*unanswered, *((place, id) for id, place in waiting.items())]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(HISTORIES, st.integers(0, 16), st.booleans())
 def test_any_cut_keeps_pairs_and_cutting_again_changes_nothing(
     messages: list[Message], keep: int, summarized: bool

@@ -36,11 +36,13 @@ class SmallCluster:
             "num_cpus": cpus,
             "object_store_memory": 100 * 2**20,
             "include_dashboard": False,
+            "memory": 8 * 2**30,  # Ray would take what is free at this moment
             "resources": resources,
         }
 
-    def add(self, cpus: int = 2) -> Any:
-        node = self._made.add_node(**self._arguments(cpus, SANDBOX))
+    def add(self, cpus: int = 2, **arguments: Any) -> Any:
+        """Start a node; the arguments are Ray's, such as `memory` and `num_gpus`."""
+        node = self._made.add_node(**{**self._arguments(cpus, SANDBOX), **arguments})
         self.nodes.append(node)
         return node
 

@@ -33,6 +33,7 @@ from skillbelt.objects.space import Objects, ObjectSpace
 from skillbelt.objects.tree import StoredTree, TreeLimits, decode_entry
 from skillbelt.settings import load_settings
 from skillbelt.store.protocol import SessionKey
+from tests.examples import examples
 from tests.running.test_same_files import folder, skill
 from tests.tree import Tree
 
@@ -171,7 +172,7 @@ ENTRY = st.one_of(
 
 
 @given(st.dictionaries(st.lists(NAMES, min_size=1, max_size=4).map("/".join), ENTRY, max_size=12))
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_tree_comes_back_as_it_was(entries: dict[str, tuple[str, bytes, int]]) -> None:
     with tempfile.TemporaryDirectory() as place:
         folder, copy, third = (os.path.join(place, name) for name in ("one", "two", "three"))

@@ -16,6 +16,7 @@ from skillbelt.running.packages.python_imports import (
     python_imports,
 )
 from skillbelt.running.packages.started import started_parts
+from tests.examples import examples
 
 
 def modules(source: str | bytes, *, is_main: bool = True) -> list[str]:
@@ -140,13 +141,13 @@ def test_of_a_huge_source_the_beginning_counts() -> None:
     assert modules(b"#" * MAX_SOURCE_BYTES + b"\nimport a\n") == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.one_of(st.text(max_size=200), st.binary(max_size=200)))
 def test_any_source_of_python_can_be_read(source: str | bytes) -> None:
     assert all(one.module.isprintable() for one in python_imports(source).modules)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.sampled_from(["os", "yaml", "a.b", "PIL"]), min_size=1, unique=True))
 def test_what_is_written_is_found(names: list[str]) -> None:
     assert modules("".join(f"import {name}\n" for name in names)) == names
@@ -192,7 +193,7 @@ def test_what_names_no_module_does_not_count(source: str) -> None:
     assert javascript_imports(source) == ()
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.text(alphabet="import from require('\"`${}/\\*)\n;ab", max_size=300))
 def test_any_source_of_javascript_can_be_read(source: str) -> None:
     assert all(one.isprintable() for one in javascript_imports(source))

@@ -36,10 +36,13 @@ def python(sandbox: WasmSandbox, place: Place, code: str, **fields: object) -> O
     return run(sandbox, place.python(code, **fields))
 
 
-def test_every_attack_is_stopped(sandbox: WasmSandbox) -> None:
+# What most attacks are on does not exist inside; each of three is tried here.
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.long)])
+def test_every_attack_is_stopped(sandbox: WasmSandbox, step: int) -> None:
     """Also those on what does not exist inside: there is no way to try them."""
-    results = run_attacks(sandbox)
-    assert {result.attack for result in results} == {probe.name for probe in PROBES}
+    tried = PROBES[::step]
+    results = run_attacks(sandbox, tried)
+    assert {result.attack for result in results} == {probe.name for probe in tried}
     assert [result for result in results if result.outcome != "stopped"] == []
 
 

@@ -16,16 +16,27 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from skillbelt.errors import (
+    DiskFull,
     MissingExtra,
     PermissionDenied,
+    RunLost,
     RunRefused,
     SandboxUnavailable,
     SkillbeltError,
 )
-from skillbelt.fleet.facts import needs_of
 from skillbelt.fleet.fair import FairSlots, QueuePlace
 from skillbelt.fleet.node import CONCURRENCY, RUNS_AT_ONCE, WorkspaceActor
+from skillbelt.fleet.placing import (
+    CPU,
+    AnnouncedNode,
+    NodeNeeds,
+    NodePlacement,
+    find_placement,
+    interpreter_of,
+    lacking_sandbox,
+)
 from skillbelt.fleet.submit import is_kept, order_of, pack_of, seal_order, tenant_of
+from skillbelt.format.skill import Skill
 from skillbelt.objects.space import Objects
 from skillbelt.running.mirrors import Carried, EntryFact, Mirror, carry, put
 from skillbelt.running.orders import (
@@ -36,9 +47,18 @@ from skillbelt.running.orders import (
 )
 from skillbelt.running.run import Run
 from skillbelt.sandbox.network.connection import Connection
-from skillbelt.sandbox.protocol import Captured, Job, Keepless, Listener, Outcome, Running
+from skillbelt.sandbox.protocol import (
+    Captured,
+    Job,
+    Keepless,
+    Listener,
+    Outcome,
+    Running,
+    Sandbox,
+)
 from skillbelt.sandbox.registry import AUTO, CONTAINER, WASM, Choice, Sandboxes
 from skillbelt.settings import Settings
+from skillbelt.values import SkillSettings
 
 try:
     import ray
@@ -64,15 +84,9 @@ _AGAIN_SECONDS = 0.05
 _LOOK_SECONDS = 5.0
 _TRIES = 4
 _CONNECTING = threading.Lock()
+_NOTHING_SAID = SkillSettings()
 _LOST = (exceptions.ActorDiedError, exceptions.ActorUnavailableError,
          exceptions.NodeDiedError, exceptions.WorkerCrashedError)  # fmt: skip
-
-
-class RunLost(RunRefused):
-    """The node that carried out the run is gone; what the command did is not known."""
-
-    kind = "run_lost"
-    remedy = "look at what the command may have done before it is run again"
 
 
 class NodeSandbox(Keepless):
@@ -140,7 +154,7 @@ class RayExecutor(Sandboxes):
         self._load: dict[str, int] = {}
         self._sent: set[tuple[str, str]] = set()
         self._known: dict[str, _Known] = {}
-        self._cluster: dict[str, float] = {}
+        self._nodes: tuple[AnnouncedNode, ...] = ()
         self._looked = 0.0
         self._class: Any = _wrap()
         # Where nodes find skills; without it they are sent with orders.
@@ -148,29 +162,46 @@ class RayExecutor(Sandboxes):
 
     # What nodes announce
 
-    def _resources(self) -> dict[str, float]:
+    def _announced_nodes(self) -> tuple[AnnouncedNode, ...]:
         with self._guard:
             if time.monotonic() - self._looked > _LOOK_SECONDS:
-                find: Any = ray.cluster_resources
-                self._cluster = find()
-                self._looked = time.monotonic()
-                self._slots.resize(self._count() * RUNS_AT_ONCE)
-            return self._cluster
-
-    def _count(self) -> int:
-        """Return how many actors there are for each kind: as many as processors."""
-        return max(1, int(self._cluster.get("CPU", 1)))
+                find: Any = ray.nodes
+                listed = [AnnouncedNode.from_ray(one) for one in find() if one["Alive"]]
+                self._nodes, self._looked = tuple(listed), time.monotonic()
+                processors = sum(one.resources.get(CPU, 0) for one in listed)
+                self._slots.resize(max(1, int(processors)) * RUNS_AT_ONCE)
+            return self._nodes
 
     def _announced(self, name: str) -> Choice:
         """Return the sandbox of that name, if a node announces it."""
-        found = self._resources()
-        for one in _AUTO if name == AUTO else (name,):
-            if one in _LEVELS and all(found.get(name) for name in needs_of(one)):
+        known = [one for one in (_AUTO if name == AUTO else (name,)) if one in _LEVELS]
+        for one in known:
+            with suppress(SandboxUnavailable):
+                find_placement(self._announced_nodes(), NodeNeeds(sandbox=one, memory_bytes=0))
                 return Choice(NodeSandbox(one))
-        raise SandboxUnavailable(
-            f"no node of the Ray cluster announces the sandbox {name!r}; `skillbelt fleet nodes` "
-            "says what each one has, and `skillbelt fleet join` starts a node that announces it"
+        raise lacking_sandbox(name)
+
+    def of(self, skill: Skill, needs: str = "", said: SkillSettings = _NOTHING_SAID) -> Sandbox:
+        """Return the sandbox for a run of the skill, before anyone is asked.
+
+        SandboxUnavailable or RunRefused when no node has what it needs.
+        """
+        sandbox = super().of(skill, needs, said)
+        memory = self._settings.limits.max_memory_bytes
+        wanted = NodeNeeds(sandbox=sandbox.name, memory_bytes=memory, gpus=said.gpus)
+        find_placement(self._announced_nodes(), wanted)
+        return sandbox
+
+    def _place(self, run: Run) -> NodePlacement:
+        """Return where the run may go."""
+        kind = run.sandbox.name
+        needs = NodeNeeds(
+            sandbox=kind,
+            memory_bytes=run.limits.max_memory_bytes,
+            gpus=run.gpus,
+            interpreter=interpreter_of(run.argv, kind),
         )
+        return find_placement(self._announced_nodes(), needs)
 
     def open_network(self, run: Run, hosts: tuple[str, ...], owner: int | None) -> Any:
         """Return the record of a network that the node opens."""
@@ -185,7 +216,7 @@ class RayExecutor(Sandboxes):
 
     def start(self, run: Run, job: Job, listener: Listener | None = None) -> Running:
         """Queue the command for a node; RunRefused when the queue is full."""
-        self._resources()
+        self._place(run)
         return RemoteRun(self, run, job, listener)
 
     def close(self) -> None:
@@ -205,18 +236,20 @@ class RayExecutor(Sandboxes):
 
     def actor_for(self, run: Run, seconds: float, is_over: Callable[[], bool]) -> _Actor:
         """Return a living actor for the run: that of its conversation, else one with less to do."""
-        count, kind = self._count(), run.sandbox.name
+        place = self._place(run)
         if run.who.once:
             with self._guard:
-                number = min(range(count), key=lambda n: self._load.get(f"{kind}-{n}", 0))
+                loads = [self._load.get(f"{place.name}-{n}", 0) for n in range(place.actors)]
+            number = loads.index(min(loads))
         else:
-            number = int(hash_names((*run.who.key, run.workspace.name)), 16) % count
+            number = int(hash_names((*run.who.key, run.workspace.name)), 16) % place.actors
         until = time.monotonic() + min(seconds, _CREATION_SECONDS)
         lost = passed = 0
         while lost < _TRIES and time.monotonic() < until and not is_over():
             # The others come after the first; as many names again are of actors yet to be made,
             # for when all that are there are on a node which is drained.
-            actor = self._known_actor(f"{kind}-{(number + passed) % (2 * count)}", kind)
+            which = (number + passed) % (2 * place.actors)
+            actor = self._known_actor(f"{place.name}-{which}", place)
             if time.monotonic() - self._heard.get(actor.id, 0.0) < _SURE_SECONDS:
                 return actor
             try:
@@ -238,12 +271,12 @@ class RayExecutor(Sandboxes):
             "says which nodes there are"
         )
 
-    def _known_actor(self, name: str, kind: str) -> _Actor:
+    def _known_actor(self, name: str, place: NodePlacement) -> _Actor:
         with self._guard:
             actor = self._actors.get(name)
-        return actor or self._open_actor(name, kind)
+        return actor or self._open_actor(name, place)
 
-    def _open_actor(self, name: str, kind: str) -> _Actor:
+    def _open_actor(self, name: str, place: NodePlacement) -> _Actor:
         """Return the actor of that name; Ray makes it on a node that announces what it needs."""
         try:
             handle: Any = self._class.options(
@@ -252,11 +285,11 @@ class RayExecutor(Sandboxes):
                 lifetime="detached",
                 get_if_exists=True,
                 num_cpus=0,
-                resources=needs_of(kind),
                 scheduling_strategy="SPREAD",
                 max_restarts=0,
                 max_task_retries=0,
                 enable_task_events=False,  # Ray would record each call, for its dashboard
+                **place.options,
             ).remote()
         except exceptions.RayError as error:
             raise RunRefused(f"no actor can be made in the Ray cluster: {error}") from error
@@ -498,7 +531,7 @@ def _error_of(run: Run, plain: Mapping[str, str]) -> SkillbeltError:
         return PermissionDenied(run.skill.name, message)
     if kind == SandboxUnavailable.kind:
         return SandboxUnavailable(message)
-    return RunRefused(message)
+    return DiskFull(message) if kind == DiskFull.kind else RunRefused(message)
 
 
 def _wrap() -> Any:

@@ -63,6 +63,9 @@ def start_arguments(plan: NodePlan, facts: NodeFacts) -> list[str]:
         *("--object-store-memory", str(plan.object_bytes)),
         *("--disable-usage-stats", "--block"),
     ]
+    if plan.runs:
+        # What Ray finds by itself depends on what else uses memory at this moment.
+        made += ["--memory", str(max(1, facts.memory_bytes - plan.object_bytes))]
     if plan.folder and not plan.address:
         made += ["--temp-dir", plan.folder]
     if plan.node_address:

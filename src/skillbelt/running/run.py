@@ -54,19 +54,21 @@ class Run:
         policy: bool = False,
         observed: bool = False,
         known_secrets: Mapping[str, str] | None = None,
+        gpus: int = 0,
     ) -> None:
         """Take the call, checked; nothing was touched yet.
 
         `listed_hosts` are those of the user for tools that name none, `only_hosts` those for this
         skill and no others. `policy`: a list of commands chose the program. `observed`: to note the
         hosts it asks for even if it may reach none. `known_secrets` were given to earlier runs.
+        `gpus` are those that the node of a cluster must have.
         """
         # Not a dataclass: importing that alone takes 8 ms.
         self.skill, self.call, self.who, self.gate = skill, call, who, gate
         self.limits, self.sandbox, self.argv, self.wanted = limits, sandbox, argv, wanted
         self.listed_hosts, self.only_hosts = listed_hosts, only_hosts
         self.policy, self.observed = policy, observed
-        self.known_secrets = known_secrets or {}
+        self.known_secrets, self.gpus = known_secrets or {}, gpus
         self.others: dict[str, str] = {}
         self.secrets: Mapping[str, str] = {}
 

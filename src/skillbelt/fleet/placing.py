@@ -1,0 +1,126 @@
+"""Which nodes have what a run needs; a clear refusal when none has.
+
+Ray places: this only says on which nodes it may, and how much a run takes. Nothing of Ray is
+imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.fleet.facts import INTERPRETERS, PRODUCT, needs_of
+from skillbelt.sandbox.registry import CONTAINER, WASM
+from skillbelt.text import one_line
+
+# As Ray names them.
+CPU, GPU, MEMORY, NODE_LABEL = "CPU", "GPU", "memory", "ray.io/node-id"
+_MAX_SHOWN = 8
+_MIB = 2**20
+
+
+class AnnouncedNode(NamedTuple):
+    """A living node, and what it has in all."""
+
+    id: str
+    host: str
+    resources: Mapping[str, float]
+
+    @classmethod
+    def from_ray(cls, plain: Mapping[str, Any]) -> AnnouncedNode:
+        """Return a node as `ray.nodes()` lists it."""
+        host = one_line(str(plain.get("NodeManagerHostname", "")))
+        return cls(str(plain["NodeID"]), host, dict(plain.get("Resources") or {}))
+
+    @property
+    def shown(self) -> str:
+        """Its name for a person."""
+        return f"{self.host} ({self.id[:12]})"
+
+    def has(self, names: Iterable[str]) -> bool:
+        """Whether it announces all of these."""
+        return all(self.resources.get(name) for name in names)
+
+
+class NodeNeeds(NamedTuple):
+    """What a run needs of a node. An interpreter that no node announces is not waited for."""
+
+    sandbox: str
+    memory_bytes: int
+    gpus: int = 0
+    interpreter: str = ""
+
+    @property
+    def name(self) -> str:
+        """One word for them: runs that need the same share actors."""
+        words = [self.sandbox, f"{-(-self.memory_bytes // _MIB)}m", self.interpreter]
+        return "-".join(filter(None, (*words, f"gpu{self.gpus}" if self.gpus else "")))
+
+
+class NodePlacement(NamedTuple):
+    """Where Ray may make actors for some needs: how many there are, and its options for one."""
+
+    name: str
+    actors: int
+    options: Mapping[str, Any]
+
+
+def interpreter_of(argv: Sequence[str], sandbox: str) -> str:
+    """Return the interpreter that a command begins with, if nodes announce such; else ""."""
+    if sandbox in (WASM, CONTAINER) or not argv:  # these have their own
+        return ""
+    return argv[0] if argv[0] in INTERPRETERS else ""
+
+
+def find_placement(nodes: Sequence[AnnouncedNode], needs: NodeNeeds) -> NodePlacement:
+    """Return where runs with these needs go; RunRefused names the need that no node meets."""
+    takers = [one for one in nodes if one.has([PRODUCT])]
+    fitting = [one for one in takers if one.has(needs_of(needs.sandbox))]
+    if not fitting:
+        raise lacking_sandbox(needs.sandbox)
+    enough = [one for one in fitting if one.resources.get(MEMORY, 0) >= needs.memory_bytes]
+    if not enough:
+        raise RunRefused(
+            f"no node of the Ray cluster has the memory that a run may take, "
+            f"{_gib(needs.memory_bytes)} (max_memory_bytes): "
+            f"{_list(fitting, lambda one: _gib(one.resources.get(MEMORY, 0)))}; nothing was run; "
+            "lower max_memory_bytes, or add a node with more by `skillbelt fleet join`"
+        )
+    able = [one for one in enough if one.resources.get(GPU, 0) >= needs.gpus]
+    if not able:
+        raise RunRefused(
+            f"no node of the Ray cluster has the {needs.gpus} GPUs that the settings say the skill "
+            f"needs (gpus): {_list(enough, lambda one: f'{one.resources.get(GPU, 0):g}')}; nothing "
+            "was run; change gpus in the settings of the skill, or add a node with more by "
+            "`skillbelt fleet join`"
+        )
+    wanted = needs_of(needs.sandbox, filter(None, (needs.interpreter,)))
+    chosen = [one for one in able if one.has(wanted)]
+    if not chosen:  # the command then says itself what is missing, as on one machine
+        chosen, wanted = able, needs_of(needs.sandbox)
+    options: dict[str, Any] = {"resources": wanted}
+    if len(enough) < len(fitting):
+        options["label_selector"] = {NODE_LABEL: f"in({','.join(one.id for one in chosen)})"}
+    actors = sum(one.resources.get(CPU, 0) for one in chosen)
+    if needs.gpus:
+        options["num_gpus"] = needs.gpus
+        actors = sum(one.resources.get(GPU, 0) // needs.gpus for one in chosen)
+    return NodePlacement(needs.name, max(1, int(actors)), options)
+
+
+def lacking_sandbox(name: str) -> SandboxUnavailable:
+    """Return the error for a sandbox that no node announces."""
+    return SandboxUnavailable(
+        f"no node of the Ray cluster announces the sandbox {name!r}; `skillbelt fleet nodes` "
+        "says what each one has, and `skillbelt fleet join` starts a node that announces it"
+    )
+
+
+def _list(nodes: Sequence[AnnouncedNode], has: Callable[[AnnouncedNode], str]) -> str:
+    shown = [f"{one.shown} has {has(one)}" for one in nodes[:_MAX_SHOWN]]
+    return ", ".join(shown) + (f" and {len(nodes) - _MAX_SHOWN} more" * (len(nodes) > _MAX_SHOWN))
+
+
+def _gib(size: float) -> str:
+    return f"{size / 2**30:.1f} GiB"
