@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 
 from skillbelt import Runtime
+from skillbelt.serving import uploads
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.serving.api import Seats
 from skillbelt.serving.endpoints import ENDPOINTS
@@ -471,7 +472,7 @@ async def test_waiting_questions_come_by_page(belt: Runtime) -> None:
     ):
         for number in range(3):
             body = {"skill": "pdf", "command": f"ls {number}"}
-            calls.start_soon(lambda body: client.post(f"{S}/runs", json=body), body)  # type: ignore[arg-type]
+            calls.start_soon(lambda body: client.post(f"{S}/runs", json=body), body)
         while len(found := await walk(client, "/v1/permissions", "pending", 1)) < 3:
             await anyio.sleep(0.01)
         assert [one["time"] for one in found] == sorted(one["time"] for one in found)
@@ -484,8 +485,9 @@ async def test_waiting_questions_come_by_page(belt: Runtime) -> None:
 
 
 @pytest.fixture
-def small(open_tree: Tree) -> Iterator[Runtime]:
-    with Runtime(fill(open_tree).project, max_upload_bytes=10, max_uploads=3) as belt:
+def small(open_tree: Tree, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
+    monkeypatch.setattr(uploads, "MAX_UPLOADS", 3)
+    with Runtime(fill(open_tree).project, max_upload_bytes=10) as belt:
         yield belt
 
 
@@ -503,7 +505,7 @@ async def test_what_a_user_may_upload_is_bounded(small: Runtime) -> None:
         assert (await put(f"{S}/artifacts/a", 4)).status_code == 200, "each version counts"
         assert (await put(f"{S}/artifacts/user:c", 0)).status_code == 200
         refused = await put(f"{S}/artifacts/d", 0)
-        assert "3 of 3 uploads are used (max_uploads)" in error_of(refused)["message"]
+        assert "all 3 uploads that a user may have are used" in error_of(refused)["message"]
 
 
 @pytest.mark.parametrize("way", ["artifact", "session", "elsewhere"])

@@ -20,6 +20,8 @@ from skillbelt.untrusted_json import BadJson, read_json
 from skillbelt.values import Limits
 
 UPLOADS = "skillbelt:uploads"
+# So many of a user are counted; their entries are read for each upload.
+MAX_UPLOADS = 10_000
 _KEEPING_SECONDS = 3600.0
 _SHARED = "user:"  # artifacts that belong to no one session
 
@@ -76,15 +78,13 @@ class UploadBook:
     def _find_excess(self, size: int) -> str:
         """Return what is too much, this upload counted."""
         found = self._read().values()
-        most, bound = self._limits.max_uploads, self._limits.max_upload_bytes
-        total = sum(one.size for one in found)
-        if len(found) > most:
-            said = f"{len(found) - 1} of {most} uploads are used (max_uploads)"
-        elif total > bound:
+        total, bound = sum(one.size for one in found), self._limits.max_upload_bytes
+        if len(found) > MAX_UPLOADS:
+            return f"all {MAX_UPLOADS} uploads that a user may have are used; delete artifacts"
+        if total > bound:
             said = f"{size} bytes do not fit: {total - size} of {bound} are used (max_upload_bytes)"
-        else:
-            return ""
-        return f"{said}; delete artifacts, or have the setting of the server raised"
+            return f"{said}; delete artifacts, or have the setting of the server raised"
+        return ""
 
     def _is_gone(self, one: _Upload) -> bool:
         if one.version < 0:  # it is being kept, unless the server ended before it was
