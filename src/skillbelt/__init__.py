@@ -28,10 +28,10 @@ _HOMES = {
     "trust": "Trust",
     "discovery.catalog": "Catalog Changes Filters discover_skills",
     "check.check": "check_all check_file",
-    "errors": "ArchiveRefused ArtifactError ClusterAway ConfigError FileTooLarge FileTypeRefused "
-    "FileUnreadable InvalidFrontmatter LeaseLost LoadError MissingExtra NotFound "
+    "errors": "ArchiveRefused ArtifactError ClusterAway ConfigError DiskFull FileTooLarge "
+    "FileTypeRefused FileUnreadable InvalidFrontmatter LeaseLost LoadError MissingExtra NotFound "
     "ObjectDamaged ObjectError ObjectMissing ObjectsAway PathEscape PermissionDenied "
-    "RequiredSkillUnusable RunRefused SandboxUnavailable SectionNotFound "
+    "RequiredSkillUnusable RunLost RunRefused SandboxUnavailable SectionNotFound "
     "SkillbeltError SkillDisabled SkillNotFound SourceError StoreUnavailable UsageError",
     "files.manifest": "build_manifest",
     "settings": "Settings load_settings",

@@ -47,6 +47,7 @@ from skillbelt.errors import ArchiveRefused as ArchiveRefused
 from skillbelt.errors import ArtifactError as ArtifactError
 from skillbelt.errors import ClusterAway as ClusterAway
 from skillbelt.errors import ConfigError as ConfigError
+from skillbelt.errors import DiskFull as DiskFull
 from skillbelt.errors import FileTooLarge as FileTooLarge
 from skillbelt.errors import FileTypeRefused as FileTypeRefused
 from skillbelt.errors import FileUnreadable as FileUnreadable
@@ -62,6 +63,7 @@ from skillbelt.errors import ObjectsAway as ObjectsAway
 from skillbelt.errors import PathEscape as PathEscape
 from skillbelt.errors import PermissionDenied as PermissionDenied
 from skillbelt.errors import RequiredSkillUnusable as RequiredSkillUnusable
+from skillbelt.errors import RunLost as RunLost
 from skillbelt.errors import RunRefused as RunRefused
 from skillbelt.errors import SandboxUnavailable as SandboxUnavailable
 from skillbelt.errors import SectionNotFound as SectionNotFound

@@ -22,6 +22,8 @@ SkillbeltError            failed               exit 1
 │   ├── FileTypeRefused   file_type_refused    exit 1   a file type that is not passed to a model
 │   └── FileUnreadable    file_unreadable      exit 1   missing, forbidden, or not text
 ├── RunRefused            run_refused          exit 1   an input or a command that is not accepted
+│   ├── DiskFull          disk_full            exit 1   no room on this machine, or on a node
+│   └── RunLost           run_lost             exit 1   the node of a run is gone, its end unknown
 ├── SandboxUnavailable    sandbox_unavailable  exit 5   no sandbox here can enforce the request
 ├── ClusterAway           cluster_away         exit 1   the machines of a fleet cannot be reached
 ├── ArtifactError         artifact             exit 1   an artifact is not there, or cannot be saved
@@ -35,6 +37,7 @@ SkillbeltError            failed               exit 1
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 
 
@@ -249,6 +252,29 @@ class RunRefused(SkillbeltError):
     """An argument of a run is not accepted; the message is for the caller. Nothing was run."""
 
     kind = "run_refused"
+
+
+class DiskFull(RunRefused):
+    """A disk of this machine or of a node is full; the message says which. Nothing was run."""
+
+    kind = "disk_full"
+    remedy = "free space on the disk that the message names"
+
+
+class RunLost(RunRefused):
+    """The node that carried out a run is gone; what the command did is not known."""
+
+    kind = "run_lost"
+    remedy = "look at what the command may have done before it is run again"
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, says that a disk or a quota of it is full."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__
+    return False
 
 
 class SandboxUnavailable(SkillbeltError):

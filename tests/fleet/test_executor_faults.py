@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt import Runtime
+from skillbelt import RunLost, Runtime
 from skillbelt.errors import RunRefused
 from skillbelt.permission.rules import Rule
 from skillbelt.running.following import Follower
@@ -161,7 +161,8 @@ def test_a_run_on_a_worker_that_dies_is_lost_and_not_repeated(belt: Runtime) -> 
         if name.startswith("skillbelt-workspaces-"):
             ray.kill(ray.get_actor(name))
     thread.join(WAIT_SECONDS)
-    assert getattr(ended[0], "kind", "") == "run_lost", ended
+    assert isinstance(ended[0], RunLost), ended
+    assert ended[0].kind == "run_lost"
     wait_for(lambda: not processes("7003.25"))
     # The conversation goes on elsewhere, with what was there after its last run.
     done = belt.run_sync("echo", "cat $WORK_DIR/kept; ls $WORK_DIR", session=session)

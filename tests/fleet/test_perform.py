@@ -5,15 +5,17 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from skillbelt.errors import PathEscape, PermissionDenied, RunRefused
+from skillbelt.errors import DiskFull, PathEscape, PermissionDenied, RunRefused, SkillbeltError
 from skillbelt.files.locks import hold, release
+from skillbelt.fleet.node import plain_error
 from skillbelt.fleet.packs import pack_skill
 from skillbelt.fleet.perform import NodeBench, Performed, Sent, remove_left
 from skillbelt.fleet.submit import order_of, pack_of, seal_order
@@ -84,6 +86,39 @@ def make(bench: Bench) -> Iterator[Callable[..., Made]]:
 
 def perform(node: NodeBench, sent: Sent) -> Performed:
     return node.run(node.read(sent), sent, None, lambda running: None)
+
+
+@pytest.fixture
+def full_disk(open_tree: Tree) -> Iterator[str]:
+    """A folder on a small disk without room."""
+    place = open_tree.root / "full"
+    place.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=256k,mode=711", "none", str(place)]
+    subprocess.run(words, check=True)
+    try:
+        with suppress(OSError), open(place / "fill", "wb", 0) as file:
+            while True:
+                file.write(bytes(4096))
+        yield str(place)
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+@needs.root
+def test_a_full_disk_is_the_same_error_on_a_server_and_on_a_node(
+    bench: Bench, make: Callable[..., Made], full_disk: str
+) -> None:
+    sent = make("echo hello").sent()
+    with pytest.raises(DiskFull, match="No space left") as here:
+        bench.run("echo hello", bench=bench.make(state_dir=full_disk))
+    settings = bench.tree.settings()._replace(state_dir=full_disk, project="")
+    with closing(NodeBench(settings, KEY)) as node:
+        with pytest.raises((OSError, SkillbeltError)) as there:
+            perform(node, sent)
+        plain = plain_error(there.value, "n" * 40)
+    assert plain["kind"] == here.value.kind == "disk_full"
+    assert "the node nnnnnnnnnnnn cannot" in plain["message"]
+    assert "No space left" in plain["message"]
 
 
 def test_an_order_is_carried_out(node: NodeBench, make: Callable[..., Made]) -> None:

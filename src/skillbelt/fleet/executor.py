@@ -16,8 +16,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from skillbelt.errors import (
+    DiskFull,
     MissingExtra,
     PermissionDenied,
+    RunLost,
     RunRefused,
     SandboxUnavailable,
     SkillbeltError,
@@ -85,13 +87,6 @@ _CONNECTING = threading.Lock()
 _NOTHING_SAID = SkillSettings()
 _LOST = (exceptions.ActorDiedError, exceptions.ActorUnavailableError,
          exceptions.NodeDiedError, exceptions.WorkerCrashedError)  # fmt: skip
-
-
-class RunLost(RunRefused):
-    """The node that carried out the run is gone; what the command did is not known."""
-
-    kind = "run_lost"
-    remedy = "look at what the command may have done before it is run again"
 
 
 class NodeSandbox(Keepless):
@@ -536,7 +531,7 @@ def _error_of(run: Run, plain: Mapping[str, str]) -> SkillbeltError:
         return PermissionDenied(run.skill.name, message)
     if kind == SandboxUnavailable.kind:
         return SandboxUnavailable(message)
-    return RunRefused(message)
+    return DiskFull(message) if kind == DiskFull.kind else RunRefused(message)
 
 
 def _wrap() -> Any:

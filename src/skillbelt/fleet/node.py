@@ -14,7 +14,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from skillbelt.errors import PermissionDenied, RunRefused, SkillbeltError
+from skillbelt.errors import (
+    DiskFull,
+    PermissionDenied,
+    RunRefused,
+    SkillbeltError,
+    is_disk_full,
+)
 from skillbelt.fleet.fair import FairSlots
 from skillbelt.fleet.perform import NodeBench, Performed, Sent, node_settings
 from skillbelt.running.orders import RunOrder
@@ -87,11 +93,8 @@ class WorkspaceActor:
                 return _plain(self.bench.run(order, sent, listener, run.note_start), self._node)
             finally:
                 self._leave(order, run)
-        except SkillbeltError as error:
-            return {"error": _plain_error(error), "node": self._node}
-        except OSError as error:
-            text = f"the node {self._node[:12]} cannot carry it out: {error.strerror or error}"
-            return {"error": {"kind": "run_refused", "message": text}, "node": self._node}
+        except (SkillbeltError, OSError) as error:
+            return {"error": plain_error(error, self._node), "node": self._node}
 
     def _admit(self, order: RunOrder) -> _NodeRun:
         with self._changed:
@@ -270,6 +273,13 @@ def _plain(done: Performed, node: str) -> dict[str, Any]:
     }
 
 
-def _plain_error(error: SkillbeltError) -> Mapping[str, str]:
-    reason = error.reason if isinstance(error, PermissionDenied) else str(error)
-    return {"kind": error.kind, "message": reason}
+def plain_error(error: Exception, node: str) -> Mapping[str, str]:
+    """Return why a node did not carry out an order, as plain data."""
+    if isinstance(error, PermissionDenied):
+        return {"kind": error.kind, "message": error.reason}
+    full = is_disk_full(error)
+    if isinstance(error, OSError) or full:
+        why = (isinstance(error, OSError) and error.strerror) or error
+        text = f"the node {node[:12]} cannot carry it out: {why}"
+        return {"kind": DiskFull.kind if full else RunRefused.kind, "message": text}
+    return {"kind": getattr(error, "kind", RunRefused.kind), "message": str(error)}

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Self
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
 from skillbelt.artifacts.protocol import USER_PREFIX
 from skillbelt.discovery.catalog import Snapshot
-from skillbelt.errors import ArtifactError, PermissionDenied, RunRefused, SandboxUnavailable
+from skillbelt.errors import (
+    ArtifactError,
+    DiskFull,
+    PermissionDenied,
+    RunRefused,
+    SandboxUnavailable,
+    SkillbeltError,
+    is_disk_full,
+)
 from skillbelt.files.contain import inside
 from skillbelt.files.private import create_file
 from skillbelt.format.skill import Skill
@@ -316,13 +324,14 @@ class Workbench:
         rule allows it.
         """
         with busy_without_handles(), ExitStack() as stack:
-            run = self._check(skill, call, who, needs)
-            run.observed = observed and run.remaps
-            self._stage(run, stack)
-            # A single script does not use a shell; the grant says what it may start.
-            self._ask(run, () if grant else SHELL_TOOLS, secrets=secrets)
-            self._provide(run, grant or _grant_commands, stack)
-            run.job = make_job(run)
+            with _full_disk_named():
+                run = self._check(skill, call, who, needs)
+                run.observed = observed and run.remaps
+                self._stage(run, stack)
+                # A single script does not use a shell; the grant says what it may start.
+                self._ask(run, () if grant else SHELL_TOOLS, secrets=secrets)
+                self._provide(run, grant or _grant_commands, stack)
+                run.job = make_job(run)
             yield run
 
     def carry_out(self, run: Run, watch: Watch = UNWATCHED) -> Outcome:
@@ -739,6 +748,17 @@ def _counted_refusals() -> Iterator[None]:
         yield
     except (PermissionDenied, RunRefused, SandboxUnavailable) as error:
         count("runs", outcome=error.kind, sandbox="")
+        raise
+
+
+@contextmanager
+def _full_disk_named() -> Iterator[None]:
+    """Have each step before a command say in the same way that a disk is full."""
+    try:
+        yield
+    except (SkillbeltError, OSError) as error:
+        if is_disk_full(error) and not isinstance(error, DiskFull):
+            raise DiskFull(str(error)) from error
         raise
 
 
