@@ -30,13 +30,14 @@ from tests.postgres import postgres_url as postgres_url
 from tests.tree import Tree, sheltered
 
 load_profile()
-gc.disable()  # what is imported and collected stays: looking through it finds nothing
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Import a part of the tests first: workers then compile each module once between them."""
     config = session.config
     worker = getattr(config, "workerinput", None)
+    if worker is not None:
+        gc.disable()  # what is imported and collected stays: looking through it finds nothing
     if worker is None or sys.dont_write_bytecode or config.args != config.getini("testpaths"):
         return
     files = sorted(Path(__file__).parent.rglob("test_*.py"))
