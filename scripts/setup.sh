@@ -122,6 +122,8 @@ test_packages() {
         apt_install postgresql ||
             say "the tests of PostgreSQL will need its server, which may not be installed here"
     fi
+    have tmux || apt_install tmux ||
+        say "the tests of the chat at a real terminal will need tmux, which may not be installed here"
     have npm || apt_install nodejs npm || say "building JavaScript will need Node.js with npm"
 }
 

@@ -39,7 +39,7 @@ class Screen(NamedTuple):
 
 
 HANG_SECONDS = 50
-CHOICE = "(Enter)? "
+CHOICE = "(Enter for no)? "
 REASON = "Enter for none)? "
 
 

@@ -43,6 +43,7 @@ logging mimetypes pty random resource shlex shutil sqlite3 tempfile tomllib trac
 # What else is imported before the first fork whose arguments hold the word.
 _HEAVY = {
     "serve": "mcp skillbelt.mcp.stdio skillbelt.mcp.http skillbelt.serving.api uvicorn",
+    "chat": "skillbelt.cli.editor skillbelt.cli.live_answer",
     "--model": "pydantic_ai.direct pydantic_ai.models.openai skillbelt.agent.provider",
 }
 

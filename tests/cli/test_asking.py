@@ -214,7 +214,7 @@ def test_what_is_long_is_counted_and_can_be_shown(asked: Tree) -> None:
     long = "x" * 2_000 + "; touch hidden; " + "y" * 2_000
     asked.write("home/.config/skillbelt/config.toml", "")  # the run alone is asked for
     asked.skill("project/.agents/skills/kit")
-    answers = [("[s]how all (", ""), (CHOICE, "s\n"), ("touch hidden", ""), (CHOICE, "\n")]
+    answers = [("show all of it (", ""), (CHOICE, "s\n"), ("touch hidden", ""), (CHOICE, "\n")]
     screen = on_terminal(asked, "run", "kit", "--", "echo", long, columns=6_000, answers=answers)
     assert screen.exit_code == 4
     first = screen.written[: screen.written.index(CHOICE)]

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from skillbelt.conversation.messages import Message
-from skillbelt.errors import ConfigError
-from skillbelt.files.contain import FOLLOW_FILE
+from skillbelt.errors import ConfigError, PathEscape
+from skillbelt.files.contain import FOLLOW_FILE, open_file
 from skillbelt.permission.rules import Rule
 from skillbelt.text import one_line, xml
 from skillbelt.values import Limits
@@ -26,20 +26,28 @@ class AttachedFile(NamedTuple):
     whole: bool = False
 
 
-def attach_files(paths: Iterable[str | os.PathLike[str]], limits: Limits) -> list[AttachedFile]:
-    """Read the files in order; ConfigError for a missing path or one that is not a file."""
-    return [_attach(os.path.abspath(path), limits.max_resource_excerpt_chars) for path in paths]
+def attach_files(
+    paths: Iterable[str | os.PathLike[str]], limits: Limits, fence: str = ""
+) -> list[AttachedFile]:
+    """Read the files in order; ConfigError for a missing path or one that is not a file.
+
+    With a `fence`, every file must lie in that folder, and no link may lead out of it.
+    """
+    most = limits.max_resource_excerpt_chars
+    return [_attach(os.path.abspath(path), most, fence) for path in paths]
 
 
-def _attach(path: str, most: int) -> AttachedFile:
+def _attach(path: str, most: int, fence: str) -> AttachedFile:
     try:
         # Without blocking: opening a named pipe would wait for a writer.
-        handle = os.open(path, FOLLOW_FILE)
+        handle = open_file(path, fence) if fence else os.open(path, FOLLOW_FILE)
         with open(handle, "rb") as file:
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):
                 raise ConfigError(f"{one_line(path)} is not a regular file")
             data = file.read(4 * most)
+    except PathEscape as error:
+        raise ConfigError(f"{one_line(path)} is not attached: {error}") from error
     except OSError as error:
         raise ConfigError(f"{one_line(path)} cannot be read: {error.strerror}") from error
     text = "" if b"\0" in data else data.decode("utf-8", "ignore")

@@ -139,6 +139,18 @@ class Turn:
         finally:
             self.context.drop()
 
+    async def run_compaction(self) -> None:
+        """Replace the older part of the history by a summary, however short the history is."""
+        try:
+            async with _enter(self.model):
+                await self._begin(None)
+                done = await self._compact()
+            error = "" if done else "the conversation is too short to be summarized"
+            reason: Reason = "answer" if done else "error"
+            await self._sink.send(Final("", reason, error, self._usage))
+        finally:
+            self.context.drop()
+
     async def _run_caught(self, message: Message | None) -> tuple[Reason, str]:
         """Return how the run ended; ConfigError is for the developer and is raised."""
         try:

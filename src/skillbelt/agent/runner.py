@@ -20,7 +20,7 @@ from collections.abc import (
 )
 from concurrent.futures import Future
 from contextlib import aclosing, contextmanager, suppress
-from functools import wraps
+from functools import partial, wraps
 from typing import Concatenate, ParamSpec, Self, cast
 
 from anyio import CancelScope
@@ -162,13 +162,15 @@ class Runner:
         message: str,
         *,
         files: Sequence[str | os.PathLike[str]] = (),
+        fence: str = "",
     ) -> AsyncGenerator[AgentEvent, None]:
         """Answer the message and yield the events; the last one is a Final.
 
+        The files are attached to the message; with a `fence` they must lie in that folder.
         Mistakes of a model never raise. ConfigError: the model cannot be used, or a file is
         missing. Closing the generator cancels the run; complete steps stay stored.
         """
-        attached = attach_files(files, self.agent.runtime.settings.limits)
+        attached = attach_files(files, self.agent.runtime.settings.limits, fence)
         said = message_with(message, attached)
         async with aclosing(self._run_turn(user, session, said, rules_for(attached))) as events:
             async for event in events:
@@ -180,15 +182,37 @@ class Runner:
             async for event in events:
                 yield event
 
+    async def compact(self, user: str, session: str) -> AsyncGenerator[AgentEvent, None]:
+        """Replace the older part of a conversation by a summary, which the model writes."""
+        work = self._run_turn(user, session, None, (), compact=True)
+        async with aclosing(work) as events:
+            async for event in events:
+                yield event
+
     run_sync = _in_thread(run)
     resume_sync = _in_thread(resume)
+    compact_sync = _in_thread(compact)
+
+    def prepare(self) -> None:
+        """Create the model now, so that the first message need not wait for its packages.
+
+        ConfigError: the model cannot be used.
+        """
+        if self.agent.model != OFFLINE:
+            self._model(self.agent)
 
     def answer(self, id: str, answer: Answer) -> bool:
         """Answer a permission request; return False when it is not pending any more."""
         return self.agent.runtime.gate.desk.answer(id, answer)
 
     async def _run_turn(
-        self, user: str, session: str, message: Message | None, rules: Iterable[Rule]
+        self,
+        user: str,
+        session: str,
+        message: Message | None,
+        rules: Iterable[Rule],
+        *,
+        compact: bool = False,
     ) -> AsyncGenerator[AgentEvent, None]:
         key = SessionKey(self._app, user, session)
         lease = TurnLease(self.store, key)
@@ -199,14 +223,19 @@ class Runner:
                 return
             try:
                 agent = self.agent._replace(rules=(*self.agent.rules, *rules))
-                async with aclosing(self._run_leased(agent, key, lease, message)) as events:
+                start = Turn.run_compaction if compact else partial(Turn.run, message=message)
+                async with aclosing(self._run_leased(agent, key, lease, start)) as events:
                     async for event in events:
                         yield event
             finally:
                 await lease.release()
 
     async def _run_leased(
-        self, agent: Agent, key: SessionKey, lease: TurnLease, message: Message | None
+        self,
+        agent: Agent,
+        key: SessionKey,
+        lease: TurnLease,
+        start: Callable[[Turn], Coroutine[object, object, None]],
     ) -> AsyncGenerator[AgentEvent, None]:
         stream = EventStream()
         context = AgentContext(agent, self.store, key, lease=lease.number)
@@ -214,7 +243,7 @@ class Runner:
         # Cancelled through its own scope, so that no thread is left in the middle of a write.
         scope = CancelScope()
         keeping = start_task(lease.keep(scope.cancel))
-        task = start_task(_run_in_scope(turn, message, stream, scope))
+        task = start_task(_run_in_scope(start(turn), stream, scope))
         ended = False
         try:
             while (event := await stream.next()) is not None:
@@ -272,11 +301,11 @@ class Runner:
 
 
 async def _run_in_scope(
-    turn: Turn, message: Message | None, stream: EventStream, scope: CancelScope
+    work: Coroutine[object, object, None], stream: EventStream, scope: CancelScope
 ) -> None:
     try:
         with scope:
-            await turn.run(message)
+            await work
     finally:
         stream.end()
 

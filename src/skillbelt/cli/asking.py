@@ -5,28 +5,40 @@ from __future__ import annotations
 import argparse
 import sys
 import threading
-from typing import Literal
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import partial
+from unicodedata import east_asian_width
 
-from skillbelt.cli.keyboard import Burst, Keyboard, NoLongerNeeded, can_ask
-from skillbelt.cli.output import show_progress
+from skillbelt.cli.keyboard import Burst, Keyboard, Menu, MenuRow, NoLongerNeeded, can_ask
+from skillbelt.cli.output import show_progress, width
 from skillbelt.permission.gate import Gate
-from skillbelt.permission.rules import TYPES, Answer, Request
+from skillbelt.permission.rules import OPAQUE, TYPES, Answer, AnswerKind, Request
 from skillbelt.permission.waiting import Pending, WaitingRequests
 from skillbelt.running.facts import Fact, covered, facts, shown
 from skillbelt.settings import Settings
 from skillbelt.store import open_store
-from skillbelt.text import one_line
+from skillbelt.text import exact, one_line
 
-_Choice = Literal["once", "always", "reject", "enter", "show", "none"]
-_ANSWERS: dict[str, _Choice] = {
-    "o": "once", "once": "once", "y": "once", "yes": "once", "a": "always", "always": "always",
-    "r": "reject", "reject": "reject", "n": "reject", "no": "reject", "s": "show", "show": "show",
-}  # fmt: skip
+_ONCE = MenuRow("once", "once", ("y", "yes"))
+_CONVERSATION = MenuRow("conversation", "for this conversation")
+_ALWAYS = MenuRow("always", "always, as shown above")
+_NO = MenuRow("no", "no")
+_REJECT = MenuRow("reject", "no, and say why")
+_KINDS: dict[str, AnswerKind] = {
+    "once": "once",
+    "conversation": "conversation",
+    "always": "always",
+}
+_LEAST_ROOM = 16  # for a fact beside its label
+_MAX_WHAT_CHARS = 2_000  # a longer command is cut until it is asked for
 _MAX_TRIES = 3
 _MAX_SHOWINGS = 20
 _PASTED = "Pasted text is not accepted as an answer. Type one letter.\n"
 # One question at a time, for all threads.
 _LOCK = threading.Lock()
+# What was allowed at this terminal, so that a question can say what is new in it.
+_allowed: deque[Request] = deque(maxlen=100)
 
 
 def open_gate(settings: Settings, args: argparse.Namespace) -> Gate:
@@ -43,10 +55,11 @@ def _yes(_pending: Pending) -> Answer:
     return Answer("once", by="--yes")
 
 
-def ask(pending: Pending, desk: WaitingRequests) -> Answer | None:
+def ask(pending: Pending, desk: WaitingRequests, *, in_conversation: bool = False) -> Answer | None:
     """Ask at the terminal and return the answer; EOF means no.
 
-    None when the request was settled elsewhere meanwhile.
+    None when the request was settled elsewhere meanwhile. `in_conversation` says that more may be
+    asked in the same conversation.
     """
 
     def settled() -> bool:
@@ -59,47 +72,125 @@ def ask(pending: Pending, desk: WaitingRequests) -> Answer | None:
             show_progress("")
         try:
             with Keyboard(settled) as keyboard:
-                return _read_answer(keyboard, pending.request)
+                return _read_answer(keyboard, pending.request, in_conversation)
         except NoLongerNeeded:
             return None
         except EOFError:
             return Answer("reject", by="terminal")
 
 
-def _read_answer(keyboard: Keyboard, request: Request) -> Answer:
+def _read_answer(keyboard: Keyboard, request: Request, in_conversation: bool) -> Answer:
     """Ask until there is a clear answer; no clear answer after some tries means no."""
-    text, hidden = describe_request(request)
+    describe = partial(describe_request, request, allowed=_allowed, columns=width(sys.stderr))
+    text, hidden = describe()
     keyboard.say(f"{text}\n")
+    choices = _choices(request, hidden, in_conversation)
     tries = showings = 0
     while tries < _MAX_TRIES and showings < _MAX_SHOWINGS:
-        choice = _read_choice(keyboard, bool(request.always), hidden)
+        choice = _read_choice(keyboard, choices)
         if choice == "show":
             showings += 1
-            keyboard.say(f"{describe_request(request, whole=True)[0]}\n")
+            keyboard.say(f"{describe(whole=True)[0]}\n")
         elif choice == "reject":
             return Answer("reject", _read_reason(keyboard), "terminal")
-        elif choice == "enter":
+        elif choice == "no":
             break
-        elif choice in ("once", "always"):
-            return Answer(choice, by="terminal")
+        elif choice in _KINDS:
+            _allowed.append(request)
+            return Answer(_KINDS[choice], by="terminal")
         else:
             tries += 1
     return Answer("reject", by="terminal")
 
 
-def describe_request(request: Request, *, whole: bool = False) -> tuple[str, int]:
-    """Return the question, and how many of its facts are cut."""
+def describe_request(
+    request: Request, *, whole: bool = False, allowed: Iterable[Request] = (), columns: int = 0
+) -> tuple[str, int]:
+    """Return the question, and how many of its facts are cut.
+
+    A long fact goes on below itself where the terminal has so many `columns`. The question says
+    what is new beside the closest request of those that were `allowed` before.
+    """
     kind = TYPES.get(request.type, "unknown to this version")
-    details, hidden = (facts(request), 0) if whole else shown(facts(request))
+    details, hidden = _pick_facts(request, whole)
+    if new := find_new(request, allowed):
+        details.append(Fact("new", new))
     details.append(Fact("why", f"{_why(request)} ({kind})"))
     if always := covered(request, whole=whole):
         details.append(Fact("always", always))
     wide = max(len(fact.label) for fact in details)
     lines, before = ["Permission needed"], ""
     for label, value in details:
-        lines.append(f"  {'' if label == before else label:<{wide}}  {value}".rstrip())
+        head = f"  {'' if label == before else label:<{wide}}  "
+        for part in _fold(value, columns - len(head) - 1) if columns else [value]:
+            lines.append(f"{head}{part}".rstrip())
+            head = " " * len(head)
         before = label
     return "\n".join(lines), hidden
+
+
+def _pick_facts(request: Request, whole: bool) -> tuple[list[Fact], int]:
+    """Return the facts, a command only once, and how many are cut; what is asked for is not."""
+    what, *others = facts(request)
+    said = {"command", exact(request.type)}
+    others = [one for one in others if one.label not in said or not _is_in(one.value, what.value)]
+    if whole or len(what.value) <= _MAX_WHAT_CHARS:
+        kept, hidden = (others, 0) if whole else shown(others)
+        return [what, *kept], hidden
+    kept, hidden = shown([what, *others])
+    return list(kept), hidden
+
+
+def _is_in(value: str, what: str) -> bool:
+    return value.removeprefix(OPAQUE).strip() in what
+
+
+def _fold(value: str, room: int) -> Iterator[str]:
+    """Yield a text in parts of so many columns, at a space if one is near; nothing is left out."""
+    room = max(room, _LEAST_ROOM)
+    while _columns(value) > room:
+        cut = value[:room]
+        while _columns(cut) > room:
+            cut = cut[:-1]
+        space = cut.rfind(" ")
+        cut = cut[: space + 1] if space > room // 2 else cut
+        yield cut
+        value = value[len(cut) :]
+    yield value
+
+
+def _columns(text: str) -> int:
+    """Return how wide a terminal draws the text; a wide character takes two columns."""
+    return len(text) + sum(east_asian_width(char) in "WF" for char in text)
+
+
+def find_new(request: Request, allowed: Iterable[Request]) -> str:
+    """Say what of a request was not in the closest one that was allowed before.
+
+    Only requests of the same type for the same skill are compared; "" when there is none.
+    """
+    same = [one for one in allowed if (one.type, one.skill) == (request.type, request.skill)]
+    if not same:
+        return ""
+    words = _words(request)
+    # Of equally close ones, the latest.
+    closest = max(reversed(same), key=lambda one: len(set(words) & set(_words(one))))
+    known, parts = set(_words(closest)) | _others(closest), []
+    if request.hash != closest.hash:
+        parts.append("the files of the skill changed")
+    parts += [f"`{text}`" for text in [" ".join(w for w in words if w not in known)] if text]
+    parts += sorted(_others(request) - known)
+    return ", ".join(parts) or "nothing, you allowed the same before"
+
+
+def _words(request: Request) -> list[str]:
+    return [exact(word) for text in request.patterns for word in text.split()]
+
+
+def _others(request: Request) -> set[str]:
+    """Return the facts beside the patterns themselves."""
+    apart = {"what", "content", "session", "command", request.type}
+    return {f"{label} {value}" for label, value in facts(request) if label not in apart}
 
 
 def _why(request: Request) -> str:
@@ -109,17 +200,21 @@ def _why(request: Request) -> str:
     return f"{asked}, no rule allows it{origin}"
 
 
-def _read_choice(keyboard: Keyboard, can_be_remembered: bool, hidden: int) -> _Choice:
-    """Read one choice; Enter alone means no."""
-    more = f"[s]how all ({hidden} cut), " if hidden else ""
-    choices = "[o]nce, [a]lways" if can_be_remembered else "[o]nce"
+def _choices(request: Request, hidden: int, in_conversation: bool) -> list[MenuRow]:
+    choices = [_ONCE]
+    if request.always:
+        choices += [_CONVERSATION, _ALWAYS] if in_conversation and request.session else [_ALWAYS]
+    choices += [_NO, _REJECT]
+    return [*choices, MenuRow("show", f"show all of it ({hidden} cut)")] if hidden else choices
+
+
+def _read_choice(keyboard: Keyboard, choices: list[MenuRow]) -> str:
+    """Read one word of the menu; Enter alone means no, "" is none of them."""
     try:
-        typed = keyboard.line(f"{more}{choices} or [r]eject (Enter)? ").strip().lower()
+        return keyboard.choose("Your answer (Enter for no)? ", Menu(choices, _NO.word))
     except Burst:
         keyboard.say(_PASTED)
-        return "none"
-    choice = _ANSWERS.get(typed, "none") if typed else "enter"
-    return "none" if choice == "always" and not can_be_remembered else choice
+        return ""
 
 
 def _read_reason(keyboard: Keyboard) -> str:

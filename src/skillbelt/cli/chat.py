@@ -6,10 +6,8 @@ import argparse
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, suppress
-from types import ModuleType
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 
 from skillbelt import agent
 from skillbelt.agent import AgentEvent, PermissionRequest, Runner
@@ -23,33 +21,21 @@ from skillbelt.cli.ask import (
     open_runner,
 )
 from skillbelt.cli.asking import ask
-from skillbelt.cli.keyboard import can_ask
-from skillbelt.cli.output import CLI_SESSION, count, print_table
-from skillbelt.cli.transcript import plain, read_title
+from skillbelt.cli.chat_commands import ChatCommands, show_plain
+from skillbelt.cli.keyboard import Unechoed, can_ask
+from skillbelt.cli.live_answer import LiveAnswer
+from skillbelt.cli.mentions import ProjectFiles, Suggestion, find_mentions
+from skillbelt.cli.output import count
+from skillbelt.cli.screen import Screen, can_draw, is_dumb
+from skillbelt.cli.tool_lines import WrittenFiles, kinds_by_name
+from skillbelt.cli.transcript import plain
 from skillbelt.errors import SkillbeltError
-from skillbelt.files.private import create_file, make_folder
 from skillbelt.text import one_line
 
 PROMPT = "> "
 _MORE_PROMPT = "... "
-# Python turns bracketed paste off; with it a pasted block is one entry, newlines included.
-# Alt-Enter inserts a newline.
-_EDITING = (
-    "tab: complete",
-    "set enable-bracketed-paste on",
-    r'"\e\C-m": "\C-v\C-j"',
-    r'"\e\C-j": "\C-v\C-j"',
-)
-_MAX_HISTORY_LINES = 1_000
-_HELP = """\
-/NAME ARGUMENTS  use a skill; Tab completes its name
-/reload          scan for skills again
-/sessions        list the stored conversations
-/resume ID       switch to one of them
-/continue        continue an interrupted answer
-/new             start a new conversation
-/quit            quit, like Ctrl-D; Ctrl-C interrupts an answer
-A pasted block is one message. Alt-Enter, or a backslash at the end of a line, begins a new line."""
+_HISTORY = "chat_history.jsonl"
+_LEAVE = "press Ctrl-C again to leave"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,8 +48,7 @@ def run(args: argparse.Namespace) -> int:
     asks = not args.json and can_ask()
     with open_runner(args, interactive=asks and not args.yes) as runner:
         chat = _Chat(runner, args)
-        with _InputLines(chat) as lines:
-            chat.run(lines)
+        chat.run(_open_input(chat))
     return 0
 
 
@@ -73,22 +58,24 @@ class _Chat:
     def __init__(self, runner: Runner, args: argparse.Namespace) -> None:
         self.runner, self.args, self._text = runner, args, AnswerPrinter()
         self.session: str = args.session or new_session("chat")
-        self.commands: dict[str, Callable[[str], bool]] = {
-            "help": self._help,
-            "reload": self._reload,
-            "sessions": self._sessions,
-            "resume": self._resume,
-            "continue": self._continue,
-            "new": self._new,
-            "quit": lambda _: False,
-            "exit": lambda _: False,
-        }
+        self.commands = ChatCommands(self)
+        self.typed = sys.stdin.isatty()  # by a person: `@path` is a file
+        self.screen = Screen() if can_draw() and self.typed and not args.json else None
+        self.forget_keys: Callable[[], object] = lambda: None
+        self._live: LiveAnswer | None = None
+        self.interrupted = False  # the last thing was Ctrl-C
+
+    @property
+    def project(self) -> str:
+        """The folder that `@path` starts at."""
+        return self.runner.agent.runtime.settings.project
 
     def run(self, lines: Iterator[str]) -> None:
         """Answer line by line."""
         self.runner.agent.runtime.look()  # for completion, and to report changes
-        model = self.runner.agent.model
-        self.say(f"model {model}; session {one_line(self.session)}; /help lists the commands")
+        model = one_line(str(self.runner.agent.model))
+        hello = f"model {model}; session {one_line(self.session)}; /help lists the commands"
+        self.say("\n".join(self.screen.render_own(hello)) if self.screen else hello)
         for line in lines:
             if line.strip() and not self._handle(line):
                 return
@@ -96,9 +83,18 @@ class _Chat:
     def _handle(self, line: str) -> bool:
         """Run a command or answer the line; False ends the chat."""
         name, _, rest = line.strip().removeprefix("/").partition(" ")
-        if line.lstrip().startswith("/") and name in self.commands:
-            return self.commands[name](rest.strip())
-        self._answer(self.runner.run_sync(USER, self.session, line))
+        if line.startswith("/") and name in self.commands.all:
+            return self.commands.run(name, rest.strip())
+        if line.startswith("/") and "/" not in name and not self.commands.is_skill(name.strip()):
+            unknown = self.commands.describe_unknown(name.strip())
+            self.say(f"skillbelt: {unknown}")
+            self.document("error", error=unknown, kind="unknown_command")
+            return True
+        files = find_mentions(line, self.project) if self.typed else []
+        for path in files:
+            self.say(f"attached {one_line(os.path.relpath(path, self.project))}")
+        fence = self.project if files else ""
+        self.answer(self.runner.run_sync(USER, self.session, line, files=files, fence=fence))
         return True
 
     def say(self, text: str) -> None:
@@ -106,42 +102,76 @@ class _Chat:
         if not self.args.quiet:
             print(text, file=sys.stderr, flush=True)
 
-    # Answers
-
-    def _answer(self, events: Generator[AgentEvent, None, None]) -> None:
-        """Stream an answer; an interrupt ends the answer, not the chat."""
-        try:
-            with closing(events):
-                for event in events:
-                    self._show(event)
-        except KeyboardInterrupt:
-            self._text.end()
-            self.say("\ncancelled")
-        except SkillbeltError as error:
-            self.say(f"skillbelt: {one_line(str(error))}")
-            self._document("error", error=str(error), kind=error.kind)
-
-    def _document(self, type: str, **fields: object) -> bool:
+    def document(self, type: str, **fields: object) -> bool:
         """Print an own event with --json; return whether --json was given."""
         if self.args.json:
             print(json.dumps({"type": type, **fields}, default=str), flush=True)
         return bool(self.args.json)
 
+    def show_text(self, text: str) -> None:
+        """Show a text of the model."""
+        if self.screen is not None:
+            self.screen.print(*self.screen.render_markdown(text))
+        else:
+            show_plain(text)
+
+    def clear(self) -> None:
+        """Clear the screen, where there is one."""
+        if self.screen is not None:
+            self.screen.clear()
+
+    # Answers
+
+    def answer(self, events: Generator[AgentEvent, None, None]) -> None:
+        """Stream an answer; an interrupt ends the answer, a second one the chat."""
+        try:
+            with closing(events), self._watch():
+                for event in events:
+                    self._show(event)
+        except KeyboardInterrupt as stop:
+            if isinstance(stop.__context__, KeyboardInterrupt):
+                raise  # a second one, while the first ended the answer
+            self.interrupted = True
+            self._text.end()
+            self.say("cancelled" if self.screen else "\ncancelled")
+        except SkillbeltError as error:
+            self._text.end()
+            self.say(f"skillbelt: {one_line(str(error))}")
+            self.document("error", error=str(error), kind=error.kind)
+        finally:
+            self._live = None
+
+    def _watch(self) -> AbstractContextManager[object]:
+        """Show the answer as it is made, where there is a screen."""
+        if self.screen is None:
+            return nullcontext()
+        files = WrittenFiles(self.commands.written_files)
+        files.mark()
+        names = kinds_by_name(self.runner.agent.runtime.names)
+        offline = self.runner.agent.model == OFFLINE
+        self._live = LiveAnswer(self.screen, names, files, quiet=offline)
+        return _Both(Unechoed(), self._live)
+
     def _show(self, event: AgentEvent) -> None:
         if self.args.json:
             print(json.dumps(agent.document(event), default=str), flush=True)
-            return
+        elif isinstance(event, PermissionRequest):
+            self._ask(event)
+        elif self._live is not None:
+            self._live.show(event)
+        else:
+            self._print(event)
+
+    def _print(self, event: AgentEvent) -> None:
         if not isinstance(event, agent.TextDelta | agent.ThinkingDelta):
             self._text.end()
         match event:
             case agent.TextDelta():
                 self._text.more(event.text)
             case agent.ToolCall():
-                self.say(self._faint(describe_call(event)))
+                self.say(describe_call(event))
             case agent.RunOutput() if self.runner.agent.model != OFFLINE:
-                self.say(self._faint(plain(event.data.decode("utf-8", "replace")).rstrip("\n")))
-            case PermissionRequest():
-                self._ask(event)
+                self.say(plain(event.data.decode("utf-8", "replace")).rstrip("\n"))
             case agent.Retry():
                 self.say(f"asking again: {one_line(event.reason)}")
             case agent.Compaction():
@@ -150,169 +180,91 @@ class _Chat:
                 self.say(f"skillbelt: {one_line(event.error)}")
 
     def _ask(self, event: PermissionRequest) -> None:
-        if self.runner.interactive:
-            answer = ask(event.pending, self.runner.agent.runtime.gate.desk)
-            if answer is not None:
-                self.runner.answer(event.pending.id, answer)
-
-    def _faint(self, text: str) -> str:
-        dull = not sys.stderr.isatty() or _dumb() or os.environ.get("NO_COLOR")
-        return text if dull else f"\x1b[2m{text}\x1b[0m"
-
-    # Commands
-
-    def _help(self, _: str) -> bool:
-        self.say(_HELP)
-        return True
-
-    def _reload(self, _: str) -> bool:
-        belt = self.runner.agent.runtime
-        changes = belt.catalog.refresh()
-        belt.look()
-        if self._document("reloaded", **changes._asdict()):
-            return True
-        lines = [
-            f"{kind}: {', '.join(names)}" for kind, names in changes._asdict().items() if names
-        ]
-        self.say("; ".join(map(one_line, lines)) or "nothing changed")
-        return True
-
-    def _new(self, _: str) -> bool:
-        self.session = new_session("chat")
-        self._document("session", session=self.session)
-        self.say(f"session {one_line(self.session)}")
-        return True
-
-    def _sessions(self, _: str) -> bool:
-        found = self._known()
-        rows = [(name, _time(updated), self._preview(name)) for name, updated in found]
-        listed = [{"session": row[0], "last_used": row[1], "begins_with": row[2]} for row in rows]
-        if self._document("sessions", sessions=listed):
-            pass
-        elif rows:
-            print_table(("session", "last used", "begins with"), rows)
-        else:
-            self.say("no conversations yet")
-        return True
-
-    def _known(self) -> list[tuple[str, float]]:
-        """Return the conversations of the command line, newest first, without forks."""
-        kept = self.runner.store.sessions(CLI_SESSION[0], USER)
-        names = {info.key.session for info in kept}
-        return [
-            (info.key.session, info.updated)
-            for info in sorted(kept, key=lambda info: -info.updated)
-            if info.key.session.rpartition(".")[0] not in names
-        ]
-
-    def _messages(self, session: str) -> list[dict[str, object]]:
-        belt = self.runner.agent.runtime
-        return belt.session(USER, session).session.messages()
-
-    def _preview(self, session: str) -> str:
-        return read_title(self._messages(session))
-
-    def _resume(self, wanted: str) -> bool:
-        known = [name for name, _ in self._known()]
-        found = [name for name in known if name == wanted] or [
-            name for name in known if wanted and name.startswith(wanted)
-        ]
-        if len(found) != 1:
-            fault = "several conversations begin with" if found else "no such conversation"
-            self.say(f"{fault}: {one_line(wanted)!r}; /sessions lists them")
-            return True
-        self.session = found[0]
-        said = self._messages(found[0])
-        self._document("session", session=found[0], messages=said)
-        self.say(f"session {one_line(found[0])}, {count(len(said), 'message')}")
-        last = said[-1] if said else {}
-        whole = last.get("role") == "assistant" and not last.get("tool_calls")
-        if whole and not self.args.json:
-            print(plain(str(last["content"])), flush=True)
-        elif said and not whole:
-            self.say("its last answer was interrupted; /continue continues it")
-        return True
-
-    def _continue(self, _: str) -> bool:
-        self._answer(self.runner.resume_sync(USER, self.session))
-        return True
-
-    def completions(self, text: str) -> list[str]:
-        """Return the completions of a line."""
-        if not text.startswith("/"):
-            return []
-        skills = self.runner.agent.runtime.skills().values()
-        names = [*self.commands, *(one.name for one in skills if one.user_invocable)]
-        return sorted({f"/{name} " for name in names if f"/{name}".startswith(text)})
+        self._text.end()
+        if not self.runner.interactive:
+            return
+        with self._live.paused() if self._live is not None else nullcontext():
+            desk = self.runner.agent.runtime.gate.desk
+            answer = ask(event.pending, desk, in_conversation=True)
+            self.forget_keys()
+        if answer is not None:
+            self.runner.answer(event.pending.id, answer)
 
 
-def _time(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+class _Both(AbstractContextManager[None]):
+    """Two contexts as one."""
 
+    def __init__(
+        self, outer: AbstractContextManager[object], inner: AbstractContextManager[object]
+    ) -> None:
+        self._outer, self._inner = outer, inner
 
-def _dumb() -> bool:
-    return os.environ.get("TERM", "dumb") in ("", "dumb")
+    def __enter__(self) -> None:
+        self._outer.__enter__()
+        self._inner.__enter__()
+
+    def __exit__(self, *about: object) -> None:
+        try:
+            self._inner.__exit__(None, None, None)
+        finally:
+            self._outer.__exit__(None, None, None)
 
 
 # Lines
 
 
-class _InputLines:
-    """Lines typed with history and completion, or the plain lines of a pipe."""
+def _open_input(chat: _Chat) -> Iterator[str]:
+    """Return the messages: from an editor, from a plain terminal, or from a pipe."""
+    if not chat.typed:
+        return _read_piped()
+    if chat.screen is None or is_dumb():
+        return _read_typed(chat, _read_message)
+    try:
+        from skillbelt.cli.editor import Editor, Suggestions  # extra: agent
+    except ImportError:
+        chat.say("skillbelt: install skillbelt[agent] for a line that can be edited")
+        return _read_typed(chat, _read_message)
+    files = ProjectFiles(chat.project)
+    editor = Editor(
+        os.path.join(chat.runner.agent.runtime.settings.state_dir, _HISTORY),
+        Suggestions(
+            commands=chat.commands.suggestions,
+            files=lambda typed: map(Suggestion, files.matching(typed)),
+            arguments=chat.commands.arguments(),
+        ),
+        when_shown=lambda: _prepare(chat.runner),
+    )
+    chat.forget_keys = editor.discard_typed
+    return _read_typed(chat, editor.read)
 
-    def __init__(self, chat: _Chat) -> None:
-        self._chat = chat
-        settings = chat.runner.agent.runtime.settings
-        self._file = os.path.join(settings.state_dir, "chat_history")
-        self._edited = sys.stdin.isatty() and sys.stdout.isatty() and not _dumb()
-        self._readline: ModuleType | None = None
 
-    def __enter__(self) -> Iterator[str]:
-        if self._edited:
-            self._set_up_editing()
-        return self._read_typed() if sys.stdin.isatty() else self._read_piped()
+def _prepare(runner: Runner) -> None:
+    """Import what the model needs while the user types; what fails is said with the message."""
+    with suppress(Exception):
+        runner.prepare()
 
-    def __exit__(self, *_: object) -> None:
-        if self._readline is not None:
-            self._save_history(self._readline)
 
-    def _set_up_editing(self) -> None:
-        import readline  # cost: changes what input() does, so only for a terminal
-
-        self._readline = readline
-        readline.set_completer_delims(" ")
-        readline.set_completer(self._complete)
-        for binding in _EDITING:
-            readline.parse_and_bind(binding)
-        readline.set_history_length(_MAX_HISTORY_LINES)
-        with suppress(OSError):  # there is no history yet
-            readline.read_history_file(self._file)
-
-    def _complete(self, text: str, number: int) -> str | None:
-        found = self._chat.completions(text)
-        return found[number] if number < len(found) else None
-
-    def _save_history(self, readline: ModuleType) -> None:
-        with suppress(OSError):  # a history that cannot be written must not break the exit
-            make_folder(os.path.dirname(self._file))
-            create_file(self._file)
-            readline.write_history_file(self._file)
-
-    @staticmethod
-    def _read_typed() -> Iterator[str]:
-        while True:
-            try:
-                yield _read_message()
-            except EOFError:
-                print(flush=True)
+def _read_typed(chat: _Chat, read: Callable[[], str]) -> Iterator[str]:
+    """Yield messages until the end, or until two interrupts in a row."""
+    while True:
+        try:
+            line = read()
+        except EOFError:
+            print(flush=True)
+            return
+        except KeyboardInterrupt:  # drops the line, not the chat
+            if chat.interrupted:
                 return
-            except KeyboardInterrupt:  # drops the line, not the chat
-                print(flush=True)
+            print(_LEAVE, file=sys.stderr, flush=True)
+            chat.interrupted = True
+            continue
+        chat.interrupted = False
+        yield line
 
-    @staticmethod
-    def _read_piped() -> Iterator[str]:
-        for line in sys.stdin.buffer:
-            yield line.decode("utf-8", "replace").rstrip("\r\n")
+
+def _read_piped() -> Iterator[str]:
+    for line in sys.stdin.buffer:
+        yield line.decode("utf-8", "replace").rstrip("\r\n")
 
 
 def _read_message() -> str:

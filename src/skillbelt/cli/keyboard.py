@@ -14,10 +14,12 @@ import signal
 import sys
 import termios
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from types import FrameType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
+
+from skillbelt.cli.output import width
 
 # Keys within this time were not typed by hand.
 _BURST_SECONDS = 0.01
@@ -28,11 +30,14 @@ _QUIET_SECONDS = 0.15
 _MAX_QUIET_SECONDS = 3.0
 _POLL_SECONDS = 0.5
 _MAX_CHARS = 1_000
+_MAX_WORD_CHARS = 12  # of an answer in a menu
 _CHUNK = 4096
 _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _PASTE_BEGINS, _PASTE_ENDS = b"\x1b[200~", b"\x1b[201~"
 # The escape sequence of an arrow or function key.
 _KEY = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?", re.DOTALL)
+# Arrow keys up and down, as terminals send them in their two modes.
+_UP, _DOWN = (b"\x1b[A", b"\x1bOA"), (b"\x1b[B", b"\x1bOB")
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # Terminals in raw mode: descriptor -> original state and the sequence that ends raw mode.
 _changed: dict[int, tuple[list[Any], bytes]] = {}
@@ -69,19 +74,109 @@ def _restore_and_die(number: int, _: FrameType | None) -> None:
 
 @atexit.register
 def _restore_all() -> None:
-    for handle in list(_changed):
+    for handle in reversed(list(_changed)):  # the first one knows the state of the beginning
         _restore(handle)
 
 
-def _restore(handle: int) -> None:
+def _restore(handle: int, when: int = termios.TCSAFLUSH) -> None:
+    """Restore the terminal; flush, so that the rest of a paste is not read as an answer."""
     state, leave = _changed.pop(handle, ([], b""))
     if state:
         try:
-            # Flush, so that the rest of a paste is not read as an answer.
-            termios.tcsetattr(handle, termios.TCSAFLUSH, state)
+            termios.tcsetattr(handle, when, state)
             os.write(handle, leave)
         except (termios.error, OSError):
             pass  # the terminal was closed
+
+
+class MenuRow(NamedTuple):
+    """A row of a menu: what is typed for it, and what it says; more words mean the same."""
+
+    word: str
+    label: str
+    others: tuple[str, ...] = ()
+
+    def matches(self, typed: str) -> bool:
+        """Whether this was typed: its letter, its word or another word for it."""
+        return typed in (self.word, self.word[:1], *self.others)
+
+
+class Menu:
+    """Rows above a prompt. The arrow keys choose one, as does its letter; Enter takes it."""
+
+    def __init__(self, choices: Sequence[MenuRow], usual: str) -> None:
+        """`usual` is the word that Enter alone means."""
+        self.choices = tuple(choices)
+        self._usual = usual
+
+    def find(self, typed: str) -> str:
+        """Return the word that was typed or meant; "" for none of them."""
+        typed = typed.strip().lower()
+        if not typed:
+            return self._usual
+        return next((one.word for one in self.choices if one.matches(typed)), "")
+
+    def step(self, typed: str, by: int) -> str:
+        """Return the word of the next row; from the beginning on the first, backwards the last.
+
+        A key that was meant for something else must not choose what stays allowed.
+        """
+        words = [one.word for one in self.choices]
+        word = self.find(typed) if typed else ""
+        if not word:
+            return words[0 if by > 0 else -1]
+        return words[(words.index(word) + by) % len(words)]
+
+    def rows(self) -> list[str]:
+        """Return the rows as they are drawn first."""
+        return [f"{self._mark(one, '')} {one.word[:1]}  {one.label}" for one in self.choices]
+
+    def marks(self, typed: str) -> str:
+        """Return what draws the mark of each row anew, and goes back to where the cursor is."""
+        up = len(self.choices)
+        drawn = [
+            f"\x1b7\x1b[{up - number}A\r{self._mark(one, typed)}\x1b8"
+            for number, one in enumerate(self.choices)
+        ]
+        return "".join(drawn)
+
+    def _mark(self, choice: MenuRow, typed: str) -> str:
+        return ">" if choice.word == self.find(typed) else " "
+
+
+class Unechoed:
+    """The terminal while an answer is made: keys wait unseen for the next prompt, pastes whole.
+
+    Ctrl-C still sends a signal. Without a terminal it does nothing.
+    """
+
+    def __enter__(self) -> Self:
+        self._handle = -1
+        try:
+            self._handle = _terminal()
+            _change(self._handle, termios.TCSANOW)
+        except (termios.error, OSError):
+            self.__exit__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._handle >= 0:
+            _restore(self._handle, termios.TCSANOW)
+            os.close(self._handle)
+            self._handle = -1
+
+
+def _change(handle: int, when: int) -> None:
+    """Receive each key at once and unseen, and know a paste from keys; Ctrl-C sends a signal."""
+    state = termios.tcgetattr(handle)
+    keys = [*state[:6], list(state[6])]
+    keys[3] &= ~(termios.ICANON | termios.ECHO)
+    keys[6][termios.VMIN], keys[6][termios.VTIME] = 1, 0
+    dumb = os.environ.get("TERM", "dumb") in ("", "dumb")
+    _changed[handle] = (state, b"" if dumb else _PASTE_OFF.encode())
+    termios.tcsetattr(handle, when, keys)
+    if not dumb:
+        os.write(handle, _PASTE_ON.encode())
 
 
 class Keyboard:
@@ -93,6 +188,8 @@ class Keyboard:
     def __init__(self, settled: Callable[[], bool] = lambda: False) -> None:
         """`settled` returns True once no answer is needed any more."""
         self._settled = settled
+        self._menu: Menu | None = None
+        self._moves = False
 
     def __enter__(self) -> Self:
         try:
@@ -100,7 +197,7 @@ class Keyboard:
         except OSError as error:
             raise EOFError from error
         try:
-            self._enter_raw_mode()
+            _change(self._handle, termios.TCSAFLUSH)
         except (termios.error, OSError) as error:
             os.close(self._handle)
             raise EOFError from error
@@ -109,18 +206,6 @@ class Keyboard:
     def __exit__(self, *_: object) -> None:
         _restore(self._handle)
         os.close(self._handle)
-
-    def _enter_raw_mode(self) -> None:
-        """Receive each key at once; Ctrl-C still sends a signal."""
-        state = termios.tcgetattr(self._handle)
-        keys = [*state[:6], list(state[6])]
-        keys[3] &= ~(termios.ICANON | termios.ECHO)
-        keys[6][termios.VMIN], keys[6][termios.VTIME] = 1, 0
-        dumb = os.environ.get("TERM", "dumb") in ("", "dumb")
-        _changed[self._handle] = (state, b"" if dumb else _PASTE_OFF.encode())
-        termios.tcsetattr(self._handle, termios.TCSAFLUSH, keys)
-        if not dumb:
-            self.say(_PASTE_ON)
 
     def say(self, text: str) -> None:
         """Write to the terminal that the answer comes from."""
@@ -131,6 +216,19 @@ class Keyboard:
                 left = left[os.write(self._handle, left) :]
         except OSError as error:
             raise EOFError from error
+
+    def choose(self, prompt: str, menu: Menu) -> str:
+        """Show a menu and read one of its words; "" for none of them. Raises as `line` does."""
+        rows = menu.rows()
+        self.say("".join(f"{row}\n" for row in rows))
+        dumb = os.environ.get("TERM", "dumb") in ("", "dumb")
+        # Where a row is wrapped, no mark is where it is looked for.
+        moves = not dumb and width(sys.stderr) > max(map(len, (prompt, *rows))) + _MAX_WORD_CHARS
+        self._menu, self._moves = menu, moves
+        try:
+            return menu.find(self.line(prompt))
+        finally:
+            self._menu = None
 
     def line(self, prompt: str, *, words: bool = False) -> str:
         """Read a line after the prompt. Burst when keys arrive at once, unless `words` are wanted.
@@ -146,11 +244,22 @@ class Keyboard:
                 self._discard_input()
                 self.say("\n")
                 raise Burst
+            typed = self._step(typed, data)
             data = data.replace(_PASTE_BEGINS, b"").replace(_PASTE_ENDS, b"")
             for char in decoder.decode(_KEY.sub(b"", data)):
                 if char in "\r\n":
                     return self._end_line(typed, words)
                 typed = self._type(typed, char)
+            if self._menu and self._moves:
+                self.say(self._menu.marks(typed))
+
+    def _step(self, typed: str, data: bytes) -> str:
+        """Apply an arrow key to the menu: the line holds the word of the row."""
+        if self._menu is None or data not in (*_UP, *_DOWN):
+            return typed
+        chosen = self._menu.step(typed, -1 if data in _UP else 1)
+        self.say("\b \b" * len(typed) + chosen)
+        return chosen
 
     def _end_line(self, typed: str, words: bool) -> str:
         """Return the line; Burst when more input follows at once."""

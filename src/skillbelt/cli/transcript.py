@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from skillbelt.events import Event
@@ -33,6 +34,26 @@ def describe(events: Iterable[Event]) -> Iterator[str]:
             yield "(the messages above were summarized for the model)"
         elif event.type == "message":
             yield from _describe_message(event.data, event.agent)
+
+
+def to_markdown(events: Iterable[Event]) -> str:
+    """Return the conversation as a Markdown document; "" when nothing was said."""
+    parts = [part for event in events if event.type == "message" for part in _sections(event.data)]
+    return "\n\n".join([*parts, ""]) if parts else ""
+
+
+def _sections(message: Mapping[str, object]) -> Iterator[str]:
+    role, text = str(message.get("role") or ""), plain(_said(message)).strip()
+    if role == "tool":
+        # Longer than any fence in it, so that the text cannot end the block.
+        fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 3)
+        yield f"{fence}text\n{text}\n{fence}"
+        return
+    if text and role != "system":
+        yield f"## {_SPEAKERS.get(role, one_line(role)).capitalize()}\n\n{text}"
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else []:
+        yield f"Tool: `{_cut(_call(call)).replace('`', chr(39))}`"
 
 
 def _describe_message(message: Mapping[str, object], agent: str) -> Iterator[str]:

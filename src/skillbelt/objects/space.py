@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from skillbelt.discovery.whole_folder import whole_folder
 from skillbelt.errors import ConfigError, ObjectError, PathEscape
 from skillbelt.files.contain import READ_FOLDER
 from skillbelt.files.manifest import LocalFiles, is_complete
@@ -145,7 +144,7 @@ class Objects:
                 f"skill {skill.name!r} cannot be kept: its hash does not cover all of its files; "
                 "`skillbelt check` says which are in the way"
             )
-        self.keep_folder(digest, lambda: whole_folder(skill), what=f"skill {skill.name!r}")
+        self.keep_folder(digest, skill.files.whole_folder, what=f"skill {skill.name!r}")
         return digest
 
     def keep_folder(self, digest: str, find: Callable[[], tuple[str, str]], *, what: str) -> None:

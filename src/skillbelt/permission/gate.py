@@ -22,7 +22,14 @@ from skillbelt.permission.audit_events import AuditStore
 from skillbelt.permission.command_lines import simple_commands
 from skillbelt.permission.grants import tool_name
 from skillbelt.permission.packages import asked_texts
-from skillbelt.permission.remembered import Remembered, RememberedAnswers
+from skillbelt.permission.remembered import (
+    Remembered,
+    RememberedAnswers,
+    binding,
+    known,
+    memorable,
+    texts,
+)
 from skillbelt.permission.rule_files import Policy, parse_rule, read_policy, spelled, type_of
 from skillbelt.permission.rules import (
     ACTIONS,
@@ -55,6 +62,7 @@ Ask = Callable[[Pending], Answer | None]
 # of which client it comes from.
 ASKER: ContextVar[Mapping[str, object]] = ContextVar("ASKER", default=MappingProxyType({}))
 _MAX_THROUGH = 4096  # skills already allowed in conversations
+_MAX_HELD = 256  # requests that are allowed for one conversation
 _MAX_ADVISED = 8  # rules in the advice of a refusal
 _USER = SOURCES.index("user")
 _IN_PROJECT = "project:"  # before the path of a skill inside a named project
@@ -140,6 +148,7 @@ class Gate:
         self._store, self._ask = store, ask
         self._recorded = True
         self._through: set[tuple[str, ...]] = set()
+        self._held: dict[str, list[Request]] = {}
         self._made: _Compiled | None = None
 
     # Rules
@@ -332,7 +341,7 @@ class Gate:
                     by="declared",
                     reason=f"declared by {granting}",
                 )
-        if self.ledger.covering(request):
+        if self.ledger.covering(request) or self._is_held(request):
             return Decision(True, action, rule, "remembered")
         asker = ASKER.get()
         asked = request._replace(metadata={**request.metadata, **asker}) if asker else request
@@ -340,8 +349,10 @@ class Gate:
             settled = self.desk.ask(asked)
             note(outcome=settled.by)
         count("permission_questions", outcome=settled.by)
-        if settled.by in ("once", "always"):
+        if settled.by in ("once", "conversation", "always"):
             self.let_through(request)
+            if settled.by == "conversation":
+                self._hold(request)
             return Decision(True, action, rule, settled.by)
         return Decision(
             allowed=False,
@@ -350,6 +361,27 @@ class Gate:
             by=settled.by,
             reason=self._unanswered(request, settled),
         )
+
+    def held(self, session: str) -> tuple[Request, ...]:
+        """Return what the user allowed for a conversation, as long as this process runs."""
+        return tuple(self._held.get(session, ()))
+
+    def _hold(self, request: Request) -> None:
+        if request.session and memorable(request):
+            if len(self._held) >= _MAX_THROUGH:
+                self._held.clear()
+            held = self._held.setdefault(request.session, [])
+            held.append(request)
+            del held[:-_MAX_HELD]
+
+    def _is_held(self, request: Request) -> bool:
+        """Whether answers for this conversation cover the request, as remembered ones would."""
+        held = self._held.get(request.session, [])
+        # A skill that changed and changed back is asked for again.
+        held[:] = [one for one in held if not _is_outdated(one, request)]
+        wanted, bound = texts(request), binding(request)
+        given = {text for one in held if binding(one) == bound for text in one.always}
+        return bool(wanted) and known(request) and set(wanted) <= given
 
     def _unanswered(self, request: Request, settled: Settled) -> str:
         """Say why there was no yes, and how the reader can get one."""
@@ -407,7 +439,8 @@ class Gate:
             ask=self._ask,
             renew=self._renew,
         )
-        other.__dict__.update(desk=self.desk, audit=self.audit, _through=self._through)
+        other.__dict__.update(desk=self.desk, audit=self.audit)
+        other._through, other._held = self._through, self._held
         return other
 
     def with_ask(self, ask: Ask, *, recorded: bool = True) -> Gate:
@@ -621,6 +654,12 @@ def _spell(request: Request) -> Request:
     elif request.type == "install":
         texts = tuple(dict.fromkeys(form for text in texts for form in asked_texts(text)))
     return request if texts == request.patterns else request._replace(patterns=texts)
+
+
+def _is_outdated(held: Request, request: Request) -> bool:
+    """Whether an answer was for another content of the request's skill."""
+    same = (held.skill, held.origin) == (request.skill, request.origin)
+    return bool(request.skill) and same and held.hash != request.hash
 
 
 def _use(request: Request) -> tuple[str, ...]:

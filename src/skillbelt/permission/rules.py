@@ -17,13 +17,13 @@ from skillbelt.permission.wrappers import NOTHING, started
 
 Action = Literal["allow", "ask", "deny"]
 Initiator = Literal["model", "user"]
-AnswerKind = Literal["once", "always", "reject"]
+AnswerKind = Literal["once", "conversation", "always", "reject"]
 # Where a rule stands in the stack; a later one is stronger.
 Source = Literal["default", "system", "user", "project", "agent", "session"]
 
 ACTIONS: tuple[Action, ...] = ("allow", "ask", "deny")
 INITIATORS: tuple[Initiator, ...] = ("model", "user")
-ANSWERS: tuple[AnswerKind, ...] = ("once", "always", "reject")
+ANSWERS: tuple[AnswerKind, ...] = ("once", "conversation", "always", "reject")
 SOURCES: tuple[Source, ...] = ("default", "system", "user", "project", "agent", "session")
 # What can be asked for, and what a pattern of that type is matched against.
 TYPES: Mapping[str, str] = MappingProxyType(
@@ -142,6 +142,7 @@ class _AnswerFields(NamedTuple):
 class Answer(_AnswerFields):
     """The answer to a request; `message` goes to the requester, `by` to the audit log.
 
+    "conversation" holds for what "always" would cover, in this conversation and process alone.
     ConfigError for a kind that is none.
     """
 
@@ -183,16 +184,17 @@ def checked_answer(given: object) -> Answer | None:
     if given is None or isinstance(given, Answer):
         return given
     raise ConfigError(
-        f'ask: the callback returned {_shown(given)}; return Answer("once"), Answer("always"), '
-        'Answer("reject"), or None to leave the request to others'
+        f'ask: the callback returned {_shown(given)}; return Answer("once"), '
+        'Answer("conversation"), Answer("always"), Answer("reject"), or None to leave the request '
+        "to others"
     )
 
 
 class Decision(NamedTuple):
     """The outcome for a request, and why.
 
-    `by` is `rule`, `remembered`, `declared`, `once`, `always`, `rejected`, `timeout`, `nobody` or
-    `disposed`. `reason` explains a refusal.
+    `by` is `rule`, `remembered`, `declared`, `once`, `conversation`, `always`, `rejected`,
+    `timeout`, `nobody` or `disposed`. `reason` explains a refusal.
     """
 
     allowed: bool

@@ -54,15 +54,20 @@ class Pending(NamedTuple):
 class Settled(NamedTuple):
     """How the wait ended.
 
-    `by` is `once`, `always`, `rejected`, `timeout`, `nobody` or `disposed`; the last three come
-    without an answer.
+    `by` is `once`, `conversation`, `always`, `rejected`, `timeout`, `nobody` or `disposed`; the
+    last three come without an answer.
     """
 
     answer: Answer | None
     by: str
 
 
-BY = {"once": "once", "always": "always", "reject": "rejected"}
+BY = {
+    "once": "once",
+    "conversation": "conversation",
+    "always": "always",
+    "reject": "rejected",
+}
 TIMEOUT, NO_LISTENER, DISPOSED = (Settled(None, by) for by in ("timeout", "nobody", "disposed"))
 
 

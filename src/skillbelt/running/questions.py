@@ -140,7 +140,7 @@ def bind_answer(run: Run, answered: str, written: Iterable[str]) -> None:
     A rule allows the run with any files. Paths in `written` were put there for this run since the
     question, and other facts of the request cover them.
     """
-    if answered not in ("once", "always", "remembered"):
+    if answered not in ("once", "conversation", "always", "remembered"):
         return
     facts = run.request.metadata["call"]
     files = facts.get("files", {}) if isinstance(facts, Mapping) else {}
