@@ -2,6 +2,7 @@
 
     packages/wheels, archives/...   files of packages, by the hashes that locks name
     skills/...                   skills, by the digest that approvals are bound to
+    deleted/<digits>             a mark for each conversation that was deleted, for other machines
     tenants/<digits>/...         of one `app` and `user`: files, trees, snapshots of workspaces
 
 A space has its own blobs. So a tenant neither finds out what another one has, nor reads what
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 _LIMITS = TreeLimits()
 _EVERYTHING = TreeRules(left_out=frozenset(), exact=True)
-_SKILLS, _PACKAGES = "skills", "packages"
+_SKILLS, _PACKAGES, _DELETED = "skills", "packages", "deleted"
 _SURE_SECONDS = 600.0  # a skill that was seen in the store is not looked for again meanwhile
 
 
@@ -96,6 +97,7 @@ class Objects:
     def __init__(self, store: ObjectStore, prefix: str = "") -> None:
         self._store, self._prefix = store, prefix.strip("/")
         self.skills, self.packages = self._space(_SKILLS), self._space(_PACKAGES)
+        self.deleted = self._space(_DELETED)
         self._sure: dict[str, float] = {}
 
     @classmethod
