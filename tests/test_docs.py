@@ -391,12 +391,10 @@ def listed(navigation: Any) -> list[str]:
 def test_there_are_few_settings() -> None:
     """What few would change is a constant; a new setting needs an old one to go.
 
-    75 with `project_name`, without which machines could not know that a project is the same,
-    and 76 with `store`, where many machines keep what one keeps in a file,
-    and 77 with `objects`, the store of contents that they share,
-    and 79 with `executor` and `ray_address`: where the runs of many machines are carried out.
+    Five are for many machines: `project_name`, without which they could not know that a project is
+    the same, `store`, `objects`, `executor` and `ray_address`.
     """
-    assert len(DEFAULTS) <= 79
+    assert len(DEFAULTS) <= 76
 
 
 def test_what_a_page_says_a_project_can_not_set_it_can_not() -> None:

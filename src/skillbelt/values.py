@@ -158,7 +158,6 @@ class Limits(NamedTuple):
 
     max_depth: int = 8
     max_directories: int = 50_000
-    max_resource_file_bytes: int = 2_000_000
     max_resource_excerpt_chars: int = 12_000
     max_skill_body_lines: int = 500
     max_skill_body_chars: int = 40_000

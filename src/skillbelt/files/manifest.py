@@ -95,6 +95,13 @@ class SkillFiles(Protocol):
         """Return every file with its size, hash and MIME type."""
         ...
 
+    def whole_folder(self) -> tuple[str, str]:
+        """Return a folder on this disk with all files, and the fence around it.
+
+        Files that a server lists are fetched; FileUnreadable if one cannot be.
+        """
+        ...
+
 
 class LocalFiles:
     """The files of a skill on this disk. `skill_file` is the name of its SKILL.md."""
@@ -183,6 +190,10 @@ class LocalFiles:
         _contents[manifest.hash] = {file.path: file.sha256 for file in files}
         return manifest
 
+    def whole_folder(self) -> tuple[str, str]:
+        """Return the folder and its fence."""
+        return self.folder, self.fence
+
     def _open(self, path: str) -> int:
         if path == self._skill_file:
             return open_file(os.path.join(self.folder, path), self.fence)
@@ -218,6 +229,10 @@ class TextFiles:
     def manifest(self) -> Manifest:
         """Return an empty list of files."""
         return Manifest((), self.digest())
+
+    def whole_folder(self) -> tuple[str, str]:
+        """Return no folder."""
+        return "", ""
 
 
 class TreeStamp(NamedTuple):
