@@ -38,6 +38,7 @@ from tests.postgres import SMALL, Server
 from tests.tree import sheltered
 
 from benchmarks.fleet_server import APP, MARK
+from skillbelt.files.locks import held
 from skillbelt.running.cleanup import BELONGS
 from skillbelt.running.workspace import SHELTERS
 from skillbelt.store import SessionKey
@@ -190,8 +191,8 @@ class ServerProcess:
 class CommandWatch:
     """Looks at all processes, again and again: which run started twice, and which runs on."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, mark: str) -> None:
+        self._mark, self._lock = mark, threading.Lock()
         self._reported: dict[str, float] = {}
         self._seen: dict[str, set[int]] = {}
         self.ran_on: list[str] = []
@@ -231,7 +232,7 @@ class CommandWatch:
 
     def _look(self) -> set[str]:
         # The command that starts it has the mark in a text, the command itself as a word.
-        marked = {pid: words for pid, words in _processes() if words.startswith(MARK)}
+        marked = {pid: words for pid, words in _processes() if words.startswith(self._mark)}
         for pid, words in marked.items():
             # A shell that is about to start a program has the words of the one that it left.
             if _parent(pid) not in (0, *marked):
@@ -306,8 +307,9 @@ class FaultBench:
         self._start_servers()
         servers = list(self.servers)
         self._reports = reports = list[str]()
-        self._watch = watch = CommandWatch()
-        word = f"{random_.randrange(16**6):06x}"
+        self._watch = watch = CommandWatch(MARK + self.root.name)
+        # Other benchmarks on this machine may have the same seed.
+        word = f"{self.root.name}-{random_.randrange(16**6):06x}"
         names = [f"{word}-{number}" for number in range(runs)]
         when = random_.randrange(0, max(1, 3 * runs // 4))
         ended = threading.Event()
@@ -460,7 +462,11 @@ class FaultBench:
         assert fault == "node", fault
         number = random_.randrange(NODES)
         cluster.kill(f"node{number}")
-        self._start_node(cluster, number)
+        while True:  # Ray gives a node half a minute, which a busy machine may take
+            try:
+                return self._start_node(cluster, number)
+            except AssertionError as error:
+                print(f"    again: {str(error)[:80]}", flush=True)
 
 
 # What is on the machine
@@ -513,7 +519,8 @@ def _workers(cluster: TestCluster) -> list[int]:
 
 def _leftovers(root: Path) -> set[str]:
     """Return what runs could leave: marked processes, workspaces of one run, mounts, cgroups."""
-    found = {f"process {pid} {words[:80]}" for pid, words in _processes() if MARK in words[:200]}
+    mark = MARK + root.name
+    found = {f"process {pid} {words[:80]}" for pid, words in _processes() if mark in words[:200]}
     found |= {
         f"workspace {path}" for path in _find_folders(root, "once-") if "/workspaces/" in path
     }
@@ -670,11 +677,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no such fault: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     numbers = range(args.times) if args.only is None else [args.only]
     plan = Plan(args.executor, faults, numbers, args.runs, args.seed)
-    results, held = ResultsFile(args.results), True
+    with _locked(args.results):
+        return _make_rounds(plan, ResultsFile(args.results))
+
+
+@contextlib.contextmanager
+def _locked(path: Path | None) -> Iterator[None]:
+    """Hold the results alone: two would write over each other's rounds."""
+    if path is None:
+        yield
+        return
+    with held(f"{path}.lock", 0, RuntimeError(f"{path} is in use by another benchmark")):
+        yield
+
+
+def _make_rounds(plan: Plan, results: ResultsFile) -> int:
+    all_held = True
     print("results errors  gone | missing unclear twice ran-on lost-events left seconds | round")
     for seed, one in run_rounds(plan, set(results.rounds)):
         results.add(seed, one)
-        held &= one.holds
+        all_held &= one.holds
         print(
             f"{one.results:7} {one.errors:6} {one.lost_with_server:5} | "
             f"{one.missing:7} {one.unclear:7} {one.twice:5} {one.ran_on:6} {one.lost_events:11} "
@@ -684,7 +706,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for line in one.details:
             print(f"    {line}", flush=True)
     print("\n".join(results.sum()))
-    return 0 if held else 1
+    return 0 if all_held else 1
 
 
 if __name__ == "__main__":
