@@ -104,7 +104,7 @@ def connect(address: str) -> None:
     check_token(address)
     logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of threads, for one
     try:
-        with _printing_nothing():
+        with printing_nothing():
             ray.init(
                 address=address,
                 namespace=NAMESPACE,
@@ -117,7 +117,7 @@ def connect(address: str) -> None:
 
 
 @contextmanager
-def _printing_nothing() -> Iterator[None]:
+def printing_nothing() -> Iterator[None]:
     """Let a connection that is made in the block never print what happens in the cluster.
 
     Ray starts a thread that prints to stdout when a worker or a node dies, and has no setting for
