@@ -44,6 +44,8 @@ API = {
 }
 # A value with more fields shows its first ones; help() has them all.
 MAX_FIELDS = 8
+# Calls that the product makes itself.
+INTERNAL = {"index_for_search", "take_over_settings", "findable", "search_in", "discover"}
 METHODS = ("Runtime", "RuntimeSession", "Catalog", "Runner")
 
 
@@ -198,7 +200,10 @@ def methods(name: str) -> str:
     found = {
         key: value
         for key, value in inspect.getmembers(cls)
-        if not key.startswith("_") and callable(value) and inspect.getdoc(value)
+        if not key.startswith("_")
+        and key not in INTERNAL
+        and getattr(value, "__module__", "").startswith("skillbelt")
+        and inspect.getdoc(value)
     }
     return table(
         ("call", "what it does"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -112,3 +113,14 @@ def test_functions_are_short() -> None:
         and (node.end_lineno or node.lineno) - node.lineno >= MAX_FUNCTION_LINES
     ]
     assert not found
+
+
+def test_a_property_says_how_many_examples_it_deserves() -> None:
+    """With a number of its own it would be tried as often in `make test` as in `make test-all`."""
+    tests = Path(__file__).parent
+    fixed = [
+        str(path.relative_to(tests))
+        for path in sorted(tests.rglob("*.py"))
+        if re.search(r"max_examples=\d", path.read_text("utf-8"))
+    ]
+    assert fixed == []

@@ -176,5 +176,6 @@ class Limits(NamedTuple):
     max_wasm_fuel: int = 1_000_000_000_000
     max_packages_bytes: int = 10 * 2**30
     max_network_bytes: int = 2 * 2**30
+    max_upload_bytes: int = 10 * 2**30
     permission_timeout_seconds: float = 300.0
     max_steps: int = 50

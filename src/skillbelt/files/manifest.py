@@ -7,6 +7,7 @@ Approvals are bound to it. Asking for it again costs a walk, not reading the fil
 from __future__ import annotations
 
 import marshal
+import mimetypes
 import os
 import stat
 import sys
@@ -332,8 +333,6 @@ def _kind_by_name(path: str) -> str:
     ending = os.path.splitext(path)[1].lower()
     if ending in _TYPES:
         return _TYPES[ending]
-    import mimetypes  # cost: 1 ms and the system's table, only for endings not listed above
-
     return mimetypes.guess_type(path, strict=False)[0] or ""
 
 

@@ -54,6 +54,7 @@ from skillbelt.running.workspace import (
     places,
 )
 from skillbelt.sandbox.linux.identity import run_identity
+from skillbelt.sandbox.linux.stuck import end_stuck
 from skillbelt.sandbox.network.connection import Connection
 from skillbelt.sandbox.protocol import Job, Listener, Outcome, Running, run_to_end
 from skillbelt.settings import Settings, load_settings, process_environment
@@ -105,8 +106,9 @@ class _Held:
 def node_settings(name: str) -> Settings:
     """Return the settings of a node, with folders that no server on the same machine uses.
 
-    What processes left here that were killed is removed.
+    What processes left here that were killed is ended and removed.
     """
+    end_stuck()
     settings = load_settings(os.sep)
     nodes = os.path.join(settings.state_dir, "nodes")
     state = os.path.join(nodes, name)
