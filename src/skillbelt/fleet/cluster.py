@@ -35,6 +35,8 @@ NAMESPACE = "skillbelt"
 WORKSPACES = "skillbelt-workspaces-"  # how the names of the actors that keep workspaces begin
 # The first call on a node starts a worker and imports the product; a busy machine takes minutes.
 _ANSWER_SECONDS = 300.0
+# Actors that keep workspaces are there already.
+_KEEPER_SECONDS = 60.0
 # A node that attacks builds an interpreter first, and then answers after each attack.
 _SILENT_SECONDS = 900.0
 _MACHINES_AT_ONCE = 64
@@ -248,7 +250,7 @@ class Cluster:
         return found
 
     def ask_workspaces(
-        self, method: str, names: Sequence[str] | None = None, seconds: float = _ANSWER_SECONDS
+        self, method: str, names: Sequence[str] | None = None, seconds: float = _KEEPER_SECONDS
     ) -> dict[str, NodeAnswer]:
         """Call a method of each actor that keeps workspaces; return the answers by name."""
         wanted = self.workspaces()

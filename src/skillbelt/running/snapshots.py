@@ -161,7 +161,8 @@ def restore(
     bounds = _bounds(limits)
     last, state = _latest(space, name), _read_state(workspace, space, bounds)
     if last is None:
-        if state is not None and objects.deleted.stat(prefix_of(key)) is not None:
+        deleted = state is not None and objects.deleted.stat(prefix_of(key)) is not None
+        if deleted and not workspace.has_others():
             _clear(workspace, space)
         return None
     if state and (state.number, state.digest) == (last.number, last.digest):

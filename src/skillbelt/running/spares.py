@@ -20,12 +20,14 @@ class SpareWorkspaces:
     """The spare workspaces of one process, by what they are for. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock, self._process = threading.Lock(), os.getpid()
         self._kept: dict[tuple[str, ...], list[Workspace]] = {}
 
     def take(self, purpose: tuple[str, ...]) -> Workspace | None:
         """Return an open workspace for that purpose, if there is one."""
         with self._lock:
+            if self._process != os.getpid():  # those before a fork belong to the other process
+                self._process, self._kept = os.getpid(), {}
             spare = self._kept.get(purpose)
             return spare.pop() if spare else None
 
