@@ -82,6 +82,8 @@ def belt(cluster: SmallCluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
     skill.joinpath("SKILL.md").write_text(text)
     rules = [Rule("*", "*", "allow")]
     with Runtime(project, rules=rules, executor="ray", ray_address=cluster.address) as made:
+        # The first run connects this process; Ray would connect by itself, in another namespace.
+        assert made.run_sync("echo", "echo connected").stdout == "connected\n"
         yield made
 
 
@@ -149,7 +151,7 @@ def expected(name: str, runs: int) -> str:
 def test_a_skill_reaches_nothing_of_the_cluster(belt: Runtime, cluster: SmallCluster) -> None:
     import ray
 
-    session = belt.session("me", "attacker")  # which connects this process, too
+    session = belt.session("me", "attacker")
     sockets, ports = set[str](), {int(cluster.address.rpartition(":")[2])}
     for one in ray.nodes():  # type: ignore[no-untyped-call]
         sockets |= {one["RayletSocketName"], one["ObjectStoreSocketName"]}
@@ -170,7 +172,6 @@ def test_dead_servers_are_found_without_what_ray_may_drop(
 ) -> None:
     from skillbelt.fleet import cluster_key
 
-    assert belt.session("me", "connected")
     words = [sys.executable, "-c", JOB, cluster.address]
     gone = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
     ties = cluster_key.ClusterTies()
