@@ -105,6 +105,12 @@ def node_of_last_run(cluster: SmallCluster) -> str:
     return str(last["node"])
 
 
+def living_nodes() -> list[dict[str, Any]]:
+    import ray
+
+    return [one for one in ray.nodes() if one["Alive"]]  # type: ignore[no-untyped-call]
+
+
 def left_on(cluster: SmallCluster, node: str) -> list[str]:
     """The folders of the actors of a node, and the workspaces of its user elsewhere."""
     name = f"nodes/{node[:12]}-*"
@@ -149,12 +155,9 @@ def expected(name: str, runs: int) -> str:
 
 
 def test_a_skill_reaches_nothing_of_the_cluster(belt: Runtime, cluster: SmallCluster) -> None:
-    import ray
-
     session = belt.session("me", "attacker")
     sockets, ports = set[str](), {int(cluster.address.rpartition(":")[2])}
-    living = [one for one in ray.nodes() if one["Alive"]]  # type: ignore[no-untyped-call]
-    for one in living:
+    for one in living_nodes():
         sockets |= {one["RayletSocketName"], one["ObjectStoreSocketName"]}
         ports |= {one["NodeManagerPort"], one["ObjectManagerPort"]}
     host = cluster.address.rpartition(":")[0]
@@ -227,3 +230,5 @@ def test_conversations_go_on_when_a_node_is_drained_and_another_killed(
         expected(name, 2) for name in talks.values()
     ]
     assert killed not in {one["node"] for one in conversations(cluster).values()}
+    # The next test finds a cluster that knows which nodes it has.
+    wait_for(lambda: killed not in {one["NodeID"] for one in living_nodes()})
