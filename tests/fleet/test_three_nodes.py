@@ -82,6 +82,8 @@ def belt(cluster: SmallCluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
     skill.joinpath("SKILL.md").write_text(text)
     rules = [Rule("*", "*", "allow")]
     with Runtime(project, rules=rules, executor="ray", ray_address=cluster.address) as made:
+        # The first run connects this process; Ray would connect by itself, in another namespace.
+        assert made.run_sync("echo", "echo connected").stdout == "connected\n"
         yield made
 
 
@@ -101,6 +103,12 @@ def conversations(cluster: SmallCluster) -> dict[str, dict[str, Any]]:
 def node_of_last_run(cluster: SmallCluster) -> str:
     last = max(conversations(cluster).values(), key=lambda one: float(one["last_used"]))
     return str(last["node"])
+
+
+def living_nodes() -> list[dict[str, Any]]:
+    import ray
+
+    return [one for one in ray.nodes() if one["Alive"]]  # type: ignore[no-untyped-call]
 
 
 def left_on(cluster: SmallCluster, node: str) -> list[str]:
@@ -147,11 +155,9 @@ def expected(name: str, runs: int) -> str:
 
 
 def test_a_skill_reaches_nothing_of_the_cluster(belt: Runtime, cluster: SmallCluster) -> None:
-    import ray
-
-    session = belt.session("me", "attacker")  # which connects this process, too
+    session = belt.session("me", "attacker")
     sockets, ports = set[str](), {int(cluster.address.rpartition(":")[2])}
-    for one in ray.nodes():  # type: ignore[no-untyped-call]
+    for one in living_nodes():
         sockets |= {one["RayletSocketName"], one["ObjectStoreSocketName"]}
         ports |= {one["NodeManagerPort"], one["ObjectManagerPort"]}
     host = cluster.address.rpartition(":")[0]
@@ -170,7 +176,6 @@ def test_dead_servers_are_found_without_what_ray_may_drop(
 ) -> None:
     from skillbelt.fleet import cluster_key
 
-    assert belt.session("me", "connected")
     words = [sys.executable, "-c", JOB, cluster.address]
     gone = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
     ties = cluster_key.ClusterTies()
@@ -225,3 +230,5 @@ def test_conversations_go_on_when_a_node_is_drained_and_another_killed(
         expected(name, 2) for name in talks.values()
     ]
     assert killed not in {one["node"] for one in conversations(cluster).values()}
+    # The next test finds a cluster that knows which nodes it has.
+    wait_for(lambda: killed not in {one["NodeID"] for one in living_nodes()})
