@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-all check fix bench bench-run bench-container bench-packages bench-wasm bench-permission bench-prompt bench-search bench-agent bench-skills bench-fleet docs site lock wheel machine clean
+.PHONY: help setup demo test test-all check fix bench bench-run bench-container bench-packages bench-wasm bench-permission bench-prompt bench-search bench-agent bench-skills bench-fleet docs site pictures lock wheel machine clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -68,7 +68,7 @@ bench-permission: $(VENV)/.dev ## what a decision costs, and a list under many r
 bench-search: $(VENV)/.dev ## how good and quick search is; ARGS='--pool DIR --labelled FILE'
 	$(PYTHON_IN_VENV) -m benchmarks.search $(ARGS)
 
-bench-prompt: $(VENV)/.dev ## the figures of docs/concepts/messages.md: prefixes, tokens, the cost of a turn
+bench-prompt: $(VENV)/.dev ## prefixes, tokens, the cost of a turn
 	$(PYTHON_IN_VENV) -m benchmarks.prefix
 	$(PYTHON_IN_VENV) -m benchmarks.tokens
 	$(PYTHON_IN_VENV) -m benchmarks.turns
@@ -87,11 +87,18 @@ bench-fleet: $(VENV)/.dev ## many machines: growth, and faults at random moments
 	$(PYTHON_IN_VENV) -m benchmarks.fleet_faults --executor local $(ARGS)
 	$(PYTHON_IN_VENV) -m benchmarks.fleet_faults --executor ray $(ARGS)
 
-docs: $(VENV)/.all ## rewrites the generated pages
+docs: $(VENV)/.dev ## rewrites the generated pages and builds the site, in build/site/
 	$(PYTHON_IN_VENV) scripts/cli_reference.py --write
+	$(PYTHON_IN_VENV) scripts/reference.py --write
+	$(PYTHON_IN_VENV) scripts/drawings.py --write
+	$(PYTHON_IN_VENV) scripts/llms.py --write
+	@$(MAKE) --no-print-directory site
 
 site: $(VENV)/.dev ## the documentation as a site, in build/site/
-	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet --site-dir build/site
+	$(VENV)/bin/zensical build --clean --strict
+
+pictures: $(VENV)/.dev ## draws docs/pictures/run.svg from a real run
+	$(PYTHON_IN_VENV) scripts/terminal_picture.py
 
 lock: $(VENV)/.dev ## renews the locks; ARGS=--upgrade takes newer versions
 	$(LOCK) --group dev -o requirements/dev.txt $(ARGS)

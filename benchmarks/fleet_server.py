@@ -10,9 +10,9 @@ ended is reported once, after the event of its end is committed to the store: `{
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
+import queue
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -24,8 +24,6 @@ from skillbelt.store import SessionKey
 MARK = "fleet-run-"
 APP = "faults"
 SKILL = "---\nname: {name}\ndescription: Waits and says so.\n---\n# {new}\n"
-# More than a server runs at once: a skill gets new contents before each run.
-SKILLS = 32
 # The words of the command are its mark, by which it is found wherever it runs.
 COMMAND = "exec -a {mark} bash -c 'sleep {seconds}; echo {mark}; : keep the shell'"
 
@@ -33,9 +31,10 @@ COMMAND = "exec -a {mark} bash -c 'sleep {seconds}; echo {mark}; : keep the shel
 def main(folder: str, places: int) -> int:
     """Serve until standard input ends."""
     project = os.path.join(folder, "project")
-    for number in range(SKILLS):
+    skills = queue.SimpleQueue[str]()
+    for number in range(places):
         _renew_skill(project, f"marked-{number}")
-    numbers = itertools.count()
+        skills.put(f"marked-{number}")
     said = threading.Lock()
     # Ray prints to standard output too; the reports have it for themselves.
     reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -44,9 +43,8 @@ def main(folder: str, places: int) -> int:
     with belt, ThreadPoolExecutor(places) as pool:
         for line in sys.stdin:
             name, seconds = line.split()
-            skill = f"marked-{next(numbers) % SKILLS}"
-            _renew_skill(project, skill)
-            pool.submit(_run, belt, _Wanted(name, float(seconds), skill), _Reports(said, reports))
+            wanted = _Wanted(name, float(seconds), project)
+            pool.submit(_run, belt, wanted, skills, _Reports(said, reports))
     return 0
 
 
@@ -54,7 +52,7 @@ def _renew_skill(project: str, name: str) -> None:
     """Give a skill contents that no machine has seen."""
     skill = os.path.join(project, ".agents", "skills", name)
     os.makedirs(skill, exist_ok=True)
-    new = os.path.join(project, "SKILL.md")
+    new = f"{skill}.new"
     with open(new, "w", encoding="utf-8") as file:
         file.write(SKILL.format(name=name, new=os.urandom(16).hex()))
     os.replace(new, os.path.join(skill, "SKILL.md"))
@@ -63,7 +61,7 @@ def _renew_skill(project: str, name: str) -> None:
 class _Wanted(NamedTuple):
     name: str
     seconds: float
-    skill: str
+    project: str
 
 
 class _Reports(NamedTuple):
@@ -71,14 +69,27 @@ class _Reports(NamedTuple):
     stream: TextIO
 
 
-def _run(belt: Runtime, wanted: _Wanted, reports: _Reports) -> None:
+def _run(belt: Runtime, wanted: _Wanted, skills: queue.SimpleQueue[str], reports: _Reports) -> None:
+    key = SessionKey(APP, wanted.name, "one")
+    # No other run has this skill now, so that it may get new contents.
+    skill = skills.get()
+    try:
+        _renew_skill(wanted.project, skill)
+        report = _carry_out(belt, wanted, skill, key)
+    finally:
+        skills.put(skill)
+    report["committed"] = _commit(belt, key, report)
+    with reports.lock:
+        print(json.dumps(report), file=reports.stream, flush=True)
+
+
+def _carry_out(belt: Runtime, wanted: _Wanted, skill: str, key: SessionKey) -> dict[str, object]:
     name = wanted.name
-    key = SessionKey(APP, name, "one")
     report: dict[str, object] = {"id": name, "end": "error", "kind": "", "message": ""}
     try:
         session = belt.session(key.user, key.session, app=key.app)
         command = COMMAND.format(mark=MARK + name, seconds=wanted.seconds)
-        done = belt.run_sync(wanted.skill, ["bash", "-c", command], session=session)
+        done = belt.run_sync(skill, ["bash", "-c", command], session=session)
         right = done.exit_code == 0 and done.stdout.strip() == MARK + name
         report["end"] = "result" if right else "error"
         report["kind"] = "" if right else f"exit {done.exit_code}"
@@ -87,9 +98,7 @@ def _run(belt: Runtime, wanted: _Wanted, reports: _Reports) -> None:
         report |= {"kind": error.kind, "message": str(error)[:400]}
     except Exception as error:  # not one of ours: the benchmark counts it as unclear
         report |= {"kind": "unclear", "message": f"{type(error).__name__}: {error}"[:300]}
-    report["committed"] = _commit(belt, key, report)
-    with reports.lock:
-        print(json.dumps(report), file=reports.stream, flush=True)
+    return report
 
 
 def _commit(belt: Runtime, key: SessionKey, report: dict[str, object]) -> bool:

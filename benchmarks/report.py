@@ -211,19 +211,29 @@ def _escaped(cells: Iterable[str]) -> list[str]:
     return [cell.replace("|", "\\|") for cell in cells]
 
 
+LEFT_OUT = ("floor CPU s", "wall x", "CPU s", "import CPU s", "note")
+
+
 def write_markdown(report: Report, path: str) -> None:
     """Renew what this run measured between the page's markers; the rest stays as it is."""
     with open(path, encoding="utf-8") as file:
         page = file.read()
-    tables = {"bars": bars_table(report), "sizes": sizes_table(report)}
+    tables = {"bars": bars_table(report), "sizes": _brief(sizes_table(report))}
     if report.peers:
-        tables["peers"] = peers_table(report)
+        tables["peers"] = _brief(peers_table(report))
     page = _between(page, "machine", machine())
     for name, table in tables.items():
         if table[1]:
             page = _between(page, name, f"{markdown(table)}\n\n{_rounds(report)}")
     with open(path, "w", encoding="utf-8") as file:
         file.write(page)
+
+
+def _brief(table: Table) -> Table:
+    """Leave out the columns that only a terminal and the JSON need."""
+    head, rows = table
+    kept = [at for at, name in enumerate(head) if name not in LEFT_OUT]
+    return [head[at] for at in kept], [[row[at] for at in kept] for row in rows]
 
 
 def _rounds(report: Report) -> str:

@@ -61,6 +61,7 @@ _HOMES = {
     "MAX_REMOTE_INDEX_BYTES": "discovery.sources.bounds",
     "MAX_REMOTE_SKILLS": "discovery.sources.bounds",
     "MAX_REQUEST_BYTES": "mcp.stdio",
+    "MAX_RESOURCE_FILE_BYTES": "format.bounds",
     "MAX_ROOT_ENTRIES": "discovery.sources.folder",
     "MAX_RUN_STEPS": "agent.loop",
     "MAX_SAMPLED_FILES": "disclosure.body",

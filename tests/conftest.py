@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import itertools
 import os
 import re
 import shutil
@@ -29,13 +30,14 @@ from tests.postgres import postgres_url as postgres_url
 from tests.tree import Tree, sheltered
 
 load_profile()
-gc.disable()  # what is imported and collected stays: looking through it finds nothing
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Import a part of the tests first: workers then compile each module once between them."""
     config = session.config
     worker = getattr(config, "workerinput", None)
+    if worker is not None:
+        gc.disable()  # what is imported and collected stays: looking through it finds nothing
     if worker is None or sys.dont_write_bytecode or config.args != config.getini("testpaths"):
         return
     files = sorted(Path(__file__).parent.rglob("test_*.py"))
@@ -64,6 +66,18 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
     gc.enable()
+
+
+_NUMBERS = itertools.count(1)
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new folder, as pytest's own, which finds its number among thousands of earlier ones."""
+    name = re.sub(r"\W", "_", request.node.name)[:24]  # no longer path: sockets have short ones
+    folder = tmp_path_factory.getbasetemp() / f"{name}-{next(_NUMBERS)}"
+    folder.mkdir(0o700)
+    return folder
 
 
 @pytest.fixture

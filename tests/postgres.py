@@ -145,6 +145,8 @@ def create_database(server_url: str, **options: str) -> Iterator[str]:
     """A new database in the server of the URL, dropped at the end; its URL."""
     name = f"t{os.getpid()}_{next(_NUMBERS)}"
     with psycopg.connect(server_url, autocommit=True) as db:
+        if db.info.server_version >= 150_000:
+            options = {"STRATEGY": "file_copy", **options}  # half the work, with little in it
         extra = "".join(f" {key} '{value}'" for key, value in options.items())
         db.execute(sql.SQL("CREATE DATABASE {}" + extra).format(sql.Identifier(name)))
         yield server_url.replace("/postgres?", f"/{name}?")

@@ -205,7 +205,7 @@ def test_families_of_roots_can_be_switched_off(tree: Tree) -> None:
     tree.skill("home/.config/skillbelt/skills/hown")
     assert list(tree.catalog()) == ["a", "c", "hc", "hown", "own"]
     assert list(tree.catalog(disabled_clients=["claude"])) == ["a", "hown", "own"]
-    assert list(tree.catalog(external_roots=False)) == ["hown", "own"]
+    assert list(tree.catalog(disabled_clients=["*"])) == ["hown", "own"]
 
 
 def test_roots_above_are_found_up_to_the_worktree(tree: Tree) -> None:

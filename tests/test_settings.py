@@ -387,7 +387,6 @@ def test_variables_of_other_tools_are_taken_over(tree: Tree) -> None:
     assert settings.skills_root == "/skills"
     assert settings.client_homes == {"claude": "/c", "codex": "/x"}
     assert settings.internal_skills
-    assert not tree.settings(internal_skills=False).internal_skills
 
 
 def test_a_given_environment_is_used_instead_of_the_real_one(tree: Tree) -> None:
@@ -653,7 +652,7 @@ def test_a_wrong_opencode_file_is_an_error_that_says_how_to_leave_it_out(
     with pytest.raises(ConfigError, match=r"opencode.json: .*SKILLBELT_DISABLED_CLIENTS"):
         tree.settings()
     assert tree.settings(disabled_clients=["opencode"]).files == ()
-    assert tree.settings(external_roots=False).files == ()
+    assert tree.settings(disabled_clients=["*"]).files == ()
 
 
 @pytest.mark.parametrize(

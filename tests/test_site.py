@@ -1,15 +1,19 @@
-"""The documentation as a site: built once, by the real mkdocs, and read as a browser would."""
+"""The documentation as a site: built once, by the real builder, and read as a browser would.
+
+Screenshots in a real browser have their place in `tests/test_site_browser.py`.
+"""
 
 from __future__ import annotations
 
-import os
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+from xml.etree import ElementTree
 
 import pytest
 from markdown_it import MarkdownIt
@@ -17,6 +21,7 @@ from markdown_it.token import Token
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
+PICTURES = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
 # What a reader sees: the same whether GitHub shows the page or the site does.
 TAGS = ("h1", "h2", "h3", "h4", "ul", "ol", "li", "table", "th", "td", "strong", "em", "pre")
 COMMONMARK = MarkdownIt("commonmark").enable("table")
@@ -59,19 +64,20 @@ class Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site; a broken link or a page outside the navigation fails the build."""
+    """The built site; a broken link or anchor fails the build."""
     folder = tmp_path_factory.mktemp("site")
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    shutil.copy(ROOT / "zensical.toml", folder)
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        [str(Path(sys.executable).with_name("zensical")), "build", "--strict"],
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=150,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return folder
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "build" / "site"
 
 
 def built(site: Path, page: Path) -> Path:
@@ -125,6 +131,41 @@ def test_a_file_to_write_is_named_before_its_text() -> None:
 
 
 def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
+    pattern = re.compile(r'<(?:script|img|link)[^>]* (?:src|href)="(?:https?:)?//[^"]*"')
+    for page in site.rglob("*.html"):
+        assert pattern.findall(page.read_text("utf-8")) == [], page
+
+
+def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
+    """What `--strict` promises."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text("# A\n\n[b](b.md)\n")
+    (tmp_path / "zensical.toml").write_text('[project]\nsite_name = "x"\n')
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("zensical")), "build", "--strict"],
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=150,
+        check=False,
+    )
+    assert done.returncode != 0
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
+def test_a_picture_is_text_that_needs_nothing_else(picture: Path) -> None:
+    text = picture.read_text("utf-8")
+    drawing = ElementTree.fromstring(text)
+    words = [one.text for one in drawing.iter("{http://www.w3.org/2000/svg}text")]
+    assert len([word for word in words if word]) >= 5
+    assert drawing.find("{http://www.w3.org/2000/svg}title") is not None
+    for forbidden in ("<image", "<script", "@import", "@font-face", "url(", "xlink:href"):
+        assert forbidden not in text
+    assert any(picture.name in page.read_text("utf-8") for page in PAGES)
+
+
+def test_the_site_has_search_and_both_schemes(site: Path) -> None:
     text = (site / "index.html").read_text("utf-8")
-    fetched = re.findall(r'<(?:script|img|link)[^>]* (?:src|href)="(?:https?:)?//[^"]*"', text)
-    assert fetched == []
+    assert 'data-md-color-scheme="slate"' in text
+    assert 'data-md-color-scheme="default"' in text
+    assert (site / "search.json").exists()
+    assert (site / "llms.txt").exists()

@@ -76,7 +76,6 @@ class Settings(NamedTuple):
     private_sources: tuple[str, ...] = ()
     project_roots: bool = True
     user_roots: bool = True
-    external_roots: bool = True
     disabled_clients: tuple[str, ...] = ()
     scope_order: tuple[str, ...] = SCOPES
     follow_symlinks: bool = True
@@ -86,7 +85,6 @@ class Settings(NamedTuple):
     skip_directories: tuple[str, ...] = (".git", "node_modules", "__pycache__")
     strict: bool = False
     derived_descriptions: Literal["show", "hide"] = "show"
-    internal_skills: bool = False
     trust_project: Literal["allow", "ask"] = "allow"
     trust_declared_tools: bool = True
     audit: bool = True
@@ -129,6 +127,7 @@ class Settings(NamedTuple):
     store: str = ""
     limits: Limits = Limits()
     # What the machine says; set by `load_settings`, not by a file.
+    internal_skills: bool = False
     project: str = ""
     worktree: str = ""
     home: str = ""
@@ -197,9 +196,9 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "tool_names": ("skillbelt", "common"),
     "tool_profile": ("default", "full", "knowledge", "trpc", "claude", "simple"),
 }
-_MACHINE = ("limits", "project", "worktree", "home", "config_home", "client_homes", "skills_root",
-            "sources", "files", "rule_tables", "client_paths", "client_urls",
-            "strangers", "skills")  # fmt: skip
+_MACHINE = ("limits", "internal_skills", "project", "worktree", "home", "config_home",
+            "client_homes", "skills_root", "sources", "files", "rule_tables", "client_paths",
+            "client_urls", "strangers", "skills")  # fmt: skip
 DEFAULTS: dict[str, object] = {
     **{key: value for key, value in Settings._field_defaults.items() if key not in _MACHINE},
     **Limits._field_defaults,
@@ -220,7 +219,8 @@ USER_ONLY = frozenset(
      "denied_commands", "empty_allowed_tools", "executor", "fetch_hosts", "host_roots",
      "max_cpu_seconds",
      "max_memory_bytes", "max_network_bytes", "max_output_file_bytes", "max_packages_bytes",
-     "max_processes", "max_steps", "max_stream_bytes", "max_temporary_bytes", "max_wasm_fuel",
+     "max_processes", "max_steps", "max_stream_bytes", "max_temporary_bytes",
+     "max_upload_bytes", "max_wasm_fuel",
      "max_workspace_bytes", "max_workspace_files", "max_written_file_bytes", "mcp_commands",
      "model", "objects", "package_hosts", "permission_timeout_seconds", "private_sources",
      "program_folders", "ray_address", "run_timeout_seconds", "sandbox", "secrets_store",
@@ -246,7 +246,8 @@ _FIXED = frozenset(
      "max_network_connections", "max_network_header_bytes", "max_open_files",
      "max_parallel_calls", "max_primary_bytes", "max_primary_files", "max_query_chars",
      "max_query_words", "max_redirects", "max_references", "max_remote_index_bytes",
-     "max_remote_skills", "max_request_bytes", "max_root_entries", "max_run_steps",
+     "max_remote_skills", "max_request_bytes", "max_resource_file_bytes",
+     "max_root_entries", "max_run_steps",
      "max_sampled_files", "max_scan_share", "max_search_results", "max_served_sessions",
      "max_session_runs", "max_staged_bytes", "max_stdin_bytes", "max_unread_bytes",
      "max_unread_events", "max_wasm_bytes", "max_wasm_cache_bytes", "max_wasm_elements",
@@ -261,6 +262,8 @@ REMOVED: Mapping[str, str] = MappingProxyType(
     | {
         "compact_share": "pass it to skillbelt.agent.Agent",
         "exec_timeout_seconds": "give the call a timeout_ms",
+        "external_roots": 'set disabled_clients = ["*"]',
+        "internal_skills": "set the variable INSTALL_INTERNAL_SKILLS",
         "max_fork_depth": "pass it to skillbelt.agent.Agent",
         "max_output_bytes": "give the call max_total_bytes",
         "max_output_files": "give the call max_files",
@@ -398,8 +401,7 @@ class _Opencode:
         Nothing if the settings leave out OpenCode; ConfigError if a file is wrong.
         """
         left_out = settings.get("disabled_clients", ())
-        on = settings.get("external_roots", True)
-        if not on or (isinstance(left_out, tuple) and "opencode" in left_out):
+        if isinstance(left_out, tuple) and {"opencode", "*"} & set(left_out):
             self.files = []
         elif folders:
             self._find_in_project(folders, neighbours)
@@ -505,7 +507,7 @@ def _complete(values: dict[str, object], env: Mapping[str, str], home: str) -> N
     state = values.get("state_dir") or _user_folder("state", env, home)
     values["state_dir"] = os.path.abspath(_expand(str(state), home))
     if _truth(env.get("INSTALL_INTERNAL_SKILLS", "")):
-        values.setdefault("internal_skills", True)
+        values["internal_skills"] = True
     for key, name in COMMAND_LISTS.items():
         if env.get(name, "").strip():
             words = env[name].replace(",", " ").split()

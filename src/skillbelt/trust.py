@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal, NamedTuple, Protocol
+from urllib.parse import unquote
 
 from skillbelt.errors import ConfigError
 from skillbelt.files.contain import FOLLOW_FILE
@@ -399,8 +400,6 @@ def _plain_path(path: str) -> bool:
 
 def _plain_part(part: str) -> bool:
     if "%" in part:
-        from urllib.parse import unquote  # cost: 5 ms, only for URLs with escapes
-
         while (once := unquote(part)) != part:
             part = once
     # Some servers remove a parameter first.

@@ -158,7 +158,6 @@ class Limits(NamedTuple):
 
     max_depth: int = 8
     max_directories: int = 50_000
-    max_resource_file_bytes: int = 2_000_000
     max_resource_excerpt_chars: int = 12_000
     max_skill_body_lines: int = 500
     max_skill_body_chars: int = 40_000
@@ -177,5 +176,6 @@ class Limits(NamedTuple):
     max_wasm_fuel: int = 1_000_000_000_000
     max_packages_bytes: int = 10 * 2**30
     max_network_bytes: int = 2 * 2**30
+    max_upload_bytes: int = 10 * 2**30
     permission_timeout_seconds: float = 300.0
     max_steps: int = 50

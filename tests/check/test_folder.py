@@ -7,15 +7,13 @@ import pytest
 
 from skillbelt.check.folder import Content, UnusableFile, check_entries, read
 from skillbelt.files.tree import MAX_ENTRY_DEPTH
+from skillbelt.format.bounds import MAX_RESOURCE_FILE_BYTES
 from skillbelt.running.workspace import LINKS
-from skillbelt.values import Limits
 from tests.tree import Tree
 
-DEFAULTS = Limits()
 
-
-def said(folder: Path, limits: Limits = DEFAULTS) -> list[tuple[str, str]]:
-    found = check_entries(str(folder), limits)
+def said(folder: Path) -> list[tuple[str, str]]:
+    found = check_entries(str(folder))
     return [(each.code, os.path.relpath(each.path, folder)) for each in found]
 
 
@@ -77,11 +75,11 @@ def test_nested_skill_and_special_and_large_files(tree: Tree) -> None:
     tree.skill("pdf/inner/csv")
     os.mkfifo(folder / "pipe")
     with open(folder / "big.bin", "wb") as file:
-        file.truncate(DEFAULTS.max_resource_file_bytes + 1)
+        file.truncate(MAX_RESOURCE_FILE_BYTES + 1)
     with open(folder / "fits.bin", "wb") as file:
-        file.truncate(DEFAULTS.max_resource_file_bytes)
+        file.truncate(MAX_RESOURCE_FILE_BYTES)
     with open(folder / "skill.wasm", "wb") as file:
-        file.truncate(DEFAULTS.max_resource_file_bytes + 1)
+        file.truncate(MAX_RESOURCE_FILE_BYTES + 1)
     assert said(folder) == [
         ("entry-large", "big.bin"),
         ("nested-skill", "inner/csv/SKILL.md"),

@@ -105,7 +105,7 @@ def test_diagnostics_as_json() -> None:
 
 def test_catalogue_of_the_common_options(tree: Tree) -> None:
     tree.skill("project/.agents/skills/pdf")
-    config = tree.write("my.toml", "external_roots = false\n")
+    config = tree.write("my.toml", 'disabled_clients = ["*"]\n')
     project = str(tree.project)
     assert list(output.open_catalog(arguments(project=project))) == ["pdf"]
     assert not list(output.open_catalog(arguments(project=project, config=str(config))))

@@ -259,7 +259,7 @@ def test_switches(tree: Tree) -> None:
     tree.skill("home/.agents/skills/u")
     assert list(tree.catalog()) == ["a", "c", "n", "u"]
     assert list(tree.catalog(disabled_clients=["claude"])) == ["a", "n", "u"]
-    assert list(tree.catalog(external_roots=False)) == ["n"]
+    assert list(tree.catalog(disabled_clients=["*"])) == ["n"]
     assert list(tree.catalog(project_roots=False)) == ["u"]
     assert list(tree.catalog(user_roots=False)) == ["a", "c", "n"]
     assert list(tree.catalog(project_roots=False, user_roots=False)) == []

@@ -119,7 +119,7 @@ def test_system_wide_folders_count(tree: Tree) -> None:
 
 def test_external_roots_off_leaves_our_own(tree: Tree) -> None:
     """Case 15."""
-    assert roots(tree, external_roots=False) == [
+    assert roots(tree, disabled_clients=["*"]) == [
         "project/.skillbelt/skill",
         "project/.skillbelt/skills",
         "home/.skillbelt/skills",

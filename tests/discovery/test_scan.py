@@ -268,7 +268,8 @@ def test_internal_skills_are_hidden_unless_wanted(tree: Tree) -> None:
     tree.skill(f"{ROOT}/a", metadata={"internal": True})
     [skill] = scan_one(tree).skills
     assert (skill.hidden, skill.model_visible) == (True, False)
-    [skill] = scan_one(tree, internal_skills=True).skills
+    tree.setenv("INSTALL_INTERNAL_SKILLS", "1")
+    [skill] = scan_one(tree).skills
     assert (skill.hidden, skill.model_visible) == (False, True)
 
 

@@ -30,12 +30,15 @@ class TestCluster:
         self.root.mkdir(exist_ok=True)
         self.root.chmod(0o755)
         self.environ = {
-            **{key: value for key, value in os.environ.items() if not key.startswith("SKILLBELT_")},
-            "RAY_AUTH_MODE": "token",
+            **{
+                key: value
+                for key, value in os.environ.items()
+                if not key.startswith(("SKILLBELT_", "RAY_"))
+            },
             "RAY_AUTH_TOKEN": secrets.token_hex(16),
             **environ,
         }
-        self.port = _free_port()
+        self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
         self.logs: dict[str, Path] = {}
@@ -83,7 +86,7 @@ class TestCluster:
     def fleet(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run `skillbelt fleet` as an administrator on the machine of the head."""
         return subprocess.run(
-            [sys.executable, "-m", "skillbelt", "fleet", *words, "--address", self.address],
+            [sys.executable, "-m", "skillbelt", "fleet", "--address", self.address, *words],
             env={**self.environ, "HOME": str(self.root / "head"), **environ},
             cwd=self.root / "head",
             capture_output=True,
@@ -127,7 +130,8 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nothing listens at."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fleet.clusters import TestCluster, python
+from tests.fleet.clusters import OBJECT_BYTES, WAIT_SECONDS, TestCluster, free_port, python
 from tests.sandbox.guests import hosts
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+SERVER = """
+import sys
+from skillbelt import Rule, Runtime
+rules = [Rule("*", "*", "allow")]
+with Runtime(sys.argv[1], rules=rules, executor="ray", ray_address=sys.argv[2]) as belt:
+    print(belt.run_sync("echo", "echo hello").stdout, end="")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +39,32 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
         yield made
     finally:
         made.close()
+
+
+@contextmanager
+def open_to_all(cluster: TestCluster) -> Iterator[str]:
+    """Start a head that asks for no token; yield its address."""
+    port = free_port()
+    words = ["--head", "--port", str(port), "--num-cpus", "0", "--include-dashboard", "false"]
+    words += ["--object-store-memory", str(OBJECT_BYTES), "--temp-dir", str(cluster.root / "o")]
+    head = subprocess.Popen(
+        [sys.executable, "-m", "ray.scripts.scripts", "start", *words, "--block"],
+        env={**cluster.environ, "RAY_AUTH_MODE": "disabled"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        until = time.monotonic() + WAIT_SECONDS
+        while True:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            assert head.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        yield f"127.0.0.1:{port}"
+    finally:
+        head.terminate()
+        head.wait()
 
 
 def nodes(cluster: TestCluster, **wanted: object) -> list[dict[str, Any]]:
@@ -75,6 +114,30 @@ def test_a_wrong_token_is_said_to_be_wrong(cluster: TestCluster) -> None:
     done = cluster.fleet("status", "--json", RAY_AUTH_TOKEN="0" * 32)
     assert done.returncode == 1
     assert "refuses the token" in json.loads(done.stdout)["error"]["message"]
+
+
+def test_a_token_is_all_that_a_server_needs(cluster: TestCluster, tmp_path: Path) -> None:
+    assert "RAY_AUTH_MODE" not in cluster.environ
+    skill = tmp_path / ".agents" / "skills" / "echo"
+    skill.mkdir(parents=True)
+    text = "---\nname: echo\ndescription: Says things. Use it to say things.\n---\n"
+    skill.joinpath("SKILL.md").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-c", SERVER, str(tmp_path), cluster.address],
+        env={**cluster.environ, "HOME": str(cluster.root / "head")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "hello\n", done.stderr
+
+
+def test_a_cluster_that_answers_without_a_token_is_refused(cluster: TestCluster) -> None:
+    with open_to_all(cluster) as address:
+        for words in (["status"], ["join", address, "--no-runs"]):
+            done = cluster.fleet(*words, "--json", "--address", address)
+            assert done.returncode == 2
+            assert "answers without a token" in json.loads(done.stdout)["error"]["message"]
 
 
 def test_an_unknown_node_is_an_error_that_lists_the_known(cluster: TestCluster) -> None:

@@ -221,3 +221,66 @@ def test_the_image_installs_what_is_locked_and_runs_as_no_root() -> None:
     lock = (DEPLOY.parent / "requirements" / "fleet.txt").read_text("utf-8")
     assert re.search(r"^ray==2\.60\.", lock, re.MULTILINE)
     assert CLUSTER["spec"]["rayVersion"] in lock
+
+
+def test_the_image_has_the_version_of_the_product_everywhere() -> None:
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text("utf-8"))
+    name = f"skillbelt:{project['project']['version']}"
+    images = [pod["spec"]["containers"][0]["image"] for pod in pods().values()]
+    composed = [COMPOSED["services"][one]["image"] for one in ("head", "node", "server")]
+    assert {*images, *(one.partition(":-")[2].rstrip("}") for one in composed)} == {name}
+    page = (DEPLOY.parent / "docs" / "how-to" / "fleet.md").read_text("utf-8")
+    for text in ((DEPLOY / "Dockerfile").read_text("utf-8"), page):
+        assert set(re.findall(r"\bskillbelt:\d[\w.]*", text)) == {name}
+
+
+def test_every_variable_is_one_that_a_setting_has() -> None:
+    """`SKILLBELT_IMAGE` and others that only the compose file reads are not in a container."""
+    known = {f"SKILLBELT_{name.upper()}" for name in DEFAULTS}
+    used = {one["name"] for pod in pods().values() for one in pod["spec"]["containers"][0]["env"]}
+    for service in COMPOSED["services"].values():
+        used |= set(service.get("environment", ()))
+        used |= set(re.findall(r"\bSKILLBELT_\w+(?==)", str(service.get("command"))))
+    found = {one for one in used if one.startswith("SKILLBELT_")}
+    assert {"SKILLBELT_STORE", "SKILLBELT_OBJECTS", "SKILLBELT_RAY_ADDRESS"} <= found <= known
+
+
+def test_the_balancer_asks_servers_by_a_name_and_a_port_that_they_have() -> None:
+    text = (DEPLOY / "haproxy.cfg").read_text("utf-8")
+    service, port = re.findall(r"server-template \S+ \d+ (\w+):(\d+)", text)[0]
+    command = COMPOSED["services"][service]["command"][-1]
+    assert f"--http 0.0.0.0:{port} " in command
+    assert re.findall(r"uri (\S+)", text) == ["/ready"]
+    balancer = COMPOSED["services"]["balancer"]
+    (published,) = balancer["ports"]
+    assert published.startswith("127.0.0.1:")
+    (own,) = re.findall(r"bind :(\d+)", text)
+    assert published.endswith(f":{own}")
+    assert set(balancer["networks"]) & set(COMPOSED["services"][service]["networks"])
+    # The port that clients call is in the names that the servers accept.
+    outside = re.findall(r"\$\{SKILLBELT_PORT:-(\d+)\}", command + published)
+    assert len(set(outside)) == 1
+
+
+def test_the_folder_of_objects_is_one_that_the_image_has_and_all_share() -> None:
+    default = COMPOSED["x-environment"]["SKILLBELT_OBJECTS"].partition(":-")[2].rstrip("}")
+    path = default.removeprefix("file://")
+    lines = (DEPLOY / "Dockerfile").read_text("utf-8")
+    assert f"install -d -o 10001 -g 10001 {path}" in lines
+    for name in ("node", "server"):
+        assert f"objects:{path}" in COMPOSED["services"][name]["volumes"]
+
+
+def test_the_engine_is_sent_what_the_image_copies_and_nothing_else() -> None:
+    lines = (DEPLOY / "Dockerfile").read_text("utf-8").split("\n")
+    copied = {line.split()[1] for line in lines if re.match("COPY [^-]", line)}
+    kept = (DEPLOY.parent / ".dockerignore").read_text("utf-8").split("\n")
+    assert "*" in kept
+    assert {line[1:] for line in kept if line.startswith("!")} == copied
+
+
+def test_the_page_scales_services_that_exist() -> None:
+    page = (DEPLOY.parent / "docs" / "how-to" / "fleet.md").read_text("utf-8")
+    texts = page + (DEPLOY / "compose.yaml").read_text("utf-8")
+    named = set(re.findall(r"--scale (\w+)=", texts))
+    assert {"node", "server"} <= named <= set(COMPOSED["services"])

@@ -7,14 +7,14 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from skillbelt import Runtime
 from skillbelt.permission.rules import Rule
-from tests.fleet.cluster import SmallCluster, open_cluster
+from tests.fleet.cluster import TOKEN, SmallCluster, open_cluster
 
 pytestmark = [
     pytest.mark.long,
@@ -30,6 +30,40 @@ head -c 300000 /dev/zero > $WORK_DIR/large
 """
 READ = """
 cd $WORK_DIR; ./link; od -An -tx1 a/b/bytes; ls -d empty; wc -c < large; echo more >> log; cat log
+"""
+
+# What is reached is printed: ports and sockets of Ray, its folders, its token in any process.
+REACH = """
+import glob, json, os, socket, sys
+host, ports, sockets, folder, token = sys.argv[1:]
+def attempt(what, way):
+    try:
+        way()
+        print(what)
+    except OSError:
+        pass
+def connect(family, address):
+    with socket.socket(family) as end:
+        end.settimeout(5)
+        end.connect(address)
+for port in json.loads(ports):
+    attempt(f"port {port}", lambda: connect(socket.AF_INET, (host, port)))
+for path in json.loads(sockets):
+    attempt(f"socket {path}", lambda: connect(socket.AF_UNIX, path))
+attempt(f"folder {folder}", lambda: os.listdir(folder))
+for path in glob.glob("/proc/[0-9]*/environ"):
+    try:
+        if token.encode() in open(path, "rb").read():
+            print("token")
+    except OSError:
+        pass
+"""
+JOB = """
+import sys
+from skillbelt.fleet.cluster import open_cluster
+from skillbelt.fleet.cluster_key import ClusterTies
+with open_cluster(sys.argv[1]):
+    print(ClusterTies().job)
 """
 
 
@@ -97,12 +131,71 @@ def wait_until_unsure() -> None:
     time.sleep(2 * executor._SURE_SECONDS)
 
 
+def wait_for(is_so: Callable[[], object]) -> None:
+    until = time.monotonic() + 120
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
 def read(belt: Runtime, name: str) -> str:
     return belt.run_sync("echo", ["sh", "-c", READ], session=belt.session("me", name)).stdout
 
 
 def expected(name: str, runs: int) -> str:
     return f"{name}\n 78 00 ff\nempty\n300000\n" + "more\n" * runs
+
+
+def test_a_skill_reaches_nothing_of_the_cluster(belt: Runtime, cluster: SmallCluster) -> None:
+    import ray
+
+    session = belt.session("me", "attacker")  # which connects this process, too
+    sockets, ports = set[str](), {int(cluster.address.rpartition(":")[2])}
+    for one in ray.nodes():  # type: ignore[no-untyped-call]
+        sockets |= {one["RayletSocketName"], one["ObjectStoreSocketName"]}
+        ports |= {one["NodeManagerPort"], one["ObjectManagerPort"]}
+    host = cluster.address.rpartition(":")[0]
+    words = [host, json.dumps([*ports]), json.dumps([*sockets]), cluster.folder, TOKEN]
+    # The attack works where nothing stops it.
+    bare = subprocess.run([sys.executable, "-c", REACH, *words], capture_output=True, text=True)
+    reached = bare.stdout.split("\n")
+    assert {f"port {one}" for one in ports} | {f"socket {one}" for one in sockets} <= set(reached)
+    assert {f"folder {cluster.folder}", "token"} <= set(reached)
+    done = belt.run_sync("echo", ["python3", "-c", REACH, *words], session=session)
+    assert (done.stdout, done.exit_code) == ("", 0), done
+
+
+def test_dead_servers_are_found_without_what_ray_may_drop(
+    belt: Runtime, cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from skillbelt.fleet import cluster_key
+
+    assert belt.session("me", "connected")
+    words = [sys.executable, "-c", JOB, cluster.address]
+    gone = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    ties = cluster_key.ClusterTies()
+    # Ray marks a job as soon as its process has ended.
+    wait_for(lambda: ties.job_is_dead(gone))
+    assert not ties.job_is_dead(ties.job)
+    monkeypatch.delattr("ray._private.state.jobs")
+    other = cluster_key.ClusterTies()
+    assert other.job_is_dead(gone)
+    assert not other.job_is_dead(other.job)
+
+
+def test_a_ray_that_prints_otherwise_is_still_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name must be there in the Ray that is pinned: without it Ray prints into documents."""
+    from ray._private import worker
+
+    from skillbelt.fleet.cluster import printing_nothing
+
+    before = worker.listen_error_messages
+    with printing_nothing():
+        assert worker.listen_error_messages is not before
+    assert worker.listen_error_messages is before
+    monkeypatch.delattr(worker, "listen_error_messages")
+    with printing_nothing():
+        pass
 
 
 def test_conversations_go_on_when_a_node_is_drained_and_another_killed(

@@ -196,6 +196,7 @@ def test_the_command_removes_what_nothing_refers_to(
     done = tree.run("store", "collect", "--json")
     assert done.document == {
         "objects": f"file://{folder}", "names": 0, "trees": 0, "blobs": 1, "size": 5,
+        "workspaces": 0,
     }  # fmt: skip
     assert "removed 0 names, 0 trees, 0 blobs: 0 bytes" in tree.run("store", "collect").stderr
     assert tree.run("store", "collect", "--days", "3").exit_code == 2

@@ -62,3 +62,39 @@ def test_nothing_runs_with_old_files(server: Any, open_tree: Tree) -> None:
             path.write_bytes(b"damaged")
     with pytest.raises(RunRefused, match=r"cannot be restored: .*; nothing was run"):
         run(server("two"), "cat $WORK_DIR/a")
+
+
+def test_a_machine_that_was_away_removes_what_was_deleted_meanwhile(server: Any) -> None:
+    one, two = server("one"), server("two")
+    run(one, "echo 1 > $WORK_DIR/a")
+    other = ME._replace(key=ME.key._replace(session="other"))
+    one.run(one.find("echo"), RunCall("echo 1 > $WORK_DIR/a"), other)
+    two.forget(ME.key)
+    assert one.workspaces(ME.key)
+    one.forget_deleted()
+    assert not one.workspaces(ME.key) and one.workspaces(other.key)
+    # Begun again, it is another conversation: the mark is older than its use.
+    assert run(one, "ls $WORK_DIR; echo 2 > $WORK_DIR/b").stdout == "inputs\n"
+    one.forget_deleted()
+    assert run(one, "cat $WORK_DIR/b").stdout == "2\n"
+
+
+def test_a_workspace_in_use_is_not_removed(server: Any) -> None:
+    one = server("one")
+    run(one, "true")
+    with one.workspace(ME.key):
+        server("two").forget(ME.key)
+        one.forget_deleted()
+        assert one.workspaces(ME.key)
+    one.forget_deleted()
+    assert not one.workspaces(ME.key)
+
+
+def test_a_conversation_that_is_begun_again_has_no_file_of_the_deleted_one(server: Any) -> None:
+    one = server("one")
+    run(one, "echo secret > $WORK_DIR/a")
+    server("two").forget(ME.key)
+    assert run(one, "ls $WORK_DIR $WORK_DIR/inputs | tail -n +2; echo 2 > $WORK_DIR/b").stdout == (
+        "inputs\n\n/workspace/work/inputs:\n"
+    )
+    assert run(server("three"), "cat $WORK_DIR/b").stdout == "2\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,9 @@ from skillbelt.errors import RunRefused
 from skillbelt.objects.remote import open_store
 from skillbelt.permission.packages import Lock
 from skillbelt.running.packages.environments import provide
-from skillbelt.running.packages.index_fetcher import KeptPages
+from skillbelt.running.packages.index_fetcher import BodyChunks, Fetched, KeptPages, NotFetched
 from skillbelt.running.packages.installation import EnvironmentPlan
+from skillbelt.running.packages.shared_files import SharedFiles
 from tests import needs
 from tests.discovery.sources.server import running
 from tests.registries import GREETING, list_wheel, publish, source, tarball, wheel_bytes
@@ -126,6 +128,19 @@ def test_a_machine_with_the_lock_asks_no_registry_for_what_npm_installs(
     market.root = market.root.parent / "four"
     with pytest.raises(RunRefused, match=r"nicepkg@1\.3\.0"):
         provide(made_by_npm(market, objects, plan.lock))
+
+
+def test_archives_that_wait_on_this_machine_are_bounded_together(objects: Path) -> None:
+    shared = SharedFiles.from_url(f"file://{objects}")
+
+    def fetch() -> Fetched:
+        return Fetched("", "", None, BodyChunks(io.BytesIO(b"x" * 60)))
+
+    wrong = "sha512:" + "0" * 128
+    assert shared.pass_on(wrong, "one", 100, fetch).whole(100) == b"x" * 60
+    with pytest.raises(NotFetched, match="more than 100 bytes"):
+        shared.pass_on(wrong, "two", 100, fetch)
+    assert not objects.exists() or wheels(objects) == []
 
 
 def test_a_source_is_fetched_once_and_built_on_each_machine(

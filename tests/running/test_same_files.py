@@ -25,7 +25,7 @@ from tests.mcp.conftest import SKILLS
 from tests.running.test_workspace import KEY
 from tests.tree import NOBODY, Tree
 
-LIMITS = bounds(max_indexed_files=1_000)
+bounds(max_indexed_files=1_000)
 DEEP = "/".join("d" * 40) + "/deep.md"
 ODD = ("back\\slash.md", "co:lon.md", "new\nline.md", "\udcff.md")
 # Names that are unusual and can be asked for.
@@ -111,9 +111,7 @@ def test_everyone_sees_the_same_files(skill: Skill, workspace: Workspace) -> Non
 def test_check_names_what_others_cannot_use_and_looks_at_all_else(
     skill: Skill, folder: Path
 ) -> None:
-    found = [
-        (one.code, os.path.relpath(one.path, folder)) for one in check_entries(skill.dir, LIMITS)
-    ]
+    found = [(one.code, os.path.relpath(one.path, folder)) for one in check_entries(skill.dir)]
     assert found == [
         *(("entry-unusable", name) for name in sorted(ODD)[:3]),
         ("broken-link", "nowhere.md"),
@@ -121,7 +119,7 @@ def test_check_names_what_others_cannot_use_and_looks_at_all_else(
     ]
     (folder / DEEP).with_name("SKILL.md").touch()
     (folder / ".config" / "SKILL.md").touch()
-    codes = [one.code for one in check_entries(skill.dir, LIMITS)]
+    codes = [one.code for one in check_entries(skill.dir)]
     assert codes.count("nested-skill") == 2
 
 
@@ -157,7 +155,7 @@ def test_what_is_left_out_is_left_out_everywhere(
     with pytest.raises(FileUnreadable, match="not part of the skill"):
         read_file(skill, "detour.md", 1_000)
     assert not is_complete(skill.files.digest())
-    assert "link-outside" in [one.code for one in check_entries(skill.dir, LIMITS)]
+    assert "link-outside" in [one.code for one in check_entries(skill.dir)]
 
 
 def make_pipe(path: Path) -> None:
@@ -211,7 +209,7 @@ def test_what_is_refused_is_refused_everywhere(
     with pytest.raises(RunRefused) as refused:
         stage(workspace, skill)
     assert f"{entry.path!r} {entry.reason}" in str(refused.value)
-    assert code in [one.code for one in check_entries(skill.dir, LIMITS)]
+    assert code in [one.code for one in check_entries(skill.dir)]
     assert {file.path for file in build_manifest(skill.dir).files} == FILES
     assert set(walk(skill)) == FILES - set(ODD)
     assert "docs/odd" not in searched(skill)
@@ -248,7 +246,7 @@ if os.getuid() == 0:
 print([(entry.path, entry.problem) for entry in skill.files.entries() if entry.problem])
 print(list(walk(skill)), "inner" in parts_of(skill).files)
 print(is_complete(skill.files.digest()), [one.code for one in skill.files.manifest().diagnostics])
-print([one.code for one in check_entries(skill.dir, Limits())])
+print([one.code for one in check_entries(skill.dir)])
 try:
     read_file(skill, "closed.md", 100)
 except FileUnreadable as error:

@@ -12,6 +12,7 @@ from typing import Literal
 import pytest
 
 from skillbelt.sandbox.inside.source import source_of
+from tests import needs
 
 TEXT = source_of("launch")
 
@@ -90,3 +91,24 @@ def test_no_program_needs_the_product(program: Literal["launch", "keeper"]) -> N
     imported = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
     names = {getattr(node, "module", None) or node.names[0].name for node in imported}
     assert "os" in names and not any(name.startswith("skillbelt") for name in names)
+
+
+@needs.root
+def test_tasks_of_the_same_user_in_other_containers_are_found() -> None:
+    """The kernel counts them for the limit of processes, and they do not show."""
+    uid = 58_000 + os.getpid() % 1_000
+    others = [subprocess.Popen(["sleep", "60"], user=uid) for _ in range(40)]
+    try:
+        code = (
+            "import os; from skillbelt.sandbox.inside.launch import find_unseen_tasks as find\n"
+            f"os.setuid({uid}); print(find(0), find(41))"
+        )
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    finally:
+        for one in others:
+            one.kill()
+            one.wait()
+    with_none, with_all = map(int, done.stdout.split())
+    assert 41 <= with_none <= 41 + 2 * 16
+    assert with_all == 0

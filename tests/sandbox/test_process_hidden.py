@@ -242,6 +242,16 @@ def test_who_may_look() -> None:
     assert found == [True, True, False, 0, -1]
 
 
+def test_a_large_pipe_is_seen_where_its_handle_can_not_be_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The seccomp profile of an engine denies it without CAP_SYS_PTRACE."""
+    monkeypatch.setattr(hidden, "can_copy", lambda: False)
+    large = "import fcntl; a, b = os.pipe(); fcntl.fcntl(b, 1031, 2**20)"
+    assert held(tmp_path, large).buffer_bytes < MIB
+    assert held(tmp_path, f"{large}; os.write(b, bytes(10))").buffer_bytes > MIB
+
+
 def test_what_can_not_be_seen_is_named() -> None:
     """With a control group it does not matter for memory."""
     blind = counted_enforced("", seen=False)
@@ -249,6 +259,8 @@ def test_what_can_not_be_seen_is_named() -> None:
     assert blind["memory beside processes"].startswith("not enforced")
     assert counted_enforced("", seen=True)["memory beside processes"].startswith("watched")
     assert counted_enforced("", seen=True)["kernel memory"].startswith("not enforced")
+    denied = counted_enforced("", seen=True, sockets=False)["memory beside processes"]
+    assert denied.startswith("not enforced: what waits in sockets")
     grouped = counted_enforced("cgroup v2", seen=False)
     assert grouped["memory beside processes"] == grouped["kernel memory"] == "cgroup v2"
 

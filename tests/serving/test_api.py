@@ -13,12 +13,14 @@ import jsonschema
 import pytest
 
 from skillbelt import Runtime
+from skillbelt.serving import uploads
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.serving.api import Seats
 from skillbelt.serving.endpoints import ENDPOINTS
 from skillbelt.serving.relay import SERVING
 from skillbelt.serving.tokens import Holder, TokenBook, hash_token
 from skillbelt.store import SessionKey
+from skillbelt.store.memory import MemoryStore
 from tests.serving.clients import TOKEN, api, error_of, events, fill
 from tests.tree import Tree
 
@@ -407,3 +409,136 @@ async def test_during_shutdown_calls_are_refused(belt: Runtime) -> None:
             await anyio.to_thread.run_sync(served._app._app.close)
         assert error_of(got[0])["kind"] == "shutting_down"
         assert (await client.get("/v1/skills")).status_code == 503
+
+
+# Pages
+
+
+async def walk(client: httpx2.AsyncClient, path: str, list: str, limit: int) -> list[Any]:
+    """All entries of a list, with one page at a time; each page is as long as it may be."""
+    found, query = [], f"limit={limit}"
+    while True:
+        page = (await client.get(f"{path}?{query}")).json()
+        found += page[list]
+        if "next" not in page:
+            return found
+        assert len(page[list]) == limit
+        query = str(httpx2.QueryParams(limit=limit, after=page["next"]))
+
+
+async def test_ten_thousand_conversations_are_walked_by_page(
+    belt: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    monkeypatch.setattr(Runtime, "store", store)
+    names = sorted({f"{number} & é{number % 7}" for number in range(10_000)})
+    for name in names:
+        store.append(SessionKey("skillbelt", "http", name), [])
+    store.append(SessionKey("skillbelt", "http2", "theirs"), [])
+    asked = list[int | None]()
+    sessions = store.sessions
+
+    def noted(*given: Any, limit: int | None = None, **more: Any) -> Any:
+        if given[:1] == ("skillbelt",):
+            asked.append(limit)
+        return sessions(*given, limit=limit, **more)
+
+    monkeypatch.setattr(store, "sessions", noted)
+    async with api(belt) as client:
+        found = await walk(client, "/v1/sessions", "sessions", 1000)
+        assert [one["session"] for one in found] == names
+        whole = (await client.get("/v1/sessions")).json()
+        assert (len(whole["sessions"]), whole["next"]) == (1000, names[999])
+        assert len((await client.get("/v1/sessions?limit=99999")).json()["sessions"]) == 1000
+    assert asked == [1001] * len(asked), "never more than a page is read"
+
+
+async def test_other_lists_come_by_page_too(belt: Runtime, open_tree: Tree) -> None:
+    for name in ("one", "three", "two"):
+        open_tree.skill(f"project/.agents/skills/{name}", "A skill.")
+    async with api(belt) as client:
+        names = [one["name"] for one in await walk(client, "/v1/skills", "skills", 1)]
+        assert names == ["one", "pdf", "three", "two"]
+        for name in ("b", "a", "user:c"):
+            await client.put(f"{S}/artifacts/{name}", content=b"x")
+        kept = await walk(client, f"{S}/artifacts", "artifacts", 2)
+        assert [one["name"] for one in kept] == ["a", "b", "user:c"]
+
+
+async def test_waiting_questions_come_by_page(belt: Runtime) -> None:
+    async with (
+        api(belt, book(app="skillbelt", answers=True)) as client,
+        anyio.create_task_group() as calls,
+    ):
+        for number in range(3):
+            body = {"skill": "pdf", "command": f"ls {number}"}
+            calls.start_soon(lambda body: client.post(f"{S}/runs", json=body), body)
+        while len(found := await walk(client, "/v1/permissions", "pending", 1)) < 3:
+            await anyio.sleep(0.01)
+        assert [one["time"] for one in found] == sorted(one["time"] for one in found)
+        assert len({one["id"] for one in found}) == 3
+        for one in found:
+            await client.post(f"/v1/permissions/{one['id']}", json={"answer": "reject"})
+
+
+# Uploads
+
+
+@pytest.fixture
+def small(open_tree: Tree, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
+    monkeypatch.setattr(uploads, "MAX_UPLOADS", 3)
+    with Runtime(fill(open_tree).project, max_upload_bytes=10) as belt:
+        yield belt
+
+
+async def test_what_a_user_may_upload_is_bounded(small: Runtime) -> None:
+    async with api(small) as client:
+
+        async def put(path: str, size: int, user: str = "ada") -> httpx2.Response:
+            return await client.put(path, content=b"x" * size, headers={"skillbelt-user": user})
+
+        assert (await put(f"{S}/artifacts/a", 6)).status_code == 200
+        refused = await put("/v1/sessions/other/artifacts/b", 5)
+        assert (refused.status_code, error_of(refused)["kind"]) == (403, "over_quota")
+        assert "6 of 10 are used (max_upload_bytes)" in error_of(refused)["message"]
+        assert (await put(f"{S}/artifacts/a", 5, "bob")).status_code == 200, "another user"
+        assert (await put(f"{S}/artifacts/a", 4)).status_code == 200, "each version counts"
+        assert (await put(f"{S}/artifacts/user:c", 0)).status_code == 200
+        refused = await put(f"{S}/artifacts/d", 0)
+        assert "all 3 uploads that a user may have are used" in error_of(refused)["message"]
+
+
+@pytest.mark.parametrize("way", ["artifact", "session", "elsewhere"])
+async def test_what_was_deleted_is_not_counted(small: Runtime, way: str) -> None:
+    async with api(small) as client:
+        await client.put(f"{S}/artifacts/a", content=b"x" * 9)
+        await client.put(f"{S}/artifacts/user:mine", content=b"x")
+        assert (await client.put(f"{S}/artifacts/b", content=b"x" * 9)).status_code == 403
+        if way == "artifact":
+            await client.delete(f"{S}/artifacts/a")
+        elif way == "session":
+            await client.delete(S)
+        else:
+            assert small.delete_session("http", "chat")
+        assert (await client.put(f"{S}/artifacts/b", content=b"x" * 9)).status_code == 200
+        assert (await client.put(f"{S}/artifacts/b", content=b"x")).status_code == 403
+
+
+async def test_uploads_at_once_do_not_pass_together(small: Runtime) -> None:
+    done = list[int]()
+    async with api(small) as client, anyio.create_task_group() as calls:
+
+        async def put(name: str) -> None:
+            done.append((await client.put(f"{S}/artifacts/{name}", content=b"x" * 6)).status_code)
+
+        for name in "abcd":
+            calls.start_soon(put, name)
+    assert done.count(200) <= 1
+    assert sorted({*done, 200}) == [200, 403]
+
+
+async def test_an_upload_that_is_not_kept_is_not_counted(small: Runtime) -> None:
+    async with api(small) as client:
+        for _ in range(4):
+            assert (await client.put(f"{S}/artifacts/%00", content=b"x" * 9)).status_code >= 400
+        assert (await client.put(f"{S}/artifacts/a", content=b"x" * 9)).status_code == 200

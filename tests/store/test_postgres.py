@@ -18,6 +18,7 @@ import pytest
 from skillbelt.errors import ConfigError, StoreUnavailable
 from skillbelt.events import NewEvent
 from skillbelt.store import SessionKey, Store
+from skillbelt.store.postgres import database as database_module
 from skillbelt.store.postgres import schema
 from skillbelt.store.postgres.database import Database
 from skillbelt.store.postgres.store import PostgresStore
@@ -647,3 +648,34 @@ def test_a_change_is_made_though_old_numbers_cannot_be_deleted(
     with closing(PostgresStore(tenant_url)) as tenant:
         monkeypatch.setattr(tenant.database, "_pruned", float("-inf"))
         assert tenant.append(KEY, [NewEvent("a")])[0].seq == 1
+
+
+def test_a_password_that_changed_while_a_server_ran(
+    own_postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Open connections go on; a new one is refused with the remedy, until the passfile is right."""
+    admin = own_postgres.url("postgres")
+    run_sql(admin, "CREATE ROLE guard SUPERUSER LOGIN PASSWORD 'first'", "CREATE DATABASE belt")
+    hba = own_postgres.folder / "data" / "pg_hba.conf"
+    hba.write_text(f"local all guard scram-sha-256\n{hba.read_text()}")
+    run_sql(admin, "SELECT pg_reload_conf()")
+    passfile = tmp_path / "pgpass"
+    monkeypatch.setenv("PGPASSFILE", str(passfile))
+    monkeypatch.setattr(database_module, "_POOL_SECONDS", 0.5)
+
+    def set_password(password: str) -> None:
+        passfile.write_text(f"*:*:*:guard:{password}\n")
+        passfile.chmod(0o600)
+
+    set_password("first")
+    with closing(PostgresStore(own_postgres.url("belt", "guard"))) as store:
+        store.append(KEY, [NewEvent("a")])
+        run_sql(admin, "ALTER ROLE guard PASSWORD 'second'")
+        store.append(KEY, [NewEvent("b")])
+        end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'guard'"
+        run_sql(admin, end)
+        with pytest.raises(ConfigError, match=r"authentication failed.*~/\.pgpass is read again"):
+            store.append(KEY, [NewEvent("lost")])
+        set_password("second")
+        store.append(KEY, [NewEvent("c")])
+        assert [event.type for event in store.events(KEY)] == ["a", "b", "c"]

@@ -13,6 +13,7 @@ from skillbelt import Rule, Runtime
 from skillbelt.errors import SkillbeltError
 from skillbelt.store.memory import MemoryStore
 from skillbelt.tools.definitions import DEFINITIONS
+from tests.bounds import bounds
 from tests.tree import Tree
 
 PAGE = Path(__file__, "../../../docs/reference/errors.md").resolve().read_text()
@@ -25,12 +26,12 @@ def belt(tree: Tree) -> Runtime:
     tree.write(folder / "long.md", "x" * 3000)
     tree.write(folder / "tool.bin", b"\0\1")
     tree.skill("project/.agents/skills/secret")
+    bounds(max_resource_file_bytes=2000)
     return Runtime(
         tree.project,
         store=MemoryStore(),
         rules=[Rule("skill", "secret", "ask")],
         tools=[kind for kind in DEFINITIONS if kind != "skill_search"],
-        max_resource_file_bytes=2000,
         sandbox="none",
     )
 

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple, Protocol
 
-from skillbelt.errors import ArtifactError
+from skillbelt.errors import ArtifactError, log_warning
 from skillbelt.store.protocol import SessionKey
 from skillbelt.untrusted_json import read_json
 
@@ -206,9 +206,7 @@ def refuse_damaged(path: str, error: ArtifactError) -> None:
 
 def tell_damaged(path: str, error: ArtifactError) -> None:
     """Log a damaged record that is left out."""
-    import logging  # cost: 8 ms, only for this warning
-
-    logging.getLogger("skillbelt").warning("%s: %s; it is left out", path, error)
+    log_warning(f"{path}: {error}; it is left out")
 
 
 def is_version(number: int) -> bool:

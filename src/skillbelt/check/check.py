@@ -48,7 +48,6 @@ MAX_DESCRIPTION_CHARS = 1_024
 MAX_COMPATIBILITY_CHARS = 500
 ADVISED_BODY_LINES = 500
 ADVISED_BODY_TOKENS = 5_000
-_LIMITS = Limits()
 _SHOWN_CHARS = 60
 _BOM = b"\xef\xbb\xbf"
 _VENDORS = frozenset(("anthropic", "claude"))
@@ -92,25 +91,26 @@ def check_all(
     paths: Iterable[str],
     *,
     strict: bool = False,
-    limits: Limits = _LIMITS,
+    limits: Limits | None = None,
     fence: Callable[[str], str] = lambda _: "",
 ) -> tuple[Diagnostic, ...]:
     """Check all these SKILL.md files, and that no two have the same name.
 
-    `fence` returns for each path the folder that no link may lead out of; "" for none.
+    `fence` returns for each path the folder that no link may lead out of; "" for none. `limits`
+    has no effect any more.
     """
-    checked = [check_file(path, strict=strict, limits=limits, fence=fence(path)) for path in paths]
+    checked = [check_file(path, strict=strict, fence=fence(path)) for path in paths]
     together = tuple(check_duplicates(checked))
     found = tuple(diagnostic for one in checked for diagnostic in one.diagnostics)
     return found + (harden(together) if strict else together)
 
 
 def check_file(
-    path: str, *, strict: bool = False, limits: Limits = _LIMITS, fence: str = ""
+    path: str, *, strict: bool = False, limits: Limits | None = None, fence: str = ""
 ) -> CheckedSkill:
     """Check the skill of this SKILL.md. Never raises, never blocks.
 
-    Nothing outside the fence is read, if there is one.
+    Nothing outside the fence is read, if there is one. `limits` has no effect any more.
     """
     path = os.path.abspath(path)
     try:
@@ -124,7 +124,7 @@ def check_file(
     if content.size > len(content.data):
         message = f"only the first {len(content.data):,} of {content.size:,} bytes were checked"
         found.append(finding("file-cut", path, None, message))
-    found += check_entries(subject.folder, limits)
+    found += check_entries(subject.folder)
     return _checked(subject, found)
 
 

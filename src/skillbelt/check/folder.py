@@ -22,7 +22,8 @@ from skillbelt.files.tree import (
     is_left_out,
     relative_target,
 )
-from skillbelt.values import SKILL_FILE, Diagnostic, Limits
+from skillbelt.format.bounds import MAX_RESOURCE_FILE_BYTES
+from skillbelt.values import SKILL_FILE, Diagnostic
 
 # What every host that gets skills over MCP must accept.
 _ACCEPTED_FILES = 512
@@ -80,7 +81,7 @@ def _unusable(path: str, error: OSError | ValueError) -> UnusableFile:
     return UnusableFile("unreadable", str(getattr(error, "strerror", "") or error).lower())
 
 
-def check_entries(folder: str, limits: Limits) -> Iterator[Diagnostic]:
+def check_entries(folder: str) -> Iterator[Diagnostic]:
     """Yield what is wrong with the files of a skill, except its own SKILL.md; sorted by path."""
     entries = sorted(LocalFiles(folder).entries())
     cut: list[Diagnostic] = []
@@ -89,7 +90,7 @@ def check_entries(folder: str, limits: Limits) -> Iterator[Diagnostic]:
             message = f"only {MAX_MANIFEST_FILES:,} entries were checked"
             cut.append(finding("folder-cut", folder, None, message))
         elif entry.path != SKILL_FILE or entry.target:
-            yield from _check_entry(entry, folder, limits)
+            yield from _check_entry(entry, folder)
     yield from cut
     for name in RUN_FOLDERS:
         path = os.path.join(folder, name)
@@ -102,7 +103,7 @@ def check_entries(folder: str, limits: Limits) -> Iterator[Diagnostic]:
         yield finding("folder-large", folder, None, message)
 
 
-def _check_entry(entry: TreeEntry, folder: str, limits: Limits) -> Iterator[Diagnostic]:
+def _check_entry(entry: TreeEntry, folder: str) -> Iterator[Diagnostic]:
     path = os.path.join(folder, entry.path)
     if entry.target:
         yield from _check_link(entry, folder)
@@ -116,7 +117,7 @@ def _check_entry(entry: TreeEntry, folder: str, limits: Limits) -> Iterator[Diag
         if fault:
             message = f"the name {entry.path!r} {fault}, so no model can ask for the file"
             yield finding("entry-unusable", path, None, message)
-        yield from _check_file(folder, entry, limits)
+        yield from _check_file(folder, entry)
 
 
 def _check_link(entry: TreeEntry, folder: str) -> Iterator[Diagnostic]:
@@ -131,7 +132,7 @@ def _check_link(entry: TreeEntry, folder: str) -> Iterator[Diagnostic]:
         yield finding("link-outside", path, None, message)
 
 
-def _check_file(folder: str, entry: TreeEntry, limits: Limits) -> Iterator[Diagnostic]:
+def _check_file(folder: str, entry: TreeEntry) -> Iterator[Diagnostic]:
     relative = entry.path
     path = os.path.join(folder, relative)
     if os.path.basename(relative) == SKILL_FILE:
@@ -140,7 +141,7 @@ def _check_file(folder: str, entry: TreeEntry, limits: Limits) -> Iterator[Diagn
         yield finding("entry-unusable", path, None, f"{relative} cannot be read: permission denied")
         return
     # A module is run, never read.
-    if entry.size > limits.max_resource_file_bytes and not relative.endswith(".wasm"):
+    if entry.size > MAX_RESOURCE_FILE_BYTES and not relative.endswith(".wasm"):
         yield finding("entry-large", path, None, f"{relative} has {entry.size:,} bytes")
     if relative.startswith("scripts/") and entry.size:
         yield from _check_script(folder, relative, entry.mode)

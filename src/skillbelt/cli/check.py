@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         said += tuple(diagnostic for one in fixed for diagnostic in one.diagnostics)
         files = files if args.dry_run else tuple(one.path for one in fixed)
     said = harden(said) if args.strict else said
-    found = said + check_all(files, strict=args.strict, limits=settings.limits, fence=fence)
+    found = said + check_all(files, strict=args.strict, fence=fence)
     _show(found, len(files), form, args)
     return 1 if any(diagnostic.severity == "error" for diagnostic in found) else 0
 

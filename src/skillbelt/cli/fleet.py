@@ -145,9 +145,15 @@ def _status(settings: Settings, args: argparse.Namespace) -> int:
     parts = _try_parts(settings)
     with _open(settings, args) as cluster:
         nodes, pending = cluster.nodes(), cluster.pending()
-        counts = _add_counts(cluster.ask_workspaces("counts"))
+        answers = cluster.ask_workspaces("counts")
+    counts = _add_counts(answers)
     up = [one for one in nodes if one.alive]
     findings = _differing_labels(up)
+    findings += [
+        f"{name} did not say what runs there: {one.problem}"
+        for name, one in answers.items()
+        if _unsaved(one)
+    ]
     if not any(one.runs and not one.draining for one in up):
         findings.append("no node takes runs: start one with `skillbelt fleet join HEAD:PORT`")
     document = {

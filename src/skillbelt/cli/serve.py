@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -98,6 +99,9 @@ def _serve(args: argparse.Namespace, prepare: Callable[[Runtime], Serving]) -> i
     with Runtime(settings=reload(), reload=reload) as belt:
         if belt.settings.skills:
             belt.look()  # a client must not find out later that a required skill is missing
+        if belt.settings.objects:  # beside: the object store may be away for minutes
+            forget = belt.workbench.forget_deleted
+            threading.Thread(target=forget, name="skillbelt-forget", daemon=True).start()
         try:
             serving = prepare(belt)
         except ImportError as error:

@@ -34,13 +34,10 @@ def run(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     switched_off = catalog.snapshot.disabled.get(args.name)
     skill = switched_off[0] if switched_off else catalog.find(args.name)
-    limits = catalog.settings.limits
     listing, client = skill.files.manifest(), clients_of(catalog).get(skill.location, "")
     # A skill of an MCP server has only its frontmatter here, so there is nothing to check.
     foreign = skill.origin.kind == "mcp"
-    checked = (
-        () if foreign else check_file(skill.location, limits=limits, fence=skill.fence).diagnostics
-    )
+    checked = () if foreign else check_file(skill.location, fence=skill.fence).diagnostics
     diagnostics = [*checked, *listing.diagnostics]
     said = catalog.settings.for_skill(skill.name)
     if args.json:

@@ -13,6 +13,7 @@ from skillbelt.cli.output import count, positive, print_json, say
 from skillbelt.errors import ConfigError, UsageError
 from skillbelt.objects.collect import collect
 from skillbelt.objects.space import Objects
+from skillbelt.running.snapshots import clean_deleted
 from skillbelt.settings import DATABASES, load_settings
 from skillbelt.store import STATE_FILE, open_postgres, open_store
 from skillbelt.store.protocol import list_sessions
@@ -50,12 +51,17 @@ def _collect(args: argparse.Namespace) -> int:
     if args.places or args.days is not None:
         raise UsageError("store collect takes no stores and no --days")
     settings = load_settings(args.project, config=args.config)
-    gone = collect(Objects.from_settings(settings))
+    objects = Objects.from_settings(settings)
+    gone = collect(objects)
+    here = clean_deleted(objects, os.path.join(settings.state_dir, "workspaces"))
     if args.json:
-        print_json({"objects": settings.objects, **gone._asdict()})
+        print_json({"objects": settings.objects, **gone._asdict(), "workspaces": len(here)})
     else:
         kinds = f"{count(gone.trees, 'tree')}, {count(gone.blobs, 'blob')}"
         say(f"removed {count(gone.names, 'name')}, {kinds}: {gone.size:,} bytes", args)
+        if here:
+            deleted = "of conversations that were deleted elsewhere"
+            say(f"removed {count(len(here), 'workspace')} of this machine, {deleted}", args)
     return 0
 
 

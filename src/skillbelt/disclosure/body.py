@@ -36,7 +36,7 @@ from skillbelt.errors import (
 from skillbelt.files.contain import check_relative, name_fault
 from skillbelt.files.manifest import kind_of, too_large
 from skillbelt.format.arguments import appended, substitute
-from skillbelt.format.bounds import FIRST_READ_BYTES, MAX_FRONTMATTER_BYTES
+from skillbelt.format.bounds import FIRST_READ_BYTES, MAX_FRONTMATTER_BYTES, MAX_RESOURCE_FILE_BYTES
 from skillbelt.format.fields import to_frontmatter
 from skillbelt.format.frontmatter import (
     Parsed,
@@ -225,7 +225,7 @@ def load_resource(
     PathEscape for a path that leads out and LoadError for a file that cannot be given.
     """
     path = check_relative(relative_path, skill.dir)
-    data, text = _resource_text(skill, path, endings, limits)
+    data, text = _resource_text(skill, path, endings)
     if start_line is not None or lines is not None:
         wanted = pages(text, start_line or 1, lines)
         chosen = _excerpt(wanted, "lines", limits.max_resource_excerpt_chars)
@@ -237,10 +237,10 @@ def load_resource(
     return _make_loaded(skill, path, data, chosen, ref)
 
 
-def resource_text(skill: Skill, relative_path: str, limits: Limits = _LIMITS) -> str:
+def resource_text(skill: Skill, relative_path: str) -> str:
     """Return the whole of a text file that `load_resource` would give a part of."""
     path = check_relative(relative_path, skill.dir)
-    return _resource_text(skill, path, RESOURCE_ENDINGS, limits)[1]
+    return _resource_text(skill, path, RESOURCE_ENDINGS)[1]
 
 
 def load_document(
@@ -255,7 +255,7 @@ def load_document(
     Its last line then says what was left out, and where the whole text is stored.
     """
     path = check_relative(relative_path, skill.dir)
-    data, text = _resource_text(skill, path, RESOURCE_ENDINGS, limits)
+    data, text = _resource_text(skill, path, RESOURCE_ENDINGS)
     most = limits.max_skill_body_chars
     if len(text) <= most:
         chosen = _Chosen(text, "whole", truncated=False)
@@ -266,12 +266,10 @@ def load_document(
     return _make_loaded(skill, path, data, chosen, ref)
 
 
-def _resource_text(
-    skill: Skill, path: str, endings: Sequence[str], limits: Limits
-) -> tuple[bytes, str]:
+def _resource_text(skill: Skill, path: str, endings: Sequence[str]) -> tuple[bytes, str]:
     """Return the bytes and the text of a file that may be given to a model."""
     _check_ending(path, endings)
-    data = read_file(skill, path, limits.max_resource_file_bytes)
+    data = read_file(skill, path, MAX_RESOURCE_FILE_BYTES)
     _check_kind(path, data)
     return data, _decode(data, path)
 

@@ -116,9 +116,8 @@ def local_roots(settings: Settings, explicit: Iterable[str] = ()) -> list[Root]:
 
 def clients(settings: Settings) -> list[Client]:
     """Return the clients whose folders count: three first, then the others in table order."""
-    on = [c for c in CLIENTS if c.name not in settings.disabled_clients]
-    if not settings.external_roots:
-        on = [c for c in on if c.name == NATIVE]
+    off = settings.disabled_clients
+    on = [c for c in CLIENTS if c.name not in off and (c.name == NATIVE or "*" not in off)]
     rank = {name: place for place, name in enumerate(_CLIENT_ORDER)}
     return sorted(on, key=lambda client: rank.get(client.name, len(rank)))
 

@@ -71,14 +71,14 @@ class ListedFiles:
         )
         return Manifest(tuple(files), content_hash((file.path, file.sha256) for file in files))
 
-
-def folder(skill: Skill) -> str:
-    """Return a folder with all of the skill's files, verified; FileUnreadable if one is missing."""
-    entry = _entry(skill)
-    place = os.path.join(_generation(skill), WHOLE, os.path.basename(os.path.dirname(skill.dir)))
-    if not os.path.isdir(place):
-        _fill(place, zip(entry.files, _get_files(skill, entry, entry.files), strict=True))
-    return place
+    def whole_folder(self) -> tuple[str, str]:
+        """Return a folder with all files, verified; FileUnreadable if one is missing."""
+        skill, entry = self._skill, _entry(self._skill)
+        name = os.path.basename(os.path.dirname(skill.dir))
+        place = os.path.join(_generation(skill), WHOLE, name)
+        if not os.path.isdir(place):
+            _fill(place, zip(entry.files, _get_files(skill, entry, entry.files), strict=True))
+        return place, place
 
 
 def _fill(place: str, files: Iterable[tuple[str, bytes]]) -> None:

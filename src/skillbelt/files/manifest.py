@@ -7,6 +7,7 @@ Approvals are bound to it. Asking for it again costs a walk, not reading the fil
 from __future__ import annotations
 
 import marshal
+import mimetypes
 import os
 import stat
 import sys
@@ -93,6 +94,13 @@ class SkillFiles(Protocol):
 
     def manifest(self) -> Manifest:
         """Return every file with its size, hash and MIME type."""
+        ...
+
+    def whole_folder(self) -> tuple[str, str]:
+        """Return a folder on this disk with all files, and the fence around it.
+
+        Files that a server lists are fetched; FileUnreadable if one cannot be.
+        """
         ...
 
 
@@ -183,6 +191,10 @@ class LocalFiles:
         _contents[manifest.hash] = {file.path: file.sha256 for file in files}
         return manifest
 
+    def whole_folder(self) -> tuple[str, str]:
+        """Return the folder and its fence."""
+        return self.folder, self.fence
+
     def _open(self, path: str) -> int:
         if path == self._skill_file:
             return open_file(os.path.join(self.folder, path), self.fence)
@@ -218,6 +230,10 @@ class TextFiles:
     def manifest(self) -> Manifest:
         """Return an empty list of files."""
         return Manifest((), self.digest())
+
+    def whole_folder(self) -> tuple[str, str]:
+        """Return no folder."""
+        return "", ""
 
 
 class TreeStamp(NamedTuple):
@@ -317,8 +333,6 @@ def _kind_by_name(path: str) -> str:
     ending = os.path.splitext(path)[1].lower()
     if ending in _TYPES:
         return _TYPES[ending]
-    import mimetypes  # cost: 1 ms and the system's table, only for endings not listed above
-
     return mimetypes.guess_type(path, strict=False)[0] or ""
 
 

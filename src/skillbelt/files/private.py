@@ -11,6 +11,7 @@ import os
 import stat
 from contextlib import suppress
 
+from skillbelt.errors import log_warning
 from skillbelt.files.contain import FOLLOW_FOLDER, NEW_FILE, NEW_FILE_TO_READ
 
 
@@ -90,8 +91,4 @@ def _remove_write_bits(path: str) -> None:
         os.fchmod(handle, stat.S_IMODE(info.st_mode) & ~0o022)
     finally:
         os.close(handle)
-    import logging  # cost: 8 ms, only for this warning
-
-    logging.getLogger("skillbelt").warning(
-        "%s was writable by other users; that is fixed. Check what is in it.", path
-    )
+    log_warning(f"{path} was writable by other users; that is fixed. Check what is in it.")

@@ -35,6 +35,8 @@ NAMESPACE = "skillbelt"
 WORKSPACES = "skillbelt-workspaces-"  # how the names of the actors that keep workspaces begin
 # The first call on a node starts a worker and imports the product; a busy machine takes minutes.
 _ANSWER_SECONDS = 300.0
+# Actors that keep workspaces are there already.
+_KEEPER_SECONDS = 60.0
 # A node that attacks builds an interpreter first, and then answers after each attack.
 _SILENT_SECONDS = 900.0
 _MACHINES_AT_ONCE = 64
@@ -104,7 +106,7 @@ def connect(address: str) -> None:
     check_token(address)
     logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of threads, for one
     try:
-        with _printing_nothing():
+        with printing_nothing():
             ray.init(
                 address=address,
                 namespace=NAMESPACE,
@@ -117,7 +119,7 @@ def connect(address: str) -> None:
 
 
 @contextmanager
-def _printing_nothing() -> Iterator[None]:
+def printing_nothing() -> Iterator[None]:
     """Let a connection that is made in the block never print what happens in the cluster.
 
     Ray starts a thread that prints to stdout when a worker or a node dies, and has no setting for
@@ -248,7 +250,7 @@ class Cluster:
         return found
 
     def ask_workspaces(
-        self, method: str, names: Sequence[str] | None = None, seconds: float = _ANSWER_SECONDS
+        self, method: str, names: Sequence[str] | None = None, seconds: float = _KEEPER_SECONDS
     ) -> dict[str, NodeAnswer]:
         """Call a method of each actor that keeps workspaces; return the answers by name."""
         wanted = self.workspaces()

@@ -11,6 +11,7 @@ from ray._private import state
 from ray._raylet import (  # type: ignore[attr-defined]
     AuthenticationMode,
     AuthenticationTokenLoader,
+    GcsClient,
     get_authentication_mode,
 )
 
@@ -34,12 +35,24 @@ class ClusterTies:
                 "before Ray is connected; every server and node has the same RAY_AUTH_TOKEN, or "
                 "RAY_AUTH_TOKEN_PATH with the file that holds it"
             )
+        # A Ray that does not say which servers are gone is an error now, not when one is gone.
+        self._dead_jobs()
         self.key = hmac.new(token.encode(), b"skillbelt orders", hashlib.sha256).digest()
 
     def job_is_dead(self, job: str) -> bool:
         """Whether that server has gone; the cluster notices at once when its process ends."""
-        jobs: Any = state.jobs
-        return any(one["IsDead"] for one in jobs() if one["JobID"] == job)
+        return job in self._dead_jobs()
+
+    def _dead_jobs(self) -> set[str]:
+        """Return the jobs that ended. Ray's public ways to ask need its dashboard, which is off."""
+        jobs: Any = getattr(state, "jobs", None)
+        if jobs is not None:
+            return {one["JobID"] for one in jobs() if one["IsDead"]}
+        head = GcsClient(address=ray.get_runtime_context().gcs_address)
+        told = head.get_all_job_info(
+            skip_submission_job_info_field=True, skip_is_running_tasks_field=True
+        )
+        return {job.hex() for job, one in told.items() if one.is_dead}
 
     def end_this_actor(self) -> None:
         """End the actor that this process is."""

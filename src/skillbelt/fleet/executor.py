@@ -137,6 +137,8 @@ class _Actor(NamedTuple):
 class RayExecutor(Sandboxes):
     """Sends allowed runs to nodes, and brings back what they wrote."""
 
+    elsewhere = True  # no command runs on this machine
+
     def __init__(self, settings: Settings, progress: Callable[[str], None] | None = None) -> None:
         super().__init__(settings, progress)
         self._open_named = self._announced

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import stat
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -45,19 +44,17 @@ from skillbelt.running.packages.installation import SourceBuilds
 from skillbelt.running.programs.shown import show_programs
 from skillbelt.running.quota import quota_for_run
 from skillbelt.running.run import Run
+from skillbelt.running.spares import SpareWorkspaces
 from skillbelt.running.staging import check_unchanged, stage
 from skillbelt.running.workspace import (
-    INPUTS,
-    OUT,
     RUNS,
-    VENV,
-    WORK,
     Workspace,
     open_workspace,
     place_of,
     places,
 )
 from skillbelt.sandbox.linux.identity import run_identity
+from skillbelt.sandbox.linux.stuck import end_stuck
 from skillbelt.sandbox.network.connection import Connection
 from skillbelt.sandbox.protocol import Job, Listener, Outcome, Running, run_to_end
 from skillbelt.settings import Settings, load_settings, process_environment
@@ -68,9 +65,6 @@ from skillbelt.values import Capabilities, SkillSettings
 
 _NEW_SECONDS = 60.0
 _ALIVE = ".alive"  # a file that the process of a node holds a lock on
-# Empty workspaces that are kept, of one user and skill; and for how many of these.
-_MAX_SPARE = 4
-_MAX_SPARE_KINDS = 64
 
 
 class Sent(NamedTuple):
@@ -112,8 +106,9 @@ class _Held:
 def node_settings(name: str) -> Settings:
     """Return the settings of a node, with folders that no server on the same machine uses.
 
-    What processes left here that were killed is removed.
+    What processes left here that were killed is ended and removed.
     """
+    end_stuck()
     settings = load_settings(os.sep)
     nodes = os.path.join(settings.state_dir, "nodes")
     state = os.path.join(nodes, name)
@@ -155,7 +150,7 @@ class NodeBench:
         self._shelf = SkillShelf(os.path.join(settings.state_dir, "skills"))
         self._folder = os.path.join(settings.state_dir, "workspaces")
         self._held: dict[str, _Held] = {}
-        self._spare: dict[tuple[str, str], list[Workspace]] = {}
+        self._spare = SpareWorkspaces()
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -165,10 +160,7 @@ class NodeBench:
     def remove(self) -> None:
         """Close it, and remove all that it keeps on this machine."""
         self.close()
-        with self._lock:
-            spare, self._spare = [one for all in self._spare.values() for one in all], {}
-        for workspace in spare:
-            workspace.close()
+        self._spare.remove()
         _remove_state(self.settings.state_dir)
 
     def read(self, sent: Sent) -> RunOrder:
@@ -251,30 +243,11 @@ class NodeBench:
         if order.workspace:
             key = SessionKey(order.tenant, "node", order.workspace)
             return stack.enter_context(open_workspace(self._folder, key, owner))
-        kept = (order.tenant, order.hash)
-        with self._lock:
-            spare = self._spare.get(kept)
-            workspace = spare.pop() if spare else None
-        workspace = workspace or open_workspace(self._folder, None, owner)
-        stack.callback(self._put_aside, workspace, kept)
+        # Another run of the same user with the same skill may get it.
+        purpose = (order.tenant, order.hash)
+        workspace = self._spare.take(purpose) or open_workspace(self._folder, None, owner)
+        stack.callback(self._spare.put_aside, workspace, purpose)
         return workspace
-
-    def _put_aside(self, workspace: Workspace, kept: tuple[str, str]) -> None:
-        """Keep a workspace for the next run, if this one left it as it was; else remove it.
-
-        Another run of the same user with the same skill gets it: making one takes longer than all
-        else that a node does.
-        """
-        with self._lock:
-            spare = self._spare.setdefault(kept, [])
-            room = len(spare) < _MAX_SPARE and len(self._spare) < _MAX_SPARE_KINDS
-            if room and not workspace.wanted and _is_untouched(workspace):
-                spare.append(workspace)
-                return
-            if not spare:
-                del self._spare[kept]
-        workspace.close()
-        retire(os.path.dirname(workspace.path), workspace.name)
 
     def _held_for(self, order: RunOrder) -> _Held:
         fresh = _Held(Mirror(order.limits.max_workspace_files))
@@ -404,19 +377,3 @@ class NodeBench:
             opened = open_workspace(self._folder, key, run_identity())
             opened.close()
             retire(os.path.dirname(opened.path), opened.name)
-
-
-def _is_untouched(workspace: Workspace) -> bool:
-    """Whether a run has left nothing in the workspace, not even a mode."""
-    try:
-        copies = [one.copy for one in workspace.metadata().staged.values()]
-        venvs = [f"{copy}/{name}/{VENV}" for copy in copies for name in os.listdir(
-            os.path.join(workspace.path, copy))]  # fmt: skip
-        empty = {INPUTS: [], OUT: [], RUNS: [], WORK: ["inputs"], **{one: [] for one in venvs}}
-        for path, names in empty.items():
-            whole = os.path.join(workspace.path, path)
-            if os.listdir(whole) != names or stat.S_IMODE(os.lstat(whole).st_mode) != 0o700:
-                return False
-    except OSError:
-        return False
-    return True

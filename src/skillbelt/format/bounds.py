@@ -1,4 +1,4 @@
-"""The bounds that decide what is read of a SKILL.md; the index is bound to them.
+"""The bounds that decide what is read of a skill; the index is bound to those of the SKILL.md.
 
 They stand apart from the parser, which a listing with a fresh index does not import.
 """
@@ -13,3 +13,5 @@ DERIVED_DESCRIPTION_CHARS = 300
 MAX_YAML_DEPTH = 64
 # Aliases multiply: a few hundred make a file of gigabytes.
 MAX_YAML_ALIASES = 64
+# A larger file is not given to a model, nor is it worth reading: `check` notes it.
+MAX_RESOURCE_FILE_BYTES = 2_000_000

@@ -57,6 +57,9 @@ def collect(
         # Who misses one fetches it from its index, and keeps it here again.
         if one.age > skill_seconds and _remove(packages, one.path, skill_seconds):
             total = total._replace(blobs=total.blobs + 1, size=total.size + one.size)
+    for one in list(objects.deleted.walk("")):
+        if one.age > name_seconds and _remove(objects.deleted, one.path, name_seconds):
+            total = total._replace(names=total.names + 1, size=total.size + one.size)
     return total
 
 

@@ -2,6 +2,7 @@
 
     packages/wheels, archives/...   files of packages, by the hashes that locks name
     skills/...                   skills, by the digest that approvals are bound to
+    deleted/<digits>             a mark for each conversation that was deleted, for other machines
     tenants/<digits>/...         of one `app` and `user`: files, trees, snapshots of workspaces
 
 A space has its own blobs. So a tenant neither finds out what another one has, nor reads what
@@ -16,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from skillbelt.discovery.whole_folder import whole_folder
 from skillbelt.errors import ConfigError, ObjectError, PathEscape
 from skillbelt.files.contain import READ_FOLDER
 from skillbelt.files.manifest import LocalFiles, is_complete
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _LIMITS = TreeLimits()
 _EVERYTHING = TreeRules(left_out=frozenset(), exact=True)
-_SKILLS, _PACKAGES = "skills", "packages"
+_SKILLS, _PACKAGES, _DELETED = "skills", "packages", "deleted"
 _SURE_SECONDS = 600.0  # a skill that was seen in the store is not looked for again meanwhile
 
 
@@ -97,6 +97,7 @@ class Objects:
     def __init__(self, store: ObjectStore, prefix: str = "") -> None:
         self._store, self._prefix = store, prefix.strip("/")
         self.skills, self.packages = self._space(_SKILLS), self._space(_PACKAGES)
+        self.deleted = self._space(_DELETED)
         self._sure: dict[str, float] = {}
 
     @classmethod
@@ -145,7 +146,7 @@ class Objects:
                 f"skill {skill.name!r} cannot be kept: its hash does not cover all of its files; "
                 "`skillbelt check` says which are in the way"
             )
-        self.keep_folder(digest, lambda: whole_folder(skill), what=f"skill {skill.name!r}")
+        self.keep_folder(digest, skill.files.whole_folder, what=f"skill {skill.name!r}")
         return digest
 
     def keep_folder(self, digest: str, find: Callable[[], tuple[str, str]], *, what: str) -> None:

@@ -26,7 +26,7 @@ METADATA = "metadata.json"
 _USE = ".use"
 _ALONE = fcntl.LOCK_EX | fcntl.LOCK_NB
 
-Reason = Literal["idle", "size", "unfinished"]
+Reason = Literal["idle", "size", "unfinished", "deleted"]
 
 
 class Cleaned(NamedTuple):
@@ -51,7 +51,7 @@ def clean_workspaces(
     if not os.path.isdir(folder_of_all):
         return []
     remove_leftovers(os.path.join(folder_of_all, REMOVED))
-    by_age = sorted(_last_uses(folder_of_all))
+    by_age = sorted(last_uses(folder_of_all))
     cleaned = []
     sizes = {name: _size(os.path.join(folder_of_all, name)) for _, name in by_age}
     total = sum(sizes.values())
@@ -98,13 +98,14 @@ def _empty_place(place: str) -> bool:
     clean_environments(place, max_bytes=-1)
     if os.path.isdir(os.path.join(place, FOLDER)) and _list_paths(os.path.join(place, FOLDER), ""):
         return False
-    for _, name in [*_last_uses(place)]:
+    for _, name in [*last_uses(place)]:
         if name != FOLDER and retire(place, name) is None:
             return False
     return True
 
 
-def _last_uses(folder_of_all: str) -> Iterator[tuple[float, str]]:
+def last_uses(folder_of_all: str) -> Iterator[tuple[float, str]]:
+    """Yield when each workspace was used last, and its name."""
     with os.scandir(folder_of_all) as listing:
         for entry in listing:
             if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):

@@ -90,6 +90,7 @@ from skillbelt.running.secret_grants import find_secrets, give_secrets
 from skillbelt.running.secret_store import SecretStore
 from skillbelt.running.secrets import RedactingListener
 from skillbelt.running.slots import SLOTS, busy_without_handles
+from skillbelt.running.spares import SpareWorkspaces
 from skillbelt.running.staging import check_unchanged, stage
 from skillbelt.running.workspace import (
     SHELTERS,
@@ -147,6 +148,8 @@ class Workbench:
         self._artifacts, self._progress = artifacts, progress
         self._given: dict[str, str] = {}
         self._executor: Executor = executor or LocalExecutor(self.settings, progress)
+        self._runs_elsewhere = bool(getattr(self._executor, "elsewhere", False))
+        self._spare = SpareWorkspaces()
 
     @property
     def settings(self) -> Settings:
@@ -155,6 +158,7 @@ class Workbench:
 
     def close(self) -> None:
         """Release what is kept ready for the next run."""
+        self._spare.remove()
         self._executor.close()
 
     def __enter__(self) -> Self:
@@ -236,6 +240,8 @@ class Workbench:
             due = [one for one in shelters if now or _due(os.path.join(one, ".tidied"))]
             idle = WORKSPACE_IDLE_SECONDS
             cleaned += clean_orphans(due, idle_seconds=idle, now=time.time())
+        if self._keeper is not None:
+            cleaned += self._keeper.clean(self.folder)
         for cache in places(self._packages_folder):
             with span("workspace.cleanup", path=cache):
                 cleaned += clean_environments(cache, max_bytes=limits.max_packages_bytes)
@@ -268,6 +274,11 @@ class Workbench:
             with span("workspace.cleanup", exec_id=session_id(key), path=path):
                 gone += retire(*os.path.split(path)) is not None
         return gone > 0
+
+    def forget_deleted(self) -> None:
+        """Remove workspaces of conversations that other machines deleted while this was away."""
+        if self._keeper is not None:
+            self._keeper.clean(self.folder)
 
     def workspaces(self, key: SessionKey) -> list[str]:
         """Return the folders of a conversation's workspaces."""
@@ -418,7 +429,7 @@ class Workbench:
 
     def _stage(self, run: Run, stack: ExitStack) -> None:
         """Copy the skill into the workspace, and the inputs aside."""
-        run.workspace = self._enter_workspace(run.who, stack)
+        run.workspace = self._enter_workspace(run, stack)
         self._say(f"staging {run.skill.name}")
         seconds = timeout_of(run.call, run.limits.run_timeout_seconds)
         # Not held while a person is asked, as for inputs that come from another skill.
@@ -432,17 +443,28 @@ class Workbench:
         stack.callback(run.workspace.end_run, run.folder)
         run.inputs = stack.enter_context(self._inputs(run))
 
-    def _enter_workspace(self, who: Asker, stack: ExitStack) -> Workspace:
+    def _enter_workspace(self, run: Run, stack: ExitStack) -> Workspace:
         """Return the workspace of a run, open until the stack ends."""
+        who = run.who
         if not who.once:
             workspace = stack.enter_context(self.workspace(who.key))
             stack.enter_context(quota_for_run(workspace, self.settings.limits))
             return workspace
         with span("workspace.create", exec_id=session_id(who.key)) as creating:
-            workspace = open_workspace(self.folder, None, self.owner)
+            if self._runs_elsewhere:
+                # No command writes here: the copy of the skill in it is as good for the next run.
+                purpose = (*who.key[:2], run.skill.dir)
+                workspace = self._spare.take(purpose) or self._open_once()
+                stack.callback(self._spare.put_aside, workspace, purpose)
+            else:
+                workspace = self._open_once()
+                stack.callback(self._leave_workspace, workspace)
+                stack.enter_context(workspace)
             creating.set(path=workspace.path)
-        stack.callback(self._leave_workspace, workspace)
-        return stack.enter_context(workspace)
+        return workspace
+
+    def _open_once(self) -> Workspace:
+        return open_workspace(self.folder, None, self.owner)
 
     @staticmethod
     def _leave_workspace(workspace: Workspace) -> None:

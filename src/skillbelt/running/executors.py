@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 
 class Executor(Protocol):
-    """A place where the commands of runs are carried out. Safe to use from any thread."""
+    """A place where the commands of runs are carried out. Safe to use from any thread.
+
+    One that runs no command on this machine may say so by an attribute `elsewhere = True`.
+    """
 
     def of(self, skill: Skill, needs: str, said: SkillSettings) -> Sandbox:
         """Return the sandbox for a run of the skill; SandboxUnavailable when there is none.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from skillbelt.errors import ObjectError, RunRefused
+from skillbelt.errors import ObjectError, RunRefused, log_warning
 from skillbelt.objects.space import Objects
-from skillbelt.running.snapshots import forget_snapshots, restore, snapshot
+from skillbelt.running.cleanup import Cleaned
+from skillbelt.running.snapshots import clean_deleted, forget_snapshots, restore, snapshot
 from skillbelt.running.workspace import Workspace
 from skillbelt.settings import Settings
 from skillbelt.store.protocol import SessionKey
@@ -47,3 +48,11 @@ class WorkspaceKeeper:
     def forget(self, key: SessionKey) -> int:
         """Remove what is kept of a conversation; return how many snapshots are gone."""
         return forget_snapshots(self._objects, key)
+
+    def clean(self, folder: str) -> list[Cleaned]:
+        """Remove the workspaces here of conversations that were deleted on other machines."""
+        try:
+            return clean_deleted(self._objects, folder)
+        except ObjectError as error:
+            log_warning(f"workspaces of deleted conversations stay for now: {error}")
+            return []

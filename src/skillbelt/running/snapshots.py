@@ -5,6 +5,7 @@ Staged copies of skills are not in it: their digests are, and the next run stage
 
     <tenant>/names/workspaces/<name>/<number>    the digest of the tree; the highest number counts
     <workspace>/snapshot.json                    what the last one had, and how each file looked
+    deleted/<prefix>                             mark: the conversation was deleted
 
 Only what changed is read and sent. A number can be claimed once: a machine that was thought dead
 cannot replace what another one has written since.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -27,13 +29,17 @@ from skillbelt.objects.pack import PACK_BYTES, SMALL_BYTES, PackRules, pack_tree
 from skillbelt.objects.space import Objects
 from skillbelt.objects.tree import StoredEntry, StoredTree, TreeLimits, decode_tree, paths_of
 from skillbelt.objects.unpack import read_tree, unpack_tree
+from skillbelt.running.cleanup import Cleaned, last_uses, retire
 from skillbelt.running.staging import handles, swap
 from skillbelt.running.workspace import (
+    INPUTS,
+    PREFIX_DIGITS,
     PRIVATE,
     WRITABLE,
     Pin,
     Workspace,
     name_of,
+    places,
     prefix_of,
 )
 from skillbelt.store.protocol import SessionKey
@@ -155,6 +161,9 @@ def restore(
     bounds = _bounds(limits)
     last, state = _latest(space, name), _read_state(workspace, space, bounds)
     if last is None:
+        deleted = state is not None and objects.deleted.stat(prefix_of(key)) is not None
+        if deleted and not workspace.has_others():
+            _clear(workspace, space)
         return None
     if state and (state.number, state.digest) == (last.number, last.digest):
         return _describe(last.digest, last.number, state.tree)
@@ -171,6 +180,14 @@ def restore(
         _State(prefix=space.prefix, digest=last.digest, number=last.number, tree=tree, stamps={}),
     )
     return _describe(last.digest, last.number, tree)
+
+
+def _clear(workspace: Workspace, space: Blobs) -> None:
+    """Remove the files of a conversation that another machine deleted: this is a new one."""
+    _replace_content(workspace, space, StoredTree("exact", (), ()))
+    os.close(workspace.make_folders(INPUTS))
+    with workspace.locked() as metadata:
+        metadata.pins.clear()
 
 
 def latest_snapshot(
@@ -191,7 +208,25 @@ def forget_snapshots(objects: Objects, key: SessionKey) -> int:
         if found.path.startswith(f"{_NAMES}/{prefix_of(key)}"):
             space.delete(found.path)
             gone += 1
+    if gone:
+        objects.deleted.write(prefix_of(key), b"deleted")
     return gone
+
+
+def clean_deleted(objects: Objects, folder: str) -> list[Cleaned]:
+    """Remove the workspaces of this machine that were last used before their deletion elsewhere.
+
+    A conversation that was begun again has a later use. One in use stays. Raises ObjectError.
+    """
+    now, cleaned = time.time(), []
+    deleted = {one.path: now - one.age for one in objects.deleted.walk("")}
+    for place in filter(os.path.isdir, places(folder) if deleted else ()):
+        for used, name in [*last_uses(place)]:
+            if used < deleted.get(name[:PREFIX_DIGITS], 0.0):
+                left = retire(place, name)
+                if left is not None:
+                    cleaned.append(Cleaned(name, "deleted", 0, left))
+    return cleaned
 
 
 def _bounds(limits: Limits) -> TreeLimits:

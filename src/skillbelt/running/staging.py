@@ -21,7 +21,6 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple, NoReturn
 
-from skillbelt.discovery.whole_folder import whole_folder
 from skillbelt.errors import LoadError, PathEscape, RunRefused
 from skillbelt.files.contain import (
     MAX_PATH_PARTS,
@@ -168,7 +167,7 @@ def check_unchanged(workspace: Workspace, staged: Staged, limits: Limits = _LIMI
 def _fetch(skill: Skill) -> tuple[str, str]:
     """Return the folder with the skill's files and its fence; those of MCP servers are fetched."""
     try:
-        return whole_folder(skill)
+        return skill.files.whole_folder()
     except LoadError as error:
         raise RunRefused(f"skill {skill.name!r} cannot be fetched: {error}") from error
 

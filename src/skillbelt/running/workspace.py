@@ -67,6 +67,7 @@ _VARIABLES = {
 }
 _OWN_RUN = ("$RUN_DIR", "${RUN_DIR}")
 _RUNNING = "running-"  # name prefix of a lock in the private folder, held while a command runs
+PREFIX_DIGITS = 16  # of a conversation, in the names of its workspaces
 _SPARE = "spare-"  # name prefix of an empty run folder, kept for the next run
 
 Owner = tuple[int, int]
@@ -135,7 +136,7 @@ def prefix_of(key: SessionKey) -> str:
 
 def _digits(*parts: str) -> str:
     whole = "\0".join(parts).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(whole).hexdigest()[:16]
+    return hashlib.sha256(whole).hexdigest()[:PREFIX_DIGITS]
 
 
 class Workspace:
@@ -177,6 +178,10 @@ class Workspace:
                     )
                 finally:
                     release(alone)
+
+    def has_leftovers(self) -> bool:
+        """Whether something was replaced, or left by a process that died."""
+        return bool(self._leftovers())
 
     def _leftovers(self) -> list[str]:
         private = os.path.join(self.path, PRIVATE)

@@ -79,7 +79,10 @@ def _faults(
     if (broken := snapshot.broken.get(skill.location)) is not None:
         yield f"its SKILL.md is broken: {one_line(str(broken._replace(remedy='')))}", broken.remedy
     if skill.hidden:
-        yield f"it is hidden ({skill.location})", "see internal_skills and derived_descriptions"
+        yield (
+            f"it is hidden ({skill.location})",
+            "see INSTALL_INTERNAL_SKILLS and derived_descriptions",
+        )
     for other in snapshot.shadowed:
         if other.name == name and _differs(other, skill):
             yield (

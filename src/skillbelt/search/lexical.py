@@ -3,7 +3,7 @@ request speaks of.
 
 The second half is what long requests need. A page about a task has a few words of every long
 skill; a skill whose name and text are nearly all in the request is meant. The weights were fitted
-on tasks and test prompts of public skills, see docs/how-to/search.md.
+on tasks and test prompts of public skills, see docs/performance.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from skillbelt.search.statistics import USUAL_DESCRIPTION, USUAL_LENGTH, Facts, 
 
 
 class Weights(NamedTuple):
-    """The weight of each feature. Fitted; see docs/how-to/search.md."""
+    """The weight of each feature. Fitted; see docs/performance.md."""
 
     description: float = -3.43
     description_rare: float = 1.54

@@ -18,6 +18,7 @@ STATUS: Mapping[str, int] = {
     "wrong_arguments": 400,
     "unauthorized": 401,
     "forbidden": 403,
+    "over_quota": 403,
     "path_escape": 403,
     "permission_denied": 403,
     "skill_not_found": 404,

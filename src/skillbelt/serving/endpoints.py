@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, BinaryIO, NamedTuple, get_args
+from typing import Any, BinaryIO, NamedTuple, TypeVar, get_args
 
 from skillbelt.conversation.vendors.shapes import MessageFormat
 from skillbelt.errors import ArtifactError, RunRefused
@@ -20,6 +20,7 @@ from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.runtime.runtime import Runtime, RuntimeSession
 from skillbelt.serving.answers import HttpRefusal, document_of
 from skillbelt.serving.tokens import Holder
+from skillbelt.serving.uploads import UploadBook
 from skillbelt.store import SessionKey
 from skillbelt.tools.definitions import DEFINITIONS
 from skillbelt.tools.handlers import dispatch
@@ -36,6 +37,9 @@ _LIST: Schema = {"type": "array"}
 _ARGUMENTS: Schema = {"type": ["object", "string", "null"]}
 _FORMATS = get_args(MessageFormat)
 _TOOL_FORMATS = get_args(ToolFormat)
+# The most entries of a list in one answer, and as many as there are when a client names no number.
+MAX_PAGE = 1000
+T = TypeVar("T")
 _TOOLS = ("skill_load", "skill_run", "skill_poll", "execute_skill")
 
 
@@ -148,7 +152,9 @@ class Endpoint(NamedTuple):
 def list_skills(request: ApiRequest) -> object:
     """List what a model may see."""
     request.belt.look()
-    return {"skills": [_describe_skill(one) for one in request.belt.available().values()]}
+    found = sorted(request.belt.available().items())
+    page, more = _cut_page(request, found, lambda one: one[0])
+    return {"skills": [_describe_skill(skill) for _, skill in page], **more}
 
 
 def show_overview(request: ApiRequest) -> object:
@@ -180,14 +186,20 @@ def _describe_skill(skill: Skill) -> dict[str, object]:
 
 def list_sessions(request: ApiRequest) -> object:
     """List the conversations of the user."""
-    found = request.belt.store.sessions(request.holder.app, request.user)
-    return {
-        "sessions": [
-            {"session": one.key.session, "created": one.created, "updated": one.updated,
-             "events": one.events}
-            for one in found
-        ]
-    }  # fmt: skip
+    owner, after, most = (
+        (request.holder.app, request.user),
+        request.query.get("after"),
+        _most(request),
+    )
+    found = request.belt.store.sessions(
+        *owner, after=None if after is None else SessionKey(*owner, after), limit=most + 1
+    )
+    page = [
+        {"session": one.key.session, "created": one.created, "updated": one.updated,
+         "events": one.events}
+        for one in found[:most]
+    ]  # fmt: skip
+    return {"sessions": page, **({"next": page[-1]["session"]} if len(found) > most else {})}
 
 
 def show_session(request: ApiRequest) -> object:
@@ -205,6 +217,7 @@ def delete_session(request: ApiRequest) -> object:
         raise HttpRefusal(
             "run_refused", "a run uses the files of this conversation; end it, then delete it again"
         ) from error
+    _uploads(request).forget_session()
     return {"deleted": gone}
 
 
@@ -322,16 +335,14 @@ def _describe_result(result: ToolResult) -> dict[str, object]:
 def list_artifacts(request: ApiRequest) -> object:
     """List the newest version of each artifact."""
     kept = request.belt.workbench.artifacts(request.key)
-    return {"artifacts": [document_of(one) for one in kept.store.latest(request.key)]}
+    page, more = _cut_page(request, kept.store.latest(request.key), lambda one: one.name)
+    return {"artifacts": [document_of(one) for one in page], **more}
 
 
 def save_artifact(request: ApiRequest) -> object:
     """Keep the body of the request as the next version of an artifact."""
     assert request.upload is not None
-    kept = request.belt.workbench.artifacts(request.key)
-    return document_of(
-        kept.store.save(request.key, request.path["name"], request.upload, request.mime)
-    )
+    return document_of(_uploads(request).save(request.path["name"], request.upload, request.mime))
 
 
 def read_artifact(request: ApiRequest) -> object:
@@ -351,7 +362,14 @@ def delete_artifact(request: ApiRequest) -> object:
     kept = request.belt.workbench.artifacts(request.key)
     if not kept.store.delete(request.key, request.path["name"]):
         raise ArtifactError("there is no artifact of that name")
+    _uploads(request).forget(request.path["name"])
     return {"deleted": True}
+
+
+def _uploads(request: ApiRequest) -> UploadBook:
+    belt = request.belt
+    kept = belt.workbench.artifacts(request.key).store
+    return UploadBook(belt.store, request.key, kept, belt.settings.limits)
 
 
 # Permission
@@ -359,7 +377,14 @@ def delete_artifact(request: ApiRequest) -> object:
 
 def list_pending(request: ApiRequest) -> object:
     """List the permission questions that wait, on any server."""
-    return {"pending": [describe_pending(one) for one in _answerable(request)]}
+    waiting = sorted(_answerable(request), key=_order)
+    page, more = _cut_page(request, waiting, _order)
+    return {"pending": [describe_pending(one) for one in page], **more}
+
+
+def _order(pending: Pending) -> str:
+    """Return what questions are sorted by: their time, then their id."""
+    return f"{pending.time:020.6f} {pending.id}"
 
 
 def answer_pending(request: ApiRequest) -> object:
@@ -398,6 +423,21 @@ def describe_pending(pending: Pending) -> dict[str, object]:
     }
 
 
+def _most(request: ApiRequest) -> int:
+    """Return how many entries a page has at most."""
+    return max(1, min(int(request.query.get("limit", MAX_PAGE)), MAX_PAGE))
+
+
+def _cut_page(
+    request: ApiRequest, found: Sequence[T], mark: Callable[[T], str]
+) -> tuple[Sequence[T], dict[str, str]]:
+    """Return the entries of the page, which are sorted by their mark, and how to go on."""
+    after, most = request.query.get("after"), _most(request)
+    left = [one for one in found if after is None or mark(one) > after]
+    page = left[:most]
+    return page, {"next": mark(page[-1])} if len(left) > most else {}
+
+
 def _flag(request: ApiRequest, name: str) -> bool:
     return request.query.get(name, "false") == "true"
 
@@ -413,7 +453,13 @@ _REQUESTED = {
     "previous_response_id": _or_null("string"),
 }
 _DELETED = _object({"deleted": _FLAG})
+_PAGED = {"after": _TEXT, "limit": _NUMBER}
 _POLLED = _object({"running": _FLAG}, {"stdout": _TEXT, "stderr": _TEXT})
+
+
+def _page_of(name: str, entry: Schema) -> Schema:
+    """Return the schema of one page of a list; `next` is there when there are more."""
+    return _object({name: _list_of(entry)}, {"next": _TEXT})
 
 
 def _at(
@@ -425,13 +471,13 @@ def _at(
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    _at("GET /v1/skills", list_skills, _object({"skills": _list_of(_SKILL)})),
+    _at("GET /v1/skills", list_skills, _page_of("skills", _SKILL), query=_PAGED),
     _at("GET /v1/overview", show_overview,
         _object({"text": _TEXT, "tokens": _NUMBER, "shown": _NUMBER})),
     _at("GET /v1/search", search_skills, _object({"results": _list_of(_SKILL)}),
         query={"q": _TEXT, "limit": _NUMBER}),
     _at("GET /v1/sessions", list_sessions,
-        _object({"sessions": _list_of(_object({"session": _TEXT, "events": _NUMBER}))})),
+        _page_of("sessions", _object({"session": _TEXT, "events": _NUMBER})), query=_PAGED),
     _at(f"GET {_SESSION}", show_session, _object({"session": _TEXT, "loaded": _list_of(_TEXT)})),
     _at(f"DELETE {_SESSION}", delete_session, _DELETED),
     _at(f"POST {_SESSION}/request", make_request,
@@ -459,11 +505,12 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _at(f"POST {_SESSION}/runs/{{run_id}}", write_to_run, _POLLED,
         body=_closed({}, {"stdin": _TEXT, "close_stdin": _FLAG})),
     _at(f"DELETE {_SESSION}/runs/{{run_id}}", end_run, _POLLED),
-    _at(f"GET {_SESSION}/artifacts", list_artifacts, _object({"artifacts": _list_of(_ARTIFACT)})),
+    _at(f"GET {_SESSION}/artifacts", list_artifacts, _page_of("artifacts", _ARTIFACT),
+        query=_PAGED),
     _at(f"PUT {_SESSION}/artifacts/{{name...}}", save_artifact, _ARTIFACT, uploads=True),
     _at(f"GET {_SESSION}/artifacts/{{name...}}", read_artifact, None, query={"version": _NUMBER}),
     _at(f"DELETE {_SESSION}/artifacts/{{name...}}", delete_artifact, _DELETED),
-    _at("GET /v1/permissions", list_pending, _object({"pending": _list_of(_PENDING)})),
+    _at("GET /v1/permissions", list_pending, _page_of("pending", _PENDING), query=_PAGED),
     _at("POST /v1/permissions/{id}", answer_pending, _object({"answered": _FLAG}),
         body=_closed({"answer": _choice(("once", "always", "reject"))}, {"message": _TEXT})),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 Each probe is Python that ends in `held(why)` when it was stopped or `broke(what)` when it was not.
 What it has at hand is in `skillbelt.testing.prelude`; `scene` holds what the host prepared, see
-`skillbelt.testing.attacks`. The numbers are those of the list in docs/security.md.
+`skillbelt.testing.attacks`. The numbers are those of the list in design/attacks.md.
 """
 
 from skillbelt.testing.hoards import HOARDS

@@ -466,7 +466,7 @@ def read_file(call: Call) -> ToolResult:
         skill = find(call.caller, skill_name)
         if not any(name in call.arguments for name in ("start_line", "num_lines", "start_char")):
             return _resource(call, skill, path)
-        return _piece(call, [resource_text(skill, path, call.caller.limits)])
+        return _piece(call, [resource_text(skill, path)])
     if separator and scheme in ("workspace", "artifact"):
         return _read_run_file(call, name)
     if not separator and name.removeprefix("./").split("/")[0] in RUN_FOLDERS:

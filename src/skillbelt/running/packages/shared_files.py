@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import BinaryIO, cast
@@ -34,6 +35,7 @@ class SharedFiles:
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
+        self._lock, self._taken = threading.Lock(), 0
 
     @classmethod
     def from_url(cls, url: str) -> SharedFiles:
@@ -72,7 +74,8 @@ class SharedFiles:
     def pass_on(self, hash: str, what: str, most: int, fetch: Callable[[], Fetched]) -> Fetched:
         """Return the archive of a hash, verified; else what `fetch` returns, which is then kept.
 
-        What has another hash is not kept: the installer refuses it. Raises NotFetched.
+        What has another hash is not kept: the installer refuses it. Raises NotFetched, also when
+        all that is fetched here has more than `most` bytes: it waits on the disk of this machine.
         """
         match = _HASH.fullmatch(hash)
         if match is None:  # of a kind that nothing is kept by
@@ -89,8 +92,7 @@ class SharedFiles:
                 for piece in fetched.pieces:
                     hashed.update(piece)
                     copy.write(piece)
-                    if copy.tell() > most:
-                        raise NotFetched(502, f"{what} has more than {most} bytes")
+                    self._count(len(piece), most)
             if f"{hash.partition(':')[0]}:{hashed.hexdigest()}" == hash:
                 copy.seek(0)
                 self._add(path, what, cast(BinaryIO, copy))
@@ -98,6 +100,12 @@ class SharedFiles:
             copy.close()
             raise
         return _fetched(cast(BinaryIO, copy))
+
+    def _count(self, size: int, most: int) -> None:
+        with self._lock:
+            self._taken += size
+        if self._taken > most:
+            raise NotFetched(502, f"the archives have more than {most} bytes (max_packages_bytes)")
 
     # Both
 

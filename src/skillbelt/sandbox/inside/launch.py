@@ -40,6 +40,7 @@ from skillbelt.sandbox.inside.command import (
 
 _OWN_PROCESS = "/proc/self"
 _SWEEP_SECONDS = 4.0  # the runtime waits a little longer
+_NEAR, _MOST_UNSEEN = 16, 2**16
 _MOST_FOLLOWED = 2**15  # in case processes are started faster than they are found
 _AWAITED = (signal.SIGTERM, signal.SIGCHLD)
 
@@ -147,12 +148,55 @@ def _prepare(task: dict[str, Any]) -> None:
         os.dup2(2, 1)
     # Last, since everything above needs handles and memory itself.
     prctl(SET_NO_NEW_PRIVILEGES, 1)
+    tasks = task.get("tasks")
+    unseen = 0 if tasks is None else find_unseen_tasks(tasks)
     for kind, values in task["limits"]:
+        if kind == resource.RLIMIT_NPROC and unseen:
+            values = [_within_hard(kind, value + unseen) for value in values]
         resource.setrlimit(kind, tuple(values))
     if rules is not None:
         call("syscall", RESTRICT_SELF, rules, 0)
     if task["filter"]:
         load_filter(bytes.fromhex(task["filter"]))
+
+
+def find_unseen_tasks(seen: int) -> int:
+    """Return how many tasks this user has beside those that show here, not less than there are.
+
+    Other containers may have the same user: the kernel counts all of them for one limit.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    enough, step = seen + _NEAR, _NEAR
+    if _may_fork(enough, hard):
+        return 0
+    while not _may_fork(enough, hard):
+        step *= 2
+        enough += step
+        if step > _MOST_UNSEEN:
+            return 0  # it is not this limit
+    few = enough - step
+    while enough - few > _NEAR:
+        middle = (few + enough) // 2
+        few, enough = (few, middle) if _may_fork(middle, hard) else (middle, enough)
+    return enough - seen
+
+
+def _within_hard(kind: int, wanted: int) -> int:
+    hard = resource.getrlimit(kind)[1]
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+
+
+def _may_fork(most: int, hard: int) -> bool:
+    limit = _within_hard(resource.RLIMIT_NPROC, most)
+    resource.setrlimit(resource.RLIMIT_NPROC, (limit, hard))
+    try:
+        child = os.fork()
+    except BlockingIOError:
+        return False
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    return True
 
 
 def _wait_for_answer() -> None:

@@ -23,7 +23,7 @@ from skillbelt.sandbox.linux.identity import (
     run_identity,
     trusted_program,
 )
-from skillbelt.sandbox.process.hidden import can_see
+from skillbelt.sandbox.process.hidden import can_copy, can_see
 from skillbelt.sandbox.process.limits import (
     OWN_PROCESSES,
     counted_enforced,
@@ -306,7 +306,7 @@ def _enforced(job: Job, identity: Identity | None, found: Hierarchy | None) -> d
         "system calls": seccomp.described(job.capabilities.processes, network, listens=True),
         **programs_enforced(job.capabilities.processes, locked=True),
         "user": f"uid {uid}" + (", changed from root" if identity else "") + ", no capabilities",
-        **counted_enforced(found.label if found else "", can_see()),
+        **counted_enforced(found.label if found else "", can_see(), can_copy()),
         "process count": "rlimit in a user namespace",
         "cpu": "rlimit for each process, watched for all",
         "file size": "rlimit",

@@ -78,6 +78,22 @@ def can_see(uid: int | None = None) -> bool:
     return bool(sum(rights) >> _TRACE & 1)
 
 
+@lru_cache(maxsize=1)
+def can_copy() -> bool:
+    """Whether file descriptors can be copied; in a container, seccomp may forbid the call."""
+    try:
+        process = os.pidfd_open(os.getpid())
+    except (OSError, AttributeError):  # another system has no such call
+        return False
+    try:
+        os.close(_call(_GET_HANDLE, process, process, 0))
+    except OSError:
+        return False
+    finally:
+        os.close(process)
+    return True
+
+
 def user_of(pid: int) -> int:
     """Return the user of a process; -1 when it is not known."""
     with suppress(OSError), open(f"/proc/{pid}/status", "rb") as lines:
@@ -317,7 +333,7 @@ def _most_queued() -> int:
 def _piped(pid: int, thread: int, number: int) -> int:
     """Return the size of a pipe that is not empty: one byte may take a page."""
     try:
-        handle = _copied(pid, thread, number)
+        handle = _copied(pid, thread, number) if can_copy() else _opened(pid, thread, number)
     except OSError:
         return _ORDINARY_PIPE
     if handle is None:
@@ -348,6 +364,15 @@ def _copied(pid: int, thread: int, number: int) -> int | None:
         raise
     finally:
         os.close(process)
+
+
+def _opened(pid: int, thread: int, number: int) -> int | None:
+    """Open a pipe of the process once more, only to learn its size; None when it is closed."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        return os.open(f"/proc/{pid}/task/{thread}/fd/{number}", flags)
+    except FileNotFoundError:
+        return None
 
 
 def _same_table(pid: int, thread: int) -> bool:

@@ -36,16 +36,20 @@ def programs_enforced(processes: bool, locked: bool) -> dict[str, str]:
     }
 
 
-def counted_enforced(group: str, seen: bool) -> dict[str, str]:
+def counted_enforced(group: str, seen: bool, sockets: bool = True) -> dict[str, str]:
     """Return what is enforced for a run as a whole.
 
-    `group` names its control group, if it has one; `seen` is whether we may inspect its processes.
+    `group` names its control group, if it has one; `seen` is whether we may inspect its processes,
+    and `sockets` whether that is possible for their sockets too.
     """
     memory = "watched, all processes together; rlimit for each"
     unseen = "not enforced: what the processes hold cannot be seen (root needs CAP_SYS_PTRACE)"
     uncounted = "not enforced: without a control group, what the kernel keeps for locks, timers, "
     uncounted += "watches and names of files is not counted"
     beside = "watched: shared memory, and what waits in sockets and pipes" if seen else unseen
+    if seen and not sockets:
+        beside = "not enforced: what waits in sockets cannot be seen (seccomp denies pidfd_getfd); "
+        beside += "watched: shared memory, and what waits in pipes"
     return {
         "memory": f"{memory}; {group}" if group else memory,
         "memory beside processes": group or beside,

@@ -11,11 +11,13 @@ from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.linux import seccomp
 from skillbelt.sandbox.linux.cgroups import Hierarchy, hierarchy
 from skillbelt.sandbox.linux.identity import Identity, current_identity, interpreter, run_identity
-from skillbelt.sandbox.process.hidden import can_see
+from skillbelt.sandbox.process.hidden import can_copy, can_see
 from skillbelt.sandbox.process.limits import counted_enforced, process_limits
 from skillbelt.sandbox.process.run import LaunchPlan, check_job
 from skillbelt.sandbox.process.watch import Guard
 from skillbelt.sandbox.protocol import Job
+
+_FIRST_NAMESPACE = "pid:[4026531836]"  # the kernel's own, where all processes show
 
 
 def supervised_plan(
@@ -28,6 +30,7 @@ def supervised_plan(
     check_job(job)
     guard = Guard(job.limits, job.workspace)
     identity = run_identity()
+    tasks = _user_tasks(current_identity())
     task = {
         "argv": job.argv,
         "env": dict(job.env),
@@ -38,7 +41,9 @@ def supervised_plan(
         "rules": rules,
         "filter": filter_program.hex(),
         "lock": None if job.capabilities.processes or not filter_program else seccomp.lock_task(),
-        "limits": process_limits(job.limits, _user_tasks(current_identity())),
+        "limits": process_limits(job.limits, tasks),
+        # In a container, tasks of the same user elsewhere count too, and do not show.
+        "tasks": None if _sees_all_processes() else tasks,
     }
     with closed_on_error() as handles:
         fd = handles.add(os.memfd_create("skillbelt", os.MFD_CLOEXEC))
@@ -78,6 +83,13 @@ def _user_tasks(identity: Identity) -> int:
     return count
 
 
+def _sees_all_processes() -> bool:
+    try:
+        return os.readlink("/proc/self/ns/pid") == _FIRST_NAMESPACE
+    except OSError:
+        return True
+
+
 def _explain(said: str) -> str:
     return f"the launcher cannot start: {said or 'no message'}"
 
@@ -97,7 +109,7 @@ def _limits_enforced(
         if out_of_reach
         else "not enforced: a command can end what would end it",
         "user": f"uid {uid}" + (", changed from root" if identity else ""),
-        **counted_enforced(found.label if found else "", can_see()),
+        **counted_enforced(found.label if found else "", can_see(), can_copy()),
         "process count": "rlimit, counted with the user's others",
         "cpu": "rlimit for each process, watched for all",
         "file size": "rlimit",

@@ -38,6 +38,8 @@ Attempt = Callable[["psycopg.Connection[Row]", bool], T]
 FIRST_SECONDS = 10.0
 PATIENCE_SECONDS = 30.0
 MAX_CONNECTIONS = 10
+# How long the pool is waited for before the reason is looked for, such as a changed password.
+_POOL_SECONDS = 5.0
 # How long the numbers of changes are kept. No call asks for one that long afterwards.
 KEPT_SECONDS = 3600
 _PRUNE_SECONDS = 600.0
@@ -162,7 +164,8 @@ class Database:
             try:
                 with self._connection(until) as db:
                     return attempt(db, again)
-            except (psycopg.Error, PoolTimeout, PoolClosed) as error:
+            except (psycopg.Error, PoolTimeout, PoolClosed) as raised:
+                error = self._find_reason(raised)
                 if not _passes(error):
                     raise self._describe_error(error, unknown=changes and again) from error
                 again = again or not _gave_up(error)
@@ -231,7 +234,8 @@ class Database:
     @contextmanager
     def _connection(self, until: float) -> Iterator["psycopg.Connection[Row]"]:
         pool = self._pool or self._open_pool()
-        with pool.connection(timeout=max(until - time.monotonic(), 0.1)) as db:
+        left = max(until - time.monotonic(), 0.1)
+        with pool.connection(timeout=min(left, _POOL_SECONDS)) as db:
             try:
                 yield db
             except psycopg.errors.ReadOnlySqlTransaction:
@@ -282,6 +286,19 @@ class Database:
         query = "SELECT row_security_active('skillbelt.session')"
         [(self.row_security,)] = db.execute(query).fetchall()
 
+    def _find_reason(self, error: Exception) -> Exception:
+        """Return why the pool has no connection: it only says that it waited."""
+        pool = self._pool
+        if not isinstance(error, PoolTimeout) or pool is None:
+            return error
+        if not pool.get_stats().get("connections_errors"):
+            return error
+        try:
+            self.connect().close()
+        except psycopg.Error as reason:
+            return reason
+        return error
+
     def _drop_broken(self) -> None:
         if self._pool is not None:
             with suppress(psycopg.Error, PoolTimeout, PoolClosed):
@@ -290,6 +307,8 @@ class Database:
     def _describe_error(self, error: Exception, *, unknown: bool = False) -> ConfigError:
         count("store_errors", store="postgresql")
         state = getattr(error, "sqlstate", None) or ""
+        if not state and any(word in str(error) for word in _NO_PASSWORD):
+            state = "28"
         remedy = next(
             (text for code, text in _REMEDIES.items() if state.startswith(code)), _USUALLY
         )
@@ -387,9 +406,13 @@ def _is_final(text: str) -> bool:
 _FINAL = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied",
           "could not translate host name", "root certificate", "does not support SSL",
           "is not permitted to log in", "definition of service")  # fmt: skip
+_NO_PASSWORD = ("authentication failed", "no password supplied")
 _USUALLY = "correct the setting store, or see the log of the server"
 _REMEDIES = {
-    "28": "correct the user in store, or the password in PGPASSWORD or ~/.pgpass",
+    "28": (
+        "correct the user in store, or the password: ~/.pgpass is read again for each connection,"
+        " PGPASSWORD and store need a restart"
+    ),
     "3D000": "create the database with `createdb`, or correct the setting store",
     "42501": (
         "let the role that owns the tables run skillbelt once, which makes them, and grant this"

@@ -1,0 +1,56 @@
+"""Ends what bubblewrap leaves when it is killed while it starts.
+
+Bubblewrap makes its child, prepares it, and then lets it go on; only afterwards does the child ask
+the kernel to die with its parent. If bubblewrap is killed before, because the process that started
+it was killed, its child waits for ever: it runs no command, but it stays.
+"""
+
+import os
+import signal
+from contextlib import suppress
+
+from skillbelt.sandbox.inside.entry import PLACE
+
+
+def end_stuck() -> int:
+    """End the children of a bubblewrap that is gone; return how many there were."""
+    return sum(_end_if_stuck(int(name)) for name in os.listdir("/proc") if name.isdigit())
+
+
+def _end_if_stuck(pid: int) -> bool:
+    if not _waits_alone(pid):
+        return False
+    try:
+        # The number may be another process by now: the handle is not.
+        process = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if not _waits_alone(pid):
+            return False
+        with suppress(OSError):
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+        return True
+    finally:
+        os.close(process)
+
+
+def _waits_alone(pid: int) -> bool:
+    """Whether it is the first process of a namespace that a bubblewrap made which is gone."""
+    found = _status(pid)
+    _, _, number = found.get("NSpid", "").rpartition("\t")
+    if found.get("Name") != "bwrap" or number != "1" or found["NSpid"] == f"{pid}":
+        return False
+    with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        ours = os.fsencode(PLACE) in file.read()
+        return ours and _status(int(found["PPid"])).get("Name") != "bwrap"
+    return False
+
+
+def _status(pid: int) -> dict[str, str]:
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as lines:
+            pairs = (line.rstrip("\n").split(":\t", 1) for line in lines)
+            return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+    except OSError:
+        return {}
