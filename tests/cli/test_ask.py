@@ -133,6 +133,18 @@ def test_a_model_that_finds_another_way_succeeds(ask: Ask, skilled: Tree) -> Non
     assert done.stderr.count("skillbelt: refused: ") == 1
 
 
+def test_the_run_of_another_skill_is_no_other_way(ask: Ask, skilled: Tree) -> None:
+    skilled.skill(f"{SKILLS}/other", "Does something else.")
+    skilled.write(
+        "home/.config/skillbelt/config.toml", '[permission.run]\n"python3 --version" = "allow"\n'
+    )
+    other = called("skill_run", {"skill": "other", "command": "python3 --version"}, "o")
+    with serving(RUN, other, said("It is 6.00.")) as server:
+        done = ask("Echo it", "--model", f"tiny@{server.url}")
+    assert done.exit_code == 4
+    assert "`skillbelt permissions allow 'python3 scripts/main.py' --type run`" in done.stderr
+
+
 def test_a_repeated_refusal_is_told_once(ask: Ask) -> None:
     again = called("skill_run", {"skill": "echo", "command": "python3 scripts/main.py"}, "s")
     with serving(RUN, again, said("No.")) as server:

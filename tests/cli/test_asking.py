@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from typing import Any
 
 import pytest
 
-from skillbelt.cli.asking import describe_request
+from skillbelt.cli.asking import describe_request, find_new
 from skillbelt.permission.command_lines import simple_commands
 from skillbelt.permission.gate import Gate
 from skillbelt.permission.rules import SHELL_TOOLS, Decision, Request, Rule
@@ -232,3 +233,50 @@ def test_a_hostile_request_can_not_forge_the_question() -> None:
 
 def test_a_type_that_is_not_known_is_said_so() -> None:
     assert "unknown to this version" in describe_request(Request("teleport", ("home",)))[0]
+
+
+def test_arrow_keys_choose_a_row(asked: Tree) -> None:
+    keys = [(CHOICE, "\x1b[B"), ("once", "\x1b[B"), ("always", "\x1b[A"), ("once", "\r")]
+    assert on_terminal(asked, "load", "pdf", answers=keys).exit_code == 0
+    assert asked.run("load", "pdf").exit_code == 4  # it was for once
+
+
+def test_an_arrow_key_that_was_meant_for_something_else_allows_nothing(asked: Tree) -> None:
+    keys = [(CHOICE, "\x1b[A"), ("reject", "\r"), (REASON, "\r")]
+    assert on_terminal(asked, "load", "pdf", answers=keys).exit_code == 4
+
+
+def test_a_command_that_ends_is_not_asked_about_for_its_conversation(asked: Tree) -> None:
+    screen = on_terminal(asked, "load", "pdf", answers=[(CHOICE, "c\n"), (CHOICE, "\n")])
+    assert screen.exit_code == 4
+    assert "for this conversation" not in screen.written
+
+
+def run_request(command: str, **fields: Any) -> Request:
+    return Request("run", (command,), skill="kit", hash=fields.pop("hash", "1"), **fields)
+
+
+def test_what_is_new_is_said_beside_the_closest_request() -> None:
+    before = [run_request("python3 a.py x"), run_request("ls"), Request("run", ("rm -r y",))]
+    assert find_new(run_request("python3 a.py x --send"), before) == "`--send`"
+    assert find_new(run_request("ls"), before) == "nothing, you allowed the same before"
+    assert find_new(run_request("ls", hash="2"), before) == "the files of the skill changed"
+    more = run_request("ls", metadata={"call": {"hosts": ["evil.example"]}})
+    assert find_new(more, before) == "hosts evil.example"
+    assert find_new(Request("network", ("a.example",), skill="kit"), before) == ""
+
+
+def test_a_command_is_shown_whole_and_once() -> None:
+    command = "echo " + "x" * 1_500
+    request = run_request(command, summary=f"run `{command}`", metadata={"command": command})
+    text, hidden = describe_request(request)
+    assert text.count(command) == 1
+    assert hidden == 0
+
+
+def test_a_long_fact_goes_on_below_itself_and_nothing_is_lost() -> None:
+    command = "run " + " ".join(f"word{n}" for n in range(40)) + " 日本語" * 20
+    lines = describe_request(run_request("x", summary=command), columns=40)[0].splitlines()
+    assert all(len(line) <= 40 for line in lines)
+    value = "".join(line[11:] for line in lines[1:] if line.startswith(("  what", "      ")))
+    assert command.replace(" ", "") in value.replace(" ", "")

@@ -251,7 +251,7 @@ def test_names_of_skills_and_commands_are_completed(skilled: Tree) -> None:
         talk.until("mellifluous")
         talk.until("> ")
         talk.type("/mut\t\r")  # nothing to complete: it is no skill for users
-        talk.until("there is no command or skill /mut, and nothing was sent; did you mean /")
+        talk.until("there is no command or skill /mut, and nothing was sent")
         talk.until("> ")
         talk.type("/qu\t\r")
 
@@ -319,7 +319,8 @@ def test_an_interrupt_at_the_prompt_gives_up_the_line(skilled: Tree) -> None:
         talk.type("half a line")
         talk.until("half a line")
         talk.type("\x03")
-        talk.say("/quit")
+        talk.until("a question")
+        talk.type("/quit\r")
 
 
 def test_an_interrupt_of_a_question_ends_the_answer(skilled: Tree) -> None:
@@ -360,7 +361,7 @@ def test_a_new_skill_is_there_after_a_reload(skilled: Tree) -> None:
         talk.type("/reload\r")
         talk.until("added: fresh")
         talk.say("/fresh")
-        talk.until("# fresh")
+        talk.until("Skill: fresh")
         talk.say("/quit")
 
 
@@ -447,7 +448,7 @@ def test_a_model_that_can_not_be_used_is_told_for_each_line(chat: Callable[..., 
     assert "Traceback" not in done.stderr
 
 
-def test_a_slash_that_is_no_command_is_a_message(skilled: Tree) -> None:
+def test_a_path_is_a_message(skilled: Tree) -> None:
     assert "No language model was used." in piped(skilled, "/etc/passwd\n").stdout
 
 
@@ -460,3 +461,85 @@ def test_text_that_is_no_utf_8_is_taken(skilled: Tree) -> None:
         timeout=50,
     )
     assert done.returncode == 0
+
+
+# Commands
+
+
+def test_an_unknown_command_is_never_sent(chat: Callable[..., Done]) -> None:
+    with serving(said("Never.")) as server:
+        options = ("--model", f"tiny@{server.url}")
+        done = chat("/quti\n/nosuch x\n/gret Bob\n", *options)
+        lines = chat("/quti\n", *options, "--json").stdout.splitlines()
+    assert server.requests == []
+    assert "no command or skill /quti, and nothing was sent; did you mean /quit?" in done.stderr
+    assert "did you mean /greet?" in done.stderr
+    assert [json.loads(line)["kind"] for line in lines] == ["unknown_command"]
+
+
+def test_a_slash_after_a_space_is_a_message(chat: Callable[..., Done]) -> None:
+    with serving(said("I see.")) as server:
+        chat(" /nosuch x\n", "--model", f"tiny@{server.url}")
+    assert server.requests[0]["messages"][-1]["content"].strip() == "/nosuch x"
+
+
+def test_the_model_is_changed_in_the_middle(chat: Callable[..., Done]) -> None:
+    with serving(said("Hi from afar")) as server:
+        done = chat(f"/model\n/model nobody:x\n/model tiny@{server.url}\nHello\n")
+    assert "model offline; /model NAME changes it" in done.stderr
+    assert "'nobody:x' cannot be used" in done.stderr
+    assert done.stdout == "Hi from afar\n"
+
+
+def test_skills_are_listed_and_searched(chat: Callable[..., Done]) -> None:
+    done = chat("/skills\n/skills greets people\n/skills zzz\n")
+    assert done.stdout.splitlines()[0].startswith("echo\t")
+    assert done.stdout.splitlines()[-1].startswith("greet\t")
+    assert "mute" not in done.stdout
+    assert "no skill matches 'zzz'" in done.stderr
+
+
+def test_a_conversation_is_exported_and_nothing_overwritten(
+    chat: Callable[..., Done], skilled: Tree
+) -> None:
+    path = skilled.project / "talk.md"
+    with serving(said("**Six.**")) as server:
+        model = ("--model", f"tiny@{server.url}")
+        done = chat(f"/export {path}\nHow many?\n/export {path}\n/export {path}\n", *model)
+    assert path.read_text() == "## You\n\nHow many?\n\n## Assistant\n\n**Six.**\n\n"
+    assert "there is nothing to export yet" in done.stderr
+    assert "cannot be written: File exists" in done.stderr
+
+
+def test_a_conversation_is_compacted_on_demand(chat: Callable[..., Done]) -> None:
+    with serving(said("One."), said("Two."), said("They counted."), said("Three.")) as server:
+        model = ("--model", f"tiny@{server.url}")
+        assert "too short to be summarized" in chat("/compact\n", *model).stderr
+        done = chat("First\nSecond\n/compact\nThird\n", *model)
+        last = [str(one["content"]) for one in server.requests[-1]["messages"]]
+    assert "summarized)" in done.stderr
+    assert any("They counted." in text for text in last)
+    assert not any(text == "First" for text in last)
+
+
+def test_what_was_allowed_and_written_is_listed(chat: Callable[..., Done]) -> None:
+    done = chat("/permissions\n/files\n", "--json")
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"type": "permissions", "permissions": []},
+        {"type": "files", "files": []},
+    ]
+
+
+def test_a_file_is_mentioned_by_a_person_only(chat: Callable[..., Done], skilled: Tree) -> None:
+    skilled.write("project/notes.txt", "The total is 6.00.\n")
+    with serving(said("I see.")) as server:
+        chat("see @notes.txt\n", "--model", f"tiny@{server.url}")
+    assert "6.00" not in str(server.requests[0]["messages"])
+
+
+def test_a_mentioned_file_is_read_inside_the_project_only(skilled: Tree) -> None:
+    os.symlink(skilled.write("home/secret.txt", "hidden"), skilled.project / "notes.txt")
+    with talking(skilled) as talk:
+        talk.say("see @notes.txt")
+        talk.until("is not attached:")
+        talk.say("/quit")

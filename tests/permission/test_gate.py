@@ -26,6 +26,7 @@ from skillbelt import (
 )
 from skillbelt.permission.gate import ASKER
 from skillbelt.runtime.runtime import RuntimeSession
+from skillbelt.store.memory import MemoryStore
 from skillbelt.trust import Trust
 from tests.tree import Tree
 
@@ -485,3 +486,30 @@ def test_everything_can_be_denied_to_one_skill(pdf: Tree) -> None:
     pdf.skill("project/.agents/skills/docx")
     belt = Runtime(pdf.project, rules=[Rule("*", "*", "deny", skill="pdf")])
     assert list(belt.session("me", "a").skills()) == ["docx"]
+
+
+def _about(session: str, hash: str = "sha256:1", command: str = "ls") -> Request:
+    return Request(
+        "run", (command,), always=(command,), session=session, skill="kit", hash=hash, origin="/kit"
+    )
+
+
+def test_an_answer_for_a_conversation_holds_there_and_nowhere_else(tree: Tree) -> None:
+    store = MemoryStore()
+    gate = Gate(tree.settings(), lambda: store, ask=lambda _: Answer("conversation"))
+    assert gate.check(_about("a")).by == "conversation"
+    assert gate.check(_about("a")).by == "remembered"
+    assert gate.with_rules([Rule("network", "*", "deny")]).check(_about("a")).by == "remembered"
+    assert gate.held("a") == (_about("a"),)
+    assert gate.ledger.all() == []
+    for other in (_about("b"), _about("a", command="ls -a"), _about("")):
+        assert gate.check(other).by == "conversation"
+    denied = gate.with_rules([Rule("run", "ls", "deny")])
+    assert not denied.check(_about("a")).allowed
+    assert not Gate(tree.settings(), lambda: store).check(_about("a")).allowed
+
+
+def test_a_skill_that_changed_and_changed_back_is_asked_for_again(tree: Tree) -> None:
+    gate = Gate(tree.settings(), MemoryStore, ask=lambda _: Answer("conversation"))
+    answers = [gate.check(_about("a", hash)).by for hash in ("1", "1", "2", "1")]
+    assert answers == ["conversation", "remembered", "conversation", "conversation"]

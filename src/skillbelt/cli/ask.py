@@ -28,8 +28,16 @@ from skillbelt.agent import (
 from skillbelt.agent.models import OFFLINE, is_deep
 from skillbelt.cli.asking import ask
 from skillbelt.cli.failure import describe
-from skillbelt.cli.keyboard import can_ask
-from skillbelt.cli.output import CLI_SESSION, SANDBOX_HELP, print_json, say
+from skillbelt.cli.keyboard import can_ask, is_dumb
+from skillbelt.cli.output import (
+    CLI_SESSION,
+    SANDBOX_HELP,
+    print_json,
+    say,
+    show_progress,
+    wants_progress,
+)
+from skillbelt.cli.tool_lines import read_arguments
 from skillbelt.cli.transcript import plain
 from skillbelt.errors import ConfigError, PermissionDenied
 from skillbelt.permission.rules import Answer
@@ -152,9 +160,11 @@ def _show(events: Iterable[AgentEvent], args: argparse.Namespace) -> Iterator[Ag
     Deltas are dropped: the final event has the whole text, and output may be endless.
     """
     text = AnswerPrinter()
+    progress = _Progress(args)
     for event in events:
         if not isinstance(event, TextDelta | ThinkingDelta):
             text.end()
+        progress.note(event)
         match event:
             case TextDelta() if not args.json:
                 text.more(event.text)
@@ -164,6 +174,30 @@ def _show(events: Iterable[AgentEvent], args: argparse.Namespace) -> Iterator[Ag
                 say(f"skillbelt: asking again: {one_line(event.reason)}", args)
         if not isinstance(event, TextDelta | ThinkingDelta | RunOutput):
             yield event
+
+
+class _Progress:
+    """A line on a terminal that says what happens, until there is an answer."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._shown = wants_progress(args) and not is_dumb()
+        self._show("waiting for the model")
+
+    def note(self, event: AgentEvent) -> None:
+        """Show what the event begins; clear the line for what is printed."""
+        match event:
+            case ToolCall():
+                self._show(describe_call(event))
+            case ThinkingDelta():
+                self._show("thinking")
+            case ToolResponse():
+                self._show("waiting for the model")
+            case TextDelta() | Final() | Retry():
+                self._show("")
+
+    def _show(self, text: str) -> None:
+        if self._shown:
+            show_progress(text)
 
 
 class AnswerPrinter:
@@ -289,14 +323,15 @@ def _print_summary(kept: list[AgentEvent], session: str, args: argparse.Namespac
 def _exit_code(kept: list[AgentEvent], offline: bool) -> int:
     """Return 0 for an answer; without a model only if the skill succeeded.
 
-    A refusal is 4, unless a later call of the same tool was not refused: then the model found
-    another way.
+    A refusal is 4, unless a later call of the same tool for the same skill was not refused: then
+    the model found another way.
     """
     final = _final(kept)
     if final.reason != "answer" or (final.error and not final.text):
         return 1
-    last = {one.name: one for one in _responses(kept)}
-    refused = [one for one in _refused(kept) if last[one.name] is one]
+    skills = {one.id: read_arguments(one).get("skill") for one in kept if isinstance(one, ToolCall)}
+    last = {(one.name, str(skills.get(one.id))): one for one in _responses(kept)}
+    refused = [one for one in _refused(kept) if last[one.name, str(skills.get(one.id))] is one]
     if refused:
         return PermissionDenied.exit_code
     faults = [one for one in _responses(kept) if one.error and offline]

@@ -22,11 +22,11 @@ from skillbelt.cli.ask import (
 )
 from skillbelt.cli.asking import ask
 from skillbelt.cli.chat_commands import ChatCommands, show_plain
-from skillbelt.cli.keyboard import Unechoed, can_ask
+from skillbelt.cli.keyboard import Unechoed, can_ask, is_dumb
 from skillbelt.cli.live_answer import LiveAnswer
 from skillbelt.cli.mentions import ProjectFiles, Suggestion, find_mentions
 from skillbelt.cli.output import count
-from skillbelt.cli.screen import Screen, can_draw, is_dumb
+from skillbelt.cli.screen import Screen, can_draw
 from skillbelt.cli.tool_lines import WrittenFiles, kinds_by_name
 from skillbelt.cli.transcript import plain
 from skillbelt.errors import SkillbeltError

@@ -51,6 +51,11 @@ class NoLongerNeeded(Exception):
     """The question needs no answer any more."""
 
 
+def is_dumb() -> bool:
+    """Whether the terminal can only print lines."""
+    return os.environ.get("TERM", "dumb") in ("", "dumb")
+
+
 def can_ask() -> bool:
     """Whether a person can be asked; from then on signals restore the terminal.
 
@@ -170,9 +175,10 @@ def _change(handle: int, when: int) -> None:
     """Receive each key at once and unseen, and know a paste from keys; Ctrl-C sends a signal."""
     state = termios.tcgetattr(handle)
     keys = [*state[:6], list(state[6])]
+    keys[0] &= ~termios.ICRNL  # the editor tells Enter from Ctrl-J
     keys[3] &= ~(termios.ICANON | termios.ECHO)
     keys[6][termios.VMIN], keys[6][termios.VTIME] = 1, 0
-    dumb = os.environ.get("TERM", "dumb") in ("", "dumb")
+    dumb = is_dumb()
     _changed[handle] = (state, b"" if dumb else _PASTE_OFF.encode())
     termios.tcsetattr(handle, when, keys)
     if not dumb:
@@ -221,9 +227,10 @@ class Keyboard:
         """Show a menu and read one of its words; "" for none of them. Raises as `line` does."""
         rows = menu.rows()
         self.say("".join(f"{row}\n" for row in rows))
-        dumb = os.environ.get("TERM", "dumb") in ("", "dumb")
         # Where a row is wrapped, no mark is where it is looked for.
-        moves = not dumb and width(sys.stderr) > max(map(len, (prompt, *rows))) + _MAX_WORD_CHARS
+        moves = (
+            not is_dumb() and width(sys.stderr) > max(map(len, (prompt, *rows))) + _MAX_WORD_CHARS
+        )
         self._menu, self._moves = menu, moves
         try:
             return menu.find(self.line(prompt))

@@ -75,6 +75,7 @@ class LiveAnswer:
         self._used = self._written = self._frame = 0
         self._lock = threading.RLock()
         self._ended, self._paused = threading.Event(), False
+        self._tools_above = False  # what is said next is set apart from them
         self._begun, self._drawn = monotonic(), 0.0
         self._clock = threading.Thread(target=self._tick, name="skillbelt-clock", daemon=True)
 
@@ -87,6 +88,7 @@ class LiveAnswer:
         self._ended.set()
         self._clock.join()
         self._text.end()
+        self._screen.print("")
 
     def _tick(self) -> None:
         while not self._ended.wait(_TICK_SECONDS):
@@ -155,6 +157,9 @@ class LiveAnswer:
     def _show(self, event: AgentEvent) -> None:
         match event:
             case agent.TextDelta():
+                if self._tools_above and event.text.strip():
+                    self._tools_above = False
+                    self._screen.print("")
                 self._doing = "writing"
                 self._written += tokens(event.text)
                 self._text.add(event.text)
@@ -204,6 +209,7 @@ class LiveAnswer:
         self._text.end()
         styled = self._screen.render_own(f"{mark} {tool.line}{tail}", "green" if good else "red")
         self._screen.print(*styled, *(() if self._quiet else self._output(tool)))
+        self._tools_above = True
         self._doing = "waiting for the model"
         if tool.kind in RUNS:
             self._show_changes()

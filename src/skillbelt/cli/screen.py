@@ -21,6 +21,7 @@ from rich.segment import Segment
 from rich.text import Text
 from rich.theme import Theme
 
+from skillbelt.cli.keyboard import is_dumb
 from skillbelt.cli.output import width
 from skillbelt.cli.transcript import plain
 
@@ -36,11 +37,6 @@ _CODE_THEME = "ansi_dark"
 _THEME = Theme({"markdown.code": "cyan", "markdown.h1": "bold underline"})
 _LEAST_COLUMNS = 20
 _SPARE_ROWS = 3  # below a live part that is taller than the screen
-
-
-def is_dumb() -> bool:
-    """Whether the terminal can only print lines."""
-    return os.environ.get("TERM", "dumb") in ("", "dumb")
 
 
 def can_draw() -> bool:
@@ -140,9 +136,13 @@ class Screen:
 
     def render_markdown(self, text: str) -> list[str]:
         """Return a text in Markdown as lines."""
-        if len(text) > _MAX_BLOCK_CHARS:
-            return self.render(Text(plain(text)))
-        return _strip_empty(self.render(_parse_markdown(plain(text))))
+        text, lines = plain(text), list[str]()
+        for block in _split_blocks(text):
+            long = len(block) > _MAX_BLOCK_CHARS
+            shown = self.render(Text(block) if long else _parse_markdown(block))
+            lines += [""] if lines else []
+            lines += _strip_empty(shown)
+        return lines
 
     def render_own(self, text: str, style: str = "") -> list[str]:
         """Return a line of our own, its first word in a style.
@@ -238,12 +238,8 @@ class MarkdownStream:
         """Cut off the blocks before the last one: no later text changes them."""
         if "\n" not in self._open:
             return ""
-        starts = _block_starts(_parser().parse(self._open))
-        if len(starts) < 2:
-            return ""
-        lines = self._open.split("\n")
-        self._open = "\n".join(lines[starts[-1] :])
-        return "\n".join(lines[: starts[-1]])
+        *finished, self._open = _split_blocks(self._open)
+        return "".join(finished)
 
     def _lines(self, text: str, *, finished: bool = True) -> list[str]:
         """Return the lines of a part, after an empty one if another part is above it."""
@@ -254,8 +250,19 @@ class MarkdownStream:
         return [*above, *self._screen.render_markdown(text)]
 
 
-def _block_starts(tokens: Iterable[Token]) -> list[int]:
-    return [token.map[0] for token in tokens if token.level == 0 and token.map]
+def _split_blocks(text: str) -> list[str]:
+    """Return the blocks of a text in Markdown: paragraphs, lists, tables, code."""
+    lines = text.splitlines(keepends=True)
+    tokens: Iterable[Token] = _parser().parse(text)
+    starts = [
+        token.map[0] for token in tokens if token.level == 0 and token.map and token.nesting >= 0
+    ]
+    ends = [*starts[1:], len(lines)]
+    return (
+        ["".join(lines[start:end]) for start, end in zip([0, *starts[1:]], ends, strict=True)]
+        if starts
+        else [text]
+    )
 
 
 def fit(text: str, columns: int) -> str:

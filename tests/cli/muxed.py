@@ -1,0 +1,117 @@
+"""A chat in a real terminal: tmux draws what a person would see.
+
+A screen is compared with the text that is kept in `screens/`; times, tokens and names that differ
+from run to run are normalised. `WRITE_SCREENS=write` writes the texts anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.tree import Tree
+
+SCREENS = Path(__file__).parent / "screens"
+HANG_SECONDS = 60
+NORMAL = (
+    (re.compile(r"chat-\d{8}-\d{6}-[0-9a-f]{4}"), "chat-SESSION"),
+    (re.compile(r"http://127\.0\.0\.1:\d+/v1"), "http://MODEL/v1"),
+    (re.compile(r"\b\d+(?:\.\d)? s\b"), "N s"),
+    (re.compile(r"\b[\d,]+ tokens"), "N tokens"),
+    (re.compile(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]"), "*"),
+    (re.compile(r"sha256:[0-9a-f]+"), "sha256:HASH"),
+)
+
+
+class Terminal:
+    """A tmux of its own, with one window."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+
+    def tmux(self, *words: str) -> str:
+        command = ["tmux", "-S", str(self._socket), "-f", "/dev/null", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    def screen(self, *options: str) -> str:
+        return "\n".join(
+            line.rstrip() for line in self.tmux("capture-pane", "-p", *options).split("\n")
+        )
+
+    def until(self, shown: str | Callable[[str], bool]) -> str:
+        """Wait until the screen shows a text, or is as the function says."""
+        is_there = shown if callable(shown) else lambda screen: shown in screen
+        end = time.monotonic() + HANG_SECONDS
+        while not is_there(screen := self.screen()):
+            assert time.monotonic() < end, f"{shown!r} did not come:\n{screen}"
+            time.sleep(0.05)
+        return screen
+
+    def type(self, text: str) -> None:
+        self.tmux("send-keys", "-l", text)
+
+    def press(self, *keys: str) -> None:
+        self.tmux("send-keys", *keys)
+
+    def paste(self, text: str) -> None:
+        """Paste as a terminal does, with brackets where the program asked for them."""
+        self.tmux("set-buffer", text)
+        self.tmux("paste-buffer", "-p")
+
+    def say(self, line: str) -> None:
+        """Type a line at an empty prompt."""
+        self.until(at_prompt)
+        self.type(line)
+        self.until(line[-20:])
+        self.press("Enter")
+
+
+def at_prompt(screen: str) -> bool:
+    """Whether the last line is an empty prompt."""
+    lines = screen.rstrip().split("\n")
+    return lines[-1].startswith("> ") and "/help" in lines[-1]
+
+
+@contextmanager
+def terminal(
+    tree: Tree, *options: str, columns: int = 80, rows: int = 40, **environ: str
+) -> Iterator[Terminal]:
+    """A chat in a terminal of that size; it must have ended before the block does."""
+    if shutil.which("tmux") is None:
+        pytest.skip("needs tmux, which scripts/setup.sh installs")
+    made = Terminal(tree.root / "tmux")
+    env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONUTF8": "1", **environ}
+    env |= {k: v for k, v in os.environ.items() if k.startswith(("XDG_", "HOME", "SKILLBELT_"))}
+    words = [f"{name}={value}" for name, value in env.items()]
+    program = [sys.executable, "-m", "skillbelt", "chat", *options]
+    size = ("-x", str(columns), "-y", str(rows))
+    try:
+        made.tmux(
+            "new-session", "-d", *size, "-c", str(tree.project),
+            "env", "-i", f"TERM={environ.get('TERM', 'tmux-256color')}", *words, *program,
+        )  # fmt: skip
+        made.tmux("set-option", "-g", "remain-on-exit", "on")
+        yield made
+    finally:
+        subprocess.run(["tmux", "-S", str(made._socket), "kill-server"], capture_output=True)
+
+
+def check_screen(screen: str, name: str, tree: Tree) -> None:
+    """Compare a screen with the text that is kept."""
+    text = screen.replace(str(tree.project), "PROJECT").rstrip() + "\n"
+    for pattern, said in NORMAL:
+        text = pattern.sub(said, text)
+    kept = SCREENS / f"{name}.txt"
+    if os.environ.get("WRITE_SCREENS") == "write":
+        kept.write_text(text, "utf-8")
+    assert text == kept.read_text("utf-8")
