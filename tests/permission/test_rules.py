@@ -432,7 +432,7 @@ def test_a_rule_that_could_never_decide_is_refused(fields: tuple[Any, ...], said
 
 @pytest.mark.parametrize("kind", ["yes", "allow", True, None, ""])
 def test_an_answer_of_no_kind_is_refused(kind: Any) -> None:
-    with pytest.raises(ConfigError, match="kind must be one of 'once', 'always', 'reject'"):
+    with pytest.raises(ConfigError, match="one of 'once', 'conversation', 'always', 'reject'"):
         Answer(kind)
 
 

@@ -66,8 +66,10 @@ def test_a_deleted_conversation_leaves_nothing_in_the_object_store(
             assert two.delete_session("u", "s")
             assert latest_snapshot(shared, key, project=project) is None
     left = [os.path.join(top, name) for top, _, names in os.walk(objects) for name in names]
-    # Trees and blobs wait for `collect`; of an artifact its mark is left.
-    kept = [path for path in left if not {"trees", "blobs", "versions"} & set(path.split("/"))]
+    # Trees and blobs wait for `collect`; of an artifact its mark is left, and of the conversation
+    # the mark that tells other machines to remove its workspace.
+    waiting = {"trees", "blobs", "versions", "deleted"}
+    kept = [path for path in left if not waiting & set(path.split("/"))]
     assert kept == []
 
 

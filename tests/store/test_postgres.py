@@ -633,7 +633,7 @@ def test_a_role_without_rights_is_told_what_it_lacks(postgres_url: str) -> None:
         url = postgres_url.replace("postgres@", f"{role}@")
         with (
             closing(PostgresStore(url)) as store,
-            pytest.raises(ConfigError, match=r"permission denied.*docs/postgres\.md"),
+            pytest.raises(ConfigError, match=r"permission denied.*docs/how-to/postgres\.md"),
         ):
             store.sessions()
     finally:
