@@ -14,7 +14,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from skillbelt.errors import RunRefused
 from skillbelt.permission.packages import Lock
@@ -220,7 +220,8 @@ class Npm(NamedTuple):
         """
         listed = read_json(lock.text)
         root = {"name": "skill", "version": "0.0.0", "private": True}
-        sandbox.put(_PACKAGE, json.dumps({**root, **listed["packages"][""]}).encode())
+        overrides = {"overrides": _single_versions(listed["packages"])} if lenient else {}
+        sandbox.put(_PACKAGE, json.dumps({**root, **listed["packages"][""], **overrides}).encode())
         sandbox.put(_PACKAGE_LOCK, lock.text.encode())
         self._run(sandbox, *(("install", "--no-save") if lenient else ("ci",)), index=index)
 
@@ -283,6 +284,22 @@ def package_json(needs: Needs) -> bytes:
     listed = {name: wanted for name, _, wanted in parts}
     root = {"name": "skill", "version": "0.0.0", "private": True, "dependencies": listed}
     return json.dumps(root).encode()
+
+
+def _single_versions(packages: dict[str, Any]) -> dict[str, str]:
+    """Return the version of each package that a lock has once.
+
+    npm resolves again what a lock has against the range of a dependent, unless told to keep it.
+    """
+    direct = packages[""].get("dependencies", {})
+    found: dict[str, set[str]] = {}
+    for path, about in packages.items():
+        name = path.rpartition("node_modules/")[2]
+        if name and "version" in about:
+            found.setdefault(name, set()).add(about["version"])
+    single = {name: versions.pop() for name, versions in found.items() if len(versions) == 1}
+    # npm refuses another version than the one that is asked for directly.
+    return {name: one for name, one in single.items() if direct.get(name, one) == one}
 
 
 def is_own_program(name: str) -> bool:
