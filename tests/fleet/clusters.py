@@ -140,6 +140,8 @@ def free_port() -> int:
 
 def python(cluster: TestCluster, code: str, arguments: Sequence[str] = (), **environ: str) -> str:
     """Run code that is connected to the cluster as `ray`; return what it prints."""
+    # Ray itself sends a token only when told to; the product always does.
+    environ = {"RAY_AUTH_MODE": "token", **environ}
     done = subprocess.run(
         [sys.executable, "-c", _CONNECT + code, cluster.address, *arguments],
         env={**cluster.environ, **environ},
