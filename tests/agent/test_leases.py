@@ -27,12 +27,13 @@ _OTHER = """
 import json, os, sys
 from skillbelt import Runtime
 from skillbelt.agent import Agent, Final, HostTool, Runner, leases, loop
+from skillbelt.permission import waiting
 from tests.agent.scripted import Scripted, called, said
 
 leases.LEASE_SECONDS, leases.RENEW_SECONDS = map(float, sys.argv[2:4])
 loop.CANCEL_TIMEOUT_SECONDS = 0.0
 if sys.argv[4]:
-    leases._machine = lambda: sys.argv[4]
+    waiting._machine = lambda: sys.argv[4]
 
 def wait(_):
     print("waiting", flush=True)

@@ -16,6 +16,7 @@ from contextlib import closing
 from anyio import CancelScope, to_thread
 
 from skillbelt.errors import ConfigError, log_warning
+from skillbelt.permission.waiting import has_ended, process_mark
 from skillbelt.store import SessionKey, Store
 from skillbelt.store.protocol import Lease, lease_topic
 
@@ -83,41 +84,9 @@ class TurnLease:
 
 def _describe_self() -> str:
     """Return what people read of the process, and what others of its machine know it by."""
-    pid = os.getpid()
-    return f"process {pid} on {socket.gethostname()}|{_machine()}|{pid}|{_started(pid)}"
+    return f"process {os.getpid()} on {socket.gethostname()}|{process_mark()}"
 
 
 def _has_ended(holder: str) -> bool:
-    """Whether the process is known to have ended: it was one of this machine, as we see it."""
-    _, *marks = holder.split("|")
-    if len(marks) != 3 or marks[0] != _machine() or not marks[0] or not marks[1].isdigit():
-        return False
-    try:
-        os.kill(int(marks[1]), 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return _started(int(marks[1])) not in ("", marks[2])
-
-
-def _machine() -> str:
-    """Return what tells this machine, since it was started, and its table of processes from others.
-
-    It is empty where that is not known.
-    """
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return ""
-
-
-def _started(pid: int) -> str:
-    """Return when a process was started, "ended" for one that has; nothing when that is hidden."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            facts = file.read().rpartition(") ")[2].split()
-    except OSError:
-        return ""
-    return "ended" if facts[0] in "ZX" else facts[19]
+    """Whether the process that holds a lease is one of this machine, and has ended."""
+    return has_ended(holder.partition("|")[2])

@@ -246,7 +246,7 @@ def has_ended(mark: str) -> bool:
         os.kill(int(pid), 0)
     except ProcessLookupError:
         return True
-    except OSError:
+    except (OSError, OverflowError):  # a number that is no process id is not known to have ended
         return False
     return _started(int(pid)) not in ("", started)
 
