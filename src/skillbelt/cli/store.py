@@ -97,10 +97,9 @@ def _move_records(places: list[str]) -> dict[str, int]:
     if not all(place.startswith(DATABASES) for place in places):
         return {"audit": 0, "origins": 0}
     source, target = (open_postgres(place).database for place in places)
-    from skillbelt.permission.audit_transfer import move_audit  # extra: postgres
-    from skillbelt.store.postgres.origins import move_origins  # extra: postgres
+    from skillbelt.permission.audit_transfer import move_records  # extra: postgres
 
-    return {"audit": move_audit(source, target), "origins": move_origins(source, target)}
+    return move_records(source, target)
 
 
 def _open(place: str) -> Movable:

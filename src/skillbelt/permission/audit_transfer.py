@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from skillbelt.errors import ConfigError
 from skillbelt.permission.audit_events import NONE, hash_of
 from skillbelt.permission.postgres_audit import PostgresAuditLog
+from skillbelt.store.postgres.origins import move_origins
 from skillbelt.store.postgres.store import decode_text
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ class _ChainEnd(NamedTuple):
     hash: str = NONE
     gone: int = 0
     gone_hash: str = NONE
+
+
+def move_records(source: "Database", target: "Database") -> dict[str, int]:
+    """Move the audit log and the trusted origins, and return how many there are of each."""
+    return {"audit": move_audit(source, target), "origins": move_origins(source, target)}
 
 
 def move_audit(source: "Database", target: "Database") -> int:
