@@ -1,5 +1,6 @@
 """Move the audit log of a database into another one, record by record, with its hash chains."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skillbelt.errors import ConfigError
@@ -46,7 +47,7 @@ def move_audit(source: "Database", target: "Database") -> int:
     query = f"SELECT id, {_COLUMNS} FROM skillbelt.audit WHERE id > %s ORDER BY id LIMIT {_PAGE}"
     while rows := source.read(query, [after]):
         after = rows[-1][0]
-        if not target.write(lambda db, page=rows: _add_page(db, [row[1:] for row in page])):
+        if not target.write(partial(_add_page, rows=[row[1:] for row in rows])):
             raise ConfigError(
                 f"{target.place}: the audit log was changed meanwhile; end what uses either store"
             )
