@@ -14,13 +14,19 @@ import pytest
 from skillbelt.cli import main
 from skillbelt.errors import ConfigError
 from skillbelt.events import NewEvent
+from skillbelt.permission.audit_events import AuditEvent
+from skillbelt.permission.audit_transfer import move_audit
+from skillbelt.permission.postgres_audit import PostgresAuditLog
 from skillbelt.settings import load_settings
 from skillbelt.store import STATE_FILE, SessionKey
+from skillbelt.store.postgres.database import Database
+from skillbelt.store.postgres.origins import PostgresOrigins
 from skillbelt.store.postgres.store import PostgresStore
 from skillbelt.store.protocol import SessionInfo, list_sessions
 from skillbelt.store.sqlite import SqliteStore
 from skillbelt.store.transfer import Movable, move_store
 from skillbelt.testing.suites import TEXTS
+from skillbelt.trust import TrustEntry
 from tests import warm
 from tests.postgres import create_database
 from tests.tree import Tree
@@ -150,6 +156,74 @@ def test_rows_that_do_not_follow_are_refused(source: SqliteStore, open_new: Open
     assert isinstance(info, SessionInfo)
     assert not target.extend(info, source.event_rows(LONG, 5, 5), {})
     assert target.events(LONG) == []
+
+
+# The audit log and the trusted origins
+
+
+@pytest.fixture
+def databases(postgres_server: str) -> Iterator[tuple[str, str]]:
+    """The first has records of two machines, the oldest of one deleted, and an origin."""
+    with create_database(postgres_server) as one, create_database(postgres_server) as other:
+        with closing(PostgresStore(one)) as store:
+            for number in range(6):
+                log = PostgresAuditLog(store.database, f"vm-{number % 2}")
+                log.append(AuditEvent(time=float(number), type="t", session=f"s{number}"))
+            assert PostgresAuditLog(store.database).expire(1.0) == 1
+            origin = TrustEntry(kind="origin", value="https://e.test/a", time=1.0, place="", by="x")
+            PostgresOrigins(store.database).add(origin)
+        yield one, other
+
+
+def audit_of(database: Database) -> tuple[list[object], list[object]]:
+    heads = "SELECT * FROM skillbelt.audit_head ORDER BY chain"
+    rows = "SELECT chain, seq, time, session, record FROM skillbelt.audit ORDER BY id"
+    return database.read(heads), database.read(rows)
+
+
+def test_the_audit_log_and_the_trusted_origins_move_too(
+    tree: Tree, databases: tuple[str, str]
+) -> None:
+    for _ in range(2):
+        done = tree.run("store", "migrate", *databases, "--json")
+        assert done.exit_code == 0, done.stderr
+        assert (done.document["audit"], done.document["origins"]) == (5, 1)
+    with closing(PostgresStore(databases[0])) as one, closing(PostgresStore(databases[1])) as other:
+        assert audit_of(other.database) == audit_of(one.database)
+        assert [found.value for found in PostgresOrigins(other.database).entries()] == [
+            "https://e.test/a"
+        ]
+        log = PostgresAuditLog(other.database, "vm-0")
+        log.append(AuditEvent(time=9.0, type="t"))
+        assert (log.verify().records, log.verify().broken) == (6, 0)
+
+
+def test_an_audit_log_that_went_on_goes_on_there(databases: tuple[str, str]) -> None:
+    with closing(PostgresStore(databases[0])) as one, closing(PostgresStore(databases[1])) as other:
+        move_audit(one.database, other.database)
+        PostgresAuditLog(one.database, "vm-1").append(AuditEvent(time=9.0, type="t"))
+        assert move_audit(one.database, other.database) == 6
+        assert audit_of(other.database) == audit_of(one.database)
+
+
+def test_other_audit_records_of_the_same_machine_are_not_mixed(databases: tuple[str, str]) -> None:
+    with closing(PostgresStore(databases[0])) as one, closing(PostgresStore(databases[1])) as other:
+        PostgresAuditLog(other.database, "vm-1").append(AuditEvent(time=9.0, type="other"))
+        before = audit_of(other.database)
+        with pytest.raises(ConfigError, match="audit log of 'vm-1' has other records there"):
+            move_audit(one.database, other.database)
+        assert audit_of(other.database)[1] == before[1]
+
+
+def test_a_broken_audit_log_is_not_moved(databases: tuple[str, str]) -> None:
+    with closing(PostgresStore(databases[0])) as one, closing(PostgresStore(databases[1])) as other:
+        with one.database.connect() as db:
+            db.execute("ALTER TABLE skillbelt.audit DISABLE TRIGGER keep")
+            db.execute("UPDATE skillbelt.audit SET record = replace(record, 's3', 's9')")
+            db.commit()
+        with pytest.raises(ConfigError, match="the audit log is broken"):
+            move_audit(one.database, other.database)
+        assert audit_of(other.database) == ([], [])
 
 
 # The command

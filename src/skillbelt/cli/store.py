@@ -74,18 +74,32 @@ def _migrate(args: argparse.Namespace) -> int:
     if isinstance(source, SqliteStore) and not os.path.isfile(source.path):
         raise ConfigError(f"{source.path}: no such file; give the state.sqlite3 to move")
     with closing(source), closing(target):
+        rest = _move_records(args.places)
         total = sum(1 for _ in list_sessions(source))
         moved = move_store(source, target, _reporter(total, args))
     if args.json:
         places = {"from": source.place, "to": target.place}
-        print_json({**places, **moved._asdict(), "verified": True})
+        print_json({**places, **moved._asdict(), **rest, "verified": True})
     else:
+        if any(rest.values()):
+            records, origins = count(rest["audit"], "audit record"), rest["origins"]
+            say(f"{records} with unbroken chains, {count(origins, 'trusted origin')}", args)
         say(
             f"{count(moved.sessions, 'session')} with {count(moved.events, 'event')} are in"
             f" {target.place}, compared one by one; {moved.copied} were missing",
             args,
         )
     return 0
+
+
+def _move_records(places: list[str]) -> dict[str, int]:
+    """Move what two databases hold beside sessions; with SQLite it is in files, which stay."""
+    if not all(place.startswith(DATABASES) for place in places):
+        return {"audit": 0, "origins": 0}
+    source, target = (open_postgres(place).database for place in places)
+    from skillbelt.permission.audit_transfer import move_records  # extra: postgres
+
+    return move_records(source, target)
 
 
 def _open(place: str) -> Movable:

@@ -22,7 +22,7 @@ from skillbelt.events import NewEvent
 from skillbelt.metrics import count
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.store import SessionKey, Store
-from skillbelt.store.protocol import StoreWatch
+from skillbelt.store.protocol import StoreWatch, list_sessions
 
 logger = logging.getLogger(__name__)
 # The product's own records in the store; no token can name an app with a colon.
@@ -161,14 +161,16 @@ class Relay:
         before = store.now() - KEPT_SECONDS
         # A role under row-level security cannot list them: `store expire` deletes them there.
         with suppress(ConfigError):
-            for info in store.sessions(SERVING):
+            for info in list_sessions(store, SERVING):
                 if info.updated < before:
                     store.delete(info.key)
 
     def _take_new(self) -> None:
         store = self._store()
         found = [
-            one for one in store.sessions(SERVING, self.id) if one.key.session.startswith(_CALL)
+            one
+            for one in list_sessions(store, SERVING, self.id)
+            if one.key.session.startswith(_CALL)
         ]
         self._seen &= {one.key.session for one in found}
         for info in found:

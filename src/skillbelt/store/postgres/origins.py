@@ -62,5 +62,16 @@ class PostgresOrigins:
         self._database.write(work)
 
 
+def move_origins(source: Database, target: Database) -> int:
+    """Trust the origins of one database in another too, and return how many there are."""
+    here, there = PostgresOrigins(source).entries(), PostgresOrigins(target)
+    for entry in here:
+        there.add(entry)
+    lost = {one.value for one in here} - {one.value for one in there.entries()}
+    if lost:
+        raise ConfigError(f"{target.place}: the trusted origin {min(lost)!r} was not kept there")
+    return len(here)
+
+
 def _mark(url: str) -> bytes:
     return hashlib.sha256(url.encode()).digest()
