@@ -25,7 +25,7 @@ UPLOADS = "skillbelt:uploads"
 # So many of a user are counted; their entries are read for each upload.
 MAX_UPLOADS = 10_000
 _KEEPING_SECONDS = 3600.0
-# How long the book stays taken after a server died that entered an upload, and how long others wait.
+# How long the book stays taken after the server of an upload died, and how long others wait.
 _LEASE_SECONDS, _PATIENCE_SECONDS, _LOOK_SECONDS = 5.0, 30.0, 0.5
 _CROWDED = "too many uploads at once; try again later"
 _SHARED = "user:"  # artifacts that belong to no one session
