@@ -10,8 +10,6 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from skillbelt.cli.output import NO_COLOURS
-
 _GAP = 2  # spaces between two columns
 _INDENT = 4
 # A last column that is cut needs this much to say anything; one that is wrapped needs more, or a
@@ -29,9 +27,9 @@ class TableLook(NamedTuple):
     are the styles of words, by the title of their column.
     """
 
-    wrap: bool = False
-    below: int = 0
-    colours: Mapping[str, Mapping[str, str]] = NO_COLOURS
+    wrap: bool
+    below: int
+    colours: Mapping[str, Mapping[str, str]]
 
 
 def print_on_terminal(head: Sequence[str], rows: Sequence[Sequence[str]], look: TableLook) -> None:

@@ -109,7 +109,7 @@ def _sections(message: Mapping[str, object]) -> Iterator[str]:
 def to_html(events: Iterable[Event], title: str, facts: Mapping[str, str]) -> str:
     """Return the conversation as one HTML page, with every text as text.
 
-    The page loads nothing and runs nothing, whatever a message holds.
+    The page loads nothing and runs nothing; a message is only text in it.
     """
     about = "".join(f"<dt>{escape(key)}<dd>{escape(value)}\n" for key, value in facts.items())
     parts = [part for event in events if event.type == "message" for part in _blocks(event.data)]
