@@ -132,6 +132,7 @@ class Settings(NamedTuple):
     worktree: str = ""
     home: str = ""
     config_home: str = ""
+    skills_lock: str = ""  # where `skills` keeps the lock of what a user installed
     client_homes: Mapping[str, str] = _NOTHING
     skills_root: str = ""
     sources: Mapping[str, str] = _NOTHING
@@ -197,8 +198,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "tool_profile": ("default", "full", "knowledge", "trpc", "claude", "simple"),
 }
 _MACHINE = ("limits", "internal_skills", "project", "worktree", "home", "config_home",
-            "client_homes", "skills_root", "sources", "files", "rule_tables", "client_paths",
-            "client_urls", "strangers", "skills")  # fmt: skip
+            "skills_lock", "client_homes", "skills_root", "sources", "files", "rule_tables",
+            "client_paths", "client_urls", "strangers", "skills")  # fmt: skip
 DEFAULTS: dict[str, object] = {
     **{key: value for key, value in Settings._field_defaults.items() if key not in _MACHINE},
     **Limits._field_defaults,
@@ -338,6 +339,7 @@ def load_settings(
         worktree=worktree,
         home=home,
         config_home=config_home,
+        skills_lock=_skills_lock(env, home),
         client_homes={name: env[key] for name, key in CLIENT_HOMES.items() if env.get(key)},
         skills_root=env.get("SKILLS_ROOT", ""),
         sources=sources,
@@ -1268,6 +1270,12 @@ def _user_folder(kind: Literal["cache", "state"], env: Mapping[str, str], home: 
     from platformdirs import user_cache_dir, user_state_dir  # cost: 20 ms, not on Linux
 
     return (user_cache_dir if kind == "cache" else user_state_dir)("skillbelt")
+
+
+def _skills_lock(env: Mapping[str, str], home: str) -> str:
+    state = _absolute(env.get("XDG_STATE_HOME"))
+    folder = os.path.join(state, "skills") if state else os.path.join(home, ".agents")
+    return os.path.join(folder, ".skill-lock.json")
 
 
 def _expand(path: str, home: str) -> str:
