@@ -132,7 +132,6 @@ class Settings(NamedTuple):
     worktree: str = ""
     home: str = ""
     config_home: str = ""
-    skills_lock: str = ""  # where `skills` keeps the lock of what a user installed
     client_homes: Mapping[str, str] = _NOTHING
     skills_root: str = ""
     sources: Mapping[str, str] = _NOTHING
@@ -146,6 +145,8 @@ class Settings(NamedTuple):
     strangers: tuple[tuple[str, str], ...] = ()
     # What is said about single skills, weakest first; `for_skill` merges it.
     skills: tuple[SkillSwitches, ...] = ()
+    # Where `skills` keeps the lock of what a user installed.
+    skills_lock: str = ""
 
     def __repr__(self) -> str:
         # A URL may hold a password, and a repr gets into logs.
@@ -198,8 +199,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "tool_profile": ("default", "full", "knowledge", "trpc", "claude", "simple"),
 }
 _MACHINE = ("limits", "internal_skills", "project", "worktree", "home", "config_home",
-            "skills_lock", "client_homes", "skills_root", "sources", "files", "rule_tables",
-            "client_paths", "client_urls", "strangers", "skills")  # fmt: skip
+            "client_homes", "skills_root", "sources", "files", "rule_tables", "client_paths",
+            "client_urls", "strangers", "skills", "skills_lock")  # fmt: skip
 DEFAULTS: dict[str, object] = {
     **{key: value for key, value in Settings._field_defaults.items() if key not in _MACHINE},
     **Limits._field_defaults,

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-# As `skills` writes them into a lock; the last four are kinds that it does not know.
+# As `skills` writes them into a lock; the last four are kinds that it does not know, and a
+# marketplace only leads to a source of another kind.
 SourceKind = Literal[
     "github",
     "gitlab",
@@ -18,7 +19,7 @@ SourceKind = Literal[
     "mcp",
     "oci",
     "clawhub",
-    "marketplace",  # resolved to another kind before anything is locked
+    "marketplace",
 ]
 InstallScope = Literal["project", "user"]
 ChangeAction = Literal["install", "replace", "remove", "link", "unlink", "keep"]
