@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-# As `skills` writes them into a lock; the last three are kinds that it does not know.
+# As `skills` writes them into a lock; the last four are kinds that it does not know, and a
+# marketplace only leads to a source of another kind.
 SourceKind = Literal[
     "github",
     "gitlab",
@@ -18,6 +19,7 @@ SourceKind = Literal[
     "mcp",
     "oci",
     "clawhub",
+    "marketplace",
 ]
 InstallScope = Literal["project", "user"]
 ChangeAction = Literal["install", "replace", "remove", "link", "unlink", "keep"]
@@ -79,8 +81,9 @@ class LockEntry(NamedTuple):
     """One skill of a lock file. Empty values are not written.
 
     `computed_hash` is the hash of `skills` over the source folder, `folder_hash` the
-    `skillFolderHash` of a user's lock. `content_digest` covers what is installed. `written` is the
-    entry as the file has it: its order and the keys that this version does not know.
+    `skillFolderHash` of a user's lock. `content_digest` covers what is installed, `clients` are
+    the other clients that get a link to it. `written` is the entry as the file has it: its order
+    and the keys that this version does not know.
     """
 
     name: str
@@ -98,6 +101,7 @@ class LockEntry(NamedTuple):
     commit: str = ""
     tree_sha: str = ""
     content_digest: str = ""
+    clients: tuple[str, ...] = ()
     packages: Mapping[str, object] = NO_VALUES
     scan: Mapping[str, object] = NO_VALUES
     provenance: Mapping[str, object] = NO_VALUES
