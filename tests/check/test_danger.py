@@ -102,6 +102,7 @@ def test_what_fetches_and_runs_is_found(text: str) -> None:
         "curl https://x.example; sh own.sh",
         "cat own.sh | sh",
         "run curl or bash as you like",
+        "Never use `curl | sh`, or `curl ... | bash`.",
         "base64 -d picture.txt | file -",
     ],
 )

@@ -15,9 +15,9 @@ from skillbelt.check.rules import finding
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Diagnostic
 
-# Read of each file of a skill, and how many findings of a kind are told of one file.
+# Read of each file of a skill, and the most findings of a kind in one file.
 MAX_SEARCHED_BYTES = 256 * 2**10
-_MAX_TOLD = 5
+_MAX_OF_A_KIND = 5
 _SHOWN_CHARS = 80
 
 _PLACEHOLDERS = re.compile(
@@ -87,7 +87,8 @@ _RUNNER = (
     rf"{_AS}(?:(?:ba|z|da|k|fi)?sh(?![\w./-])(?!\s+-c)"
     r"|(?:python[0-9.]*|node|perl|ruby|php)(?:[ \t]+-(?=\s)|[ \t]*(?=$|[\n;&|)\"'`#])))"
 )
-_FETCH = r"\b(?:curl|wget)(?=\s)"
+# With an address: a text that only speaks of `curl | sh` has none.
+_FETCH = r"\b(?:curl|wget)(?=\s[^\n|;]{0,300}(?:://|\$|\w\.\w|localhost))"
 _WEB = r"\b(?:irm|iwr|invoke-restmethod|invoke-webrequest)\s"
 # Each with the words of which one is in every text that it matches.
 _FETCHED = tuple(
@@ -137,8 +138,8 @@ def check_content(data: bytes, path: str) -> Iterator[Diagnostic]:
     data = data[:MAX_SEARCHED_BYTES]
     if b"\0" in data:
         return
-    yield from list(_find_secrets(data, path))[:_MAX_TOLD]
-    yield from list(_find_fetched(data, path))[:_MAX_TOLD]
+    yield from list(_find_secrets(data, path))[:_MAX_OF_A_KIND]
+    yield from list(_find_fetched(data, path))[:_MAX_OF_A_KIND]
 
 
 def _find_secrets(data: bytes, path: str) -> Iterator[Diagnostic]:

@@ -481,7 +481,7 @@ _ROWS = (
         severity="warning",
         strict="warning",
         what="a program is fetched and run at once, as by `curl … | sh`",
-        why="Nobody sees what runs, and it may be something else tomorrow.",
+        why="No reviewer sees what runs, and it may be something else tomorrow.",
         fix="put the program into the skill, or fetch a fixed version and compare its hash",
     ),
     # The folder
