@@ -49,8 +49,9 @@ COMMANDS: dict[str, CliCommand] = {
         "sync",
         "install exactly what the lock file says",
         "Reads skills-lock.json of the project, which `skills` reads and writes too, or with -g "
-        "the lock of your home. A skill with local edits is never replaced without --force. Exit code "
-        "2: the lock and the disk differ; 3: some skills could not be installed; 4: refused.",
+        "the lock of your home. A skill with local edits is never replaced without --force. "
+        "Exit code 2: the lock and the disk differ; 3: some skills could not be installed; "
+        "4: refused.",
     ),
     "verify": CliCommand(
         "verify",
