@@ -70,7 +70,7 @@ def verify_skill(lock: SkillLock, entry: LockEntry, settings: Settings) -> Verif
     drift = [*_unsafe(entry, folder), *_contents(lock, entry, folder, hashes, settings)]
     edited = bool(drift) and not _is_known(hashes, settings)
     drift += _clients(place, entry, folder, hashes, settings)
-    return VerifiedSkill(entry, folder, hashes, tuple(drift), edited)
+    return found._replace(hashes=hashes, drift=tuple(drift), edited=edited)
 
 
 def _drift(entry: LockEntry, kind: DriftKind, path: str, message: str, remedy: str) -> Drift:
