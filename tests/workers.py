@@ -12,6 +12,7 @@ import mmap
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -173,8 +174,7 @@ class Workers:
 def _split(items: list[pytest.Item]) -> dict[int, range]:
     """Return the tests that belong together, by the first of them."""
     found = {}
-    order = list(range(len(items)))
-    for _, some in groupby(order, key=lambda each: items[each].nodeid.rpartition("::")[0]):
+    for _, some in groupby(range(len(items)), key=lambda each: items[each].parent):
         indexes = list(some)
         found[indexes[0]] = range(indexes[0], indexes[-1] + 1)
     return found
@@ -230,14 +230,19 @@ def become(session: pytest.Session, sender: _Sender, number: int, run: str) -> N
         plugins.unregister(name=other)
     plugins.register(sender)
     plugins.register(_Terminal(), "terminalreporter")
-    capture = plugins.getplugin("capturemanager")
-    capture.stop_global_capturing()  # the file that it wrote to is everybody's
-    capture.start_global_capturing()
-    capture.suspend_global_capture()
+    capture = plugins.getplugin("capturemanager")._global_capturing
+    for stream in (capture.out, capture.err) if capture else ():
+        _renew(stream)
     factory = config._tmp_path_factory  # type: ignore[attr-defined]
     factory._exit_stack = ExitStack()
     factory._basetemp = factory.getbasetemp() / f"{name}-{os.getpid()}"
     factory._basetemp.mkdir(0o700)
+
+
+def _renew(stream: Any) -> None:
+    """Let a stream be kept in a file of this process alone; whoever has its object still has it."""
+    with suppress(AttributeError, OSError), tempfile.TemporaryFile(buffering=0) as file:
+        os.dup2(file.fileno(), stream.tmpfile.fileno(), inheritable=False)
 
 
 class _Terminal:
