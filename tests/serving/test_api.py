@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import anyio
@@ -533,8 +533,27 @@ async def test_uploads_at_once_do_not_pass_together(small: Runtime) -> None:
 
         for name in "abcd":
             calls.start_soon(put, name)
-    assert done.count(200) <= 1
-    assert sorted({*done, 200}) == [200, 403]
+    assert sorted(done) == [200, 403, 403, 403]
+
+
+@pytest.mark.parametrize(("declared", "read"), [("12", 0), (None, 3)])
+async def test_an_upload_without_room_is_refused_early(
+    small: Runtime, declared: str | None, read: int
+) -> None:
+    """By what the client declares before any of it is read, else as soon as it is too much."""
+    pieces = list[bytes]()
+
+    async def send() -> AsyncIterator[bytes]:
+        for _ in range(100):
+            pieces.append(b"x" * 4)
+            yield pieces[-1]
+
+    async with api(small) as client:
+        headers = {"content-length": declared} if declared else {}
+        refused = await client.put(f"{S}/artifacts/a", content=send(), headers=headers)
+        assert error_of(refused)["kind"] == "over_quota"
+        assert "12 bytes do not fit: 0 of 10 are used" in error_of(refused)["message"]
+        assert len(pieces) == read
 
 
 async def test_an_upload_that_is_not_kept_is_not_counted(small: Runtime) -> None:

@@ -188,6 +188,7 @@ def test_the_audit_log_and_the_trusted_origins_move_too(
         done = tree.run("store", "migrate", *databases, "--json")
         assert done.exit_code == 0, done.stderr
         assert (done.document["audit"], done.document["origins"]) == (5, 1)
+        assert done.document["left"] == []
     with closing(PostgresStore(databases[0])) as one, closing(PostgresStore(databases[1])) as other:
         assert audit_of(other.database) == audit_of(one.database)
         assert [found.value for found in PostgresOrigins(other.database).entries()] == [
@@ -264,6 +265,13 @@ def rows(store: PostgresStore) -> int:
     return int(number)
 
 
+def test_the_command_says_what_it_does_not_move(
+    tree: Tree, source: SqliteStore, tmp_path: Path
+) -> None:
+    done = tree.run("store", "migrate", source.path, str(tmp_path / "other.sqlite3"))
+    assert "not moved: the audit log and what is trusted; their files stay" in done.stderr
+
+
 def test_the_command_names_both_stores_but_no_password(
     tree: Tree, source: SqliteStore, postgres_url: str
 ) -> None:
@@ -273,6 +281,7 @@ def test_the_command_names_both_stores_but_no_password(
         assert (done.exit_code, "hunter2" in str(done)) == (2, False)
         done = tree.run("store", "migrate", source.path, url, *more)
         assert (done.exit_code, "hunter2" in str(done)) == (0, False)
+    assert done.document["left"] == ["audit", "origins"], "they are files, which stay"
     assert done.document["from"] == source.path
     assert done.document["to"] == PostgresStore(url).place
 

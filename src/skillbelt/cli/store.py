@@ -73,13 +73,15 @@ def _migrate(args: argparse.Namespace) -> int:
         raise UsageError("store migrate takes two stores, not one twice")
     if isinstance(source, SqliteStore) and not os.path.isfile(source.path):
         raise ConfigError(f"{source.path}: no such file; give the state.sqlite3 to move")
+    whole = all(place.startswith(DATABASES) for place in args.places)
     with closing(source), closing(target):
-        rest = _move_records(args.places)
+        rest = _move_records(args.places) if whole else {"audit": 0, "origins": 0}
         total = sum(1 for _ in list_sessions(source))
         moved = move_store(source, target, _reporter(total, args))
     if args.json:
         places = {"from": source.place, "to": target.place}
-        print_json({**places, **moved._asdict(), **rest, "verified": True})
+        left = [] if whole else list(rest)
+        print_json({**places, **moved._asdict(), **rest, "left": left, "verified": True})
     else:
         if any(rest.values()):
             records, origins = count(rest["audit"], "audit record"), rest["origins"]
@@ -89,13 +91,20 @@ def _migrate(args: argparse.Namespace) -> int:
             f" {target.place}, compared one by one; {moved.copied} were missing",
             args,
         )
+        if not whole:
+            say(f"not moved: the audit log and what is trusted; {_left(source)}", args)
     return 0
 
 
+def _left(source: Movable) -> str:
+    """Say where the audit log and what is trusted are after a move from or to SQLite."""
+    if isinstance(source, SqliteStore):
+        return "their files stay in the state folder, and this machine still trusts what they name"
+    return f"both stay in {source.place}"
+
+
 def _move_records(places: list[str]) -> dict[str, int]:
-    """Move what two databases hold beside sessions; with SQLite it is in files, which stay."""
-    if not all(place.startswith(DATABASES) for place in places):
-        return {"audit": 0, "origins": 0}
+    """Move what two databases hold beside sessions."""
     source, target = (open_postgres(place).database for place in places)
     from skillbelt.permission.audit_transfer import move_records  # extra: postgres
 

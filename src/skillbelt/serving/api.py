@@ -39,6 +39,7 @@ from skillbelt.serving.endpoints import (
     Download,
     Endpoint,
     Schema,
+    check_room,
     describe_pending,
 )
 from skillbelt.serving.guard import HOLDER, guarded
@@ -123,17 +124,16 @@ class HttpApi:
         with span("serve", f"{endpoint.method} {endpoint.path}", **route) as traced:
             holder = scope[HOLDER]
             user = _user_of(holder, headers)
-            async with _read_body(endpoint, headers, receive) as (body, upload):
-                request = ApiRequest(
-                    belt=self._belt,
-                    holder=holder,
-                    user=user,
-                    path=found,
-                    query=_read_query(endpoint, scope["query_string"]),
-                    body=body,
-                    upload=upload,
-                    mime=headers.get("content-type", "application/octet-stream"),
-                )
+            request = ApiRequest(
+                belt=self._belt,
+                holder=holder,
+                user=user,
+                path=found,
+                query=_read_query(endpoint, scope["query_string"]),
+                body={},
+                mime=headers.get("content-type", "application/octet-stream"),
+            )
+            async with _read_body(endpoint, request, headers, receive) as request:
                 streams = endpoint.streams and _EVENTS in headers.get("accept", "")
                 await self._answer(endpoint, request, receive, answer, streams=streams)
             traced.set(**{"http.response.status_code": answer.status})
@@ -379,13 +379,18 @@ def _user_of(holder: Holder, headers: Headers) -> str:
 
 @asynccontextmanager
 async def _read_body(
-    endpoint: Endpoint, headers: Headers, receive: Receive
-) -> AsyncIterator[tuple[Mapping[str, Any], BinaryIO | None]]:
-    """Yield the JSON of the body, or a file with what is uploaded."""
-    most = MAX_UPLOAD_BYTES if endpoint.uploads else MAX_JSON_BODY_BYTES
+    endpoint: Endpoint, request: ApiRequest, headers: Headers, receive: Receive
+) -> AsyncIterator[ApiRequest]:
+    """Yield the request with the JSON of its body, or with a file of what is uploaded.
+
+    What is too large, or more than the user may upload, is refused as soon as that is known.
+    """
+    most = room = MAX_UPLOAD_BYTES if endpoint.uploads else MAX_JSON_BODY_BYTES
     size = headers.get("content-length", "0")
-    if not size.isdigit() or int(size) > most:
+    if not size.isdecimal() or int(size) > most:
         raise HttpRefusal("too_large", f"a body has at most {most} bytes")
+    if endpoint.uploads:
+        room = await to_thread.run_sync(check_room, request, int(size))
     with SpooledTemporaryFile(_IN_MEMORY_BYTES) as file:
         more, length = True, 0
         while more:
@@ -396,12 +401,14 @@ async def _read_body(
             more, length = message.get("more_body", False), length + len(data)
             if length > most:
                 raise HttpRefusal("too_large", f"a body has at most {most} bytes")
+            if length > room:
+                room = await to_thread.run_sync(check_room, request, length)
             await to_thread.run_sync(file.write, data) if endpoint.uploads else file.write(data)
         file.seek(0)
         if endpoint.uploads:
-            yield {}, cast(BinaryIO, file)
+            yield request._replace(upload=cast(BinaryIO, file))
         else:
-            yield _parse_body(endpoint, file.read()), None
+            yield request._replace(body=_parse_body(endpoint, file.read()))
 
 
 def _parse_body(endpoint: Endpoint, data: bytes) -> Mapping[str, Any]:

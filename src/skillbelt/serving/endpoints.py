@@ -366,6 +366,11 @@ def delete_artifact(request: ApiRequest) -> object:
     return {"deleted": True}
 
 
+def check_room(request: ApiRequest, size: int) -> int:
+    """Return how many bytes the user may upload now; HttpRefusal when `size` are too many."""
+    return _uploads(request).check_room(size)
+
+
 def _uploads(request: ApiRequest) -> UploadBook:
     belt = request.belt
     kept = belt.workbench.artifacts(request.key).store

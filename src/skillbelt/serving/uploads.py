@@ -1,21 +1,23 @@
 """What each user has uploaded, counted in the store, so that all servers keep one bound.
 
-An upload is entered before it is kept, so two at once cannot pass together where one fits. Entries
-of artifacts that are gone by another way are found when there is no room.
+An upload is entered before it is kept. Who enters one has a lease, so that of several at once as
+many pass as fit. Entries of artifacts that are gone by another way are found when there is no room.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from typing import BinaryIO, NamedTuple
 
 from skillbelt.artifacts.protocol import Artifact, ArtifactStore
-from skillbelt.errors import ArtifactError
+from skillbelt.errors import ArtifactError, LeaseLost
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.store import SessionKey, Store
+from skillbelt.store.protocol import lease_topic
 from skillbelt.untrusted_json import BadJson, read_json
 from skillbelt.values import Limits
 
@@ -23,6 +25,9 @@ UPLOADS = "skillbelt:uploads"
 # So many of a user are counted; their entries are read for each upload.
 MAX_UPLOADS = 10_000
 _KEEPING_SECONDS = 3600.0
+# How long the book stays taken after the server of an upload died, and how long others wait.
+_LEASE_SECONDS, _PATIENCE_SECONDS, _LOOK_SECONDS = 5.0, 30.0, 0.5
+_CROWDED = "too many uploads at once; try again later"
 _SHARED = "user:"  # artifacts that belong to no one session
 
 
@@ -49,9 +54,9 @@ class UploadBook:
         file.seek(0)
         session = "" if name.startswith(_SHARED) else self._key.session
         id, entry = os.urandom(8).hex(), _Upload(session, name, size, self._store.now())
-        self._store.append(self._place, [], {id: json.dumps(entry)})
+        self.check_room(size)
+        self._enter(id, entry)
         try:
-            self._check(size)
             kept = self._kept.save(self._key, name, file, mime)
         except BaseException:
             self._store.append(self._place, [], {id: None})
@@ -68,23 +73,51 @@ class UploadBook:
         """Count nothing of the session any more."""
         self._drop(lambda one: one.session == self._key.session)
 
-    def _check(self, size: int) -> None:
-        excess = self._find_excess(size)
-        if excess and self._drop(self._is_gone):
-            excess = self._find_excess(size)
-        if excess:
-            raise HttpRefusal("over_quota", excess)
+    def check_room(self, size: int) -> int:
+        """Return how many bytes there is room for; HttpRefusal when `size` are too many."""
+        try:
+            return self._find_room(size)
+        except HttpRefusal:
+            if not self._drop(self._is_gone):
+                raise
+        return self._find_room(size)
 
-    def _find_excess(self, size: int) -> str:
-        """Return what is too much, this upload counted."""
+    def _enter(self, id: str, entry: _Upload) -> None:
+        with self._alone() as number:
+            self._find_room(entry.size)
+            try:
+                self._store.append(self._place, [], {id: json.dumps(entry)}, lease=number)
+            except LeaseLost:
+                raise HttpRefusal("busy", _CROWDED) from None
+
+    @contextmanager
+    def _alone(self) -> Iterator[str]:
+        """Have the book for a block, before all other servers; yield the number of the lease."""
+        number, until = os.urandom(16).hex(), time.monotonic() + _PATIENCE_SECONDS
+        with closing(self._store.watch(lease_topic(self._place))) as watch:
+            while (
+                self._store.take_lease(self._place, number, "an upload", _LEASE_SECONDS).number
+                != number
+            ):
+                if time.monotonic() > until:
+                    raise HttpRefusal("busy", _CROWDED)
+                watch.wait(_LOOK_SECONDS)
+        try:
+            yield number
+        finally:
+            self._store.release_lease(self._place, number)
+
+    def _find_room(self, size: int) -> int:
         found = self._read().values()
-        total, bound = sum(one.size for one in found), self._limits.max_upload_bytes
-        if len(found) > MAX_UPLOADS:
-            return f"all {MAX_UPLOADS} uploads that a user may have are used; delete artifacts"
-        if total > bound:
-            said = f"{size} bytes do not fit: {total - size} of {bound} are used (max_upload_bytes)"
-            return f"{said}; delete artifacts, or have the setting of the server raised"
-        return ""
+        used, bound = sum(one.size for one in found), self._limits.max_upload_bytes
+        if len(found) >= MAX_UPLOADS:
+            said = f"all {MAX_UPLOADS} uploads that a user may have are used; delete artifacts"
+            raise HttpRefusal("over_quota", said)
+        if used + size > bound:
+            said = f"{size} bytes do not fit: {used} of {bound} are used (max_upload_bytes)"
+            said += "; delete artifacts, or have the setting of the server raised"
+            raise HttpRefusal("over_quota", said)
+        return bound - used
 
     def _is_gone(self, one: _Upload) -> bool:
         if one.version < 0:  # it is being kept, unless the server ended before it was

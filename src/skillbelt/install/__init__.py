@@ -1,0 +1,1 @@
+"""Skills from elsewhere: fetched, locked, put in place, compared with the lock, updated."""
