@@ -8,6 +8,7 @@ from typing import NamedTuple
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Find and read skills": ("list", "search", "show", "load", "read", "where", "prompt"),
     "Use skills": ("ask", "chat", "run", "exec", "sessions", "artifacts", "demo"),
+    "Install skills": ("sync", "verify", "remove"),
     "Write skills": ("check", "try", "build"),
     "Control what skills may do": (
         *("permissions", "trust", "secrets", "enable", "disable", "log"),
@@ -142,6 +143,18 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
         HelpExample("skillbelt watch", "print changes until Ctrl-C"),
         HelpExample("skillbelt watch --json", "one line of JSON per change"),
     ),
+    "sync": (
+        HelpExample("skillbelt sync --check", "does the disk match the lock?"),
+        HelpExample("skillbelt sync --frozen", "install exactly what the lock says"),
+    ),
+    "verify": (
+        HelpExample("skillbelt verify", "every file that differs from the lock"),
+        HelpExample("skillbelt verify pdf", "one skill"),
+    ),
+    "remove": (
+        HelpExample("skillbelt remove pdf", "with its links and its entry in the lock"),
+        HelpExample("skillbelt remove pdf --dry-run", "only say what would go"),
+    ),
     "completion": (
         HelpExample("skillbelt completion bash", "print the script for bash"),
         HelpExample("skillbelt completion fish", "the one for fish"),
@@ -200,7 +213,8 @@ EXIT_CODES = """\
 130  interrupted
 
 `run` and `exec` end with the exit code of the command; with --json they end
-with 1 for any failure."""
+with 1 for any failure. What installs skills ends with 2 when lock and disk
+differ, 3 when a part is done, 4 when it was refused."""
 TOPICS: Mapping[str, str] = {
     "exit-codes": EXIT_CODES,
     "output": """\
