@@ -11,7 +11,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -58,6 +58,7 @@ from skillbelt.sandbox.protocol import (
 )
 from skillbelt.sandbox.registry import AUTO, CONTAINER, WASM, Choice, Sandboxes
 from skillbelt.settings import Settings
+from skillbelt.store import SessionKey
 from skillbelt.values import SkillSettings
 
 try:
@@ -83,6 +84,7 @@ _CREATION_SECONDS = 120.0
 _AGAIN_SECONDS = 0.05
 _LOOK_SECONDS = 5.0
 _TRIES = 4
+_MAX_KNOWN = 4_096
 _CONNECTING = threading.Lock()
 _NOTHING_SAID = SkillSettings()
 _LOST = (exceptions.ActorDiedError, exceptions.ActorUnavailableError,
@@ -234,7 +236,12 @@ class RayExecutor(Sandboxes):
         if run.who.once:
             return made
         with self._guard:
-            return self._known.setdefault(run.workspace.path, made)
+            # The one that was used last is the last one; what is not known is sent again.
+            made = self._known.pop(run.workspace.path, made)
+            self._known[run.workspace.path] = made
+            while len(self._known) > _MAX_KNOWN:
+                del self._known[next(iter(self._known))]
+            return made
 
     def actor_for(self, run: Run, seconds: float, is_over: Callable[[], bool]) -> _Actor:
         """Return a living actor for the run: that of its conversation, else one with less to do."""
@@ -311,6 +318,7 @@ class RayExecutor(Sandboxes):
             if self._actors.get(actor.name) == actor:
                 del self._actors[actor.name]
             self._heard.pop(actor.id, None)
+            self._sent = {one for one in self._sent if one[0] != actor.id}
 
     @contextmanager
     def loading(self, actor: _Actor) -> Iterator[None]:
@@ -329,7 +337,21 @@ class RayExecutor(Sandboxes):
 
     def note_skills(self, actor: _Actor, hashes: Mapping[str, str]) -> None:
         """Note that the actor has these skills."""
-        self._sent.update((actor.id, hash) for hash in hashes.values())
+        with self._guard:
+            self._sent.update((actor.id, hash) for hash in hashes.values())
+
+    def forget(self, key: SessionKey, workspaces: Sequence[str]) -> None:
+        """Have the actors that this server knows remove the workspaces of a conversation.
+
+        Others remove them when they were not used for an hour.
+        """
+        with self._guard:
+            actors = list(self._actors.values())
+        tenant = hash_names(key[:2])
+        for actor in actors:
+            method = actor.handle.forget.options(concurrency_group="control")
+            for name in workspaces:
+                method.remote(tenant, hash_names((*key, name)))
 
     def sealed(self, order: RunOrder, values: PrivateValues) -> tuple[bytes, str, bytes]:
         """Return the order, its seal and the values that belong to it."""

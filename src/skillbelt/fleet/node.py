@@ -10,7 +10,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -173,7 +173,7 @@ class WorkspaceActor:
     # By itself
 
     def _watch(self) -> None:
-        """End the runs of servers that are gone, and this actor when it is not used."""
+        """End what servers left that are gone, and what is not used: workspaces, and this actor."""
         while True:
             time.sleep(_WATCH_SECONDS)
             with self._changed:
@@ -181,12 +181,23 @@ class WorkspaceActor:
                 idle = time.monotonic() - self._last > self._idle_seconds
                 over = not runs and (idle or self._draining)
                 self._draining = self._draining or over
-            with suppress(Exception):
-                for one in runs:
-                    if self._ties.job_is_dead(one.order.job):
-                        one.kill()
             if over:
                 self._end()
+                continue
+            self._end_orphans(runs)
+            for name in self.bench.forget_unused():
+                with self._changed:
+                    self._used.pop(name, None)
+
+    def _end_orphans(self, runs: Sequence[_NodeRun]) -> None:
+        """Kill the runs of servers that are gone. While the head is away, none is known to be."""
+        if not runs:
+            return
+        with suppress(Exception):
+            dead = self._ties.find_dead_jobs()
+            for one in runs:
+                if one.order.job in dead:
+                    one.kill()
 
     def _end(self) -> None:
         self.bench.remove()
