@@ -7,15 +7,15 @@ import hmac
 from typing import Any
 
 import ray
-from ray._private import state
-from ray._raylet import (  # type: ignore[attr-defined]
+
+from skillbelt.errors import ConfigError
+from skillbelt.fleet.ray_parts import (
     AuthenticationMode,
     AuthenticationTokenLoader,
     GcsClient,
     get_authentication_mode,
+    ray_state,
 )
-
-from skillbelt.errors import ConfigError
 
 
 class ClusterTies:
@@ -44,7 +44,7 @@ class ClusterTies:
 
         Its public ways to ask need the dashboard, which is off.
         """
-        jobs: Any = getattr(state, "jobs", None)
+        jobs: Any = getattr(ray_state, "jobs", None)
         if jobs is not None:
             return {one["JobID"] for one in jobs() if one["IsDead"]}
         head = GcsClient(address=ray.get_runtime_context().gcs_address)

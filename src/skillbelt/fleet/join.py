@@ -21,6 +21,7 @@ from skillbelt.errors import SkillbeltError
 from skillbelt.fleet.facts import START_LABEL, NodeFacts
 
 HEAD_PORT = 6379
+STARTER = "ray.scripts.scripts"  # the module behind the command `ray`
 # Contents travel through the object store of the fleet; Ray carries calls and results only.
 OBJECT_BYTES = 256 * 2**20
 UP, DOWN = "up", "down"
@@ -60,7 +61,7 @@ def start_arguments(plan: NodePlan, facts: NodeFacts) -> list[str]:
         processors = max(1, int(facts.processors)) if plan.runs else 0
     labels = facts.labels() | ({START_LABEL: plan.start} if plan.start else {})
     made = [
-        *(sys.executable, "-m", "ray.scripts.scripts", "start", *where),
+        *(sys.executable, "-m", STARTER, "start", *where),
         *("--num-cpus", str(processors if plan.runs else 0)),
         *("--num-gpus", str(facts.gpus if plan.runs else 0)),
         *("--resources", json.dumps(facts.resources() if plan.runs else {})),
