@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 import anyio
@@ -21,6 +23,7 @@ from skillbelt.serving.relay import SERVING
 from skillbelt.serving.tokens import Holder, TokenBook, hash_token
 from skillbelt.store import SessionKey
 from skillbelt.store.memory import MemoryStore
+from skillbelt.store.sqlite import SqliteStore
 from tests.serving.clients import TOKEN, api, error_of, events, fill
 from tests.tree import Tree
 
@@ -451,6 +454,27 @@ async def test_ten_thousand_conversations_are_walked_by_page(
         assert (len(whole["sessions"]), whole["next"]) == (1000, names[999])
         assert len((await client.get("/v1/sessions?limit=99999")).json()["sessions"]) == 1000
     assert asked == [1001] * len(asked), "never more than a page is read"
+
+
+async def test_a_page_of_conversations_in_sqlite_costs_what_the_page_does(belt: Runtime) -> None:
+    """Counted in steps of SQLite's machine: about 13 for each entry of the page, 10,000 or not."""
+    store = belt.store
+    assert isinstance(store, SqliteStore)
+    store.append(SessionKey("skillbelt", "http2", "theirs"), [])
+    rows = [("skillbelt", "http", f"c{n:05}", 1.0, 1.0, 0) for n in range(10_000)]
+    with closing(sqlite3.connect(store.path)) as db, db:
+        named = "INSERT INTO session (app, user, name, created, updated, last)"
+        db.executemany(f"{named} VALUES (?, ?, ?, ?, ?, ?)", rows)
+    steps, costs, query = [0], list[int](), "limit=500"
+    store._open().set_progress_handler(lambda: steps.__setitem__(0, steps[0] + 1), 100)
+    async with api(belt) as client:
+        while query:
+            steps[0] = 0
+            page = (await client.get(f"/v1/sessions?{query}")).json()
+            costs.append(steps[0])
+            query = f"limit=500&after={page['next']}" if "next" in page else ""
+    assert len(costs) == 20
+    assert max(costs) * 100 <= 40 * 500
 
 
 async def test_other_lists_come_by_page_too(belt: Runtime, open_tree: Tree) -> None:
