@@ -238,7 +238,7 @@ class Cluster:
                 ray.cancel(reference, force=True)
                 found[key] = NodeAnswer(problem=f"no answer within {seconds:g} seconds")
             except Exception as error:  # what the function raised there, or Ray
-                found[key] = NodeAnswer(problem=_first_line(error))
+                found[key] = NodeAnswer(problem=first_line(error))
         return found
 
     def workspaces(self) -> dict[str, Any]:
@@ -303,7 +303,7 @@ def _follow(task: Any, argument: object, seconds: float) -> NodeAnswer:
         except StopIteration:
             return NodeAnswer(found)
         except Exception as error:  # what the function raised there, or Ray
-            return NodeAnswer(found, _first_line(error))
+            return NodeAnswer(found, first_line(error))
 
 
 def check_token(address: str) -> None:
@@ -374,10 +374,11 @@ def _explain(address: str, error: Exception) -> ClusterAway:
             f"this machine is no node of the Ray cluster at {address}: run the command on a node, "
             f"or let this machine join without runs: `skillbelt fleet join {address} --no-runs`"
         )
-    return ClusterAway(f"the Ray cluster at {address} does not answer: {_first_line(error)}")
+    return ClusterAway(f"the Ray cluster at {address} does not answer: {first_line(error)}")
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return what an error of Ray says, without the stack of the other process."""
     lines = [line for line in str(error).split("\n") if line.strip()]
     cause = getattr(error, "cause", None)
     if cause is not None and str(cause):

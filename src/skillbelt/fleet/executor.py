@@ -65,7 +65,7 @@ try:
     import ray
     from ray import exceptions
 
-    from skillbelt.fleet.cluster import NAMESPACE, WORKSPACES, connect
+    from skillbelt.fleet.cluster import NAMESPACE, WORKSPACES, connect, first_line
     from skillbelt.fleet.cluster_key import ClusterTies
 except ImportError as error:
     raise MissingExtra("ray", "running skills on a Ray cluster") from error
@@ -89,6 +89,11 @@ _CONNECTING = threading.Lock()
 _NOTHING_SAID = SkillSettings()
 _LOST = (exceptions.ActorDiedError, exceptions.ActorUnavailableError,
          exceptions.NodeDiedError, exceptions.WorkerCrashedError)  # fmt: skip
+
+_FAILED = (
+    "the node failed while it carried out the run, and what the command did is not known: "
+    "{reason}; `skillbelt fleet nodes` says whether versions differ"
+)
 
 
 class NodeSandbox(Keepless):
@@ -447,9 +452,12 @@ class RemoteRun:
                 continue
             if "error" in reply:
                 raise _error_of(self._run, reply["error"])
-            lacks = reply["lacks"]
-            if not any(lacks.values()):
-                return self._take_back(actor, known, reply)
+            try:
+                lacks = reply["lacks"]
+                if not any(lacks.values()):
+                    return self._take_back(actor, known, reply)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise RunLost(_FAILED.format(reason=f"its answer has no sense: {error}")) from error
         raise RunRefused("the node lacks what the run needs, though it was sent; nothing was run")
 
     def _send(
@@ -514,6 +522,8 @@ class RemoteRun:
                 "started again, and what the command did until then is not known "
                 f"({type(error).__name__})"
             ) from error
+        except exceptions.RayError as error:
+            raise RunLost(_FAILED.format(reason=first_line(error))) from error
         raise RunLost("the node ended the run without a result")
 
     def _take_back(self, actor: _Actor, known: _Known, reply: Mapping[str, Any]) -> Outcome:
@@ -555,6 +565,8 @@ def _error_of(run: Run, plain: Mapping[str, str]) -> SkillbeltError:
         return PermissionDenied(run.skill.name, message)
     if kind == SandboxUnavailable.kind:
         return SandboxUnavailable(message)
+    if kind == RunLost.kind:
+        return RunLost(_FAILED.format(reason=message))
     return DiskFull(message) if kind == DiskFull.kind else RunRefused(message)
 
 

@@ -6,6 +6,7 @@ returns is plain data. One actor keeps the workspaces of many conversations.
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import threading
@@ -17,6 +18,7 @@ from typing import Any
 from skillbelt.errors import (
     DiskFull,
     PermissionDenied,
+    RunLost,
     RunRefused,
     SkillbeltError,
     is_disk_full,
@@ -36,6 +38,7 @@ IDLE_SECONDS = 300.0
 _WATCH_SECONDS = 0.5
 _MAX_KILLED = 1_000
 _PIECE_BYTES = 2**16
+_log = logging.getLogger("skillbelt")
 
 
 class WorkspaceActor:
@@ -62,14 +65,14 @@ class WorkspaceActor:
 
     def run(self, *sent: Any) -> dict[str, Any]:
         """Carry out an order and return how it ended, as plain data."""
-        return self._perform(Sent(*sent), None)
+        return self._perform(sent, None)
 
     def stream(self, *sent: Any) -> Iterator[tuple[str, Any]]:
         """Carry out an order; yield its output while it comes, and last how it ended."""
         pieces: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
 
         def work() -> None:
-            end = self._perform(Sent(*sent), lambda stream, data: pieces.put((stream, data)))
+            end = self._perform(sent, lambda stream, data: pieces.put((stream, data)))
             pieces.put(("end", end))
 
         threading.Thread(target=work, name="skillbelt-node-run", daemon=True).start()
@@ -83,8 +86,9 @@ class WorkspaceActor:
             if name == "end":
                 return
 
-    def _perform(self, sent: Sent, listener: Listener | None) -> dict[str, Any]:
+    def _perform(self, came: tuple[Any, ...], listener: Listener | None) -> dict[str, Any]:
         try:
+            sent = Sent(*came)
             order = self.bench.read(sent)
             run = self._admit(order)
             try:
@@ -95,6 +99,10 @@ class WorkspaceActor:
                 self._leave(order, run)
         except (SkillbeltError, OSError) as error:
             return {"error": plain_error(error, self._node), "node": self._node}
+        except Exception as error:  # who follows the output would wait for its end for ever
+            _log.exception("an order failed")
+            told = {"kind": RunLost.kind, "message": f"{type(error).__name__}: {error}"}
+            return {"error": told, "node": self._node}
 
     def _admit(self, order: RunOrder) -> _NodeRun:
         with self._changed:
