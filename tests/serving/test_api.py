@@ -15,6 +15,7 @@ import jsonschema
 import pytest
 
 from skillbelt import Runtime
+from skillbelt.permission.rules import Rule
 from skillbelt.serving import uploads
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.serving.api import Seats
@@ -30,6 +31,8 @@ from tests.tree import Tree
 pytestmark = pytest.mark.anyio
 S = "/v1/sessions/chat"
 EVENTS = {"accept": "text/event-stream"}
+# What a conversation has: what is loaded, what runs, and its files.
+PLACES = ("", "/runs", "/artifacts", "/artifacts/secret", "/artifacts/user:secret")
 
 
 @pytest.fixture
@@ -325,6 +328,49 @@ async def test_a_token_of_an_app_reaches_nothing_of_another_app(belt: Runtime) -
             told = await client.post(at, json={"answer": answer}, headers=headers)
             assert told.status_code == status
         assert (await client.get("/metrics", headers=shop)).status_code == 403
+
+
+async def test_a_tenant_finds_and_harms_nothing_of_another_by_its_names(open_tree: Tree) -> None:
+    holders = {
+        hash_token(TOKEN): Holder("shop", "ada"),
+        hash_token("the-token-of-bob"): Holder("shop", "bob"),
+    }
+    project, rules = fill(open_tree).project, [Rule("*", "*", "allow")]
+    with Runtime(project, rules=rules) as belt:
+        async with api(belt, TokenBook(holders)) as client:
+
+            async def run(command: str, bob: bool = True, **more: Any) -> Any:
+                headers = {"authorization": "Bearer the-token-of-bob"} if bob else {}
+                body = {"skill": "pdf", "command": command, **more}
+                return (await client.post(f"{S}/runs", json=body, headers=headers)).json()
+
+            bob = {"authorization": "Bearer the-token-of-bob"}
+            await client.post(f"{S}/load", json={"skill": "pdf"}, headers=bob)
+            for name in ("secret", "user:secret"):
+                await client.put(f"{S}/artifacts/{name}", content=b"of bob", headers=bob)
+            await run("echo of bob > $WORK_DIR/secret")
+            id = (await run("sleep 600", background=True))["run_id"]
+            before = [(await client.get(f"{S}{at}", headers=bob)).text for at in PLACES]
+
+            assert (await client.get("/v1/sessions")).json() == {"sessions": []}
+            assert (await client.get(S)).json()["loaded"] == []
+            assert (await client.get(f"{S}/runs")).json() == {"runs": []}
+            assert (await client.get(f"{S}/artifacts")).json() == {"artifacts": []}
+            for name in ("secret", "user:secret"):
+                assert (await client.get(f"{S}/artifacts/{name}")).status_code == 404
+                assert (await client.delete(f"{S}/artifacts/{name}")).status_code == 404
+                given = [{"from": f"artifact://{name}"}]
+                taken = await run("cat inputs/*", bob=False, inputs=given)
+                assert taken["error"]["kind"] == "artifact", taken
+            assert "secret" not in (await run("ls $WORK_DIR", bob=False))["stdout"]
+            for method in ("GET", "POST", "DELETE"):
+                told = await client.request(method, f"{S}/runs/{id}", json={})
+                assert error_of(told)["kind"] == "run_refused"
+            await client.delete(S)
+            after = [(await client.get(f"{S}{at}", headers=bob)).text for at in PLACES]
+            assert after == before
+            assert "of bob" in (await run("cat $WORK_DIR/secret"))["stdout"]
+            assert (await client.get(f"{S}/runs/{id}", headers=bob)).json()["running"]
 
 
 @pytest.mark.parametrize("headers", [{}, EVENTS])
