@@ -145,6 +145,8 @@ class Settings(NamedTuple):
     strangers: tuple[tuple[str, str], ...] = ()
     # What is said about single skills, weakest first; `for_skill` merges it.
     skills: tuple[SkillSwitches, ...] = ()
+    # Where `skills` keeps the lock of what a user installed.
+    skills_lock: str = ""
 
     def __repr__(self) -> str:
         # A URL may hold a password, and a repr gets into logs.
@@ -198,7 +200,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 _MACHINE = ("limits", "internal_skills", "project", "worktree", "home", "config_home",
             "client_homes", "skills_root", "sources", "files", "rule_tables", "client_paths",
-            "client_urls", "strangers", "skills")  # fmt: skip
+            "client_urls", "strangers", "skills", "skills_lock")  # fmt: skip
 DEFAULTS: dict[str, object] = {
     **{key: value for key, value in Settings._field_defaults.items() if key not in _MACHINE},
     **Limits._field_defaults,
@@ -338,6 +340,7 @@ def load_settings(
         worktree=worktree,
         home=home,
         config_home=config_home,
+        skills_lock=_skills_lock(env, home),
         client_homes={name: env[key] for name, key in CLIENT_HOMES.items() if env.get(key)},
         skills_root=env.get("SKILLS_ROOT", ""),
         sources=sources,
@@ -1268,6 +1271,12 @@ def _user_folder(kind: Literal["cache", "state"], env: Mapping[str, str], home: 
     from platformdirs import user_cache_dir, user_state_dir  # cost: 20 ms, not on Linux
 
     return (user_cache_dir if kind == "cache" else user_state_dir)("skillbelt")
+
+
+def _skills_lock(env: Mapping[str, str], home: str) -> str:
+    state = _absolute(env.get("XDG_STATE_HOME"))
+    folder = os.path.join(state, "skills") if state else os.path.join(home, ".agents")
+    return os.path.join(folder, ".skill-lock.json")
 
 
 def _expand(path: str, home: str) -> str:

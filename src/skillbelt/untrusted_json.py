@@ -21,19 +21,27 @@ _COMMA = re.compile(_STRING + r"|,(?=\s*[\]}])")
 
 
 class BadJson(ValueError):
-    """The text is not a JSON document we accept. `deep`: it is nested too deeply to be read."""
+    """The text is not a JSON document we accept.
 
-    def __init__(self, reason: str, *, deep: bool = False) -> None:
+    `deep`: it is nested too deeply to be read. `key`: the one that an object has twice.
+    """
+
+    def __init__(self, reason: str, *, deep: bool = False, key: str = "") -> None:
         super().__init__(reason)
-        self.deep = deep
+        self.deep, self.key = deep, key
 
 
 def read_json(
-    data: str | bytes | bytearray, *, most: int = MAX_JSON_BYTES, constants: bool = False
+    data: str | bytes | bytearray,
+    *,
+    most: int = MAX_JSON_BYTES,
+    constants: bool = False,
+    unique: bool = False,
 ) -> Any:
     """Return the value of a JSON document; BadJson, a ValueError, with the reason otherwise.
 
     `constants` accepts NaN and Infinity, for text that `json.dumps` wrote in this process.
+    `unique` refuses equal keys in one object, for a file that is written back whole.
     """
     if len(data) > most:
         raise BadJson(f"is longer than {most} bytes")
@@ -41,7 +49,7 @@ def read_json(
         # Not "utf-8-sig": Python loads that codec from a file, which a process that has given up
         # its rights may be unable to read.
         text = data if isinstance(data, str) else data.decode("utf-8").removeprefix("\ufeff")
-        return _decoder(constants).decode(text)
+        return _decoder(constants, unique).decode(text)
     except RecursionError:
         raise BadJson("is nested too deeply", deep=True) from None
     except UnicodeDecodeError as error:
@@ -73,8 +81,20 @@ def _blank(match: re.Match[str]) -> str:
 
 
 @cache
-def _decoder(constants: bool) -> JSONDecoder:
-    return JSONDecoder() if constants else JSONDecoder(parse_constant=_refuse)
+def _decoder(constants: bool, unique: bool) -> JSONDecoder:
+    pairs = _without_equal_keys if unique else None
+    return JSONDecoder(parse_constant=None if constants else _refuse, object_pairs_hook=pairs)
+
+
+def _without_equal_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise BadJson(f"has the key {key[:80]!r} twice in one object", key=key)
+            seen.add(key)
+    return made
 
 
 def _refuse(name: str) -> NoReturn:

@@ -145,7 +145,7 @@ def test_no_problems_no_words(tree: Tree) -> None:
 def test_a_terminal_gets_a_table(skills: Tree) -> None:
     screen = on_terminal(skills, "list")
     assert screen.exit_code == 0
-    assert screen.lines[0].split() == ["name", "scope", "client", "description"]
+    assert screen.lines[0].split() == ["name", "scope", "from", "description"]
     assert screen.lines[2].split(maxsplit=3) == ["pdf", "project", "agents", "Reads PDF files."]
     assert "\x1b[36mpdf" in screen.written
 
@@ -184,7 +184,9 @@ def test_a_remote_skill_is_marked(tree: Tree) -> None:
     """`file://` is on this disk, but came in an archive from elsewhere."""
     archive = tree.write("s.zip", zipped({"pdf/SKILL.md": SKILL}))
     tree.setenv("SKILLS_ROOT", f"file://{archive}")
-    assert tree.run("list").stdout == "pdf\texplicit, untrusted\tReads PDF files.\t\n"
+    assert (
+        tree.run("list").stdout == f"pdf\texplicit, untrusted\tReads PDF files.\tfile://{archive}\n"
+    )
     assert listed(tree)[0]["trusted"] is False
 
 
@@ -205,9 +207,15 @@ def clients(tree: Tree) -> Tree:
 
 def test_each_skill_is_listed_with_its_client(clients: Tree) -> None:
     head, mail, pdf = on_terminal(clients, "list").lines[:3]
-    assert head.split() == ["name", "scope", "client", "description"]
+    assert head.split() == ["name", "scope", "from", "description"]
     assert mail.split() == ["mail", "user", "codex", "Mail."]
     assert pdf.split()[:3] == ["pdf", "project", "claude"]
+
+
+def test_a_skill_of_no_client_is_listed_with_its_folder(tree: Tree) -> None:
+    tree.skill("home/mine/pdf", description="Reads PDF files.")
+    tree.setenv("SKILLS_ROOT", tree.home / "mine")
+    assert tree.run("list").stdout == "pdf\texplicit\tReads PDF files.\t~/mine\n"
 
 
 def test_only_the_skills_of_a_client(clients: Tree) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -92,8 +93,8 @@ def test_list_of_nothing_makes_nothing(tree: Tree, store: SqliteStore) -> None:
 
 def test_list_on_a_terminal(tree: Tree, sessions: SqliteStore) -> None:
     head, first, _ = on_terminal(tree, "sessions", "list", columns=60).lines
-    assert head.split() == ["session", "last", "used", "begins", "with"]
-    assert first.startswith("skillbelt/ada/chat-1")
+    assert head.split() == ["last", "used", "session", "begins", "with"]
+    assert first.startswith("just now   skillbelt/ada/chat-1")
 
 
 TALK: list[dict[str, object]] = [
@@ -278,3 +279,108 @@ def test_no_line_of_a_message_looks_like_another_speaker(tree: Tree, store: Sqli
     store.append(KEY, [NewEvent("message", "", forged)])
     lines = tree.run("sessions", "show", "skillbelt/ada/chat-1").stdout.splitlines()
     assert lines[-3:] == ["assistant: Done.", "    you: delete it", "      tool: rm {}"]
+
+
+def test_a_conversation_of_the_command_line_is_named_by_its_last_part(
+    tree: Tree, store: SqliteStore
+) -> None:
+    own = SessionKey("skillbelt", "cli", "chat-7")
+    store.append(own, [NewEvent("message", "", {"role": "user", "content": "Tea?"})])
+    assert on_terminal(tree, "sessions").lines[1].split() == ["just", "now", "chat-7", "Tea?"]
+    shown = tree.run("sessions", "show", "chat-7")
+    assert shown == tree.run("sessions", "show", "skillbelt/cli/chat-7")
+    assert shown.exit_code == 0
+
+
+def test_show_on_a_terminal_reads_like_the_conversation(tree: Tree, talk: SqliteStore) -> None:
+    screen = on_terminal(tree, "sessions", "show", "skillbelt/ada/chat-1", columns=60)
+    said = screen.lines[screen.lines.index("you") :]
+    assert said[:5] == ["you", "  /tea for two", "", "assistant", "  Let me see."]
+    assert "    tool: load tea" in said
+    assert said[-2:] == ["assistant (taster)", "  Good."]
+    assert "\x1b[2J" not in screen.written
+    assert max(map(len, said)) <= 60
+
+
+EVIL = """</pre></div><script>alert(1)</script><img src=x onerror=alert(2)>
+## You
+
+"><a href="javascript:alert(3)">x</a> \x1b[2J \u202e ```
+"""
+
+
+@pytest.fixture
+def hostile(store: SqliteStore) -> SqliteStore:
+    call = {"id": "1", "name": EVIL, "arguments": {"a": EVIL}}
+    said: list[dict[str, object]] = [
+        {"role": "user", "content": EVIL},
+        {"role": "assistant", "content": EVIL, "tool_calls": [call]},
+        {"role": "tool", "content": EVIL},
+        {"role": EVIL, "content": EVIL},
+    ]
+    store.append(KEY, [NewEvent("message", "", one) for one in said])
+    return store
+
+
+class Tags(HTMLParser):
+    """Every tag of a page, with its attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: set[tuple[str, tuple[str, ...]]] = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.add((tag, tuple(sorted(name for name, _ in attrs))))
+
+
+def test_an_exported_page_holds_no_tag_of_a_message(tree: Tree, hostile: SqliteStore) -> None:
+    done = tree.run("sessions", "export", "skillbelt/ada/chat-1", "--format", "html")
+    assert (done.exit_code, done.stderr) == (0, "")
+    tags = Tags(done.stdout).found
+    assert {tag for tag, _ in tags} <= {
+        *("html", "head", "meta", "title", "style", "body", "h1", "h2", "dl", "dt", "dd"),
+        *("section", "div", "p", "code", "details", "summary", "pre"),
+    }
+    assert {name for _, names in tags for name in names} <= {
+        *("lang", "charset", "http-equiv", "content", "name", "class"),
+    }
+    assert "default-src 'none'" in done.stdout
+    assert "url(" not in done.stdout and "://" not in done.stdout
+    assert done.stdout.count("&lt;script&gt;") >= 4
+    for bad in ("\x1b", "\u202e"):
+        assert bad not in done.stdout
+
+
+def test_an_exported_document_has_only_our_speakers(tree: Tree, hostile: SqliteStore) -> None:
+    text = tree.run("sessions", "export", "skillbelt/ada/chat-1").stdout
+    outside = re.sub(r"(?ms)^(`{3,})text$.*?^\1$", "", text)
+    assert re.findall(r"(?m)^## (?:You|Assistant)$", outside) == ["## You", "## Assistant"]
+    assert "\x1b" not in text and "\u202e" not in text
+
+
+def test_export_as_json_is_what_show_prints(tree: Tree, talk: SqliteStore) -> None:
+    shown = tree.run("sessions", "show", "skillbelt/ada/chat-1", "--json").document
+    for options in (["--format", "json"], ["--json"]):
+        assert tree.run("sessions", "export", "skillbelt/ada/chat-1", *options).document == shown
+
+
+def test_export_writes_a_new_file_and_never_over_another(tree: Tree, talk: SqliteStore) -> None:
+    words = ("sessions", "export", "skillbelt/ada/chat-1", "--output", "tea.md")
+    assert tree.run(*words).stderr == f"wrote {tree.project / 'tea.md'}\n"
+    text = tree.path("project/tea.md").read_text("utf-8")
+    assert text.startswith("# /tea for two\n\n- session: skillbelt/ada/chat-1\n")
+    assert "## Assistant\n\nLet me\nsee." in text
+    again = tree.run(*words)
+    assert again.exit_code == 2 and "cannot be written: File exists" in again.stderr
+    assert tree.path("project/tea.md").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "words", [("show", "--format", "md"), ("export", "--json", "--format", "html")]
+)
+def test_options_that_contradict_each_other(
+    tree: Tree, talk: SqliteStore, words: tuple[str, ...]
+) -> None:
+    done = tree.run("sessions", words[0], "skillbelt/ada/chat-1", *words[1:])
+    assert done.exit_code == 2 and "--format" in done.stderr

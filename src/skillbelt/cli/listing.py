@@ -10,12 +10,14 @@ from skillbelt.cli.output import (
     clients_of,
     count,
     diagnostics_json,
+    folders_of,
     judge_by_rules,
     open_catalog,
     print_json,
     print_table,
     say,
     skill_json,
+    wide_option,
 )
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.discovery.clients import CLIENTS
@@ -24,6 +26,16 @@ from skillbelt.format.skill import Skill
 from skillbelt.settings import resolve
 from skillbelt.text import one_line
 from skillbelt.values import SCOPES
+
+_COLOURS = {
+    "scope": {
+        "denied": "red",
+        "untrusted": "yellow",
+        "disabled": "dim",
+        "hidden": "dim",
+        "shadowed": "dim",
+    }
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="C",
         help="only the skills in folders of one client, such as claude or codex",
     )
+    wide_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
             }
         )
     elif skills:
-        _print_skills(catalog, skills, clients, denied)
+        _print_skills(catalog, skills, denied, args)
         _print_summary(catalog, skills, len(ruled), args)
     else:
         say(_explain_empty(catalog), args)
@@ -81,24 +94,31 @@ def _check_client(name: str | None) -> None:
 
 
 def _print_skills(
-    catalog: Catalog, skills: list[Skill], clients: Mapping[str, str], denied: Collection[str]
+    catalog: Catalog, skills: list[Skill], denied: Collection[str], args: argparse.Namespace
 ) -> None:
-    """Print the table; programs that read a pipe know the first three columns in this order."""
+    """Print the table; programs that read a pipe know the columns in this order."""
     shadowed = {skill.location for skill in catalog.shadowed}
+    folders = folders_of(catalog)
     rows = [
         (
             s.name,
             _describe_scope(s, shadowed, catalog, denied),
             s.description,
-            clients.get(s.location, ""),
+            folders.get(s.location, ""),
         )
         for s in skills
     ]
-    if sys.stdout.isatty():
-        head = ("name", "scope", "client", "description")
-        print_table(head, [(a, b, d or "-", c) for a, b, c, d in rows])
+    if not sys.stdout.isatty():
+        print_table(("name", "scope", "description", "from"), rows)
+        return
+    head = ("name", "scope", "from", "description")
+    shown = [(a, b, d or "-", c) for a, b, c, d in rows]
+    if args.wide:
+        places = [skill.location for skill in skills]
+        full = [(*row, at) for row, at in zip(shown, places, strict=True)]
+        print_table((*head, "file"), full, wrap=True, below=1, colours=_COLOURS)
     else:
-        print_table(("name", "scope", "description", "client"), rows)
+        print_table(head, shown, colours=_COLOURS)
 
 
 def _select(catalog: Catalog, clients: Mapping[str, str], args: argparse.Namespace) -> list[Skill]:

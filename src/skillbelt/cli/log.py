@@ -14,7 +14,16 @@ from datetime import datetime
 from itertools import islice
 from urllib.parse import unquote
 
-from skillbelt.cli.output import count, print_json, print_json_list, print_table, say
+from skillbelt.cli.output import (
+    ago,
+    count,
+    local_time,
+    print_json,
+    print_json_list,
+    print_table,
+    say,
+    wide_option,
+)
 from skillbelt.errors import ConfigError
 from skillbelt.permission.audit import TYPES, AuditEvent, Verified, open_audit
 from skillbelt.permission.audit_events import AuditStore
@@ -26,7 +35,15 @@ _AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhdw])", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _HEAD = ("time", "type", "who", "what", "outcome", "why")
 # On a terminal what matters most comes first. Programs that read a pipe know the order above.
-_ON_SCREEN = ("time", "outcome", "type", "what", "who", "why")
+_ON_SCREEN = ("time", "outcome", "what", "who", "why")
+_COLOURS = {
+    "time": {},
+    "outcome": {
+        **dict.fromkeys(("allowed", "added", "ok", "changed"), "green"),
+        **dict.fromkeys(("denied", "failed", "timed_out", "cancelled", "removed"), "red"),
+        **{f"exit {code}": "red" if code else "green" for code in range(-64, 256)},
+    },
+}
 _BATCH = 1_000
 _CHANGES = {"add": "added", "remove": "removed"}
 # Keys of events of other types for the subject and the outcome.
@@ -61,6 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="delete the oldest records of a log in PostgreSQL, up to then; written as for --since",
     )
+    wide_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,20 +96,47 @@ def run(args: argparse.Namespace) -> int:
     events = log.read(**wanted)  # type: ignore[arg-type]
     if args.json:
         print_json_list("events", map(_document, events))
-    elif not _print_events(events):
+    elif not _print_events(events, args):
         say("no such events", args) if _is_filtered(wanted) else say("the log is empty", args)
     return 0
 
 
-def _print_events(events: Iterator[AuditEvent]) -> bool:
+def _print_events(events: Iterator[AuditEvent], args: argparse.Namespace) -> bool:
     """Print the events while they are read; return whether there was one."""
-    head, found = _ON_SCREEN if sys.stdout.isatty() else _HEAD, False
+    found = False
     # The columns of a table are as wide as its rows need.
     while batch := list(islice(events, _BATCH if sys.stdout.isatty() else 1)):
         found = True
-        rows = [dict(zip(_HEAD, _row(event), strict=True)) for event in batch]
-        print_table(head, [[row[title] for title in head] for row in rows], wrap=True)
+        if sys.stdout.isatty():
+            _print_table(batch, args.wide)
+        else:
+            print_table(_HEAD, list(map(_row, batch)))
     return found
+
+
+def _print_table(events: list[AuditEvent], wide: bool) -> None:
+    """Print a table for a person: what matters first, who and why below if there is no room."""
+    now = time.time()
+    rows = [
+        (
+            local_time(event.time) if wide else ago(event.time, now),
+            _describe_outcome(event),
+            f"{event.type} {what}" if (what := _what(event)) else event.type,
+            _who(event),
+            _why(event),
+            *((event.session, event.project) if wide else ()),
+        )
+        for event in events
+    ]
+    head = (*_ON_SCREEN, "session", "project") if wide else _ON_SCREEN
+    print_table(head, rows, wrap=True, below=len(head) - 3, colours=_COLOURS)
+
+
+def _describe_outcome(event: AuditEvent) -> str:
+    text = _outcome(event)
+    if "exit_code" in event.data and text == _text(event.data["exit_code"]):
+        return f"exit {text}"
+    return text
 
 
 def _verify(log: AuditStore, wanted: Mapping[str, object], args: argparse.Namespace) -> int:
@@ -209,14 +254,14 @@ def _document(event: AuditEvent) -> dict[str, object]:
 
 
 def _row(event: AuditEvent) -> tuple[str, ...]:
-    return (_time(event.time), event.type, _who(event), _what(event), _outcome(event), _why(event))
-
-
-def _time(seconds: float) -> str:
-    try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-    except (ValueError, OverflowError, OSError):
-        return f"{seconds:g}"
+    return (
+        local_time(event.time),
+        event.type,
+        _who(event),
+        _what(event),
+        _outcome(event),
+        _why(event),
+    )
 
 
 def _who(event: AuditEvent) -> str:

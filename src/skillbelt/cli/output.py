@@ -6,7 +6,8 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 
 from skillbelt.cli.failure import Printed
@@ -19,6 +20,8 @@ from skillbelt.trust import Trust
 from skillbelt.values import Diagnostic, SkillSettings
 
 _ONE_RUN = 3600.0
+_DAYS_AGO = 14  # from then on a date says more
+NO_COLOURS: Mapping[str, Mapping[str, str]] = {}
 SANDBOX_HELP = "auto, none, or one that `skillbelt doctor -v` lists (default: the setting sandbox)"
 # The session of runs from the command line, as the parts of a SessionKey: importing that class
 # would import the store.
@@ -152,24 +155,71 @@ def clients_of(catalog: Catalog) -> dict[str, str]:
     return {one.location: scan.root.client for scan in catalog.scans for one in scan.skills}
 
 
+def folders_of(catalog: Catalog) -> dict[str, str]:
+    """Return where each skill comes from, by location: its client, address or folder."""
+    home = os.path.join(catalog.settings.home, "")
+    return {
+        one.location: scan.root.client or one.origin.url or scan.root.path.replace(home, "~/", 1)
+        for scan in catalog.scans
+        for one in scan.skills
+    }
+
+
 def diagnostics_json(diagnostics: Iterable[Diagnostic]) -> list[dict[str, object]]:
     """Return diagnostics as every --json document has them."""
     return [diagnostic._asdict() for diagnostic in diagnostics]
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, wrap: bool = False) -> None:
+def print_table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    wrap: bool = False,
+    below: int = 0,
+    colours: Mapping[str, Mapping[str, str]] = NO_COLOURS,
+) -> None:
     """Print a table on a terminal; in a pipe print one tab-separated line per row.
 
-    On a terminal the last column takes the remaining width, cut to one line or wrapped.
+    On a terminal the last column takes the remaining width, cut to one line or wrapped. The last
+    `below` columns go below a row that has no room for them. `colours` are the styles of words, by
+    the title of their column.
     """
     cells = [[one_line(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
-        from skillbelt.cli.table import print_on_terminal  # cost: 40 ms for rich
+        # cost: 40 ms for rich
+        from skillbelt.cli.table import TableLook, print_on_terminal
 
-        print_on_terminal(head, cells, wrap)
+        print_on_terminal(head, cells, TableLook(wrap, below, colours))
         return
     for row in cells:
         print("\t".join(row))
+
+
+def ago(then: float, now: float) -> str:
+    """Return how long ago that was, as a person says it; the date when it is weeks, or to come."""
+    minutes = int((now - then) // 60)
+    if now < then or minutes >= _DAYS_AGO * 1_440:
+        return local_time(then, "%Y-%m-%d")
+    if minutes < 60:
+        return f"{minutes} min ago" if minutes else "just now"
+    return f"{minutes // 60} h ago" if minutes < 1_440 else f"{count(minutes // 1_440, 'day')} ago"
+
+
+def local_time(seconds: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """Return a time by the clock of this machine; the number itself where there is none."""
+    try:
+        return time.strftime(form, time.localtime(seconds))
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:g}"
+
+
+def wide_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option for tables on a terminal."""
+    parser.add_argument(
+        "--wide",
+        action="store_true",
+        help="on a terminal: every column, exact times, and nothing cut",
+    )
 
 
 def positive(text: str) -> int:

@@ -8,18 +8,22 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import get_args
 
 from skillbelt.cli.asking import ask
 from skillbelt.cli.keyboard import can_ask
 from skillbelt.cli.output import (
+    ago,
     count,
     diagnostics_json,
+    local_time,
     open_catalog,
     print_diagnostics,
     print_json,
     print_table,
     say,
+    wide_option,
 )
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError
@@ -49,6 +53,7 @@ from skillbelt.store import open_store
 from skillbelt.text import exact, one_line
 
 _HASH_CHARS = 19  # shown of a hash
+_COLOURS = {"action": {"allow": "green", "ask": "yellow", "deny": "red"}}
 _INITIATORS: tuple[Initiator, ...] = get_args(Initiator)
 _ANSWERS: tuple[AnswerKind, ...] = get_args(AnswerKind)
 
@@ -57,7 +62,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `permissions`."""
     actions = ("list", "why", "allow", "ask", "deny", "revoke", "watch", "pending", "answer")
     parser.add_argument(
-        "action", choices=actions, nargs="?", default="list", help="what to do (default: list)"
+        "action",
+        choices=actions,
+        metavar="ACTION",
+        nargs="?",
+        default="list",
+        help=f"one of {', '.join(actions)} (default: list)",
     )
     parser.add_argument(
         "subject",
@@ -76,8 +86,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--type",
         choices=tuple(TYPES),
+        metavar="TYPE",
         default="skill",
-        help="the type of the permission (default: skill)",
+        help=f"the type of the permission: {', '.join(TYPES)} (default: skill)",
     )
     parser.add_argument("--agent", metavar="A", default="", help="only for this agent")
     parser.add_argument(
@@ -89,6 +100,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--message", metavar="TEXT", default="", help="with `answer`: a message for the model"
     )
+    wide_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -132,17 +144,33 @@ def _list(gate: Gate, args: argparse.Namespace) -> int:
         (rule.action, rule.type, exact(rule.pattern), _bounded(rule, gate), _location(rule))
         for rule in rules
     ]
-    print_table(("action", "type", "pattern", "only", "where"), rows, wrap=True)
+    head = ("action", "type", "pattern", "only", "where")
+    print_table(head, rows, wrap=True, below=2, colours=_COLOURS)
     if remembered:
         print("remembered answers")
-        head = ("id", "type", "text", "skill", "version", "since")
-        print_table(head, list(map(_row, remembered)), wrap=True)
+        _print_remembered(remembered, args)
     print_diagnostics(gate.diagnostics, args)
     return 0
 
 
+def _print_remembered(remembered: Sequence[Remembered], args: argparse.Namespace) -> None:
+    """Print the answers; on a terminal what was allowed first, and the ID to revoke it by."""
+    if not sys.stdout.isatty():
+        head: tuple[str, ...] = ("id", "type", "text", "skill", "version", "since")
+        print_table(head, list(map(_row, remembered)))
+        return
+    now, rows = time.time(), []
+    for one in remembered:
+        id, type, text, skill, version, _ = _row(one)
+        since = local_time(one.time) if args.wide else ago(one.time, now)
+        hash = one.hash if args.wide else version
+        rows.append((since, id, type, text, skill and f"skill {skill}", hash))
+    head = ("since", "id", "type", "text", "skill", "version")
+    print_table(head, rows, wrap=True, below=2)
+
+
 def _row(one: Remembered) -> tuple[str, ...]:
-    since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.time))
+    since = local_time(one.time, "%Y-%m-%d %H:%M")
     return (one.id, one.type, exact(one.pattern), one.skill, one.hash[:_HASH_CHARS], since)
 
 
@@ -179,7 +207,7 @@ def _why(args: argparse.Namespace) -> int:
         return 0
     print(f"{args.type} {one_line(args.subject)}")
     rows = [(f"  the {who}", _outcome(one), _because(one)) for who, one in found.items()]
-    print_table(("", "", ""), rows, wrap=True)
+    print_table(("", " ", ""), rows, wrap=True, colours={" ": _COLOURS["action"]})
     for rule in dict.fromkeys(one.ignored for one in found.values() if one.ignored):
         print(f"  ignored: {_describe(rule)}: {_why_ignored(gate)}")
     return 0
@@ -354,7 +382,11 @@ def _pending(gate: Gate, args: argparse.Namespace) -> int:
         print_json({"pending": list(map(_pending_json, waiting))})
     elif waiting:
         rows = [(p.id, p.request.type, p.request.session, p.request.summary) for p in waiting]
-        print_table(("id", "type", "session", "what"), rows)
+        if sys.stdout.isatty():
+            moved = [(id, type, what, session) for id, type, session, what in rows]
+            print_table(("id", "type", "what", "session"), moved, wrap=True, below=1)
+        else:
+            print_table(("id", "type", "session", "what"), rows)
     else:
         say("no pending requests", args)
     return 0

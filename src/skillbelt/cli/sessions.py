@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import heapq
 import json
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,10 +14,23 @@ from difflib import get_close_matches
 from itertools import islice
 from urllib.parse import quote, unquote
 
-from skillbelt.cli.output import count, print_json, print_table, say
-from skillbelt.cli.transcript import describe, read_title
+from skillbelt.cli.failure import Printed
+from skillbelt.cli.keyboard import is_dumb
+from skillbelt.cli.output import (
+    CLI_SESSION,
+    ago,
+    count,
+    local_time,
+    print_json,
+    print_table,
+    say,
+    wide_option,
+)
+from skillbelt.cli.replay import replay
+from skillbelt.cli.transcript import describe, read_title, to_html, to_markdown
 from skillbelt.errors import ConfigError, NotFound
 from skillbelt.events import Event
+from skillbelt.files.contain import NEW_FILE
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.settings import load_settings
 from skillbelt.store import SessionInfo, SessionKey, open_store
@@ -24,6 +38,7 @@ from skillbelt.store.protocol import OpenedStore, list_sessions
 from skillbelt.text import one_line
 
 NOT_FOUND = 3
+_COLOURS: Mapping[str, Mapping[str, str]] = {"last used": {}, "session": {}}
 _OWN = "skillbelt:"  # the entries of permission and of servers are not conversations
 # The user speaks early in a conversation, after what a host says at most.
 _TITLE_EVENTS = 20
@@ -37,12 +52,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         nargs="?",
-        choices=("list", "show", "delete"),
+        choices=("list", "show", "export", "delete"),
         default="list",
         help="what to do (default: list)",
     )
     parser.add_argument(
-        "id", metavar="ID", nargs="?", help="the session, as `list` prints it: app/user/session"
+        "id",
+        metavar="ID",
+        nargs="?",
+        help="the session, as `list` prints it: app/user/session, or only the session for one of "
+        "`chat` and `ask`",
     )
     parser.add_argument(
         "--events",
@@ -56,6 +75,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=_LISTED,
         help=f"with list: show the N that were used last (default: {_LISTED}; 0: all)",
     )
+    parser.add_argument(
+        "--format",
+        choices=("md", "json", "html"),
+        help="with export: the form of the document (default: md)",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help="with export: write a new file instead of to standard output",
+    )
+    wide_option(parser)
 
 
 def _count(text: str) -> int:
@@ -65,7 +95,9 @@ def _count(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List the sessions, show one with its events, or delete one."""
+    """List the sessions, show one with its events, export one, or delete one."""
+    if args.action != "export" and (args.format or args.output):
+        raise ConfigError(f"sessions {args.action} takes no --format and no --output")
     with closing(open_store(load_settings(args.project, config=args.config))) as store:
         if args.action == "list":
             return _list(store, args)
@@ -74,11 +106,13 @@ def run(args: argparse.Namespace) -> int:
             return _delete(store, key, args)
         if (info := store.find_session(key)) is None:
             raise _missing(store, key)
-        return _show(store, info, args)
+        return (_export if args.action == "export" else _show)(store, info, args)
 
 
 def parse_id(text: str, need: str) -> SessionKey:
     """Parse an ID as `list` prints it; a ConfigError begins with `need`."""
+    if text and "/" not in text:
+        return SessionKey(*CLI_SESSION[:2], unquote(text, errors="surrogatepass"))
     try:
         app, user, session = (unquote(part, errors="surrogatepass") for part in text.split("/"))
     except ValueError as error:
@@ -119,7 +153,7 @@ def _list(store: OpenedStore, args: argparse.Namespace) -> int:
         document = {"sessions": [_info_json(store, info) for info in found]}
         print_json({**document, "more": more} if more else document)
     elif found:
-        _print_list(store, found)
+        _print_list(store, found, args)
         if more:
             say(f"{count(more, 'older session')} left out; --limit 0 shows all", args)
     else:
@@ -147,18 +181,29 @@ def _newest(infos: Iterable[SessionInfo], limit: int) -> tuple[list[SessionInfo]
     return found, total - len(found)
 
 
-def _print_list(store: OpenedStore, found: Sequence[SessionInfo]) -> None:
-    """Print the sessions; on a terminal without the number of events, so that titles have room."""
+def _print_list(store: OpenedStore, found: Sequence[SessionInfo], args: argparse.Namespace) -> None:
+    """Print the sessions; on a terminal the number of events only with --wide."""
     rows = [
-        (session_id(one.key), str(one.events), _time(one.updated), _title(store, one.key))
+        (session_id(one.key), str(one.events), local_time(one.updated), _title(store, one.key))
         for one in found
     ]
-    if sys.stdout.isatty():
-        print_table(
-            ("session", "last used", "begins with"), [(a, c[:-3], d) for a, _, c, d in rows]
-        )
-    else:
+    if not sys.stdout.isatty():
         print_table(("session", "events", "last used", "begins with"), rows)
+    elif args.wide:
+        head = ("last used", "events", "session", "begins with")
+        print_table(head, [(c, b, a, d) for a, b, c, d in rows], wrap=True, colours=_COLOURS)
+    else:
+        now = time.time()
+        short = [
+            (ago(one.updated, now), _short_id(one.key), row[3])
+            for one, row in zip(found, rows, strict=True)
+        ]
+        print_table(("last used", "session", "begins with"), short, colours=_COLOURS)
+
+
+def _short_id(key: SessionKey) -> str:
+    """Return what is enough to name a session: of the command line's own only the last part."""
+    return _escape(key.session) if key[:2] == CLI_SESSION[:2] and key.session else session_id(key)
 
 
 def _title(store: OpenedStore, key: SessionKey) -> str:
@@ -177,24 +222,55 @@ def _info_json(store: OpenedStore, info: SessionInfo) -> dict[str, object]:
     }
 
 
+def _document(store: OpenedStore, info: SessionInfo, events: Sequence[Event]) -> dict[str, object]:
+    log = [event._asdict() for event in events]
+    return {**_info_json(store, info), "state": store.state(info.key), "log": log}
+
+
 def _show(store: OpenedStore, info: SessionInfo, args: argparse.Namespace) -> int:
     events = store.events(info.key)
     if args.json:
-        log = [event._asdict() for event in events]
-        document = {**_info_json(store, info), "state": store.state(info.key), "log": log}
-        print_json(document)
+        print_json(_document(store, info, events))
         return 0
     facts = {
         "id": session_id(info.key),
-        "created": _time(info.created),
-        "last used": _time(info.updated),
+        "created": local_time(info.created),
+        "last used": local_time(info.updated),
     }
     print_table(("", ""), list(facts.items()), wrap=True)
     if args.events:
         _print_inside(store.state(info.key), events)
+        return 0
+    drawn = sys.stdout.isatty() and not is_dumb()
+    lines = list(replay(events) if drawn else describe(events))
+    print("", *lines or ["no messages; --events shows what is stored"], sep="\n")
+    return 0
+
+
+def _export(store: OpenedStore, info: SessionInfo, args: argparse.Namespace) -> int:
+    form = args.format or ("json" if args.json else "md")
+    if args.json and form != "json":
+        raise ConfigError(f"sessions export: --json and --format {form} contradict each other")
+    events, title = store.events(info.key), _title(store, info.key)
+    facts = {"session": session_id(info.key), "last used": local_time(info.updated)}
+    if form == "json":
+        text = json.dumps(_document(store, info, events), indent=2) + "\n"
+    elif form == "html":
+        text = to_html(events, title, facts)
     else:
-        lines = list(describe(events))
-        print("", *lines or ["no messages; --events shows what is stored"], sep="\n")
+        text = to_markdown(events, title, facts)
+    if args.output is None:
+        Printed.document = form == "json"
+        print(text, end="")
+        return 0
+    path = os.path.abspath(os.path.expanduser(args.output))
+    try:
+        # Never over another file: a name may be mistyped.
+        with open(os.open(path, NEW_FILE, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError(f"{path!r} cannot be written: {error.strerror}") from error
+    say(f"wrote {one_line(path)}", args)
     return 0
 
 
@@ -204,7 +280,7 @@ def _print_inside(state: Mapping[str, str], events: Sequence[Event]) -> None:
         print(f"  {one_line(key)}: {one_line(value)}")
     print("events" if events else "no events")
     rows = [
-        (str(event.seq), _time(event.time), event.type, event.agent, _data(event.data))
+        (str(event.seq), local_time(event.time), event.type, event.agent, _data(event.data))
         for event in events
     ]
     if rows:
@@ -225,7 +301,3 @@ def _delete(store: OpenedStore, key: SessionKey, args: argparse.Namespace) -> in
 
 def _data(data: object) -> str:
     return json.dumps(data, ensure_ascii=False)
-
-
-def _time(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

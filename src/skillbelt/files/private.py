@@ -42,8 +42,8 @@ def create_file(path: str) -> None:
         os.close(os.open(path, NEW_FILE_TO_READ, 0o600))
 
 
-def replace_file(path: str, data: bytes) -> None:
-    """Put a new file of mode 0600 in the place of the old one; the caller holds a lock.
+def replace_file(path: str, data: bytes, *, mode: int = 0o600) -> None:
+    """Put a new file in the place of the old one; the caller holds a lock.
 
     A process that is killed meanwhile leaves either the old file or the new one.
     """
@@ -51,7 +51,7 @@ def replace_file(path: str, data: bytes) -> None:
     # A killed writer left it; the caller holds the lock, so no other writer is active.
     with suppress(FileNotFoundError):
         os.unlink(part)
-    handle = os.open(part, NEW_FILE, 0o600)
+    handle = os.open(part, NEW_FILE, mode)
     try:
         with open(handle, "wb") as file:
             file.write(data)

@@ -75,8 +75,9 @@ class TreeEntry(NamedTuple):
 class TreeRules(NamedTuple):
     """What a walk yields: of a skill's folder by default.
 
-    `left_out` are names at any depth. `most` is the number of entries, 0 for that of a skill.
-    `only` are the names at the top to look at, all if empty.
+    `left_out` are names at any depth, `folders_left_out` those of folders alone. `most` is the
+    number of entries, 0 for that of a skill. `only` are the names at the top to look at, all if
+    empty.
     `exact` takes the tree as it is: a SKILL.md is an entry like any other, and every link is kept.
     """
 
@@ -84,6 +85,7 @@ class TreeRules(NamedTuple):
     most: int = 0
     only: tuple[str, ...] = ()
     exact: bool = False
+    folders_left_out: frozenset[str] = frozenset()
 
 
 _OF_A_SKILL = TreeRules()
@@ -154,7 +156,13 @@ class SkillTree:
             ]
         finally:
             os.close(handle)
+        if self.rules.folders_left_out:
+            found = [entry for entry in found if not self._is_left_out_folder(entry)]
         return len(names), found
+
+    def _is_left_out_folder(self, entry: TreeEntry) -> bool:
+        name = entry.path.rpartition("/")[2]
+        return entry.kind == "folder" and name in self.rules.folders_left_out
 
     def _entry(self, folder: int, path: str) -> TreeEntry:
         name, target = path.rpartition("/")[2], ""

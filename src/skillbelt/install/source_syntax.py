@@ -18,7 +18,7 @@ from skillbelt.files.contain import check_relative
 from skillbelt.install.values import SourceKind, SourceReference
 
 MAX_SOURCE_CHARS = 4096
-PACKED_ENDINGS = (*ARCHIVE_ENDINGS, ".skill")
+PACKED_ENDINGS = ARCHIVE_ENDINGS
 GITHUB = "github.com"
 _GITLAB = "gitlab.com"
 _OCI = "oci://"

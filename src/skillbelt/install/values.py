@@ -81,8 +81,9 @@ class LockEntry(NamedTuple):
     """One skill of a lock file. Empty values are not written.
 
     `computed_hash` is the hash of `skills` over the source folder, `folder_hash` the
-    `skillFolderHash` of a user's lock. `content_digest` covers what is installed. `written` is the
-    entry as the file has it: its order and the keys that this version does not know.
+    `skillFolderHash` of a user's lock. `content_digest` covers what is installed, `clients` are
+    the other clients that get a link to it. `written` is the entry as the file has it: its order
+    and the keys that this version does not know.
     """
 
     name: str
@@ -100,6 +101,7 @@ class LockEntry(NamedTuple):
     commit: str = ""
     tree_sha: str = ""
     content_digest: str = ""
+    clients: tuple[str, ...] = ()
     packages: Mapping[str, object] = NO_VALUES
     scan: Mapping[str, object] = NO_VALUES
     provenance: Mapping[str, object] = NO_VALUES

@@ -12,7 +12,7 @@ MCP = ("mcp+http://", "mcp+https://")
 MCP_COMMAND = "mcp+stdio://"
 MAX_LABEL_CHARS = 32
 _SCHEMES = ("http://", "https://", "file://", *MCP)
-ARCHIVE_ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz")
+ARCHIVE_ENDINGS = (".zip", ".skill", ".tar", ".tar.gz", ".tgz")
 
 
 class SourceFolder(NamedTuple):

@@ -1,0 +1,308 @@
+"""Fetch skills from any kind of source into a private folder: one way in for all of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from skillbelt.discovery.sources import pull_all
+from skillbelt.discovery.sources.bounds import Deadline, PullBudget, Refusal
+from skillbelt.discovery.sources.cache import CachedSource
+from skillbelt.discovery.sources.failure import SourceFailure, redact
+from skillbelt.errors import closest
+from skillbelt.install import git, marketplaces
+from skillbelt.install.find_skills import (
+    FoundSkill,
+    SkippedSkill,
+    SourceSkills,
+    choose_skills,
+    find_skills,
+    read_skill,
+)
+from skillbelt.install.git import GitFetch, GitTree, RedirectedRepository, fetch_tree, scheme_of
+from skillbelt.install.source_tree import FolderTree, SourceTree, copy_skill, is_file, join
+from skillbelt.install.values import FetchedSkill, SourceReference
+from skillbelt.settings import Settings
+from skillbelt.values import SKILL_FILE
+
+Progress = Callable[[str], None]
+_GIT_KINDS = ("github", "gitlab", "git")
+_PULLED = ("well-known", "download", "mcp")
+_MAX_NAMED = 12
+
+
+class OpenSource(NamedTuple):
+    """A source whose skills are known, and from which each can be copied.
+
+    `into` is the folder of the caller that everything is written below.
+    """
+
+    reference: SourceReference
+    tree: SourceTree
+    found: SourceSkills
+    into: str
+    budget: PullBudget
+    commit: str = ""
+    digests: Mapping[str, str] = {}
+    provenance: Mapping[str, object] = {}
+
+    def choose(self, names: Iterable[str]) -> list[FoundSkill]:
+        """Return the skills with these names; raise SourceFailure for a name that none has."""
+        wanted = list(names)
+        chosen = choose_skills(self.found.skills, wanted)
+        for name in wanted:
+            if name != "*" and not choose_skills(chosen, [name]):
+                raise self._no_skill(name)
+        return chosen
+
+    def take(self, skill: FoundSkill) -> FetchedSkill:
+        """Copy one skill into a folder of its own; raises SourceFailure."""
+        number = len(os.listdir(self.into))
+        folder = os.path.join(self.into, f"{number}-skill")
+        os.mkdir(folder, 0o700)
+        source = redact(self.reference.url or self.reference.source)
+        copy_skill(self.tree, skill.folder, folder, source=source, budget=self.budget)
+        tree_sha = self.tree.tree_of(skill.folder) if isinstance(self.tree, GitTree) else ""
+        return FetchedSkill(
+            name=skill.name,
+            folder=folder,
+            reference=self.reference,
+            skill_path=skill.skill_path,
+            commit=self.commit,
+            tree_sha=tree_sha,
+            well_known_digest=self.digests.get(skill.folder, ""),
+            plugin_name=skill.plugin,
+            provenance=self.provenance,
+        )
+
+    def _no_skill(self, name: str) -> SourceFailure:
+        known = [skill.name for skill in self.found.skills]
+        near = closest(name, known) or known[:_MAX_NAMED]
+        there = f"it has {', '.join(near)}" if near else "it has no skill"
+        return SourceFailure(
+            self.reference.source,
+            f"has no skill {name!r}; {there}",
+            code="source-no-skill",
+            remedy="`skillbelt add SOURCE --list` shows all of them",
+        )
+
+
+def fetch_skills(
+    reference: SourceReference,
+    settings: Settings,
+    into: str,
+    *,
+    commit: str = "",
+    skill_path: str = "",
+    progress: Progress | None = None,
+) -> tuple[FetchedSkill, ...]:
+    """Fetch the skills of a source into the private folder `into`; raise SourceError if it fails.
+
+    `commit` is the only one that may come. `skill_path` is the SKILL.md that is wanted, otherwise
+    the reference says which skill, or all.
+    """
+    source = open_source(
+        reference, settings, into, commit=commit, skill_path=skill_path, progress=progress
+    )
+    chosen = source.choose([reference.skill or "*"]) if not skill_path else source.found.skills
+    return tuple(source.take(skill) for skill in chosen)
+
+
+def open_source(
+    reference: SourceReference,
+    settings: Settings,
+    into: str,
+    *,
+    commit: str = "",
+    skill_path: str = "",
+    progress: Progress | None = None,
+) -> OpenSource:
+    """Fetch what is needed to know the skills of a source. Raises SourceError."""
+    if reference.kind == "marketplace":
+        found = marketplaces.resolve_plugin(reference, settings)
+        reference, commit = found.reference, commit or found.commit
+    say = progress or (lambda _: None)
+    try:
+        opened = _open(reference, settings, into, commit, say)
+        skills = _find(opened.tree, reference, skill_path)
+    except Refusal as error:
+        raise SourceFailure(
+            reference.source, str(error), code="remote-too-large", remedy="give a part of it"
+        ) from error
+    if not skills.skills:
+        raise _nothing(reference, skills)
+    return opened._replace(found=skills)
+
+
+def _find(tree: SourceTree, reference: SourceReference, skill_path: str) -> SourceSkills:
+    if skill_path:
+        folder = join(skill_path).rpartition("/")[0]
+        if not is_file(tree, join(folder, SKILL_FILE)):
+            return SourceSkills((), (SkippedSkill(skill_path, "it is not there any more"),))
+        skill = read_skill(tree, folder)
+        if isinstance(skill, SkippedSkill):
+            return SourceSkills((), (skill,))
+        return SourceSkills((skill,))
+    return find_skills(tree, reference.subpath, internal=bool(reference.skill))
+
+
+def _nothing(reference: SourceReference, found: SourceSkills) -> SourceFailure:
+    why = "; ".join(f"{one.path}: {one.reason}" for one in found.skipped[:3])
+    where = f" in {reference.subpath!r}" if reference.subpath else ""
+    return SourceFailure(
+        reference.source,
+        f"no skill was found{where}" + (f" ({why})" if why else ""),
+        code="source-no-skill",
+        remedy=f"a skill is a folder with a {SKILL_FILE} that has a name and a description",
+    )
+
+
+def _open(
+    reference: SourceReference, settings: Settings, into: str, commit: str, say: Progress
+) -> OpenSource:
+    if reference.kind == "local":
+        return _open_folder(reference, reference.url, into)
+    if settings.offline and not os.path.exists(reference.url):
+        raise SourceFailure(
+            reference.source,
+            "the setting offline allows no request",
+            code="remote-offline",
+            remedy="set offline = false, or give a folder or an archive of this machine",
+        )
+    if reference.kind in _GIT_KINDS:
+        folder = git.local_repository(reference.url)
+        if folder and os.path.isdir(folder) and not _is_repository(folder):
+            return _open_folder(reference, folder, into)
+        return _open_git(reference, settings, into, commit, say)
+    if reference.kind in _PULLED:
+        say(f"fetching {redact(reference.url)}")
+        return _open_pulled(reference, settings, into)
+    if reference.kind in ("oci", "clawhub"):
+        say(f"fetching {reference.source}")
+        from skillbelt.install import registries  # cost: httpx2, 60 ms, only for these two
+
+        fetched = registries.fetch(reference, settings, into)
+        return _new(reference, FolderTree(fetched.folder), into)._replace(
+            provenance=fetched.provenance
+        )
+    raise SourceFailure(
+        reference.source,
+        f"skills of the kind {reference.kind!r} are not fetched",
+        code="source-syntax",
+        remedy="give the address that they are published at",
+    )
+
+
+def _new(reference: SourceReference, tree: SourceTree, into: str) -> OpenSource:
+    deadline = Deadline(reference.source, git.GIT_TIMEOUT_SECONDS)
+    return OpenSource(
+        reference=reference,
+        tree=tree,
+        found=SourceSkills(()),
+        into=into,
+        budget=PullBudget(deadline),
+    )
+
+
+def _open_folder(reference: SourceReference, folder: str, into: str) -> OpenSource:
+    if os.path.basename(folder) == SKILL_FILE and os.path.isfile(folder):
+        folder = os.path.dirname(folder)
+        reference = reference._replace(source=folder, url=folder)
+    if not os.path.isdir(folder):
+        raise SourceFailure(
+            reference.source,
+            "there is no such folder",
+            code="source-unreadable",
+            remedy="check the path; a repository on GitHub is written owner/repo",
+        )
+    return _new(reference, FolderTree(folder), into)
+
+
+def _is_repository(folder: str) -> bool:
+    bare = all(os.path.exists(os.path.join(folder, part)) for part in ("HEAD", "objects"))
+    return bare or os.path.exists(os.path.join(folder, ".git"))
+
+
+# --- git -----------------------------------------------------------------------------------------
+
+
+def _open_git(
+    reference: SourceReference, settings: Settings, into: str, commit: str, say: Progress
+) -> OpenSource:
+    deadline = Deadline(reference.source, git.GIT_TIMEOUT_SECONDS)
+    wanted = GitFetch(url=reference.url, ref=reference.ref, commit=commit)
+    say(f"fetching {redact(reference.url)}")
+    for number, one in enumerate(_addresses(wanted, settings, deadline)):
+        folder = os.path.join(into, f"git-{number}")
+        os.mkdir(folder, 0o700)
+        try:
+            tree = fetch_tree(one, folder, deadline)
+            break
+        except RedirectedRepository:
+            if number:
+                raise
+    return _new(reference, tree, into)._replace(
+        commit=tree.commit, budget=PullBudget(deadline), provenance=_provenance(tree)
+    )
+
+
+def _provenance(tree: GitTree) -> Mapping[str, object]:
+    return {"committedAt": tree.time} if tree.time else {}
+
+
+def _addresses(wanted: GitFetch, settings: Settings, deadline: Deadline) -> Iterator[GitFetch]:
+    """Yield the address with its host checked, then the one that its server redirects to.
+
+    Git's own redirects are off: it would follow them to any host.
+    """
+    if scheme_of(wanted.url) not in ("http", "https"):
+        # ssh knows its hosts by keys, and by names that only its own settings resolve.
+        yield wanted
+        return
+    from skillbelt.install.reach import pin_host, redirected  # cost: httpx2, 60 ms
+
+    private = settings.private_sources
+    yield wanted._replace(resolved=pin_host(wanted.url, private))
+    target = redirected(wanted.url, private, settings.limits, deadline)
+    yield wanted._replace(url=target, resolved=pin_host(target, private, source=wanted.url))
+
+
+# --- what the sources of the catalogue fetch too -------------------------------------------------
+
+
+def _open_pulled(reference: SourceReference, settings: Settings, into: str) -> OpenSource:
+    cache = os.path.join(into, "pulled")
+    pulled = pull_all(
+        [reference.url],
+        cache_dir=cache,
+        limits=settings.limits,
+        refresh=True,
+        private=settings.private_sources,
+    )[0]
+    if not pulled.folders:
+        problem = next(iter(pulled.diagnostics), None)
+        raise SourceFailure(
+            reference.source,
+            problem.message if problem else "nothing was found there",
+            code=problem.code if problem else "remote-no-skills",
+            remedy=problem.remedy if problem else "check the address",
+        )
+    folder = pulled.folders[0].folder
+    kind = pulled.folders[0].origin.kind
+    if reference.kind == "well-known" and kind in ("archive", "url"):
+        reference = reference._replace(kind="download", source=reference.url)
+    digests = _published_digests(cache, reference.url) if kind == "well-known" else {}
+    return _new(reference, FolderTree(folder), into)._replace(digests=digests)
+
+
+def _published_digests(cache: str, url: str) -> dict[str, str]:
+    """Return the digest that a published list gives each skill, by its folder."""
+    cached = CachedSource(cache, url)
+    state = cached.read()
+    entries = cached.entries(state) if state else {}
+    return {
+        name: str(entry.get("key", "")).rpartition(" ")[2]
+        for name, entry in entries.items()
+        if isinstance(entry, dict) and "sha256:" in str(entry.get("key", ""))
+    }

@@ -1,0 +1,298 @@
+"""Find the skills of a source, as `skills` 1.7.4 does, and in the plugins that it does not know.
+
+A SKILL.md at the top is the only skill. Otherwise the folders that hold skills by custom are
+searched, then those that a marketplace or a plugin declares; and only if there is nothing in them,
+every folder down to five levels. Of two skills with one name the first counts.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeGuard
+
+from skillbelt.discovery.sources.bounds import Refusal
+from skillbelt.format.bounds import MAX_FRONTMATTER_BYTES
+from skillbelt.format.fields import skill_name
+from skillbelt.format.frontmatter import parse
+from skillbelt.install.source_tree import SourceTree, is_file, join, read_file
+from skillbelt.text import one_line
+from skillbelt.untrusted_json import read_json
+from skillbelt.values import SKILL_FILE
+
+LOCK_NAME = "skills-lock.json"
+MAX_MANIFEST_BYTES = 4 * 2**20
+MAX_SKILL_FILE_BYTES = 8 * 2**20
+_SKIPPED = frozenset(("node_modules", ".git", "dist", "build", "__pycache__"))
+_DEEP = 3
+_MAX_DEPTH = 5
+# The folders of clients in a project, as `skills` 1.7.4 lists them.
+CLIENT_FOLDERS = tuple(
+    f".{name}/skills"
+    for name in (
+        "agents", "claude", "cline", "codebuddy", "codex", "commandcode", "continue", "factory",
+        "github", "goose", "grok", "iflow", "junie", "kilo", "kilocode", "kimchi", "kiro",
+        "minimax", "mux", "neovate", "opencode", "openhands", "pi", "posit/assistant", "qoder",
+        "roo", "trae", "windsurf", "zcode", "zencoder",
+    )
+)  # fmt: skip
+_CUSTOM = ("skills", "skills/.curated", "skills/.experimental", "skills/.system", *CLIENT_FOLDERS)
+CLAUDE_MARKETPLACE = ".claude-plugin/marketplace.json"
+CODEX_MARKETPLACE = ".agents/plugins/marketplace.json"
+_CLAUDE_PLUGIN = ".claude-plugin/plugin.json"
+_CODEX_PLUGIN = ".codex-plugin/plugin.json"
+
+
+class FoundSkill(NamedTuple):
+    """A skill of a source: its name, its folder in the source, and the plugin that declares it."""
+
+    name: str
+    folder: str
+    description: str
+    title: str = ""
+    plugin: str = ""
+    internal: bool = False
+
+    @property
+    def skill_path(self) -> str:
+        """The path of its SKILL.md in the source."""
+        return join(self.folder, SKILL_FILE)
+
+
+class SkippedSkill(NamedTuple):
+    """A SKILL.md that is no skill, and why."""
+
+    path: str
+    reason: str
+
+
+class SourceSkills(NamedTuple):
+    """The skills of a source in the order in which they were found."""
+
+    skills: tuple[FoundSkill, ...]
+    skipped: tuple[SkippedSkill, ...] = ()
+
+
+def find_skills(
+    tree: SourceTree, subpath: str = "", *, internal: bool = False, whole: bool = False
+) -> SourceSkills:
+    """Return the skills below a folder of the source.
+
+    `internal` includes those that mark themselves as internal. `whole` searches every folder, also
+    beside a SKILL.md at the top.
+    """
+    search = _Search(tree, subpath, internal)
+    search.run(whole)
+    return SourceSkills(tuple(search.found.values()), tuple(search.skipped))
+
+
+def read_skill(tree: SourceTree, folder: str) -> FoundSkill | SkippedSkill:
+    """Return the skill in a folder of the source, or why its SKILL.md is none."""
+    path = join(folder, SKILL_FILE)
+    try:
+        data = read_file(tree, path, MAX_SKILL_FILE_BYTES)[: 2 * MAX_FRONTMATTER_BYTES]
+    except Refusal as error:
+        return SkippedSkill(path, str(error))
+    fields = parse(data, path=path, folder=posixpath.basename(folder), derive=False).fields
+    title, description = _text(fields, "name"), _text(fields, "description")
+    if not title or not description:
+        lacking = "description" if title else "name"
+        return SkippedSkill(path, f"its frontmatter has no {lacking}")
+    metadata = fields.get("metadata")
+    internal = isinstance(metadata, dict) and str(metadata.get("internal")).lower() == "true"
+    return FoundSkill(
+        name=skill_name(fields, posixpath.basename(folder) or _plain(title), path).id,
+        folder=folder,
+        description=one_line(description),
+        title=one_line(title),
+        internal=internal,
+    )
+
+
+def _text(fields: Mapping[str, object], key: str) -> str:
+    value = fields.get(key)
+    return value.strip() if isinstance(value, str) else ""
+
+
+class _Search:
+    def __init__(self, tree: SourceTree, subpath: str, internal: bool) -> None:
+        self._tree, self._top, self._internal = tree, join(subpath), internal
+        self._read: set[str] = set()
+        self.found: dict[str, FoundSkill] = {}
+        self.skipped: list[SkippedSkill] = []
+        self._locked = frozenset(_locked_names(tree))
+        self._plugins = _Plugins(tree, self._top)
+
+    def run(self, whole: bool) -> None:
+        if self._holds_skill(self._top):
+            self._add(self._top)
+            if self.found and not whole:
+                return
+        places = list(dict.fromkeys(self._candidates()))
+        self._tree.prepare(join(place, SKILL_FILE) for place in places)
+        for place in places:
+            self._add(place)
+        if not self.found or whole:
+            places = list(self._everywhere(self._top, 0))
+            self._tree.prepare(join(place, SKILL_FILE) for place in places)
+            for place in places:
+                self._add(place)
+
+    def _candidates(self) -> Iterator[str]:
+        """Yield the folders with a SKILL.md, where skills are by custom or by declaration."""
+        yield from self._walk(self._top, 1)
+        for place in _CUSTOM:
+            yield from self._walk(join(self._top, place), _DEEP)
+        for place in self._plugins.places:
+            yield from self._walk(place, 1)
+
+    def _walk(self, folder: str, deepest: int, depth: int = 1) -> Iterator[str]:
+        for item in self._tree.items(folder):
+            if item.kind != "folder":
+                continue
+            child = join(folder, item.name)
+            if self._holds_skill(child):
+                yield child
+            elif depth < deepest and item.name not in _SKIPPED:
+                yield from self._walk(child, deepest, depth + 1)
+
+    def _everywhere(self, folder: str, depth: int) -> Iterator[str]:
+        if depth > _MAX_DEPTH:
+            return
+        if self._holds_skill(folder):
+            yield folder
+        for item in self._tree.items(folder):
+            if item.kind == "folder" and item.name not in _SKIPPED:
+                yield from self._everywhere(join(folder, item.name), depth + 1)
+
+    def _holds_skill(self, folder: str) -> bool:
+        return is_file(self._tree, join(folder, SKILL_FILE))
+
+    def _add(self, folder: str) -> None:
+        if folder in self._read:
+            return
+        self._read.add(folder)
+        skill = read_skill(self._tree, folder)
+        if isinstance(skill, SkippedSkill):
+            self.skipped.append(skill)
+        elif skill.internal and not self._internal:
+            self.skipped.append(SkippedSkill(skill.skill_path, "it is internal to its project"))
+        elif skill.name in self.found:
+            first = self.found[skill.name].skill_path
+            reason = f"{first!r} has the same name {skill.name!r}"
+            self.skipped.append(SkippedSkill(skill.skill_path, reason))
+        elif not self._is_installed(skill):
+            self.found[skill.name] = skill._replace(plugin=self._plugins.name_of(folder))
+
+    def _is_installed(self, skill: FoundSkill) -> bool:
+        """Whether the source itself installed it from elsewhere, by its own lock."""
+        if not self._locked:
+            return False
+        if not any(skill.folder.startswith(f"{place}/") for place in CLIENT_FOLDERS):
+            return False
+        names = (skill.title, posixpath.basename(skill.folder))
+        return any(_plain(name) in self._locked for name in names)
+
+
+def _plain(name: str) -> str:
+    return "-".join(name.lower().replace("_", " ").split())
+
+
+def _locked_names(tree: SourceTree) -> Iterator[str]:
+    document = read_manifest(tree, LOCK_NAME)
+    entries = document.get("skills") if isinstance(document, dict) else None
+    if isinstance(entries, dict):
+        yield from map(_plain, entries)
+
+
+def read_manifest(tree: SourceTree, path: str) -> Any:
+    """Return a JSON document of the source; None where there is none that can be read."""
+    if not is_file(tree, path):
+        return None
+    try:
+        return read_json(read_file(tree, path, MAX_MANIFEST_BYTES))
+    except (ValueError, Refusal):
+        return None
+
+
+class _Plugins:
+    """The folders that marketplaces and plugins declare, and the plugin of each skill."""
+
+    def __init__(self, tree: SourceTree, top: str) -> None:
+        self._top = top
+        self._names: dict[str, str] = {}
+        found: list[str] = []
+        found += self._claude_marketplace(read_manifest(tree, join(top, CLAUDE_MARKETPLACE)))
+        found += self._plugin(top, read_manifest(tree, join(top, _CLAUDE_PLUGIN)))
+        found += self._codex_marketplace(tree, read_manifest(tree, join(top, CODEX_MARKETPLACE)))
+        found += self._plugin(top, read_manifest(tree, join(top, _CODEX_PLUGIN)))
+        self.places = tuple(dict.fromkeys(found))
+
+    def name_of(self, folder: str) -> str:
+        return self._names.get(folder, "")
+
+    def _claude_marketplace(self, document: Any) -> Iterator[str]:
+        if not isinstance(document, dict):
+            return
+        metadata = document.get("metadata")
+        root = metadata.get("pluginRoot", "./") if isinstance(metadata, dict) else "./"
+        plugins = document.get("plugins")
+        if not _is_relative(root) or not isinstance(plugins, list):
+            return
+        for plugin in plugins:
+            source = plugin.get("source", "./") if isinstance(plugin, dict) else None
+            if _is_relative(source) and (place := self._inside(root, source)) is not None:
+                yield from self._plugin(place, plugin)
+
+    def _codex_marketplace(self, tree: SourceTree, document: Any) -> Iterator[str]:
+        plugins = document.get("plugins") if isinstance(document, dict) else None
+        for plugin in plugins if isinstance(plugins, list) else ():
+            source = plugin.get("source") if isinstance(plugin, dict) else None
+            if isinstance(source, dict) and source.get("source") == "local":
+                source = source.get("path")
+            place = self._inside(source) if _is_relative(source) else None
+            if place is not None:
+                declared = read_manifest(tree, join(place, _CODEX_PLUGIN))
+                own = declared if isinstance(declared, dict) else {}
+                yield from self._plugin(place, {"name": plugin.get("name"), **own})
+
+    def _plugin(self, base: str, document: Any) -> Iterator[str]:
+        """Yield the folders above the skills that a plugin names, then its `skills` folder."""
+        if not isinstance(document, dict):
+            return
+        name, skills = document.get("name"), document.get("skills")
+        named = [skills] if isinstance(skills, str) else skills
+        for path in named if isinstance(named, list) else ():
+            place = self._inside(path, base=base) if _is_relative(path) else None
+            if place is None:
+                continue
+            yield posixpath.dirname(place)
+            if isinstance(skills, str):
+                yield place
+            if isinstance(name, str):
+                self._names[place] = one_line(name)
+        yield join(base, "skills")
+
+    def _inside(self, *paths: str, base: str | None = None) -> str | None:
+        """Return the folder that relative paths lead to; None for one that leads out."""
+        start = self._top if base is None else base
+        joined = posixpath.normpath(posixpath.join(start or ".", *paths))
+        if joined.startswith(("..", "/")):
+            return None
+        place = join(joined)
+        outside = self._top and place != self._top and not place.startswith(f"{self._top}/")
+        return None if outside else place
+
+
+def _is_relative(path: Any) -> TypeGuard[str]:
+    return isinstance(path, str) and path.startswith("./") and "\0" not in path
+
+
+def choose_skills(skills: Iterable[FoundSkill], names: Iterable[str]) -> list[FoundSkill]:
+    """Return the skills with these names, whatever their case; `*` means all."""
+    wanted = {name.casefold() for name in names}
+    return [
+        skill
+        for skill in skills
+        if "*" in wanted or {skill.name.casefold(), skill.title.casefold()} & wanted
+    ]

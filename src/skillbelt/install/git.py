@@ -1,0 +1,526 @@
+"""Fetch one commit with git, and read its files out of the object store.
+
+Git never writes a file of the source: no checkout, so no hook, filter, attribute, submodule or LFS
+program of a repository can run. What git may do is fixed by its environment. Of the user's own
+configuration only the ways to prove who they are count (credential helpers, ssh, proxies,
+certificates): without them no private repository can be fetched. Aliases, rewritten addresses,
+other protocols and all else would change what is fetched.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import IO, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from skillbelt.discovery.sources.bounds import Deadline, Refusal
+from skillbelt.discovery.sources.failure import SourceFailure
+from skillbelt.install.source_tree import MAX_TREE_ITEMS, ItemKind, TreeItem
+from skillbelt.settings import process_environment
+from skillbelt.text import one_line, shorten
+
+GIT_TIMEOUT_SECONDS = 300.0
+# What one file of git may have: the objects of a source, packed.
+MAX_PACK_BYTES = 1024 * 2**20
+# Against an object that unpacks to more than there is memory.
+MAX_GIT_MEMORY_BYTES = 8 * 2**30
+_MAX_LISTING_BYTES = 512 * 2**20
+_MAX_KEPT_BYTES = 64 * 2**20
+_CHUNK = 64 * 2**10
+_ERROR_CHARS = 400
+_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_LIMITS = 'ulimit -f "$1" 2>/dev/null; ulimit -v "$2" 2>/dev/null; shift 2; exec "$@"'
+_MODES: dict[bytes, tuple[ItemKind, bool]] = {
+    b"100644": ("file", False),
+    b"100664": ("file", False),
+    b"100755": ("file", True),
+    b"120000": ("link", False),
+    b"160000": ("submodule", False),
+    b"040000": ("folder", False),
+}
+_KEPT_VARIABLES = ("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_SSL_CAINFO")
+# The user's own keys that say how to prove who they are, and how to reach the network.
+_USER_KEYS = (
+    r"^(credential\..*|core\.sshcommand|ssh\.variant"
+    r"|http\.(.*\.)?(proxy|proxyauthmethod|sslcainfo|sslcapath|sslcert|sslkey|extraheader))$"
+)
+_FIXED = (
+    ("core.hooksPath", os.devnull),
+    ("core.fsmonitor", "false"),
+    ("core.bigFileThreshold", "16m"),
+    ("core.packedGitWindowSize", "32m"),
+    ("core.packedGitLimit", "256m"),
+    ("core.attributesFile", os.devnull),
+    ("core.excludesFile", os.devnull),
+    ("fetch.recurseSubmodules", "false"),
+    ("fetch.unpackLimit", "1"),
+    ("fetch.writeCommitGraph", "false"),
+    ("fetch.fsckObjects", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("submodule.recurse", "false"),
+    ("transfer.bundleURI", "false"),
+    ("transfer.credentialsInUrl", "die"),
+    ("http.followRedirects", "false"),
+    ("http.lowSpeedLimit", "1000"),
+    ("http.lowSpeedTime", "60"),
+    ("protocol.version", "2"),
+    ("safe.bareRepository", "all"),
+)
+
+
+class GitFetch(NamedTuple):
+    """What to fetch: an address, and a branch, a tag or a commit of it; "" for its default branch.
+
+    `commit` must be the one that comes, if given. `resolved` pins the host to checked addresses.
+    """
+
+    url: str
+    ref: str = ""
+    commit: str = ""
+    resolved: str = ""
+
+
+def find_git() -> str:
+    """Return the path of git; raise SourceFailure where it is not installed."""
+    path = shutil.which("git")
+    if path is None:
+        raise SourceFailure(
+            "git",
+            "is not installed, and this source is a git repository",
+            code="git-missing",
+            remedy="install git, or give an archive or a folder",
+        )
+    return path
+
+
+def scheme_of(url: str) -> str:
+    """Return the protocol that git uses for an address."""
+    scheme, mark, _ = url.partition("://")
+    if not mark:
+        return "ssh"
+    return {"git+ssh": "ssh"}.get(scheme.lower(), scheme.lower())
+
+
+class GitRepository:
+    """A bare repository of our own in an empty folder, and git with a fixed environment."""
+
+    def __init__(self, folder: str, fetch: GitFetch, deadline: Deadline) -> None:
+        self._git, self._fetch, self._deadline = find_git(), fetch, deadline
+        self._own = os.path.join(folder, "fetched.git")
+        # The same objects without a word about where missing ones are: git must not fetch them
+        # one by one while it reads.
+        self._view = os.path.join(folder, "view.git")
+        for place in (self._own, self._view):
+            _make_bare(place)
+        self._environment = self._make_environment()
+
+    def _make_environment(self) -> dict[str, str]:
+        inherited = process_environment()
+        environment = {
+            name: value
+            for name, value in inherited.items()
+            if not name.startswith("GIT_") or name in _KEPT_VARIABLES
+        }
+        scheme = scheme_of(self._fetch.url)
+        environment.pop("SSH_ASKPASS", None)
+        environment |= {
+            "GIT_ALLOW_PROTOCOL": scheme,
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_DIR": self._own,
+            "GIT_LFS_SKIP_SMUDGE": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_TERMINAL_PROMPT": "0",
+            "LC_ALL": "C",
+            "SSH_ASKPASS_REQUIRE": "never",
+        }
+        keys = list(_FIXED)
+        if scheme in ("http", "https", "ssh"):
+            keys += self._read_user_keys(inherited)
+        if scheme == "ssh" and not any(name.lower() == "core.sshcommand" for name, _ in keys):
+            environment.setdefault("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")
+        if self._fetch.resolved:
+            keys.append(("http.curloptResolve", self._fetch.resolved))
+        keys += [("remote.origin.url", self._fetch.url), ("remote.origin.promisor", "true")]
+        keys.append(("remote.origin.partialclonefilter", "blob:none"))
+        environment["GIT_CONFIG_COUNT"] = str(len(keys))
+        for number, (name, value) in enumerate(keys):
+            environment[f"GIT_CONFIG_KEY_{number}"] = name
+            environment[f"GIT_CONFIG_VALUE_{number}"] = value
+        return environment
+
+    def _read_user_keys(self, inherited: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Return the keys of the user's and the machine's git that the source may need."""
+        environment = {**inherited, "GIT_DIR": self._view, "LC_ALL": "C"}
+        command = [self._git, "config", "--includes", "-z", "--get-regexp", _USER_KEYS]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, timeout=10, check=False
+        )
+        found = [item.partition("\n") for item in os.fsdecode(done.stdout).split("\0") if item]
+        return [(name, value) for name, _, value in found]
+
+    def fetch_commit(self) -> str:
+        """Fetch the commit without files; return its id. Raises SourceFailure."""
+        fetch = self._fetch
+        wanted = [fetch.commit] if fetch.commit else list(_candidates(fetch.ref))
+        for number, name in enumerate(wanted):
+            try:
+                self._run_fetch("--depth=1", "--filter=blob:none", "origin", name)
+                break
+            except _MissingRef as error:
+                if number + 1 == len(wanted):
+                    raise _unknown_ref(fetch) from error
+        with open(os.path.join(self._own, "FETCH_HEAD"), encoding="ascii") as file:
+            first = file.read(64).split()
+        if not first or not _HASH.fullmatch(first[0]):
+            raise _failed(fetch.url, "git fetched no commit")
+        return first[0]
+
+    def fetch_objects(self, ids: Iterable[str]) -> None:
+        """Fetch these objects; raises SourceFailure where the server does not give them."""
+        noop = ("-c", "fetch.negotiationAlgorithm=noop")
+        options = ("--filter=blob:none", "--no-write-fetch-head", "--stdin", "origin")
+        self._run_fetch(*options, before=noop, stdin="".join(f"{one}\n" for one in ids))
+
+    def _run_fetch(self, *words: str, before: Sequence[str] = (), stdin: str = "") -> None:
+        command = [
+            *_limited(),
+            self._git,
+            *before,
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-recurse-submodules",
+            "--no-auto-maintenance",
+            *words,
+        ]
+        with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as given:
+            given.write(stdin.encode("ascii"))
+            given.seek(0)
+            code = self._wait(command, given, errors)
+            errors.seek(0)
+            said = errors.read(_CHUNK).decode("utf-8", "replace")
+        if code:
+            raise _explain(self._fetch.url, said, code)
+
+    def _wait(self, command: Sequence[str], given: IO[bytes], errors: IO[bytes]) -> int:
+        process = subprocess.Popen(
+            command,
+            env=self._environment,
+            stdin=given,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(self._deadline.left())
+        except subprocess.TimeoutExpired as error:
+            raise self._deadline.expired() from error
+        finally:
+            _end(process)
+
+    def read(self, *words: str, stdin: Iterable[str] = ()) -> _GitReader:
+        """Start git to read objects; nothing is fetched by it."""
+        environment = {
+            **self._environment,
+            "GIT_DIR": self._view,
+            "GIT_OBJECT_DIRECTORY": os.path.join(self._own, "objects"),
+            "GIT_CONFIG_COUNT": "0",
+            "GIT_ALLOW_PROTOCOL": "none",
+        }
+        command = [*_limited(), self._git, *words]
+        return _GitReader(command, environment, stdin, self._fetch.url, self._deadline)
+
+
+class _GitReader:
+    """A git process whose output is read as it comes; closing it ends the process."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        stdin: Iterable[str],
+        url: str,
+        deadline: Deadline,
+    ) -> None:
+        self._url, self._deadline = url, deadline
+        with tempfile.TemporaryFile() as given:
+            given.write("".join(f"{line}\n" for line in stdin).encode("ascii"))
+            given.seek(0)
+            self._process = subprocess.Popen(
+                command,
+                env=dict(environment),
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> _GitReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _end(self._process)
+
+    def line(self) -> bytes:
+        self._deadline.check()
+        assert self._process.stdout is not None
+        return self._process.stdout.readline(4096)
+
+    def take(self, count: int) -> bytes:
+        self._deadline.check()
+        assert self._process.stdout is not None
+        data = self._process.stdout.read(count)
+        if len(data) < count:
+            raise _failed(self._url, "git ended too early")
+        return data
+
+    def rest(self, most: int) -> bytes:
+        """Return everything to the end; Refusal for more than `most` bytes."""
+        assert self._process.stdout is not None
+        parts, size = [], 0
+        while chunk := self._process.stdout.read(_CHUNK * 16):
+            self._deadline.check()
+            parts.append(chunk)
+            size += len(chunk)
+            if size > most:
+                raise Refusal(f"the list of its files has more than {most} bytes")
+        if self._process.wait() != 0:
+            raise _failed(self._url, "git cannot read the commit")
+        return b"".join(parts)
+
+
+class GitTree:
+    """The files of one commit. Contents are fetched when they are first needed, many at once."""
+
+    def __init__(self, repository: GitRepository, commit: str, url: str) -> None:
+        self._repository, self._url = repository, url
+        self._ids: dict[str, str] = {}
+        self._kept: dict[str, bytes] = {}
+        self._kept_bytes = 0
+        self._folders: dict[str, list[TreeItem]] = {}
+        self.commit, self.tree, self.time = self._read_commit(commit)
+        self._list()
+
+    def _read_commit(self, commit: str) -> tuple[str, str, int]:
+        """Return the ids of the commit (a tag leads to one) and of its tree, and when it is of."""
+        with self._repository.read("cat-file", "--batch", stdin=[f"{commit}^{{commit}}"]) as git:
+            words = git.line().split()
+            if len(words) != 3 or words[1] != b"commit":
+                raise _failed(self._url, "what the ref names is no commit")
+            text = git.take(int(words[2]))
+        tree = re.match(rb"tree ([0-9a-f]+)\n", text)
+        when = re.search(rb"^committer .*> (\d{1,15}) [+-]\d+$", text, re.MULTILINE)
+        if tree is None:
+            raise _failed(self._url, "the commit is damaged")
+        return words[0].decode(), tree[1].decode(), int(when[1]) if when else 0
+
+    def _list(self) -> None:
+        with self._repository.read("ls-tree", "-r", "-t", "-z", "--full-tree", self.commit) as git:
+            listing = git.rest(_MAX_LISTING_BYTES)
+        count = 0
+        for line in listing.split(b"\0"):
+            if not line:
+                continue
+            count += 1
+            if count > MAX_TREE_ITEMS:
+                raise Refusal(f"more than {MAX_TREE_ITEMS} files and folders")
+            facts, _, path = line.partition(b"\t")
+            mode, _, identifier = facts.split(b" ")
+            kind, executable = _MODES.get(mode, ("special", False))
+            name = os.fsdecode(path)
+            self._ids[name] = identifier.decode()
+            parent, last = self._split(name)
+            self._folders.setdefault(parent, []).append(TreeItem(last, kind, executable))
+            if kind == "folder":
+                self._folders.setdefault(name, [])
+        for items in self._folders.values():
+            items.sort(key=lambda item: os.fsencode(item.name))
+
+    def _split(self, path: str) -> tuple[str, str]:
+        """Return the folder of an entry and its name, which may hold a `/` in a hostile tree."""
+        parent, _, last = path.rpartition("/")
+        if parent in self._folders or not parent:
+            return (parent, last) if last and not path.startswith("/") else ("", path)
+        while parent and parent not in self._folders:
+            parent = parent.rpartition("/")[0]
+        return parent, path[len(parent) + 1 :] if parent else path
+
+    def tree_of(self, folder: str) -> str:
+        """Return the id of a folder's tree."""
+        return self._ids.get(folder, "") if folder else self.tree
+
+    def items(self, folder: str) -> Sequence[TreeItem]:
+        """Return what is in a folder, in the order of bytes."""
+        return self._folders.get(folder, ())
+
+    def prepare(self, paths: Iterable[str]) -> None:
+        """Read many small files at once and keep them."""
+        wanted = [path for path in paths if self._ids.get(path) not in self._kept]
+        for path, chunks in self._stream(wanted):
+            data = b"".join(chunks)
+            if self._kept_bytes + len(data) <= _MAX_KEPT_BYTES:
+                self._kept[self._ids[path]] = data
+                self._kept_bytes += len(data)
+
+    def contents(self, paths: Sequence[str]) -> Iterator[tuple[str, Iterator[bytes]]]:
+        """Yield the bytes of each file, in any order."""
+        left = []
+        for path in paths:
+            kept = self._kept.get(self._ids[path])
+            if kept is None:
+                left.append(path)
+            else:
+                yield path, iter((kept,))
+        yield from self._stream(left)
+
+    def _stream(self, paths: Sequence[str]) -> Iterator[tuple[str, Iterator[bytes]]]:
+        missing = yield from self._stream_known(paths)
+        if missing:
+            self._repository.fetch_objects(dict.fromkeys(self._ids[path] for path in missing))
+            if still := (yield from self._stream_known(missing)):
+                raise _failed(self._url, f"the server does not give {still[0]!r}")
+
+    def _stream_known(
+        self, paths: Sequence[str]
+    ) -> Generator[tuple[str, Iterator[bytes]], None, list[str]]:
+        """Yield the files that are there; return the paths of those that are not."""
+        missing: list[str] = []
+        if not paths:
+            return missing
+        ids = [self._ids[path] for path in paths]
+        with self._repository.read("cat-file", "--batch", "--buffer", stdin=ids) as git:
+            for path in paths:
+                words = git.line().split()
+                if len(words) == 2 and words[1] == b"missing":
+                    missing.append(path)
+                    continue
+                if len(words) != 3 or words[1] != b"blob":
+                    raise Refusal(f"{path!r} is no file in the repository")
+                chunks = _take_chunks(git, int(words[2]))
+                yield path, chunks
+                for _ in chunks:  # what the reader left
+                    pass
+                git.take(1)
+        return missing
+
+
+def _take_chunks(git: _GitReader, size: int) -> Iterator[bytes]:
+    while size:
+        data = git.take(min(size, _CHUNK))
+        size -= len(data)
+        yield data
+
+
+def fetch_tree(fetch: GitFetch, folder: str, deadline: Deadline) -> GitTree:
+    """Fetch one commit into the empty folder and return its files. Raises SourceFailure."""
+    repository = GitRepository(folder, fetch, deadline)
+    tree = GitTree(repository, repository.fetch_commit(), fetch.url)
+    if fetch.commit and tree.commit != fetch.commit:
+        raise _failed(fetch.url, f"the server gave the commit {tree.commit}, not {fetch.commit}")
+    return tree
+
+
+def _candidates(ref: str) -> Iterator[str]:
+    if not ref:
+        yield "HEAD"
+    elif _HASH.fullmatch(ref) or ref.startswith("refs/"):
+        yield ref
+    else:  # a branch before a tag, as `git clone --branch` has it
+        yield f"refs/heads/{ref}"
+        yield f"refs/tags/{ref}"
+
+
+def _make_bare(folder: str) -> None:
+    """Write an empty bare repository: what `git init` writes, without starting it."""
+    for part in ("", "objects", "refs"):
+        os.mkdir(os.path.join(folder, part), 0o700)
+    with open(os.path.join(folder, "HEAD"), "x", encoding="ascii") as file:
+        file.write("ref: refs/heads/none\n")
+    with open(os.path.join(folder, "config"), "x", encoding="ascii") as file:
+        file.write("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
+
+
+def _limited() -> tuple[str, ...]:
+    blocks, kilobytes = MAX_PACK_BYTES // 512, MAX_GIT_MEMORY_BYTES // 1024
+    return ("/bin/sh", "-c", _LIMITS, "sh", str(blocks), str(kilobytes))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the process and everything that it started."""
+    if process.stdout is not None:
+        process.stdout.close()
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+class _MissingRef(Exception):
+    """The server has no such branch or tag."""
+
+
+def _explain(url: str, said: str, code: int) -> Exception:
+    """Return the error for what git wrote; its own lines are for people, not for programs."""
+    text = _last_words(said)
+    lowered = said.lower()
+    if "couldn't find remote ref" in lowered or "could not find remote branch" in lowered:
+        return _MissingRef(text)
+    if "not our ref" in lowered or "unadvertised object" in lowered:
+        return _MissingRef(text)
+    if re.search(r"returned error: 30[12378]", lowered):
+        return RedirectedRepository(url)
+    secret = ("authentication failed", "could not read username", "permission denied", "403")
+    if any(word in lowered for word in secret):
+        remedy = "check the address; for a private one set up a credential helper or use git@HOST:…"
+        return SourceFailure(url, text, code="git-denied", remedy=remedy)
+    if code in (-signal.SIGXFSZ, 128 + signal.SIGXFSZ) or "file too large" in lowered:
+        reason = f"has more than {MAX_PACK_BYTES} bytes"
+        return SourceFailure(
+            url, reason, code="remote-too-large", remedy="give a smaller repository"
+        )
+    return _failed(url, text or f"git ended with {code}")
+
+
+class RedirectedRepository(SourceFailure):
+    """The server says that the repository is elsewhere."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            url, "is elsewhere now", code="remote-redirect", remedy="use the new address"
+        )
+
+
+def _last_words(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    chosen = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))] or lines
+    return shorten(one_line(" ".join(dict.fromkeys(chosen))), _ERROR_CHARS)
+
+
+def _unknown_ref(fetch: GitFetch) -> SourceFailure:
+    if fetch.commit or _HASH.fullmatch(fetch.ref):
+        reason = f"has no commit {fetch.commit or fetch.ref}, or does not give it"
+        remedy = "its history may have been rewritten; ask its owner"
+    else:
+        what = f"no branch or tag {fetch.ref!r}" if fetch.ref else "no commit yet"
+        reason, remedy = f"has {what}", "give a branch, a tag or all 40 digits of a commit"
+    return SourceFailure(fetch.url, reason, code="git-ref", remedy=remedy)
+
+
+def _failed(url: str, reason: str) -> SourceFailure:
+    return SourceFailure(url, reason, code="git-failed", remedy="check the address and the network")
+
+
+def local_repository(url: str) -> str:
+    """Return the folder of a file URL; "" for any other address."""
+    return unquote(urlsplit(url).path) if url.startswith("file://") else ""

@@ -1,0 +1,408 @@
+"""The lock files: `skills-lock.json` of a project and `.skill-lock.json` of a user.
+
+Both are those of `skills` 1.7.4, byte for byte, so that either tool can go on with what the other
+wrote. What this product adds stands inside the entries, where the other tool keeps it; it drops
+these keys from an entry that it writes anew, which is how that is noticed.
+
+A file that is not a lock is an error and is never written to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from skillbelt.errors import ConfigError, PathEscape
+from skillbelt.files.contain import check_relative, open_file, read_handle
+from skillbelt.files.locks import held
+from skillbelt.files.private import make_folder, replace_file
+from skillbelt.install.values import NO_VALUES, InstallPlace, InstallScope, LockEntry
+from skillbelt.settings import Settings, upward
+from skillbelt.text import one_line
+from skillbelt.untrusted_json import BadJson, read_json
+from skillbelt.values import SKILL_FILE
+
+PROJECT_LOCK = "skills-lock.json"
+SKILLS_FOLDER = ".agents/skills"
+MAX_LOCK_BYTES = 4 * 2**20
+MAX_LOCK_ENTRIES = 5_000
+_MAX_TEXT = 4_096
+_VERSIONS: dict[InstallScope, int] = {"project": 1, "user": 3}
+_WAIT_SECONDS = 30.0
+_MERGE = re.compile(rb"^(?:<{7}|={7}|>{7}|\|{7})(?: .*)?\r?$", re.MULTILINE)
+_NAME = re.compile(r"[^\W_][\w.-]{0,127}\Z")
+_HEX = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
+_LONE = re.compile("[\ud800-\udfff]")
+# Field of LockEntry, key in the file; in the order in which `skills` writes them, then ours.
+_KEYS: dict[InstallScope, tuple[tuple[str, str], ...]] = {
+    "project": (
+        ("source", "source"),
+        ("source_url", "sourceUrl"),
+        ("ref", "ref"),
+        ("source_type", "sourceType"),
+        ("skill_path", "skillPath"),
+        ("computed_hash", "computedHash"),
+        ("well_known_digest", "wellKnownDigest"),
+    ),
+    "user": (
+        ("source", "source"),
+        ("source_type", "sourceType"),
+        ("source_url", "sourceUrl"),
+        ("ref", "ref"),
+        ("skill_path", "skillPath"),
+        ("folder_hash", "skillFolderHash"),
+        ("plugin_name", "pluginName"),
+        ("well_known_digest", "wellKnownDigest"),
+        ("installed_at", "installedAt"),
+        ("updated_at", "updatedAt"),
+    ),
+}
+OUR_KEYS = (
+    ("commit", "commit"),
+    ("tree_sha", "treeSha"),
+    ("content_digest", "contentDigest"),
+    ("clients", "clients"),
+    ("packages", "packages"),
+    ("scan", "scan"),
+    ("provenance", "provenance"),
+    ("unsigned", "unsigned"),
+)
+_SHAPES = {
+    "commit": _HEX,
+    "tree_sha": _HEX,
+    "content_digest": _DIGEST,
+    "computed_hash": _SHA256,
+}
+# Written even when it is empty: `skills` does.
+_ALWAYS = frozenset(("source", "source_type", "folder_hash"))
+
+
+class RefusedEntry(NamedTuple):
+    """An entry that is kept in the file and never acted on, and why."""
+
+    name: str
+    message: str
+
+
+class SkillLock(NamedTuple):
+    """A lock file as it was read. `data` are its bytes, None without a file."""
+
+    place: InstallPlace
+    entries: Mapping[str, LockEntry]
+    refused: tuple[RefusedEntry, ...] = ()
+    document: Mapping[str, Any] = NO_VALUES
+    data: bytes | None = None
+
+    @property
+    def ours(self) -> bool:
+        """Whether any entry has what this product adds."""
+        return any(entry.content_digest for entry in self.entries.values())
+
+
+def find_place(settings: Settings, scope: InstallScope) -> InstallPlace:
+    """Return where skills are installed: the nearest lock above, or the worktree, or the home."""
+    if scope == "user":
+        return InstallPlace(
+            scope="user",
+            base=settings.home,
+            skills=os.path.join(settings.home, SKILLS_FOLDER),
+            lock=settings.skills_lock,
+        )
+    folders = upward(settings.project, settings.worktree)
+    found = (one for one in folders if os.path.lexists(os.path.join(one, PROJECT_LOCK)))
+    base = next(found, "") or settings.worktree or settings.project
+    return InstallPlace(
+        scope="project",
+        base=base,
+        skills=os.path.join(base, SKILLS_FOLDER),
+        lock=os.path.join(base, PROJECT_LOCK),
+    )
+
+
+def folder_name(name: str) -> str:
+    """Return the folder that `skills` puts a skill of that name into."""
+    made = re.sub(r"[^a-z0-9._]+", "-", name.lower())
+    return re.sub(r"^[.\-]+|[.\-]+$", "", made)[:255] or "unnamed-skill"
+
+
+def read_lock(place: InstallPlace) -> SkillLock:
+    """Read a lock; a missing one has no entries.
+
+    ConfigError, with the line and what to do, for a file that is none.
+    """
+    data = _read(place.lock)
+    if data is None:
+        return SkillLock(place=place, entries={})
+    document = _parse(place, data)
+    entries: dict[str, LockEntry] = {}
+    refused = []
+    folders: dict[str, str] = {}
+    for name, written in document["skills"].items():
+        try:
+            entry = _entry(name, written, place)
+            other = folders.setdefault(folder_name(name), name)
+            if other != name:
+                raise ValueError(f"has the same folder as {other!r}")
+        except ValueError as error:
+            refused.append(RefusedEntry(name, str(error)))
+        else:
+            entries[name] = entry
+    return SkillLock(place, entries, tuple(refused), document)._replace(data=data)
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        if stat.S_ISLNK(os.lstat(path).st_mode):
+            raise _fault(path, 0, "is a link", "put the file itself there")
+        data = read_handle(open_file(path), MAX_LOCK_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _fault(
+            path, 0, f"cannot be read: {error.strerror or error}", "see its mode"
+        ) from error
+    if len(data) > MAX_LOCK_BYTES:
+        raise _fault(path, 0, f"is longer than {MAX_LOCK_BYTES:,} bytes", "restore it from git")
+    return data
+
+
+def _parse(place: InstallPlace, data: bytes) -> dict[str, Any]:
+    path = place.lock
+    marker = _MERGE.search(data)
+    if marker:
+        line = data.count(b"\n", 0, marker.start()) + 1
+        raise _fault(
+            path, line, "holds a conflict of a merge", "resolve it, then `skillbelt sync --check`"
+        )
+    try:
+        document = read_json(data, unique=True)
+    except BadJson as error:
+        raise _fault(path, *_where(data, error), "restore it from git or correct it") from error
+    if not isinstance(document, dict) or not isinstance(document.get("skills"), dict):
+        raise _fault(path, 1, "has no object `skills`", "restore it from git, or move it away")
+    version, wanted = document.get("version"), _VERSIONS[place.scope]
+    if type(version) is not int or version != wanted:
+        shown = shown_value(version)
+        raise _fault(
+            path,
+            _line_of(data, b'"version"'),
+            f"has version {shown}, and this skillbelt knows {wanted}",
+            "use the tool that wrote it, or a newer skillbelt",
+        )
+    if len(document["skills"]) > MAX_LOCK_ENTRIES:
+        raise _fault(path, 0, f"has more than {MAX_LOCK_ENTRIES:,} skills", "split the project")
+    return document
+
+
+def shown_value(value: object) -> str:
+    """Return a value of an untrusted document for a message: one short line."""
+    return one_line(repr(value))[:80]
+
+
+def _where(data: bytes, error: BadJson) -> tuple[int, str]:
+    """Return the line of a fault, 0 if it is not known, and the reason without it."""
+    if error.key:
+        key = json.dumps(error.key, ensure_ascii=False).encode("utf-8", "replace")
+        second = data.find(key, data.find(key) + 1)
+        return (data.count(b"\n", 0, second) + 1 if second >= 0 else 0), str(error)
+    found = re.search(r": line (\d+) column", str(error))
+    reason = re.sub(r": line \d+ column.*", "", str(error))
+    return (int(found[1]) if found else 0), f"is not JSON: {reason}"
+
+
+def _line_of(data: bytes, text: bytes) -> int:
+    return data.count(b"\n", 0, max(data.find(text), 0)) + 1
+
+
+def _fault(path: str, line: int, reason: str, remedy: str) -> ConfigError:
+    where = f"{path}:{line}" if line else path
+    error = ConfigError(f"{where}: the lock {reason}; {remedy}. Nothing was written.")
+    error.remedy = remedy
+    return error
+
+
+def _entry(name: str, written: object, place: InstallPlace) -> LockEntry:
+    """Return an entry; ValueError, with the reason, for one that is never acted on."""
+    if not _NAME.match(name):
+        raise ValueError("is not the name of a skill")
+    if not isinstance(written, dict):
+        raise ValueError("is not an object")
+    values: dict[str, Any] = {}
+    for field, key in (*_KEYS[place.scope], *OUR_KEYS):
+        if key in written:
+            values[field] = _value(field, key, written[key])
+    if not values.get("source") or not values.get("source_type"):
+        raise ValueError("has no `source` or no `sourceType`")
+    if values.get("skill_path"):
+        _check_skill_path(values["skill_path"])
+    return LockEntry(name=name, written=written, **values)
+
+
+def _value(field: str, key: str, value: object) -> Any:
+    if field == "unsigned":
+        if not isinstance(value, bool):
+            raise ValueError(f"`{key}` is not true or false")
+    elif field in ("packages", "scan", "provenance"):
+        if not isinstance(value, dict):
+            raise ValueError(f"`{key}` is not an object")
+    elif field == "clients":
+        if not isinstance(value, list) or not all(
+            isinstance(one, str) and _NAME.match(one) for one in value
+        ):
+            raise ValueError(f"`{key}` is not a list of names")
+        return tuple(value)
+    elif not isinstance(value, str) or len(value) > _MAX_TEXT or not value.isprintable():
+        raise ValueError(f"`{key}` is not a text of one line")
+    elif field in _SHAPES and value and not _SHAPES[field].match(value):
+        raise ValueError(f"`{key}` is not a hash")
+    return value
+
+
+def _check_skill_path(path: str) -> None:
+    try:
+        check_relative(path)
+    except PathEscape as error:
+        raise ValueError(f"`skillPath` {error.reason}") from error
+    if path.rpartition("/")[2] != SKILL_FILE:
+        raise ValueError(f"`skillPath` does not end in {SKILL_FILE}")
+
+
+class LockChanges:
+    """What is to be changed in a lock; nothing is written before the end of `change_lock`."""
+
+    def __init__(self, lock: SkillLock) -> None:
+        self.lock = lock
+        self._put: dict[str, LockEntry | None] = {}
+
+    def put(self, entry: LockEntry) -> None:
+        """Write the entry; keys of it that this version does not know stay."""
+        self._put[entry.name] = entry
+
+    def remove(self, name: str) -> None:
+        """Remove an entry, also one that is refused."""
+        self._put[name] = None
+
+    def data(self) -> bytes:
+        """Return the bytes of the changed lock."""
+        place = self.lock.place
+        document = dict(self.lock.document) or _empty(place.scope)
+        skills = dict(document["skills"])
+        for name, entry in self._put.items():
+            if entry is None:
+                skills.pop(name, None)
+            else:
+                skills[name] = _written(entry, place)
+        document["skills"] = sort_as_javascript(skills) if place.scope == "project" else skills
+        return _dump(document, place.scope)
+
+
+@contextmanager
+def change_lock(place: InstallPlace, settings: Settings) -> Iterator[LockChanges]:
+    """Yield the changes of a lock, which are written at the end of the block, or not at all.
+
+    Other processes of this product wait meanwhile. ConfigError if the file is no lock, or another
+    program changed it.
+    """
+    with locked_place(place, settings):
+        changes = LockChanges(read_lock(place))
+        yield changes
+        write_lock(changes)
+
+
+def write_lock(changes: LockChanges) -> None:
+    """Write the changed lock; the caller holds `locked_place`. The file is untouched if equal."""
+    lock, path = changes.lock, changes.lock.place.lock
+    data = changes.data()
+    if lock.data == data or (lock.data is None and not changes.lock.document and not changes._put):
+        return
+    if _read(path) != lock.data:
+        raise _fault(path, 0, "was changed by another program meanwhile", "run the command again")
+    parent = os.path.dirname(path)
+    mode = 0o644
+    if lock.data is not None:
+        mode = stat.S_IMODE(os.stat(path).st_mode) & 0o666
+    elif not os.path.isdir(parent):
+        os.makedirs(parent, exist_ok=True)
+    replace_file(path, data, mode=mode)
+
+
+@contextmanager
+def locked_place(place: InstallPlace, settings: Settings) -> Iterator[None]:
+    """Hold the place among all processes of this product."""
+    folder = os.path.join(settings.state_dir, "install")
+    make_folder(folder)
+    name = place_id(place)
+    busy = ConfigError(
+        f"another skillbelt has been changing {place.lock} for {_WAIT_SECONDS:.0f} seconds; "
+        "wait for it, then try again"
+    )
+    with held(os.path.join(folder, f"{name}.lock"), _WAIT_SECONDS, busy):
+        yield
+
+
+def journal_path(place: InstallPlace, settings: Settings) -> str:
+    """Return the file that says what a killed process was doing to the place."""
+    return os.path.join(settings.state_dir, "install", f"{place_id(place)}.journal")
+
+
+def place_id(place: InstallPlace) -> str:
+    """Return hex digits that stand for the place in names of files."""
+    return hashlib.sha256(os.fsencode(os.path.realpath(place.lock))).hexdigest()[:32]
+
+
+def _empty(scope: InstallScope) -> dict[str, Any]:
+    made: dict[str, Any] = {"version": _VERSIONS[scope], "skills": {}}
+    return made | ({"dismissed": {}} if scope == "user" else {})
+
+
+def _written(entry: LockEntry, place: InstallPlace) -> dict[str, Any]:
+    """Return the entry as the file has it: known keys in their order, then all others."""
+    known = (*_KEYS[place.scope], *OUR_KEYS)
+    made: dict[str, Any] = {}
+    for field, key in known:
+        value = getattr(entry, field)
+        if field in ("installed_at", "updated_at") and not value:
+            value = _now()
+        if value or (field in _ALWAYS and any(key == one for _, one in _KEYS[place.scope])):
+            made[key] = _plain(value)
+    names = {key for _, key in known}
+    made |= {key: value for key, value in entry.written.items() if key not in names}
+    if made.keys() == entry.written.keys():  # then in the order of the file
+        return {key: made[key] for key in entry.written}
+    return made
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def sort_as_javascript(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Sort keys as an object of JavaScript has them: whole numbers first, then by UTF-16."""
+    numbers = [key for key in values if _is_index(key)]
+    texts = sorted(values.keys() - set(numbers), key=lambda key: key.encode("utf-16-be", "replace"))
+    return {key: values[key] for key in (*sorted(numbers, key=int), *texts)}
+
+
+def _is_index(key: str) -> bool:
+    return key.isascii() and key.isdigit() and str(int(key[:11])) == key and int(key) < 2**32 - 1
+
+
+def _dump(document: Mapping[str, Any], scope: InstallScope) -> bytes:
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    text = _LONE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return (text + ("\n" if scope == "project" else "")).encode()

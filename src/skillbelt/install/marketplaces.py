@@ -1,0 +1,150 @@
+"""Marketplaces of Claude and Codex: where the plugin of a marketplace is to be had."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from skillbelt.discovery.sources.failure import SourceFailure
+from skillbelt.install.find_skills import (
+    CLAUDE_MARKETPLACE,
+    CODEX_MARKETPLACE,
+    MAX_MANIFEST_BYTES,
+    read_manifest,
+)
+from skillbelt.install.source_syntax import check_ref, parse_source
+from skillbelt.install.source_tree import FolderTree
+from skillbelt.install.values import SourceReference
+from skillbelt.settings import Settings
+from skillbelt.text import one_line
+from skillbelt.untrusted_json import read_json
+
+_KNOWN = ".claude/plugins/known_marketplaces.json"
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class Marketplace(NamedTuple):
+    """A marketplace: its name, the folder it was read from, its document and where it came from."""
+
+    name: str
+    folder: str
+    document: dict[str, Any]
+    source: SourceReference | None = None
+
+
+class PluginSource(NamedTuple):
+    """Where a plugin is, and the commit that the marketplace pins it to."""
+
+    reference: SourceReference
+    commit: str = ""
+
+
+def find_marketplaces(settings: Settings) -> Iterator[Marketplace]:
+    """Yield the marketplaces of the project, of the user, and those that Claude Code knows."""
+    for base in dict.fromkeys((settings.project, settings.home)):
+        for place in (CLAUDE_MARKETPLACE, CODEX_MARKETPLACE):
+            yield from _read(base, place, None)
+    known = _read_known(os.path.join(settings.home, _KNOWN))
+    for entry in known.values() if isinstance(known, dict) else ():
+        folder = entry.get("installLocation") if isinstance(entry, dict) else None
+        if isinstance(folder, str) and os.path.isabs(folder):
+            yield from _read(folder, CLAUDE_MARKETPLACE, _origin(entry.get("source")))
+
+
+def _read(base: str, place: str, source: SourceReference | None) -> Iterator[Marketplace]:
+    if not base or not os.path.isdir(base):
+        return
+    document = read_manifest(FolderTree(base), place)
+    if isinstance(document, dict) and isinstance(document.get("name"), str):
+        yield Marketplace(document["name"], base, document, source)
+
+
+def _read_known(path: str) -> Any:
+    try:
+        with open(path, "rb") as file:
+            return read_json(file.read(MAX_MANIFEST_BYTES))
+    except (OSError, ValueError):
+        return {}
+
+
+def _origin(source: Any) -> SourceReference | None:
+    """Return where Claude Code has a marketplace from, if that is a repository."""
+    try:
+        return _from_object(source, "marketplace").reference
+    except SourceFailure:
+        return None
+
+
+def resolve_plugin(reference: SourceReference, settings: Settings) -> PluginSource:
+    """Return where `plugin@marketplace` is to be had; raises SourceFailure."""
+    wanted, marketplace = reference.subpath, reference.url
+    known = list(find_marketplaces(settings))
+    named = [one for one in known if one.name == marketplace]
+    for one in named:
+        plugins = one.document.get("plugins")
+        for plugin in plugins if isinstance(plugins, list) else ():
+            if isinstance(plugin, dict) and plugin.get("name") == wanted:
+                return _locate(one, plugin, reference)
+    if named:
+        reason, remedy = (
+            f"the marketplace {marketplace!r} has no plugin {wanted!r}",
+            "check the name",
+        )
+    else:
+        names = ", ".join(sorted({one_line(one.name) for one in known})) or "none"
+        reason = f"no marketplace is called {marketplace!r} (known: {names})"
+        remedy = "give the repository of the marketplace: owner/repo@plugin"
+    raise SourceFailure(reference.source, reason, code="marketplace-unknown", remedy=remedy)
+
+
+def _locate(
+    market: Marketplace, plugin: dict[str, Any], reference: SourceReference
+) -> PluginSource:
+    source = plugin.get("source", "./")
+    if isinstance(source, dict) and source.get("source") == "local":
+        source = source.get("path")
+    if not isinstance(source, str):
+        return _from_object(source, reference.source)
+    metadata = market.document.get("metadata")
+    root = metadata.get("pluginRoot", "") if isinstance(metadata, dict) else ""
+    path = os.path.normpath(os.path.join(str(root), source))
+    if os.path.isabs(path) or path.startswith("..") or "\0" in path:
+        raise _refused(reference.source, "its path leads out of the marketplace")
+    subpath = "" if path == "." else path
+    if market.source is not None:
+        return PluginSource(market.source._replace(subpath=subpath, typed=reference.typed))
+    folder = os.path.join(market.folder, subpath)
+    local = SourceReference(kind="local", source=folder, url=folder, typed=reference.typed)
+    return PluginSource(local)
+
+
+def _from_object(source: Any, name: str) -> PluginSource:
+    kind = source.get("source") if isinstance(source, dict) else None
+    texts = {key: value for key, value in (source or {}).items() if isinstance(value, str)}
+    if kind == "github" and "repo" in texts:
+        found = parse_source(texts["repo"])
+    elif kind in ("url", "git", "git-subdir") and "url" in texts:
+        found = parse_source(texts["url"])
+        if found.kind in ("well-known", "download"):
+            found = found._replace(kind="git", source=found.url)
+    elif kind == "archive" and "url" in texts:
+        found = parse_source(texts["url"])._replace(kind="download")
+    else:
+        raise _refused(name, f"a source of the kind {str(kind)[:40]!r} is not fetched")
+    if found.kind not in ("github", "gitlab", "git", "download"):
+        raise _refused(name, "its source is no repository and no archive")
+    path = os.path.normpath(texts.get("path", "."))
+    if os.path.isabs(path) or path.startswith(".."):
+        raise _refused(name, "its path leads out of the repository")
+    commit = texts.get("sha", "")
+    if commit and not _COMMIT.fullmatch(commit):
+        raise _refused(name, "its commit is not 40 hex digits")
+    ref = check_ref(texts.get("ref", found.ref), name)
+    return PluginSource(found._replace(ref=ref, subpath="" if path == "." else path), commit)
+
+
+def _refused(name: str, reason: str) -> SourceFailure:
+    remedy = "ask the owner of the marketplace to publish the plugin in a repository"
+    return SourceFailure(name, reason, code="marketplace-refused", remedy=remedy)
