@@ -21,7 +21,7 @@ from skillbelt.install.find_skills import (
     read_skill,
 )
 from skillbelt.install.git import GitFetch, GitTree, RedirectedRepository, fetch_tree, scheme_of
-from skillbelt.install.source_tree import FolderTree, SourceTree, copy_skill, is_file, join
+from skillbelt.install.source_tree import FolderTree, SourceTree, export_skill, is_file, join
 from skillbelt.install.values import FetchedSkill, SourceReference
 from skillbelt.settings import Settings
 from skillbelt.values import SKILL_FILE
@@ -58,11 +58,11 @@ class OpenSource(NamedTuple):
 
     def take(self, skill: FoundSkill) -> FetchedSkill:
         """Copy one skill into a folder of its own; raises SourceFailure."""
-        number = len(os.listdir(self.into))
-        folder = os.path.join(self.into, f"{number}-skill")
-        os.mkdir(folder, 0o700)
+        # A folder of the skill's own name: that is one of the things that are checked.
+        folder = os.path.join(self.into, f"{len(os.listdir(self.into))}-taken", skill.name)
+        os.makedirs(folder, 0o700)
         source = redact(self.reference.url or self.reference.source)
-        copy_skill(self.tree, skill.folder, folder, source=source, budget=self.budget)
+        export_skill(self.tree, skill.folder, folder, source=source, budget=self.budget)
         tree_sha = self.tree.tree_of(skill.folder) if isinstance(self.tree, GitTree) else ""
         return FetchedSkill(
             name=skill.name,

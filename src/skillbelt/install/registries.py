@@ -169,7 +169,8 @@ class _Layout:
     """An OCI image layout in a folder: `index.json`, and `blobs/sha256/` by digest."""
 
     def __init__(self, reference: SourceReference) -> None:
-        self.source, self._folder, self._ref = reference.source, reference.url, reference.ref
+        self.source, self._ref = reference.source, reference.ref
+        self._folder = reference.url.removeprefix("oci-layout:")
 
     def manifest(self) -> tuple[str, dict[str, Any]]:
         index = _parse(self._file("index.json", _MAX_MANIFEST_BYTES), self.source)

@@ -113,7 +113,8 @@ def _parse_ours(text: str, folder: str) -> SourceReference | None:
     if lowered.startswith(_OCI_LAYOUT):
         path, _, ref = text[len(_OCI_LAYOUT) :].partition("#")
         place = os.path.normpath(os.path.join(folder, expand_home(path)))
-        return SourceReference(kind="oci", source=f"{_OCI_LAYOUT}{place}", url=place, ref=ref)
+        url = f"{_OCI_LAYOUT}{place}"
+        return SourceReference(kind="oci", source=url, url=url, ref=ref)
     if lowered.startswith(_CLAWHUB):
         return _parse_clawhub(text[len(_CLAWHUB) :], text)
     if _PLUGIN.fullmatch(text):
