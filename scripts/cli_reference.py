@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import runpy
 import sys
 import textwrap
 from pathlib import Path
@@ -64,8 +65,15 @@ def normal(text: str) -> str:
     return " ".join(text.split())
 
 
+# What else is made of the commands: who renews the page renews these too.
+OTHERS = ("completion_words.py", "man_page.py")
+
+
 def main() -> int:
     """0 when the page is right (or is now), 1 when it drifted."""
+    if "--write" in sys.argv[1:]:
+        for name in OTHERS:
+            runpy.run_path(str(Path(__file__).with_name(name)))["main"]()
     page = PAGE.read_text("utf-8")
     drifted = normal(generated(page)) != normal(reference())
     if drifted and "--write" in sys.argv[1:]:

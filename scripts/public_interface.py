@@ -39,6 +39,7 @@ SKILL = "code-review"
 DOCUMENTS = {
     "artifacts": ("artifacts",),
     "check": ("check", "."),
+    "completion": ("completion", "bash"),
     "config": ("config",),
     "doctor": ("doctor",),
     "exec": (

@@ -124,6 +124,10 @@ test_packages() {
     fi
     have tmux || apt_install tmux ||
         say "the tests of the chat at a real terminal will need tmux, which may not be installed here"
+    if ! { have zsh && have fish && have mandoc; }; then
+        apt_install zsh fish mandoc ||
+            say "the tests of completion and of the man page will need zsh, fish and mandoc"
+    fi
     have npm || apt_install nodejs npm || say "building JavaScript will need Node.js with npm"
 }
 

@@ -48,9 +48,11 @@ CALLS = {
     "enable": ["pdf"],
     "disable": ["pdf"],
 }
-# They do not end by themselves, do everything that the others do one by one, or need a cluster.
+# They do not end by themselves, do everything that the others do one by one, need a cluster, or do
+# not look at the project.
 ENDLESS: dict[str, list[str]] = {
     "chat": [],
+    "completion": ["bash"],
     "demo": [],
     "fleet": ["status"],
     "serve": ["mcp"],

@@ -419,7 +419,14 @@ def extras() -> list[str]:
     return sorted(project["optional-dependencies"])
 
 
-GENERATORS = ("cli_reference", "reference", "drawings", "llms")
+GENERATORS = (
+    "cli_reference",
+    "completion_words",
+    "man_page",
+    "reference",
+    "drawings",
+    "llms",
+)
 
 
 @cache

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,14 @@ def test_the_examples_of_the_demo_are_in_the_wheel(
     [packages] = environment.glob("lib/python*/site-packages")
     shipped = {path.parent.name for path in packages.glob("skillbelt/examples/*/SKILL.md")}
     assert shipped == {path.parent.name for path in ROOT.glob("examples/skills/*/SKILL.md")}
+
+
+def test_the_wheel_has_the_man_page_and_what_completion_reads(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as files:
+        names = files.namelist()
+        [page] = [name for name in names if name.endswith(".data/data/share/man/man1/skillbelt.1")]
+        assert files.read(page) == (ROOT / "man" / "skillbelt.1").read_bytes()
+    assert "skillbelt/cli/completions.json" in names
 
 
 def test_the_page_names_the_wheel_that_is_built() -> None:

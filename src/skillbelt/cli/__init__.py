@@ -178,6 +178,15 @@ COMMANDS: dict[str, CliCommand] = {
         json="print one line of JSON per change",
     ),
     "config": CliCommand("config", "print the merged settings and the source of each"),
+    "completion": CliCommand(
+        "completion",
+        "print the script that completes commands, options and skills in a shell",
+        'Add one line and start a new shell. To ~/.bashrc: eval "$(skillbelt completion bash)". '
+        'To ~/.zshrc, below compinit: eval "$(skillbelt completion zsh)". To '
+        "~/.config/fish/config.fish: skillbelt completion fish | source. With words after -- it "
+        "prints what may come next, as the script asks for it.",
+        "WORD...",
+    ),
 }
 # What the loader of shared libraries says, and Python.
 _NO_MEMORY = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")

@@ -157,11 +157,12 @@ def _user(settings: Settings) -> Iterator[Root]:
         return
     for client in clients(settings):
         for pattern in client.user:
-            for path in _expanded(pattern, client.name, settings):
+            for path in expand_folder(pattern, client.name, settings):
                 yield Root(path, "user", client.name)
 
 
-def _expanded(pattern: str, client: str, settings: Settings) -> list[str]:
+def expand_folder(pattern: str, client: str, settings: Settings) -> list[str]:
+    """Return the folders that an entry of `Client.user` stands for; they need not exist."""
     if pattern.startswith("@"):
         own = settings.client_homes.get(client)
         rest = pattern[1:]

@@ -17,7 +17,7 @@ from unicodedata import category
 from skillbelt.errors import PathEscape, SourceError
 from skillbelt.files.contain import read_handle
 from skillbelt.files.manifest import MAX_MANIFEST_BYTES
-from skillbelt.files.tree import SkillTree, TreeEntry, TreeRules
+from skillbelt.files.tree import SkillTree, TreeEntry, TreeRules, relative_target
 from skillbelt.text import one_line
 
 # As ICU compares them for every locale of Western Europe: punctuation, digits, letters.
@@ -77,7 +77,9 @@ def hash_folder(folder: str, *, partial: bool = False) -> FolderHashes:
 
 def _hash_entry(tree: SkillTree, entry: TreeEntry, left: int) -> HashedFile:
     if entry.kind == "link" or entry.target:
-        data = os.fsencode(entry.target)
+        # A link that names the folder by its absolute path is a relative one in every copy.
+        target = relative_target(tree.folder, entry.path, entry.target) or entry.target
+        data = os.fsencode(target)
         return HashedFile(
             path=entry.path,
             kind="link",
@@ -85,7 +87,7 @@ def _hash_entry(tree: SkillTree, entry: TreeEntry, left: int) -> HashedFile:
             size=0,
             sha256="",
             blob=_git_id("blob", data),
-            target=entry.target,
+            target=target,
         )
     data = read_handle(tree.open(entry), left + 1)
     if len(data) > left:

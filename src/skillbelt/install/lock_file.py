@@ -340,7 +340,7 @@ def locked_place(place: InstallPlace, settings: Settings) -> Iterator[None]:
     """Hold the place among all processes of this product."""
     folder = os.path.join(settings.state_dir, "install")
     make_folder(folder)
-    name = hashlib.sha256(os.fsencode(os.path.realpath(place.lock))).hexdigest()[:32]
+    name = place_id(place)
     busy = ConfigError(
         f"another skillbelt has been changing {place.lock} for {_WAIT_SECONDS:.0f} seconds; "
         "wait for it, then try again"
@@ -351,8 +351,12 @@ def locked_place(place: InstallPlace, settings: Settings) -> Iterator[None]:
 
 def journal_path(place: InstallPlace, settings: Settings) -> str:
     """Return the file that says what a killed process was doing to the place."""
-    name = hashlib.sha256(os.fsencode(os.path.realpath(place.lock))).hexdigest()[:32]
-    return os.path.join(settings.state_dir, "install", f"{name}.journal")
+    return os.path.join(settings.state_dir, "install", f"{place_id(place)}.journal")
+
+
+def place_id(place: InstallPlace) -> str:
+    """Return hex digits that stand for the place in names of files."""
+    return hashlib.sha256(os.fsencode(os.path.realpath(place.lock))).hexdigest()[:32]
 
 
 def _empty(scope: InstallScope) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import hashlib
 import marshal
 import os
 import stat
+import sys
 import time
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, suppress
@@ -415,6 +416,7 @@ def handles() -> Iterator[Callable[[int], int]]:
 def swap(source: int, name: str, target: int, to: str) -> None:
     """Move `name` to `to` atomically; an existing `to` becomes `name`."""
     exchange = _exchange()
+    sys.audit("os.rename", name, to, source, target)  # `os.rename` raises this, renameat2 does not
     if exchange is not None and exchange(source, name, target, to):
         return
     try:

@@ -1,0 +1,145 @@
+"""Fetched skills by their content, in a folder that is never searched for skills.
+
+A folder is hashed again whenever it is used: what was changed there is thrown away. What was not
+used for longest goes first when the store is full.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from skillbelt.errors import PathEscape, RunRefused, SourceError
+from skillbelt.files.contain import open_folder
+from skillbelt.files.manifest import MAX_MANIFEST_BYTES
+from skillbelt.files.private import make_folder
+from skillbelt.files.remove import remove_tree
+from skillbelt.files.tree import MAX_MANIFEST_FILES, SkillTree, is_skill_file
+from skillbelt.install.hashes import FolderHashes, hash_folder
+from skillbelt.objects.cache import kept_folder
+from skillbelt.running.staging import TreeCopy
+from skillbelt.settings import Settings
+
+MAX_STORE_BYTES = 2**30
+_SKILL = "skill"
+
+
+class StoredSkill(NamedTuple):
+    """What names a skill in the store: the content, and with it modes and links."""
+
+    content_digest: str
+    tree_sha: str
+
+    @property
+    def digits(self) -> str:
+        """The name of its folder."""
+        return f"{self.content_digest.removeprefix('sha256:')}-{self.tree_sha}"
+
+
+def store_folder(settings: Settings) -> str:
+    """Return the folder of the store."""
+    return os.path.join(settings.cache_dir, "install", "skills")
+
+
+@contextmanager
+def incoming(settings: Settings) -> Iterator[str]:
+    """Yield a new private folder to fetch into, which is removed at the end of the block."""
+    above = os.path.join(settings.cache_dir, "install", "incoming")
+    make_folder(above)
+    folder = os.path.join(above, os.urandom(8).hex())
+    os.mkdir(folder, 0o700)
+    try:
+        yield folder
+    finally:
+        remove_tree(folder)
+
+
+def keep_skill(folder: str, settings: Settings) -> StoredSkill:
+    """Copy a skill's folder into the store; SourceError for one that cannot be installed."""
+    hashes = hash_folder(folder)
+    check_installable(folder, hashes)
+    stored = StoredSkill(hashes.content_digest, hashes.tree_sha)
+    with stored_skill(stored, settings, lambda: folder):
+        return stored
+
+
+def check_installable(folder: str, hashes: FolderHashes) -> None:
+    """Raise SourceError for a folder without a SKILL.md of its own."""
+    found = [file for file in hashes.files if is_skill_file(file.path)]
+    if not found:
+        raise SourceError(folder, "has no SKILL.md")
+    if any(file.kind == "link" for file in found):
+        raise SourceError(folder, "its SKILL.md is a link")
+
+
+@contextmanager
+def stored_skill(
+    stored: StoredSkill,
+    settings: Settings,
+    fetch: Callable[[], str],
+    *,
+    most: int = MAX_STORE_BYTES,
+) -> Iterator[str]:
+    """Yield the folder of a stored skill, which stays until the end of the block.
+
+    `fetch` returns a folder to copy it from if it is not there whole. SourceError if that holds
+    something else.
+    """
+
+    def fill(path: str) -> None:
+        source = fetch()
+        copy_skill(source, path)
+        if not _is_whole(path, stored):
+            remove_tree(path)
+            raise SourceError(
+                source, f"holds something else than what is locked, {stored.content_digest}"
+            )
+
+    with kept_folder(
+        store_folder(settings),
+        stored.digits,
+        _SKILL,
+        fetch=fill,
+        is_whole=lambda path: _is_whole(path, stored),
+        most=most,
+    ) as path:
+        yield path
+
+
+def has_skill(stored: StoredSkill, settings: Settings) -> bool:
+    """Whether the store has it whole."""
+    return _is_whole(os.path.join(store_folder(settings), stored.digits, _SKILL), stored)
+
+
+def _is_whole(path: str, stored: StoredSkill) -> bool:
+    try:
+        hashes = hash_folder(path)
+    except SourceError:
+        return False
+    return (hashes.content_digest, hashes.tree_sha) == stored
+
+
+def copy_skill(source: str, target: str) -> None:
+    """Copy a skill's folder to a new one; SourceError for what may not be copied.
+
+    Only the contents, the links inside and the executable bits are taken over.
+    """
+    os.mkdir(target, 0o755)
+    copy = TreeCopy(
+        what=source,
+        most_bytes=MAX_MANIFEST_BYTES,
+        most_entries=MAX_MANIFEST_FILES,
+        root=source,
+        give=lambda handle: None,
+    )
+    handle = open_folder(target)
+    try:
+        os.fchmod(handle, 0o755)
+        with SkillTree(source, source) as tree:
+            copy.fill_from(tree, handle, shadowed=())
+    except (RunRefused, PathEscape) as error:
+        raise SourceError(source, str(error)) from error
+    finally:
+        os.close(handle)

@@ -1,0 +1,81 @@
+"""From a fetched skill to its entry in a lock, and from an entry back to its source."""
+
+from __future__ import annotations
+
+import os
+
+from skillbelt.errors import SourceError
+from skillbelt.install.content_store import StoredSkill
+from skillbelt.install.hashes import computed_hash
+from skillbelt.install.source_syntax import parse_source
+from skillbelt.install.values import FetchedSkill, InstallPlace, LockEntry, SourceReference
+
+# Of these `skills` needs the URL to fetch them again.
+_WITH_URL = ("git", "well-known", "mcp", "oci", "clawhub")
+
+
+def entry_for(
+    fetched: FetchedSkill,
+    stored: StoredSkill,
+    place: InstallPlace,
+    *,
+    clients: tuple[str, ...] = (),
+    before: LockEntry | None = None,
+) -> LockEntry:
+    """Return the entry of a fetched skill; keys of the entry before that others wrote stay.
+
+    SourceError for names of files that the hash of `skills` cannot be made of.
+    """
+    reference = fetched.reference
+    user = place.scope == "user"
+    folder_hash = computed_hash(fetched.folder)
+    return LockEntry(
+        name=fetched.name,
+        source=portable_source(reference, place),
+        source_type=reference.kind,
+        source_url=reference.url if user or reference.kind in _WITH_URL else "",
+        ref=reference.ref,
+        skill_path=fetched.skill_path,
+        computed_hash=folder_hash,
+        folder_hash=fetched.tree_sha if reference.kind == "github" else folder_hash,
+        well_known_digest=fetched.well_known_digest,
+        plugin_name=fetched.plugin_name,
+        installed_at=before.installed_at if before else "",
+        commit=fetched.commit,
+        tree_sha=stored.tree_sha,
+        content_digest=stored.content_digest,
+        clients=clients,
+        provenance=fetched.provenance,
+        written=before.written if before else {},
+    )
+
+
+def portable_source(reference: SourceReference, place: InstallPlace) -> str:
+    """Return the source as a lock has it: a folder of this disk relative to the place."""
+    if reference.kind != "local" or place.scope == "user":
+        return reference.source
+    relative = os.path.relpath(reference.url or reference.source, place.base)
+    return relative if relative == "." or relative.split("/")[0] == ".." else f"./{relative}"
+
+
+def reference_of(entry: LockEntry, place: InstallPlace) -> SourceReference:
+    """Return where the skill of an entry comes from; SourceError for what is no source.
+
+    A lock may come from a stranger: its texts are read as if they were typed.
+    """
+    kind = entry.source_type
+    if kind == "local":
+        folder = os.path.abspath(os.path.join(place.base, entry.source))
+        return SourceReference(kind="local", source=entry.source, url=folder, typed=entry.source)
+    if kind == "node_modules":
+        raise SourceError(entry.source, "was linked from an npm package, which only `skills` does")
+    shorthand = f"{kind}:{entry.source}" if kind in ("github", "gitlab") else entry.source
+    found = parse_source(entry.source_url or shorthand, folder=place.base)
+    return found._replace(source=entry.source, ref=entry.ref or found.ref)
+
+
+def stored_of(entry: LockEntry) -> StoredSkill | None:
+    """Return what names the skill of an entry in the store; None for one of another tool."""
+    if not entry.content_digest or not entry.tree_sha:
+        return None
+    return StoredSkill(entry.content_digest, entry.tree_sha)
