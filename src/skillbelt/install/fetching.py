@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from skillbelt.discovery.sources import pull_all
@@ -30,6 +31,7 @@ Progress = Callable[[str], None]
 _GIT_KINDS = ("github", "gitlab", "git")
 _PULLED = ("well-known", "download", "mcp")
 _MAX_NAMED = 12
+_LATEST = 253_402_300_799  # the last second of the year 9999
 
 
 class OpenSource(NamedTuple):
@@ -248,7 +250,10 @@ def _open_git(
 
 
 def _provenance(tree: GitTree) -> Mapping[str, object]:
-    return {"committedAt": tree.time} if tree.time else {}
+    if not tree.time:
+        return {}
+    when = datetime.fromtimestamp(min(tree.time, _LATEST), UTC)
+    return {"committedAt": when.isoformat().replace("+00:00", "Z")}
 
 
 def _addresses(wanted: GitFetch, settings: Settings, deadline: Deadline) -> Iterator[GitFetch]:
