@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.install.repositories import BareRepository, skill_text
+from tests.install.repositories import Tree as RepositoryTree
 from tests.terminal import CHOICE, on_terminal
 from tests.tree import Tree
 
@@ -160,7 +161,10 @@ def test_a_skill_of_the_same_name_from_elsewhere_is_refused(
 def test_what_is_hostile_is_refused_and_the_rest_is_added(
     tree: Tree, source: BareRepository
 ) -> None:
-    bad = {"SKILL.md": skill_text("bad"), "leak.txt": ("120000", "/etc/passwd")}
+    bad: RepositoryTree = {
+        "SKILL.md": skill_text("bad"),
+        "leak.txt": ("120000", "/etc/passwd"),
+    }
     source.commit({"skills": {"bad": bad, "good": {"SKILL.md": skill_text("good")}}})
     done = tree.run("add", source.url, "--all", "--yes", "--json")
     assert done.exit_code == 3

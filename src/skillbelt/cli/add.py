@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 
 from skillbelt.cli.asking import open_gate
 from skillbelt.cli.keyboard import can_ask
@@ -122,14 +123,14 @@ def _choose(source: OpenSource, args: argparse.Namespace) -> list[FoundSkill]:
         return source.choose(named)
     if len(source.found.skills) == 1:
         return list(source.found.skills)
-    if args.json or not can_ask():
+    if args.json or not can_ask() or find_spec("prompt_toolkit") is None:
         names = ", ".join(skill.name for skill in source.found.skills[:12])
         more = len(source.found.skills) - 12
         raise UsageError(
             f"add: {source.reference.source} has {len(source.found.skills)} skills; give --skill "
             f"NAME or --all ({names}{f' and {more} more' if more > 0 else ''})"
         )
-    from skillbelt.cli.check_list import choose_many  # cost: prompt_toolkit, 60 ms
+    from skillbelt.cli.check_list import choose_many  # extra: agent
 
     rows = [(skill.name, shorten(skill.description, _ABOUT_CHARS)) for skill in source.found.skills]
     picked = choose_many(f"Skills of {source.reference.source}", rows)

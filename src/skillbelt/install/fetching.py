@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from types import ModuleType
 from typing import NamedTuple
 
 from skillbelt.discovery.sources import pull_all
@@ -182,9 +183,7 @@ def _open(
         return _open_pulled(reference, settings, into)
     if reference.kind in ("oci", "clawhub"):
         say(f"fetching {reference.source}")
-        from skillbelt.install import registries  # cost: httpx2, 60 ms, only for these two
-
-        fetched = registries.fetch(reference, settings, into)
+        fetched = _online().fetch(reference, settings, into)
         return _new(reference, FolderTree(fetched.folder), into)._replace(
             provenance=fetched.provenance
         )
@@ -265,12 +264,17 @@ def _addresses(wanted: GitFetch, settings: Settings, deadline: Deadline) -> Iter
         # ssh knows its hosts by keys, and by names that only its own settings resolve.
         yield wanted
         return
-    from skillbelt.install.reach import pin_host, redirected  # cost: httpx2, 60 ms
+    online, private = _online(), settings.private_sources
+    yield wanted._replace(resolved=online.pin_host(wanted.url, private))
+    target = online.redirected(wanted.url, private, settings.limits, deadline)
+    pinned = online.pin_host(target, private, source=wanted.url)
+    yield wanted._replace(url=target, resolved=pinned)
 
-    private = settings.private_sources
-    yield wanted._replace(resolved=pin_host(wanted.url, private))
-    target = redirected(wanted.url, private, settings.limits, deadline)
-    yield wanted._replace(url=target, resolved=pin_host(target, private, source=wanted.url))
+
+def _online() -> ModuleType:
+    from skillbelt.install import online  # cost: httpx2, 60 ms, not for what is on this machine
+
+    return online
 
 
 # --- what the sources of the catalogue fetch too -------------------------------------------------
