@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Find and read skills": ("list", "search", "show", "load", "read", "where", "prompt"),
+    "Install skills": ("add",),
     "Use skills": ("ask", "chat", "run", "exec", "sessions", "artifacts", "demo"),
     "Write skills": ("check", "try", "build"),
     "Control what skills may do": (
@@ -33,6 +34,10 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
     "show": (
         HelpExample("skillbelt show pdf", "files, origin, problems and token cost"),
         HelpExample("skillbelt show pdf --json", "the same for a program"),
+    ),
+    "add": (
+        HelpExample("skillbelt add anthropics/skills --skill pdf", "a skill of a repository"),
+        HelpExample("skillbelt add ./team --all --to claude", "every skill of a folder"),
     ),
     "enable": (
         HelpExample("skillbelt enable pdf", "models get it again"),
