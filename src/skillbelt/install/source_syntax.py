@@ -142,7 +142,8 @@ def _parse_clawhub(name: str, text: str) -> SourceReference:
 
 
 def _parse_path(text: str, folder: str) -> SourceReference | None:
-    local = text.startswith(("/", "./", "../", "~/")) or text in (".", "..", "~")
+    # No owner and no host begins with a dot, so `.agents/skills` is a folder too.
+    local = text.startswith(("/", ".", "~/")) or text == "~"
     if not local and not _DRIVE.match(text):
         return None
     path = os.path.normpath(os.path.join(folder or os.getcwd(), expand_home(text)))
