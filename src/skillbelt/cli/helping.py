@@ -161,7 +161,7 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
     ),
     "completion": (
         HelpExample("skillbelt completion bash", "print the script for bash"),
-        HelpExample("skillbelt completion zsh", "print the script for zsh"),
+        HelpExample("skillbelt completion fish", "the one for fish"),
     ),
     "config": (
         HelpExample("skillbelt config", "every setting and its source"),
