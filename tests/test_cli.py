@@ -43,6 +43,7 @@ CALLS = {
     "secrets": [],
     "trust": [],
     "log": [],
+    "mcp": [],
     "refresh": [],
     "config": [],
     "enable": ["pdf"],
