@@ -108,7 +108,7 @@ PICTURES = {
                 "Sources",
                 ("folders of some sixty clients, archives, sites, MCP servers",),
             ),
-            Arrow(260, 84, 260, 112, "scan"),
+            Arrow(150, 84, 150, 112, "scan"),
             Box(
                 20,
                 112,
@@ -117,7 +117,7 @@ PICTURES = {
                 "Catalogue",
                 ("one skill per name; everything skipped is reported",),
             ),
-            Arrow(260, 176, 260, 204, "names and descriptions, within a budget"),
+            Arrow(150, 176, 150, 204, "names and descriptions, within a budget"),
             Box(
                 20,
                 204,
@@ -126,7 +126,7 @@ PICTURES = {
                 "Model",
                 ("your loop, a framework, an MCP client, skillbelt chat",),
             ),
-            Arrow(260, 268, 260, 296, "tool call: load, read or run"),
+            Arrow(150, 268, 150, 296, "tool call: load, read or run"),
             Box(
                 20,
                 296,
@@ -136,7 +136,7 @@ PICTURES = {
                 ("rules, remembered answers, then a question to you",),
                 "stop",
             ),
-            Arrow(260, 360, 260, 388, "only what was allowed"),
+            Arrow(150, 360, 150, 388, "only what was allowed"),
             Box(
                 20,
                 388,
@@ -146,7 +146,7 @@ PICTURES = {
                 ("a copy of the skill, its packages, the inputs, no network",),
                 "safe",
             ),
-            Arrow(260, 452, 260, 480, "output, files, what was enforced"),
+            Arrow(150, 452, 150, 480, "output, files, what was enforced"),
             Box(20, 480, 232, 60, "Result", ("goes back to the model",)),
             Box(268, 480, 232, 60, "Store and audit log", ("session, artifacts, decisions",)),
         ],

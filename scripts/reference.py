@@ -1,4 +1,4 @@
-"""Write the generated parts of docs/reference, or say which of them drifted.
+"""Write the generated parts of docs/reference and design/limits.md, or say which drifted.
 
 The code knows names, defaults, signatures, exit codes and rules; scripts/reference.toml has the
 words beside them. A page keeps what stands outside its markers.
@@ -23,6 +23,7 @@ from skillbelt.values import Limits
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "reference"
 TEXTS = tomllib.loads((ROOT / "scripts" / "reference.toml").read_text("utf-8"))
+OUTSIDE = {"limits.md": ROOT / "design" / "limits.md"}  # not for users
 BEGIN, END = "<!-- begin generated: {} -->\n", "<!-- end generated: {} -->\n"
 # A bound whose constant has another name.
 CONSTANTS = {"head_bytes": "FIRST_READ_BYTES", "max_entry_depth": "MAX_PATH_PARTS"}
@@ -43,7 +44,7 @@ API = {
     " check_file check_all",
 }
 # A value with more fields shows its first ones; help() has them all.
-MAX_FIELDS = 8
+MAX_FIELDS = 5
 # Calls that the product makes itself.
 INTERNAL = {"index_for_search", "take_over_settings", "findable", "search_in", "discover"}
 METHODS = ("Runtime", "RuntimeSession", "Catalog", "Runner")
@@ -58,24 +59,19 @@ def show(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else f"{value:_}"
 
 
-def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """Return a Markdown table."""
-    lines = [head, ("---",) * len(head), *rows]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+def entries(rows: Iterable[tuple[str, str]]) -> str:
+    """Return a list of names and what they are; on a phone a table of them breaks every name."""
+    return "".join(f"- {name}: {text}\n" for name, text in rows)
 
 
 def settings(names: Iterable[str]) -> str:
-    """Return the table of some settings. A star marks those that no project's file can set."""
-    return table(
-        ("setting", "default", "meaning"),
+    """Return the list of some settings. A star marks those that no project's file can set."""
+    return entries(
         (
-            (
-                f"`{name}`" + (" \\*" if name in USER_ONLY else ""),
-                f"`{show(DEFAULTS[name])}`",
-                TEXTS["settings"][name],
-            )
-            for name in names
-        ),
+            f"`{name} = {show(DEFAULTS[name])}`" + (" \\*" if name in USER_ONLY else ""),
+            TEXTS["settings"][name],
+        )
+        for name in names
     )
 
 
@@ -107,10 +103,9 @@ def fixed() -> str:
 
 
 def rules() -> str:
-    """Return the table of the rules of `check`."""
-    return table(
-        ("code", "level", "what is wrong", "fix"),
-        ((f"`{code}`", _levels(rule), rule.what, rule.fix) for code, rule in RULES.items()),
+    """Return the list of the rules of `check`."""
+    return entries(
+        (f"`{code}` ({_levels(rule)})", f"{rule.what}; {rule.fix}") for code, rule in RULES.items()
     )
 
 
@@ -120,18 +115,15 @@ def _levels(rule: CheckRule) -> str:
 
 
 def kinds() -> str:
-    """Return the table of the exceptions with cause and remedy."""
+    """Return the list of the exceptions with cause and remedy."""
     found = {
         one.kind: one
         for one in vars(errors).values()
         if isinstance(one, type) and issubclass(one, errors.SkillbeltError)
     }
-    return table(
-        ("kind", "exception", "exit code", "cause", "remedy"),
-        (
-            (f"`{kind}`", f"`{one.__name__}`", str(one.exit_code), *TEXTS["errors"][kind])
-            for kind, one in found.items()
-        ),
+    return entries(
+        (f"`{kind}` (`{one.__name__}`, {one.exit_code})", "; ".join(TEXTS["errors"][kind]))
+        for kind, one in found.items()
     )
 
 
@@ -171,19 +163,15 @@ def _short(value: object) -> str:
 
 
 def _first(thing: object) -> str:
-    """Return the first sentence of a docstring, in one line that a table can hold."""
+    """Return the first sentence of a docstring, in one line."""
     text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
-    return re.split(r"(?<=[.;])\s", text)[0].rstrip(".;").replace("|", "\\|")
+    return re.split(r"(?<=[.;])\s", text)[0].rstrip(".;")
 
 
 def names(group: str) -> str:
-    """Return the table of the public names of a group."""
-    return table(
-        ("name", "what it is"),
-        (
-            (f"`{_described(name)}`", _first(getattr(skillbelt, name)))
-            for name in API[group].split()
-        ),
+    """Return the list of the public names of a group."""
+    return entries(
+        (f"`{_described(name)}`", _first(getattr(skillbelt, name))) for name in API[group].split()
     )
 
 
@@ -195,7 +183,7 @@ def _described(name: str) -> str:
 
 
 def methods(name: str) -> str:
-    """Return the table of the calls of a class; the coroutine of a call is not listed again."""
+    """Return the list of the calls of a class; the coroutine of a call is not listed again."""
     cls = getattr(skillbelt, name)
     found = {
         key: value
@@ -205,20 +193,17 @@ def methods(name: str) -> str:
         and getattr(value, "__module__", "").startswith("skillbelt")
         and inspect.getdoc(value)
     }
-    return table(
-        ("call", "what it does"),
-        (
-            (f"`{signature(value, key)}`", _first(value))
-            for key, value in found.items()
-            if not key.endswith(("_async", "_sync"))
-        ),
+    return entries(
+        (f"`{signature(value, key)}`", _first(value))
+        for key, value in found.items()
+        if not key.endswith(("_async", "_sync"))
     )
 
 
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("settings.md", "settings"): plain_settings,
     ("settings.md", "limits"): limits,
-    ("settings.md", "fixed"): fixed,
+    ("limits.md", "fixed"): fixed,
     ("check-rules.md", "rules"): rules,
     ("errors.md", "kinds"): kinds,
     **{("api.md", group): partial(names, group) for group in API},
@@ -239,7 +224,7 @@ def main() -> int:
     """Return 0 when every page is current (or is now), 1 when one drifted."""
     drifted = 0
     for page in sorted({page for page, _ in PARTS}):
-        path = PAGES / page
+        path = OUTSIDE.get(page) or PAGES / page
         text = old = path.read_text("utf-8")
         for (where, part), make in PARTS.items():
             if where == page:
@@ -247,7 +232,9 @@ def main() -> int:
         if text != old and "--write" in sys.argv[1:]:
             path.write_text(text, "utf-8")
         elif text != old:
-            print(f"docs/reference/{page} differs from the code; run `make docs`", file=sys.stderr)
+            print(
+                f"{path.parent.name}/{page} differs from the code; run `make docs`", file=sys.stderr
+            )
             drifted = 1
     return drifted
 

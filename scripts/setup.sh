@@ -124,6 +124,9 @@ test_packages() {
     fi
     have tmux || apt_install tmux ||
         say "the tests of the chat at a real terminal will need tmux, which may not be installed here"
+    # The browser comes with fonts, without which no text has its width.
+    have chromium || apt_install chromium fonts-dejavu-core ||
+        say "the tests of the site will need Chromium, which may not be installed here"
     if ! { have zsh && have fish && have mandoc; }; then
         apt_install zsh fish mandoc ||
             say "the tests of completion and of the man page will need zsh, fish and mandoc"

@@ -46,3 +46,7 @@ node = needs(
 llvm_mc = needs(shutil.which("llvm-mc") is not None, "needs llvm-mc: apt install llvm")
 keyring = needs(find_spec("keyring") is not None, "needs keyring: pip install 'skillbelt[secrets]'")
 atheris = needs(find_spec("atheris") is not None, "needs atheris: pip install atheris")
+chromium = needs(
+    shutil.which("chromium") is not None and find_spec("playwright") is not None,
+    "needs a browser: apt install chromium, pip install playwright",
+)

@@ -1,12 +1,11 @@
-"""The documentation as a site: built once, by the real builder, and read as a browser would.
+"""The documentation as a site: built once, by the real builder, and read as text.
 
-Screenshots in a real browser have their place in `tests/test_site_browser.py`.
+What only a browser can tell is in `tests/test_site_browser.py`.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -18,6 +17,8 @@ from xml.etree import ElementTree
 import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+
+from tests.sites import build_site, built
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -65,24 +66,7 @@ class Reader(HTMLParser):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site; a broken link or anchor fails the build."""
-    folder = tmp_path_factory.mktemp("site")
-    shutil.copytree(ROOT / "docs", folder / "docs")
-    shutil.copy(ROOT / "zensical.toml", folder)
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("zensical")), "build", "--strict"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "build" / "site"
-
-
-def built(site: Path, page: Path) -> Path:
-    place = page.relative_to(ROOT / "docs").with_suffix("")
-    return site / ("" if place.name == "index" else place) / "index.html"
+    return build_site(tmp_path_factory.mktemp("site"))
 
 
 def tokens(page: Path) -> list[Token]:

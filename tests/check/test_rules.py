@@ -25,12 +25,12 @@ def test_strict_mode_never_lowers_a_level() -> None:
 def test_every_rule_is_in_the_documentation_word_for_word() -> None:
     page = PAGE.read_text("utf-8")
     rows = [
-        f"| `{code}` | {levels} | {rule.what} | {rule.fix} |"
+        f"- `{code}` ({levels}): {rule.what}; {rule.fix}\n"
         for code, rule in RULES.items()
         for levels in ("/".join(dict.fromkeys((rule.severity, rule.strict))),)
     ]
     assert [row for row in rows if row not in page] == []
-    documented = re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE)
+    documented = re.findall(r"^- `([a-z0-9-]+)` \(", page, re.MULTILINE)
     assert sorted(documented) == sorted(RULES)
 
 

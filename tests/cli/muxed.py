@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -21,7 +23,7 @@ import pytest
 from tests.tree import Tree
 
 SCREENS = Path(__file__).parent / "screens"
-HANG_SECONDS = 60
+HANG_SECONDS = 120
 NORMAL = (
     (re.compile(r"chat-\d{8}-\d{6}-[0-9a-f]{4}"), "chat-SESSION"),
     (re.compile(r"http://127\.0\.0\.1:\d+/v1"), "http://MODEL/v1"),
@@ -36,12 +38,11 @@ class Terminal:
     """A tmux of its own, with one window."""
 
     def __init__(self, socket: Path) -> None:
-        self._socket = socket
+        self._command = ["tmux", "-S", str(socket), "-f", "/dev/null"]
 
     def tmux(self, *words: str) -> str:
-        command = ["tmux", "-S", str(self._socket), "-f", "/dev/null", *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        return done.stdout
+        command = [*self._command, *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     def screen(self, *options: str) -> str:
         return "\n".join(
@@ -51,11 +52,49 @@ class Terminal:
     def until(self, shown: str | Callable[[str], bool]) -> str:
         """Wait until the screen shows a text, or is as the function says."""
         is_there = shown if callable(shown) else lambda screen: shown in screen
-        end = time.monotonic() + HANG_SECONDS
-        while not is_there(screen := self.screen()):
-            assert time.monotonic() < end, f"{shown!r} did not come:\n{screen}"
-            time.sleep(0.05)
-        return screen
+        seen = ""
+
+        def look() -> bool:
+            nonlocal seen
+            seen = self.screen()
+            return is_there(seen)
+
+        _wait(look, lambda: f"{shown!r} did not come:\n{seen}")
+        return seen
+
+    def until_left(self) -> int:
+        """Wait until the program has ended; return its exit code.
+
+        tmux misses the end of a child now and then, of any program: it knows that the terminal
+        was closed, but does not look for the exit code and never draws "Pane is dead". A signal
+        makes it look.
+        """
+        code = ""
+
+        def look() -> bool:
+            nonlocal code
+            closed, server, code = self._ask("#{pane_dead}", "#{pid}", "#{pane_dead_status}")
+            if closed == "1" and not code:
+                os.kill(int(server), signal.SIGCHLD)
+            return bool(code)
+
+        _wait(look, lambda: f"the program did not end:\n{self.screen()}")
+        return int(code)
+
+    def end(self) -> None:
+        """End tmux and wait until the program is gone, which may write into the test's folders."""
+        try:
+            program = os.pidfd_open(int(*self._ask("#{pane_pid}")))
+        except (subprocess.CalledProcessError, ProcessLookupError):
+            program = -1  # it never started, or is gone
+        subprocess.run([*self._command, "kill-server"], capture_output=True)
+        if program >= 0:
+            ended = select.select([program], [], [], HANG_SECONDS)[0]
+            os.close(program)
+            assert ended, "the program goes on without a terminal"
+
+    def _ask(self, *formats: str) -> list[str]:
+        return self.tmux("display-message", "-p", "\t".join(formats)).rstrip("\n").split("\t")
 
     def type(self, text: str) -> None:
         self.tmux("send-keys", "-l", text)
@@ -76,6 +115,13 @@ class Terminal:
         self.press("Enter")
 
 
+def _wait(is_done: Callable[[], bool], describe: Callable[[], str]) -> None:
+    end = time.monotonic() + HANG_SECONDS
+    while not is_done():
+        assert time.monotonic() < end, describe()
+        time.sleep(0.05)
+
+
 def at_prompt(screen: str) -> bool:
     """Whether the last line is an empty prompt."""
     lines = screen.rstrip().split("\n")
@@ -86,7 +132,7 @@ def at_prompt(screen: str) -> bool:
 def terminal(
     tree: Tree, *options: str, columns: int = 80, rows: int = 40, **environ: str
 ) -> Iterator[Terminal]:
-    """A chat in a terminal of that size; it must have ended before the block does."""
+    """A chat in a terminal of that size; the end of the block ends it."""
     if shutil.which("tmux") is None:
         pytest.skip("needs tmux, which scripts/setup.sh installs")
     made = Terminal(tree.root / "tmux")
@@ -96,14 +142,15 @@ def terminal(
     program = [sys.executable, "-m", "skillbelt", "chat", *options]
     size = ("-x", str(columns), "-y", str(rows))
     try:
+        # Set before the program starts, which may end at once.
         made.tmux(
+            "start-server", ";", "set-option", "-g", "remain-on-exit", "on", ";",
             "new-session", "-d", *size, "-c", str(tree.project),
             "env", "-i", f"TERM={environ.get('TERM', 'tmux-256color')}", *words, *program,
         )  # fmt: skip
-        made.tmux("set-option", "-g", "remain-on-exit", "on")
         yield made
     finally:
-        subprocess.run(["tmux", "-S", str(made._socket), "kill-server"], capture_output=True)
+        made.end()
 
 
 def check_screen(screen: str, name: str, tree: Tree) -> None:
