@@ -182,9 +182,7 @@ COMMANDS: dict[str, CliCommand] = {
     "completion": CliCommand(
         "completion",
         "print the script that completes commands, options and skills in a shell",
-        'Add one line and start a new shell. To ~/.bashrc: eval "$(skillbelt completion bash)". '
-        'To ~/.zshrc, below compinit: eval "$(skillbelt completion zsh)". To '
-        "~/.config/fish/config.fish: skillbelt completion fish | source. With words after -- it "
+        "Add the line of your shell to its file, and start a new shell. With words after -- it "
         "prints what may come next, as the script asks for it.",
         "WORD...",
     ),

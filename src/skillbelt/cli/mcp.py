@@ -45,7 +45,7 @@ _YES = MenuRow("yes", "change the file", ("y",))
 _NO = MenuRow("no", "leave it as it is")
 
 
-class Target(NamedTuple):
+class ClientTarget(NamedTuple):
     """A client's file in one scope. `fence` is the folder that nothing may lead out of."""
 
     client: McpClient
@@ -106,12 +106,12 @@ def run(args: argparse.Namespace) -> int:
     return _change(target, settings, args, server_words(command, target.scope, settings))
 
 
-def _find_target(name: str, scope: ConfigScope | None, settings: Settings) -> Target:
+def _find_target(name: str, scope: ConfigScope | None, settings: Settings) -> ClientTarget:
     client, scope = CLIENTS[name], scope or "user"
     path = find_file(client, scope, settings)
     if not path:
         raise UsageError(f"{client.title} has no file of its own for a project; use --scope user")
-    return Target(client, scope, path, _fence(scope, settings))
+    return ClientTarget(client, scope, path, _fence(scope, settings))
 
 
 def _fence(scope: ConfigScope, settings: Settings) -> str:
@@ -119,7 +119,7 @@ def _fence(scope: ConfigScope, settings: Settings) -> str:
 
 
 def _change(
-    target: Target, settings: Settings, args: argparse.Namespace, words: list[str] | None
+    target: ClientTarget, settings: Settings, args: argparse.Namespace, words: list[str] | None
 ) -> int:
     """Put the server in, or take it out when there are no words."""
     client = target.client
@@ -147,7 +147,7 @@ def _change(
     return 0
 
 
-def _cannot(target: Target, words: list[str] | None) -> ConfigError:
+def _cannot(target: ClientTarget, words: list[str] | None) -> ConfigError:
     error = ConfigError(
         f"{one_line(target.path)}: is valid, but written in a way that cannot be changed here "
         "without losing something; it was left as it is"
@@ -176,7 +176,7 @@ def _show(diff: str, args: argparse.Namespace) -> None:
     stream.flush()
 
 
-def _ask(target: Target, args: argparse.Namespace) -> None:
+def _ask(target: ClientTarget, args: argparse.Namespace) -> None:
     """Return if the user wants the change; PermissionDenied otherwise."""
     if args.yes:
         return
@@ -196,7 +196,7 @@ def _ask(target: Target, args: argparse.Namespace) -> None:
         raise error
 
 
-def _report(target: Target, action: str, diff: str, args: argparse.Namespace) -> None:
+def _report(target: ClientTarget, action: str, diff: str, args: argparse.Namespace) -> None:
     client = target.client
     written = bool(action) and not args.dry_run
     if args.json:
@@ -221,7 +221,7 @@ def _list(settings: Settings, args: argparse.Namespace) -> int:
     if args.client is not None:
         raise UsageError("mcp clients takes no CLIENT; `mcp install CLIENT` changes its file")
     files = [
-        _describe(Target(client, scope, path, _fence(scope, settings)))
+        _describe(ClientTarget(client, scope, path, _fence(scope, settings)))
         for client in CLIENTS.values()
         for scope in SCOPES
         if (path := find_file(client, scope, settings))
@@ -248,7 +248,7 @@ class ClientState(NamedTuple):
     problem: str
 
 
-def _describe(target: Target) -> ClientState:
+def _describe(target: ClientTarget) -> ClientState:
     client, problem = target.client, ""
     try:
         file = read_client_file(target.path, target.fence)
@@ -257,7 +257,14 @@ def _describe(target: Target) -> ClientState:
         state = "installed" if there else "no" if file.exists else "no file"
     except SkillbeltError as error:
         state, problem = "unreadable", str(error)
-    return ClientState(client.name, client.title, target.scope, target.path, state, problem)
+    return ClientState(
+        client=client.name,
+        title=client.title,
+        scope=target.scope,
+        path=target.path,
+        state=state,
+        problem=problem,
+    )
 
 
 def print_snippets(args: argparse.Namespace) -> None:

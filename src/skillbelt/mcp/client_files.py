@@ -48,7 +48,8 @@ def read_client_file(path: str, fence: str = "") -> ClientFile:
     except FileNotFoundError:
         if os.path.islink(path):
             raise ConfigError(f"{path}: is a link to a file that is not there; remove it") from None
-        return ClientFile(path, real, "", "", (), 0o644 if fence else 0o600)
+        mode = 0o644 if fence else 0o600
+        return ClientFile(path=path, real=real, text="", bom="", stamp=(), mode=mode)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     info = os.fstat(handle)
@@ -61,8 +62,14 @@ def read_client_file(path: str, fence: str = "") -> ClientFile:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: is not UTF-8; fix it, it was left as it is") from error
     bom = _BOM if text.startswith(_BOM) else ""
-    mode = stat.S_IMODE(info.st_mode)
-    return ClientFile(path, real, text.removeprefix(_BOM), bom, _stamp(info), mode)
+    return ClientFile(
+        path=path,
+        real=real,
+        text=text.removeprefix(_BOM),
+        bom=bom,
+        stamp=_stamp(info),
+        mode=stat.S_IMODE(info.st_mode),
+    )
 
 
 def _stamp(info: os.stat_result) -> tuple[int, ...]:
