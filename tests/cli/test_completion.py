@@ -162,13 +162,13 @@ def test_the_script_is_printed_and_says_nothing_else(tree: Tree) -> None:
 
 
 def test_help_says_how_to_install_it(tree: Tree) -> None:
-    said = tree.run("completion", "--help").stdout
+    said = " ".join(tree.run("completion", "--help").stdout.split())
     for line in (
         'eval "$(skillbelt completion bash)"',
         'eval "$(skillbelt completion zsh)"',
         "skillbelt completion fish | source",
     ):
-        assert f"  {line}\n" in said
+        assert line in said
 
 
 def test_options_are_completed_without_the_catalogue(tree: Tree) -> None:

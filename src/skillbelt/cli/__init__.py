@@ -208,7 +208,9 @@ COMMANDS: dict[str, CliCommand] = {
     "completion": CliCommand(
         "completion",
         "print the script that completes commands, options and skills in a shell",
-        "Add the line of your shell to its file, and start a new shell. With words after -- it "
+        'One line for each new shell. In ~/.bashrc: eval "$(skillbelt completion bash)". In '
+        '~/.zshrc, below compinit: eval "$(skillbelt completion zsh)". In '
+        "~/.config/fish/config.fish: skillbelt completion fish | source. With words after -- it "
         "prints what may come next, as the script asks for it.",
         "WORD...",
     ),

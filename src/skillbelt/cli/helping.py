@@ -166,9 +166,11 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
         HelpExample("skillbelt mcp clients", "which clients have it, and in which files"),
     ),
     "completion": (
-        HelpExample('eval "$(skillbelt completion bash)"', "the line for ~/.bashrc"),
-        HelpExample('eval "$(skillbelt completion zsh)"', "for ~/.zshrc, below compinit"),
-        HelpExample("skillbelt completion fish | source", "for ~/.config/fish/config.fish"),
+        HelpExample("skillbelt completion bash >> ~/.bashrc", "instead of a line with eval"),
+        HelpExample(
+            "skillbelt completion fish > ~/.config/fish/completions/skillbelt.fish",
+            "for every new fish",
+        ),
     ),
     "config": (
         HelpExample("skillbelt config", "every setting and its source"),
