@@ -13,12 +13,11 @@ from importlib import import_module
 from typing import NamedTuple, NoReturn
 
 from skillbelt import __version__
-from skillbelt.cli.failure import Printed, describe, describe_error, print_error
+from skillbelt.cli.failure import INTERRUPTED, Printed, describe, describe_error, print_error
 from skillbelt.cli.helping import TOPICS, list_commands, show_examples, suggest
 from skillbelt.errors import SkillbeltError, UsageError, closest
 from skillbelt.text import one_line
 
-INTERRUPTED = 130
 _NEAR = 0.7  # how like a command a mistyped word must be
 
 
