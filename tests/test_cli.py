@@ -50,6 +50,11 @@ CALLS = {
     "log": [],
     "refresh": [],
     "config": [],
+    "sync": [],
+    "update": [],
+    "outdated": [],
+    "verify": [],
+    "remove": ["--all"],
     "enable": ["pdf"],
     "disable": ["pdf"],
 }
@@ -60,6 +65,7 @@ ENDLESS: dict[str, list[str]] = {
     "completion": ["bash"],
     "demo": [],
     "fleet": ["status"],
+    "link": ["."],
     "serve": ["mcp"],
     "watch": [],
 }

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Find and read skills": ("list", "search", "show", "load", "read", "where", "prompt"),
+    "Install skills": ("sync", "update", "outdated", "verify", "remove", "link"),
     "Use skills": ("ask", "chat", "run", "exec", "sessions", "artifacts", "demo"),
     "Write skills": ("check", "try", "build"),
     "Control what skills may do": (
@@ -33,6 +34,30 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
     "show": (
         HelpExample("skillbelt show pdf", "files, origin, problems and token cost"),
         HelpExample("skillbelt show pdf --json", "the same for a program"),
+    ),
+    "sync": (
+        HelpExample("skillbelt sync", "install what the lock says"),
+        HelpExample("skillbelt sync --frozen --yes", "the same for CI: exactly that, or fail"),
+    ),
+    "verify": (
+        HelpExample("skillbelt verify", "every file that differs from the lock"),
+        HelpExample("skillbelt verify pdf --json", "one skill, for a program"),
+    ),
+    "remove": (
+        HelpExample("skillbelt remove pdf", "with its links and its entry in the lock"),
+        HelpExample("skillbelt remove pdf --dry-run", "only say what would go"),
+    ),
+    "update": (
+        HelpExample("skillbelt update --check --diff", "see what is new"),
+        HelpExample("skillbelt update pdf", "take the new version, keep your edits"),
+    ),
+    "outdated": (
+        HelpExample("skillbelt outdated", "skills whose source went on"),
+        HelpExample("skillbelt outdated -g", "those in your home"),
+    ),
+    "link": (
+        HelpExample("skillbelt link drafts/pdf", "use a skill you are writing"),
+        HelpExample("skillbelt link -g ~/src/pdf", "in every project"),
     ),
     "enable": (
         HelpExample("skillbelt enable pdf", "models get it again"),
