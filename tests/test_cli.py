@@ -48,6 +48,7 @@ CALLS = {
     "secrets": [],
     "trust": [],
     "log": [],
+    "mcp": [],
     "refresh": [],
     "config": [],
     "sync": [],

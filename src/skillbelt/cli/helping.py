@@ -13,8 +13,10 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Control what skills may do": (
         *("permissions", "trust", "secrets", "enable", "disable", "log"),
     ),
-    "Serve skills to other programs": ("serve",),
-    "Settings and upkeep": ("config", "doctor", "refresh", "watch", "store", "fleet", "completion"),
+    "Serve skills to other programs": ("serve", "mcp"),
+    "Settings and upkeep": (
+        *("config", "doctor", "refresh", "watch", "store", "fleet", "completion"),
+    ),
 }
 _REST = "More"
 
@@ -167,9 +169,16 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
         HelpExample("skillbelt watch", "print changes until Ctrl-C"),
         HelpExample("skillbelt watch --json", "one line of JSON per change"),
     ),
+    "mcp": (
+        HelpExample("skillbelt mcp install claude-code", "shows the change, and asks"),
+        HelpExample("skillbelt mcp clients", "which clients have it, and in which files"),
+    ),
     "completion": (
-        HelpExample("skillbelt completion bash", "print the script for bash"),
-        HelpExample("skillbelt completion fish", "the one for fish"),
+        HelpExample("skillbelt completion bash >> ~/.bashrc", "instead of a line with eval"),
+        HelpExample(
+            "skillbelt completion fish > ~/.config/fish/completions/skillbelt.fish",
+            "for every new fish",
+        ),
     ),
     "config": (
         HelpExample("skillbelt config", "every setting and its source"),
