@@ -36,6 +36,13 @@ class CliCommand(NamedTuple):
 COMMANDS: dict[str, CliCommand] = {
     "list": CliCommand("listing", "list the available skills"),
     "show": CliCommand("show", "show one skill: manifest, files, origin, problems, token cost"),
+    "add": CliCommand(
+        "add",
+        "add skills from a folder, a repository, an archive, a site or a registry, and lock them",
+        "Says what each skill can do and asks once; nothing of a skill is run. Without --skill or "
+        "--all a terminal shows a list. Exit code 3: some skills were added and some refused; 4: "
+        "all were refused.",
+    ),
     "enable": CliCommand(
         "switch",
         "enable disabled skills again",

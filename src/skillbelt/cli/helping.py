@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Find and read skills": ("list", "search", "show", "load", "read", "where", "prompt"),
-    "Install skills": ("sync", "update", "outdated", "verify", "remove", "link"),
+    "Install skills": ("add", "sync", "update", "outdated", "verify", "remove", "link"),
     "Use skills": ("ask", "chat", "run", "exec", "sessions", "artifacts", "demo"),
     "Write skills": ("check", "try", "build"),
     "Control what skills may do": (
@@ -37,17 +37,21 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
         HelpExample("skillbelt show pdf", "files, origin, problems and token cost"),
         HelpExample("skillbelt show pdf --json", "the same for a program"),
     ),
+    "add": (
+        HelpExample("skillbelt add anthropics/skills --skill pdf", "a skill of a repository"),
+        HelpExample("skillbelt add ./team --all --to claude", "every skill of a folder"),
+    ),
     "sync": (
         HelpExample("skillbelt sync", "install what the lock says"),
-        HelpExample("skillbelt sync --frozen --yes", "the same for CI: exactly that, or fail"),
+        HelpExample("skillbelt sync --frozen", "the same for CI: exactly that, or fail"),
     ),
     "verify": (
-        HelpExample("skillbelt verify", "every file that differs from the lock"),
-        HelpExample("skillbelt verify pdf --json", "one skill, for a program"),
+        HelpExample("skillbelt verify", "compare what is installed with the lock"),
+        HelpExample("skillbelt verify --json", "every difference for a program"),
     ),
     "remove": (
-        HelpExample("skillbelt remove pdf", "with its links and its entry in the lock"),
-        HelpExample("skillbelt remove pdf --dry-run", "only say what would go"),
+        HelpExample("skillbelt remove pdf", "the skill, its links and its entry"),
+        HelpExample("skillbelt remove pdf -g", "from all your projects"),
     ),
     "update": (
         HelpExample("skillbelt update --check --diff", "see what is new"),
