@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ import pytest
 
 from skillbelt import __version__, cli
 from skillbelt.cli import COMMANDS
+from skillbelt.cli.helping import EXAMPLES, GROUPS, TOPICS, suggest
+from skillbelt.errors import SkillbeltError
 from skillbelt.settings import DEFAULTS
 from tests import needs, warm
 from tests.terminal import on_terminal
@@ -109,8 +113,57 @@ def test_help_of_each_command(tree: Tree, name: str) -> None:
     assert done.stdout.startswith(f"usage: skillbelt {name}")
     for option in ("--json", "--project DIR", "--config FILE", "-q, --quiet", "-v, --verbose"):
         assert option in done.stdout
-    assert "Exit codes" in done.stdout
+    assert done.stdout.count("\n  skillbelt ") == 2
     assert not done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_examples_of_a_command_are_understood(name: str) -> None:
+    assert len(EXAMPLES[name]) == 2
+    for one in EXAMPLES[name]:
+        program, command, *words = shlex.split(one.line)
+        assert (program, command) == ("skillbelt", name)
+        made = cli.parser(name)
+        if COMMANDS[name].words:
+            words = cli._split_command(made, words, COMMANDS[name].own_words)[0]
+        made.parse_intermixed_args(words)
+
+
+def test_every_command_is_in_one_group() -> None:
+    assert Counter(name for names in GROUPS.values() for name in names) == Counter(COMMANDS.keys())
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_help_of_a_topic(tree: Tree, topic: str) -> None:
+    done = tree.run("help", topic)
+    assert done == (0, f"{TOPICS[topic]}\n", "")
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert topic in tree.run("--help").stdout
+    document = tree.run("help", topic, "--json").document
+    assert document == {"topic": topic, "text": TOPICS[topic]}
+
+
+def test_help_of_a_command_is_its_help(tree: Tree) -> None:
+    assert tree.run("help", "list") == tree.run("list", "--help")
+
+
+def test_help_of_what_is_no_topic(tree: Tree) -> None:
+    done = tree.run("help", "exitcodes")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "did you mean 'exit-codes'?" in done.stderr
+
+
+def test_the_exit_codes_of_errors_are_explained() -> None:
+    explained = {
+        int(line.split()[0]) for line in TOPICS["exit-codes"].splitlines() if line[:1].isdigit()
+    }
+    raised = {one.exit_code for one in every_error()}
+    assert raised | {0, cli.INTERRUPTED, 124} == explained
+
+
+def every_error(base: type[SkillbeltError] = SkillbeltError) -> list[type[SkillbeltError]]:
+    return [base, *(one for below in base.__subclasses__() for one in every_error(below))]
 
 
 def test_what_stands_after_the_dashes_is_in_the_usage(tree: Tree) -> None:
@@ -127,6 +180,30 @@ def test_an_unknown_command_is_answered_with_the_closest(tree: Tree) -> None:
     done = tree.run("lsit")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == "skillbelt: no command named 'lsit'; did you mean 'list'?\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("lint", "did you mean 'check'?"),
+        ("ls", "did you mean 'list'?"),
+        ("find", "did you mean 'search'?"),
+        ("Info", "did you mean 'show'?"),
+        ("trsut", "did you mean 'trust'?"),
+        ("settings", "did you mean 'config'?"),
+    ],
+)
+def test_an_unknown_command_is_answered_by_what_is_meant(tree: Tree, word: str, said: str) -> None:
+    assert tree.run(word).stderr == f"skillbelt: no command named {word!r}; {said}\n"
+
+
+@pytest.mark.parametrize("word", ["remove", "rm", "test", "new", "install", "create", "update"])
+def test_what_is_suggested_can_be_done(word: str) -> None:
+    """Which commands there are differs from version to version; `letters` is no meaning."""
+    said = suggest(word, COMMANDS)
+    named = re.fullmatch(r"did you mean '(\w+).*'\?", said)
+    assert named[1] in COMMANDS if named else ".agents/skills/NAME" in said
+    assert suggest(word, ()) == "" or ".agents" in suggest(word, ())
 
 
 def test_an_unknown_command_like_no_other_is_answered_with_the_help(tree: Tree) -> None:

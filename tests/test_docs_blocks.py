@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "deploy" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 BLOCKS = [
-    (page, *match.groups())
+    (page, match[1], match[3])
     for page in PAGES
     for match in FENCE.finditer(page.read_text("utf-8"))
     if not match[2]
@@ -43,7 +43,7 @@ NOT_CHECKED = {
 
 
 def of_kind(kind: str) -> list[tuple[Path, str]]:
-    return [(page, text) for page, language, _, text in BLOCKS if language == kind]
+    return [(page, text) for page, language, text in BLOCKS if language == kind]
 
 
 def name_of(page: Path) -> str:
@@ -53,7 +53,7 @@ def name_of(page: Path) -> str:
 def test_every_block_is_of_a_kind_that_is_checked_or_listed_here() -> None:
     others = Counter(
         name_of(page)
-        for page, language, _, _ in BLOCKS
+        for page, language, _ in BLOCKS
         if language not in CHECKED and page.name != "commands.md"  # generated from the parsers
     )
     assert others == {page: number for page, (number, _) in NOT_CHECKED.items()}

@@ -4,6 +4,7 @@ Only the module of the chosen command is imported, to keep the start-up of `skil
 """
 
 import argparse
+import json
 import os
 import signal
 import sys
@@ -13,10 +14,12 @@ from typing import NamedTuple, NoReturn
 
 from skillbelt import __version__
 from skillbelt.cli.failure import Printed, describe, describe_error, print_error
+from skillbelt.cli.helping import TOPICS, list_commands, show_examples, suggest
 from skillbelt.errors import SkillbeltError, UsageError, closest
 from skillbelt.text import one_line
 
 INTERRUPTED = 130
+_NEAR = 0.7  # how like a command a mistyped word must be
 
 
 class CliCommand(NamedTuple):
@@ -70,19 +73,19 @@ COMMANDS: dict[str, CliCommand] = {
     ),
     "exec": CliCommand(
         "execution",
-        "call a skill with JSON input: its script runs in a sandbox and answers",
+        "call a skill with JSON; its script answers from a sandbox",
         "The exit code is that of the script; with --json it is 1 for any failure.",
     ),
     "try": CliCommand(
         "trial",
-        "start every script of a skill in the sandbox and say which start, and what others lack",
+        "start every script of a skill, and say what those lack that fail",
         "Each script is started by itself with --help, or with the example in its own `# /// try` "
         "block, in an empty workspace and without a network. Exit code 0: all start; 1: some do "
         "not.",
     ),
     "ask": CliCommand(
         "ask",
-        "answer a question with the available skills, with or without a model",
+        "answer a question with the skills, with or without a model",
         "Without --model no language model is used: the best matching skill is loaded, and its "
         "script is run. A model needs the API key of its provider in the environment. "
         "Refused permissions are printed to stderr; exit code 4 means that the model found no "
@@ -94,19 +97,17 @@ COMMANDS: dict[str, CliCommand] = {
         "/help lists the commands of the chat.",
         json="print one line of JSON per event",
     ),
-    "demo": CliCommand(
-        "demo", "show what skillbelt does, from discovery to result; needs no API key"
-    ),
+    "demo": CliCommand("demo", "show what skillbelt does, step by step; needs no API key"),
     "build": CliCommand(
         "build",
         "build the source of a skill into a WASM module",
         "Builds TypeScript, JavaScript, Python, C and WAT. With --check exit code 1 means that the "
         "module does not match the source.",
     ),
-    "sessions": CliCommand("sessions", "list, show and delete stored conversations"),
+    "sessions": CliCommand("sessions", "list, show, export and delete stored conversations"),
     "store": CliCommand(
         "store",
-        "move all sessions to another store, delete old ones, or clear the object store",
+        "move sessions to another store, delete old ones, clear objects",
         "`migrate` can be ended and begun again at any time; it compares every session. `collect` "
         "removes from the object store what nothing refers to any more, beside machines at work.",
     ),
@@ -118,7 +119,7 @@ COMMANDS: dict[str, CliCommand] = {
     ),
     "permissions": CliCommand(
         "permissions",
-        "list, explain and change permissions, and answer pending permission requests",
+        "list, explain and change permissions; answer pending requests",
         "`why NAME` shows which rule decides, with its file and line; allow, ask and deny add a "
         "user rule; revoke removes a rule or a remembered answer; watch answers the requests of "
         "other processes, pending lists them, and answer answers one.",
@@ -184,10 +185,6 @@ COMMANDS: dict[str, CliCommand] = {
 # What the loader of shared libraries says, and Python.
 _NO_MEMORY = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
 _NO_THREAD = "can't start new thread"
-_EXIT_CODES = (
-    "Exit codes: 0 done, 1 failed or nothing found, 2 wrong usage or configuration, "
-    "3 no such skill, 4 denied, 5 sandbox unavailable, 124 timed out, 130 interrupted."
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -306,58 +303,86 @@ def parser(name: str) -> argparse.ArgumentParser:
     made = _Parser(
         prog=f"skillbelt {name}",
         description=f"{command.summary[0].upper()}{command.summary[1:]}. {command.details}".strip(),
-        epilog=_EXIT_CODES,
+        epilog=show_examples(name),
         allow_abbrev=False,
         formatter_class=_formatter,
     )
     import_module(f"skillbelt.cli.{command.module}").configure(made)
-    made.add_argument("--json", action="store_true", help=command.json)
-    made.add_argument(
+    common = made.add_argument_group("options of every command")
+    common.add_argument("--json", action="store_true", help=command.json)
+    common.add_argument(
         "--project", metavar="DIR", help="the project folder (default: the current one)"
     )
-    made.add_argument(
+    common.add_argument(
         "--config", metavar="FILE", help="a settings file to use instead of the project's"
     )
-    made.add_argument("-q", "--quiet", action="store_true", help="print no messages")
-    made.add_argument("-v", "--verbose", action="store_true", help="print more")
+    common.add_argument("-q", "--quiet", action="store_true", help="print no messages")
+    common.add_argument("-v", "--verbose", action="store_true", help="print more")
     if command.words:
         shown = made.format_usage().removeprefix("usage: ").rstrip()
         made.usage = f"{shown} -- {command.words}".replace("%", "%%")
     return made
 
 
+class _Formatter(argparse.HelpFormatter):
+    """Keeps the lines of examples, and wraps all other text."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("examples:"):
+            return text
+        return super()._fill_text(text, width, indent)
+
+
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    """Return the default formatter with a fixed width: it would import shutil to find it."""
+    """Return the formatter with a fixed width: it would import shutil to find it."""
     try:
         width = os.get_terminal_size(sys.stdout.fileno()).columns
     except (OSError, ValueError):
         width = 80
-    return argparse.HelpFormatter(prog, width=min(width, 100) - 2)
+    return _Formatter(prog, width=min(width, 100) - 2)
 
 
 def usage() -> str:
     """Return the overview of all commands."""
-    lines = [f"  {name:<11} {command.summary}" for name, command in COMMANDS.items()]
     return "\n".join(
         [
             "usage: skillbelt COMMAND [options]",
             "",
-            "Find Agent Skills, show them to models, run them in a sandbox, serve them to agents.",
+            "Find Agent Skills, show them to models, run them in a sandbox, serve them to",
+            "agents.",
+            *list_commands({name: command.summary for name, command in COMMANDS.items()}),
             "",
-            "commands:",
-            *lines,
-            "",
-            "`skillbelt COMMAND --help` explains a command. Every command takes --json.",
-            _EXIT_CODES,
+            "`skillbelt COMMAND --help` explains a command, with examples.",
+            f"`skillbelt help TOPIC` explains: {', '.join(TOPICS)}.",
         ]
     )
+
+
+def _help(words: list[str]) -> int:
+    """Print the overview, the help of a command, or a topic."""
+    named = [word for word in words if not word.startswith("-")]
+    if not named:
+        text = usage()
+    elif named[0] in COMMANDS:
+        text = parser(named[0]).format_help().rstrip()
+    elif named[0] in TOPICS:
+        text = TOPICS[named[0]]
+    else:
+        close = closest(named[0], [*TOPICS, *COMMANDS], most=1)
+        hint = suggest(named[0], COMMANDS) or (
+            f"did you mean {close[0]!r}?" if close else f"there are {', '.join(TOPICS)}"
+        )
+        error = UsageError(f"help: no topic or command named {one_line(named[0])!r}; {hint}")
+        error.remedy = hint
+        raise error
+    print(json.dumps({"topic": " ".join(named[:1]), "text": text}) if "--json" in words else text)
+    return 0
 
 
 def _dispatch(arguments: list[str]) -> int:
     name = arguments[0] if arguments else "--help"
     if name in ("-h", "--help", "help"):
-        print(usage())
-        return 0 if arguments else 2
+        return _help(arguments[1:]) if arguments else 2 + _help([])
     if name in ("-V", "--version"):
         print(f"skillbelt {__version__}")
         return 0
@@ -423,8 +448,10 @@ def _split_words(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _unknown_command(name: str) -> UsageError:
-    close = closest(name, COMMANDS, most=1)
-    hint = f"did you mean {close[0]!r}?" if close else "`skillbelt --help` lists them"
+    close = closest(name, COMMANDS, most=1, cutoff=_NEAR)
+    hint = suggest(name, COMMANDS) or (
+        f"did you mean {close[0]!r}?" if close else "`skillbelt --help` lists them"
+    )
     if name.startswith("-"):
         hint = "options come after the command"
     error = UsageError(f"no command named {one_line(name)!r}; {hint}")

@@ -62,7 +62,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `permissions`."""
     actions = ("list", "why", "allow", "ask", "deny", "revoke", "watch", "pending", "answer")
     parser.add_argument(
-        "action", choices=actions, nargs="?", default="list", help="what to do (default: list)"
+        "action",
+        choices=actions,
+        metavar="ACTION",
+        nargs="?",
+        default="list",
+        help=f"one of {', '.join(actions)} (default: list)",
     )
     parser.add_argument(
         "subject",
@@ -81,8 +86,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--type",
         choices=tuple(TYPES),
+        metavar="TYPE",
         default="skill",
-        help="the type of the permission (default: skill)",
+        help=f"the type of the permission: {', '.join(TYPES)} (default: skill)",
     )
     parser.add_argument("--agent", metavar="A", default="", help="only for this agent")
     parser.add_argument(

@@ -1,0 +1,251 @@
+"""What the help says beyond the options: groups of commands, examples, topics, other words."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Find and read skills": ("list", "search", "show", "load", "read", "where", "prompt"),
+    "Use skills": ("ask", "chat", "run", "exec", "sessions", "artifacts", "demo"),
+    "Write skills": ("check", "try", "build"),
+    "Control what skills may do": (
+        *("permissions", "trust", "secrets", "enable", "disable", "log"),
+    ),
+    "Serve skills to other programs": ("serve",),
+    "Settings and upkeep": ("config", "doctor", "refresh", "watch", "store", "fleet"),
+}
+_REST = "More"
+
+
+class HelpExample(NamedTuple):
+    """A command line, and what it is for."""
+
+    line: str
+    about: str
+
+
+EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
+    "list": (
+        HelpExample("skillbelt list --client claude", "the skills in folders of Claude Code"),
+        HelpExample("skillbelt list --all --wide", "every skill, with its whole description"),
+    ),
+    "show": (
+        HelpExample("skillbelt show pdf", "files, origin, problems and token cost"),
+        HelpExample("skillbelt show pdf --json", "the same for a program"),
+    ),
+    "enable": (
+        HelpExample("skillbelt enable pdf", "models get it again"),
+        HelpExample("skillbelt enable pdf docx", "several at once"),
+    ),
+    "disable": (
+        HelpExample("skillbelt disable pdf", "no model gets it any more"),
+        HelpExample("skillbelt disable pdf docx", "several at once"),
+    ),
+    "where": (
+        HelpExample("skillbelt where pdf", "print its folder"),
+        HelpExample("skillbelt where pdf --json", "folder and file for a program"),
+    ),
+    "search": (
+        HelpExample("skillbelt search 'fill in a PDF form'", "the skills for a task"),
+        HelpExample("skillbelt search - --limit 3", "read the task from standard input"),
+    ),
+    "check": (
+        HelpExample("skillbelt check --fix", "check this project, fix what can be fixed"),
+        HelpExample("skillbelt check --strict .agents/skills/pdf", "one skill, to the letter"),
+    ),
+    "prompt": (
+        HelpExample("skillbelt prompt", "what a model sees of the skills"),
+        HelpExample("skillbelt prompt --budget 2000", "in at most 2,000 tokens"),
+    ),
+    "load": (
+        HelpExample("skillbelt load pdf", "print its instructions"),
+        HelpExample("skillbelt load pdf --all-docs", "with every document"),
+    ),
+    "read": (
+        HelpExample("skillbelt read pdf reference.md", "print a document"),
+        HelpExample("skillbelt read pdf reference.md --section Forms", "one section of it"),
+    ),
+    "run": (
+        HelpExample("skillbelt run receipts python3 scripts/total.py", "ask, then run it"),
+        HelpExample("skillbelt run receipts --yes -- bash -c 'ls | wc'", "without a question"),
+    ),
+    "exec": (
+        HelpExample('skillbelt exec receipts --input \'{"file": "a"}\'', "call it with JSON"),
+        HelpExample("skillbelt exec receipts --input @in.json --yes", "input from a file"),
+    ),
+    "try": (
+        HelpExample("skillbelt try pdf", "does every script start?"),
+        HelpExample("skillbelt try pdf --json", "what each lacks, for a program"),
+    ),
+    "ask": (
+        HelpExample("skillbelt ask 'What does it come to?' --file a.txt", "without a model"),
+        HelpExample("skillbelt ask 'Sum it up' --model openai:gpt-5", "with a model"),
+    ),
+    "chat": (
+        HelpExample("skillbelt chat --model openai:gpt-5", "a new conversation"),
+        HelpExample("skillbelt chat --session chat-1", "continue one"),
+    ),
+    "demo": (
+        HelpExample("skillbelt demo", "see everything in a minute"),
+        HelpExample("skillbelt demo --quiet", "without the explanations"),
+    ),
+    "build": (
+        HelpExample("skillbelt build pdf", "build its source into a WASM module"),
+        HelpExample("skillbelt build pdf --check", "does the module match the source?"),
+    ),
+    "sessions": (
+        HelpExample("skillbelt sessions show chat-1", "read a conversation"),
+        HelpExample("skillbelt sessions export chat-1 --format html", "as a page"),
+    ),
+    "store": (
+        HelpExample("skillbelt store expire --days 90", "delete old conversations"),
+        HelpExample("skillbelt store collect", "clear the object store"),
+    ),
+    "artifacts": (
+        HelpExample("skillbelt artifacts list", "files that runs saved"),
+        HelpExample("skillbelt artifacts get report.pdf", "print the newest version"),
+    ),
+    "permissions": (
+        HelpExample("skillbelt permissions why 'git push' --type run", "which rule decides?"),
+        HelpExample("skillbelt permissions allow 'git log *' --type run", "allow it for good"),
+    ),
+    "secrets": (
+        HelpExample("skillbelt secrets set API_KEY", "type the value at a hidden prompt"),
+        HelpExample("skillbelt secrets list", "names, never values"),
+    ),
+    "doctor": (
+        HelpExample("skillbelt doctor", "folders, what was found there, problems"),
+        HelpExample("skillbelt doctor --sandbox", "attack the sandboxes"),
+    ),
+    "trust": (
+        HelpExample("skillbelt trust add .", "trust this project"),
+        HelpExample("skillbelt trust list", "what is trusted"),
+    ),
+    "log": (
+        HelpExample("skillbelt log --since 2h", "what happened lately"),
+        HelpExample("skillbelt log --type decision --follow", "watch decisions"),
+    ),
+    "serve": (
+        HelpExample("skillbelt serve mcp", "for a client that starts this program"),
+        HelpExample("skillbelt serve mcp --http 127.0.0.1:8000", "for many clients"),
+    ),
+    "fleet": (
+        HelpExample("skillbelt fleet status", "nodes, and what waits"),
+        HelpExample("skillbelt fleet doctor", "attack the sandboxes of every node"),
+    ),
+    "refresh": (
+        HelpExample("skillbelt refresh", "scan again, print what changed"),
+        HelpExample("skillbelt refresh --json", "the changes for a program"),
+    ),
+    "watch": (
+        HelpExample("skillbelt watch", "print changes until Ctrl-C"),
+        HelpExample("skillbelt watch --json", "one line of JSON per change"),
+    ),
+    "config": (
+        HelpExample("skillbelt config", "every setting and its source"),
+        HelpExample("skillbelt config --json", "the same for a program"),
+    ),
+}
+
+_COPY_IT = " copy its folder to .agents/skills/NAME"
+_WRITE_IT = (
+    " write .agents/skills/NAME/SKILL.md; `skillbelt list` in an empty folder shows the form"
+)
+# What is meant, and the words of other tools for it. The first command that this version has is
+# suggested; what begins with a blank is advice.
+_WORDS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("list",), "ls ll dir skills inventory index"),
+    (("search",), "find grep query lookup discover match"),
+    (("show",), "info view describe inspect details about"),
+    (("load",), "cat print open activate use"),
+    (("where",), "which path locate folder"),
+    (("check",), "lint validate verify fmt format audit scan fix"),
+    (("eval", "try"), "test tests smoke"),
+    (("eval", "search --eval"), "eval evaluate benchmark bench"),
+    (("run",), "call invoke start sh shell bash"),
+    (("chat",), "talk repl console agent tui"),
+    (("add", _COPY_IT), "add install i get download clone import"),
+    (("remove", "disable"), "remove rm uninstall del delete erase"),
+    (("update", "refresh"), "update upgrade pull sync up fetch"),
+    (("init", _WRITE_IT), "init new create generate scaffold template"),
+    (("pack", "build"), "pack package bundle compile make"),
+    (("sessions",), "history conversations threads resume"),
+    (("permissions",), "rules policy grant allow deny permit revoke approve"),
+    (("secrets",), "secret keys key env credentials login auth"),
+    (("trust",), "untrust"),
+    (("config",), "settings setting configure preferences options set"),
+    (("doctor",), "status health diagnose debug problems"),
+    (("log",), "logs events journal"),
+    (("artifacts",), "files outputs artifact"),
+    (("serve mcp",), "server mcp mcp-server listen host daemon"),
+    (("disable",), "off stop mute"),
+    (("enable",), "on unmute"),
+    (("watch",), "follow tail"),
+)
+_MEANT = {word: meant for meant, words in _WORDS for word in words.split()}
+
+EXIT_CODES = """\
+0    done
+1    failed, nothing found, or problems were found
+2    wrong usage or configuration
+3    no such skill or session
+4    denied by permission; for `ask`, what was asked for did not run
+5    no sandbox
+124  timed out
+130  interrupted
+
+`run` and `exec` end with the exit code of the command; with --json they end
+with 1 for any failure."""
+TOPICS: Mapping[str, str] = {
+    "exit-codes": EXIT_CODES,
+    "output": """\
+On a terminal: tables that fit it, in colour; --wide cuts nothing, and
+NO_COLOR=1 leaves the colours out.
+In a pipe: one line per item, with tabs between the cells and exact times.
+--json: one JSON document on stdout; an error is
+{"error": {"kind", "message", "remedy", "exit_code"}}.
+Messages go to stderr; -q leaves them out, -v prints more.""",
+    "folders": """\
+Skills are found in .agents/skills of the project and of your home, in the
+folders of Claude Code, Codex, Cursor, Gemini CLI, OpenCode and others, and
+where the settings `paths` and `urls` point.
+`skillbelt doctor` lists the folders, `skillbelt list --all` every skill.""",
+    "approvals": """\
+What a skill does needs a rule that allows it, or your answer. Without a
+terminal a question is a no (exit code 4). --yes answers the questions of one
+command with yes, never against a rule.
+`permissions why NAME` says which rule decides, `permissions allow` adds one,
+and `log` shows what was decided.""",
+}
+
+
+def list_commands(summaries: Mapping[str, str]) -> list[str]:
+    """Return the lines of all commands, in groups."""
+    grouped = {name for names in GROUPS.values() for name in names}
+    groups = {**GROUPS, _REST: tuple(name for name in summaries if name not in grouped)}
+    lines: list[str] = []
+    for title, names in groups.items():
+        known = [name for name in names if name in summaries]
+        if known:
+            lines += ["", f"{title}:", *(f"  {name:<11} {summaries[name]}" for name in known)]
+    return lines
+
+
+def show_examples(name: str) -> str:
+    """Return the examples of a command for the end of its help."""
+    shown = EXAMPLES.get(name, ())
+    if not shown:
+        return ""
+    lines = [part for one in shown for part in (f"  # {one.about}", f"  {one.line}")]
+    return "\n".join(["examples:", *lines])
+
+
+def suggest(word: str, commands: Collection[str]) -> str:
+    """Return what a word of another tool is called here; "" when it is known as nothing."""
+    for said in _MEANT.get(word.casefold().removeprefix("skill-"), ()):
+        if said.startswith(" "):
+            return said.strip()
+        if said.partition(" ")[0] in commands:
+            return f"did you mean {said!r}?"
+    return ""
