@@ -16,6 +16,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 GROUPS = Path("/sys/fs/cgroup/cpuacct")
 FOLDER = "MEASURED_TESTS"  # where workers write, in the environment
 SHOWN = 60
@@ -25,10 +27,11 @@ class Worker:
     """A pytest plugin that notes what everything below this process took since the last note."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder, self._process = folder, os.getpid()
         name = f"{os.environ.get('PYTEST_XDIST_WORKER', 'controller')}-{os.getpid()}"
         group = GROUPS / f"{folder.name}-{name}"
         group.mkdir()
-        (group / "cgroup.procs").write_text(str(os.getpid()))
+        (group / "cgroup.procs").write_text(str(self._process))
         times = os.times()
         self._usage, self._last = group / "cpuacct.usage", -times.user - times.system
         self._notes = folder / name
@@ -43,6 +46,12 @@ class Worker:
     def pytest_collection_finish(self) -> None:
         """Note what collecting took."""
         self._note("collect")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self) -> None:
+        """Begin anew in a process that was forked."""
+        if os.getpid() != self._process:
+            self.__init__(self._folder)  # type: ignore[misc]
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Note what a test took, with the fixtures that it was the first or last to need."""
@@ -63,7 +72,8 @@ def read_notes(folder: Path) -> Iterator[tuple[str, float]]:
     for file in folder.iterdir():
         for line in file.read_text().splitlines():
             name, seconds = json.loads(line)
-            yield "controller" if file.name.startswith("controller") else name, seconds
+            of_all = file.name.startswith("controller") and name != "collect"
+            yield "controller" if of_all else name, seconds
 
 
 def show(title: str, found: dict[str, float]) -> None:

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import itertools
 import os
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +26,20 @@ from tests.postgres import own_postgres as own_postgres
 from tests.postgres import postgres_server as postgres_server
 from tests.postgres import postgres_url as postgres_url
 from tests.tree import Tree, sheltered
+from tests.workers import take_over
 
 load_profile()
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Import a part of the tests first: workers then compile each module once between them."""
-    config = session.config
-    worker = getattr(config, "workerinput", None)
-    if worker is not None:
-        gc.disable()  # what is imported and collected stays: looking through it finds nothing
-    if worker is None or sys.dont_write_bytecode or config.args != config.getini("testpaths"):
-        return
-    files = sorted(Path(__file__).parent.rglob("test_*.py"))
-    for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
-        name = ".".join(file.relative_to(Path(__file__).parents[1]).with_suffix("").parts)
-        with suppress(Exception, pytest.skip.Exception):  # collecting it says what is wrong
-            importlib.import_module(name)
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Share the work among processes."""
+    take_over(config)
+
+
+def pytest_sessionstart() -> None:
+    """Do not look for garbage in what is imported and collected: it stays."""
+    gc.disable()
 
 
 # Files with these words in their names take longest; a worker that gets one last is waited for.

@@ -17,6 +17,7 @@ import pytest
 
 from skillbelt import __version__, cli
 from skillbelt.cli import COMMANDS
+from skillbelt.cli.failure import INTERRUPTED
 from skillbelt.cli.helping import EXAMPLES, GROUPS, TOPICS, suggest
 from skillbelt.errors import SkillbeltError
 from skillbelt.settings import DEFAULTS
@@ -159,7 +160,7 @@ def test_the_exit_codes_of_errors_are_explained() -> None:
         int(line.split()[0]) for line in TOPICS["exit-codes"].splitlines() if line[:1].isdigit()
     }
     raised = {one.exit_code for one in every_error()}
-    assert raised | {0, cli.INTERRUPTED, 124} == explained
+    assert raised | {0, INTERRUPTED, 124} == explained
 
 
 def every_error(base: type[SkillbeltError] = SkillbeltError) -> list[type[SkillbeltError]]:

@@ -13,12 +13,11 @@ from importlib import import_module
 from typing import NamedTuple, NoReturn
 
 from skillbelt import __version__
-from skillbelt.cli.failure import Printed, describe, describe_error, print_error
+from skillbelt.cli.failure import INTERRUPTED, Printed, describe, describe_error, print_error
 from skillbelt.cli.helping import TOPICS, list_commands, show_examples, suggest
 from skillbelt.errors import SkillbeltError, UsageError, closest
 from skillbelt.text import one_line
 
-INTERRUPTED = 130
 _NEAR = 0.7  # how like a command a mistyped word must be
 
 
@@ -47,6 +46,26 @@ COMMANDS: dict[str, CliCommand] = {
         "switch",
         "disable skills: models, commands and servers no longer get them",
         "Changes your own settings, for all projects.",
+    ),
+    "sync": CliCommand(
+        "sync",
+        "install exactly what the lock file says",
+        "Reads skills-lock.json of the project, which `skills` reads and writes too, or with -g "
+        "the lock of your home. A skill with local edits is never replaced without --force. "
+        "Exit code 2: the lock and the disk differ; 3: some skills could not be installed; "
+        "4: refused.",
+    ),
+    "verify": CliCommand(
+        "verify",
+        "compare installed skills with the lock file",
+        "Names every file that was changed, added or removed, changed modes, and links that lead "
+        "elsewhere. Exit code 2: something differs.",
+    ),
+    "remove": CliCommand(
+        "remove",
+        "remove installed skills, their links and their entries in the lock file",
+        "A skill with local edits is only removed with --force. Exit code 2: nothing was removed; "
+        "3: some were not.",
     ),
     "where": CliCommand("where", "print the folder of a skill"),
     "search": CliCommand(

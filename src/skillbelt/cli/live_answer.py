@@ -97,6 +97,10 @@ class LiveAnswer:
                     self._frame += 1
                     self._draw()
 
+    def stop(self) -> None:
+        """Say that the step is being stopped. For a handler of signals: the clock draws it."""
+        self._doing = "stopping, Ctrl-C again leaves"
+
     # The live part
 
     def _draw(self) -> None:

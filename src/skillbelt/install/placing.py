@@ -52,7 +52,7 @@ class PlaceStep(NamedTuple):
     moved: tuple[int, int]
 
 
-class Journal(NamedTuple):
+class PlaceJournal(NamedTuple):
     """What is to be done to a place: steps, then the entry of the lock (None removes it)."""
 
     name: str
@@ -252,7 +252,7 @@ class _Preparation:
         """Write the journal and do what it says; from here on it is all done, by us or later."""
         if not self._steps and not locks:
             return
-        journal = Journal(
+        journal = PlaceJournal(
             name=name,
             stages=tuple(self._stages.values()),
             steps=tuple(self._steps),
@@ -305,7 +305,7 @@ def _equal(one: str, other: str) -> bool:
         return False
 
 
-def _perform(journal: Journal, place: InstallPlace) -> None:
+def _perform(journal: PlaceJournal, place: InstallPlace) -> None:
     """Do every step that is not done yet, then the lock."""
     for step in journal.steps:
         _move(step, place)
@@ -373,7 +373,7 @@ def _remove_stages(place: InstallPlace, settings: Settings) -> None:
                 remove_tree(os.path.join(folder, name))
 
 
-def _journal_data(journal: Journal) -> bytes:
+def _journal_data(journal: PlaceJournal) -> bytes:
     document: dict[str, Any] = {"format": _FORMAT, **journal._asdict()}
     document["steps"] = [step._asdict() for step in journal.steps]
     if journal.entry is not None:
@@ -383,7 +383,7 @@ def _journal_data(journal: Journal) -> bytes:
     return json.dumps(document).encode()
 
 
-def _read_journal(path: str) -> Journal:
+def _read_journal(path: str) -> PlaceJournal:
     """Read a journal; this product wrote it, in a folder that only the user can write to."""
     try:
         document = read_json(read_handle(open_file(path), _MAX_JOURNAL))
@@ -398,7 +398,7 @@ def _read_journal(path: str) -> Journal:
         stages: Sequence[str] = document["stages"]
     except (BadJson, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _Gone(f"{path}: {error}") from error
-    return Journal(
+    return PlaceJournal(
         name=document["name"],
         stages=tuple(stages),
         steps=steps,
