@@ -13,7 +13,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         *("permissions", "trust", "secrets", "enable", "disable", "log"),
     ),
     "Serve skills to other programs": ("serve",),
-    "Settings and upkeep": ("config", "doctor", "refresh", "watch", "store", "fleet"),
+    "Settings and upkeep": ("config", "doctor", "refresh", "watch", "store", "fleet", "completion"),
 }
 _REST = "More"
 
@@ -141,6 +141,10 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
     "watch": (
         HelpExample("skillbelt watch", "print changes until Ctrl-C"),
         HelpExample("skillbelt watch --json", "one line of JSON per change"),
+    ),
+    "completion": (
+        HelpExample("skillbelt completion bash", "print the script for bash"),
+        HelpExample("skillbelt completion fish", "the one for fish"),
     ),
     "config": (
         HelpExample("skillbelt config", "every setting and its source"),
