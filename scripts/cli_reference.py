@@ -9,7 +9,6 @@ import textwrap
 from pathlib import Path
 
 from skillbelt import cli
-from skillbelt.cli.helping import EXAMPLES
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "commands.md"
 BEGIN, END = "<!--generated:commands-->\n", "<!--/generated:commands-->\n"
@@ -45,9 +44,7 @@ def _section(name: str, said: dict[str, str]) -> str:
             lines += described
     for other, options in again.items():
         lines += _wrapped(f"as for {other}: {', '.join(options)}")
-    # `--help` has a second one.
-    lines += ["", *(one.line for one in EXAMPLES.get(name, ())[:1])]
-    text = "\n".join(lines).replace("\n\n\n", "\n\n").rstrip()
+    text = "\n".join(lines).rstrip()
     return f"### {name}\n\n{parser.description}\n\n```text\n{text}\n```\n"
 
 

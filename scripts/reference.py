@@ -72,7 +72,7 @@ def settings(names: Iterable[str]) -> str:
     """Return the list of some settings. A star marks those that no project's file can set."""
     return entries(
         (
-            f"`{name} = {show(DEFAULTS[name])}`" + (" \\*" if name in USER_ONLY else ""),
+            f"`{name} = {show(DEFAULTS[name])}`" + ("\\*" if name in USER_ONLY else ""),
             TEXTS["settings"][name],
         )
         for name in names
