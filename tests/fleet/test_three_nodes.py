@@ -180,12 +180,12 @@ def test_dead_servers_are_found_without_what_ray_may_drop(
     gone = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
     ties = cluster_key.ClusterTies()
     # Ray marks a job as soon as its process has ended.
-    wait_for(lambda: ties.job_is_dead(gone))
-    assert not ties.job_is_dead(ties.job)
+    wait_for(lambda: gone in ties.find_dead_jobs())
+    assert ties.job not in ties.find_dead_jobs()
     monkeypatch.delattr("ray._private.state.jobs")
     other = cluster_key.ClusterTies()
-    assert other.job_is_dead(gone)
-    assert not other.job_is_dead(other.job)
+    assert gone in other.find_dead_jobs()
+    assert other.job not in other.find_dead_jobs()
 
 
 def test_a_ray_that_prints_otherwise_is_still_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,13 @@ class CliCommand(NamedTuple):
 COMMANDS: dict[str, CliCommand] = {
     "list": CliCommand("listing", "list the available skills"),
     "show": CliCommand("show", "show one skill: manifest, files, origin, problems, token cost"),
+    "add": CliCommand(
+        "add",
+        "add skills from a folder, a repository, an archive, a site or a registry, and lock them",
+        "Says what each skill can do and asks once; nothing of a skill is run. Without --skill or "
+        "--all a terminal shows a list. Exit code 3: some skills were added and some refused; 4: "
+        "all were refused.",
+    ),
     "enable": CliCommand(
         "switch",
         "enable disabled skills again",
@@ -191,11 +198,18 @@ COMMANDS: dict[str, CliCommand] = {
         json="print one line of JSON per change",
     ),
     "config": CliCommand("config", "print the merged settings and the source of each"),
+    "mcp": CliCommand(
+        "mcp",
+        "put the MCP server into the settings of a client, such as an editor, and take it out",
+        "clients: which clients there are, and which have it. install CLIENT and uninstall CLIENT "
+        "change one file after a question; everything else in it stays. Exit code 4: you said no, "
+        "or there was no terminal to ask at and no --yes.",
+    ),
     "completion": CliCommand(
         "completion",
         "print the script that completes commands, options and skills in a shell",
-        'Add one line and start a new shell. To ~/.bashrc: eval "$(skillbelt completion bash)". '
-        'To ~/.zshrc, below compinit: eval "$(skillbelt completion zsh)". To '
+        'One line for each new shell. In ~/.bashrc: eval "$(skillbelt completion bash)". In '
+        '~/.zshrc, below compinit: eval "$(skillbelt completion zsh)". In '
         "~/.config/fish/config.fish: skillbelt completion fish | source. With words after -- it "
         "prints what may come next, as the script asks for it.",
         "WORD...",

@@ -24,7 +24,7 @@ from skillbelt.cli.output import (
 from skillbelt.errors import ConfigError, MissingExtra
 from skillbelt.fleet.authentication import require_token
 from skillbelt.fleet.facts import NodeFacts, differing, find_facts
-from skillbelt.fleet.join import HEAD_PORT, NodePlan, run_node, start_arguments
+from skillbelt.fleet.join import HEAD_PORT, WORKER_PORTS, NodePlan, run_node, start_arguments
 from skillbelt.fleet.node_report import report_node
 from skillbelt.fleet.reach import PartState, check_reachable, try_part
 from skillbelt.objects.space import Objects
@@ -470,6 +470,12 @@ def _join(settings: Settings, args: argparse.Namespace) -> int:
     address = args.target or args.address or settings.ray_address
     if args.head:
         address = ""
+        if args.port > 65535 or args.port in WORKER_PORTS:
+            first, last = WORKER_PORTS[0], WORKER_PORTS[-1]
+            raise ConfigError(
+                f"--port {args.port}: a head has a port below 65536 that is none of {first} to "
+                f"{last}, which Ray gives to its workers; {HEAD_PORT} is the usual one"
+            )
     elif not address:
         raise ConfigError("fleet join needs HOST:PORT of the head, or --head to be it")
     plan = NodePlan(

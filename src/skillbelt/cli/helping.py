@@ -7,13 +7,16 @@ from typing import NamedTuple
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Find and read skills": ("list", "search", "show", "load", "read", "where", "prompt"),
+    "Install skills": ("add", "sync", "verify", "remove"),
     "Use skills": ("ask", "chat", "run", "exec", "sessions", "artifacts", "demo"),
     "Write skills": ("check", "try", "build"),
     "Control what skills may do": (
         *("permissions", "trust", "secrets", "enable", "disable", "log"),
     ),
-    "Serve skills to other programs": ("serve",),
-    "Settings and upkeep": ("config", "doctor", "refresh", "watch", "store", "fleet", "completion"),
+    "Serve skills to other programs": ("serve", "mcp"),
+    "Settings and upkeep": (
+        *("config", "doctor", "refresh", "watch", "store", "fleet", "completion"),
+    ),
 }
 _REST = "More"
 
@@ -33,6 +36,22 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
     "show": (
         HelpExample("skillbelt show pdf", "files, origin, problems and token cost"),
         HelpExample("skillbelt show pdf --json", "the same for a program"),
+    ),
+    "add": (
+        HelpExample("skillbelt add anthropics/skills --skill pdf", "a skill of a repository"),
+        HelpExample("skillbelt add ./team --all --to claude", "every skill of a folder"),
+    ),
+    "sync": (
+        HelpExample("skillbelt sync", "install what the lock says"),
+        HelpExample("skillbelt sync --frozen", "the same for CI: exactly that, or fail"),
+    ),
+    "verify": (
+        HelpExample("skillbelt verify", "compare what is installed with the lock"),
+        HelpExample("skillbelt verify --json", "every difference for a program"),
+    ),
+    "remove": (
+        HelpExample("skillbelt remove pdf", "the skill, its links and its entry"),
+        HelpExample("skillbelt remove pdf -g", "from all your projects"),
     ),
     "enable": (
         HelpExample("skillbelt enable pdf", "models get it again"),
@@ -142,9 +161,16 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
         HelpExample("skillbelt watch", "print changes until Ctrl-C"),
         HelpExample("skillbelt watch --json", "one line of JSON per change"),
     ),
+    "mcp": (
+        HelpExample("skillbelt mcp install claude-code", "shows the change, and asks"),
+        HelpExample("skillbelt mcp clients", "which clients have it, and in which files"),
+    ),
     "completion": (
-        HelpExample("skillbelt completion bash", "print the script for bash"),
-        HelpExample("skillbelt completion fish", "the one for fish"),
+        HelpExample("skillbelt completion bash >> ~/.bashrc", "instead of a line with eval"),
+        HelpExample(
+            "skillbelt completion fish > ~/.config/fish/completions/skillbelt.fish",
+            "for every new fish",
+        ),
     ),
     "config": (
         HelpExample("skillbelt config", "every setting and its source"),
