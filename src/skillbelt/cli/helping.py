@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Find and read skills": ("list", "search", "show", "load", "read", "where", "prompt"),
-    "Install skills": ("add", "sync", "verify", "remove"),
+    "Install skills": ("add", "sync", "update", "outdated", "verify", "remove", "link"),
     "Use skills": ("ask", "chat", "run", "exec", "sessions", "artifacts", "demo"),
     "Write skills": ("check", "try", "build"),
     "Control what skills may do": (
@@ -52,6 +52,18 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
     "remove": (
         HelpExample("skillbelt remove pdf", "the skill, its links and its entry"),
         HelpExample("skillbelt remove pdf -g", "from all your projects"),
+    ),
+    "update": (
+        HelpExample("skillbelt update --check --diff", "see what is new"),
+        HelpExample("skillbelt update pdf", "take the new version, keep your edits"),
+    ),
+    "outdated": (
+        HelpExample("skillbelt outdated", "skills whose source went on"),
+        HelpExample("skillbelt outdated -g", "those in your home"),
+    ),
+    "link": (
+        HelpExample("skillbelt link drafts/pdf", "use a skill you are writing"),
+        HelpExample("skillbelt link -g ~/src/pdf", "in every project"),
     ),
     "enable": (
         HelpExample("skillbelt enable pdf", "models get it again"),
