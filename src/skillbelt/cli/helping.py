@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Find and read skills": ("list", "search", "show", "load", "read", "where", "prompt"),
+    "Install skills": ("add", "sync", "update", "outdated", "verify", "remove", "link"),
     "Use skills": ("ask", "chat", "run", "exec", "sessions", "artifacts", "demo"),
     "Write skills": ("check", "try", "build"),
     "Control what skills may do": (
@@ -18,6 +19,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 _REST = "More"
+_COLUMNS = 80
 
 
 class HelpExample(NamedTuple):
@@ -35,6 +37,34 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
     "show": (
         HelpExample("skillbelt show pdf", "files, origin, problems and token cost"),
         HelpExample("skillbelt show pdf --json", "the same for a program"),
+    ),
+    "add": (
+        HelpExample("skillbelt add anthropics/skills --skill pdf", "a skill of a repository"),
+        HelpExample("skillbelt add ./team --all --to claude", "every skill of a folder"),
+    ),
+    "sync": (
+        HelpExample("skillbelt sync", "install what the lock says"),
+        HelpExample("skillbelt sync --frozen", "the same for CI: exactly that, or fail"),
+    ),
+    "verify": (
+        HelpExample("skillbelt verify", "compare what is installed with the lock"),
+        HelpExample("skillbelt verify --json", "every difference for a program"),
+    ),
+    "remove": (
+        HelpExample("skillbelt remove pdf", "the skill, its links and its entry"),
+        HelpExample("skillbelt remove pdf -g", "from all your projects"),
+    ),
+    "update": (
+        HelpExample("skillbelt update --check --diff", "see what is new"),
+        HelpExample("skillbelt update pdf", "take the new version, keep your edits"),
+    ),
+    "outdated": (
+        HelpExample("skillbelt outdated", "skills whose source went on"),
+        HelpExample("skillbelt outdated -g", "those in your home"),
+    ),
+    "link": (
+        HelpExample("skillbelt link drafts/pdf", "use a skill you are writing"),
+        HelpExample("skillbelt link -g ~/src/pdf", "in every project"),
     ),
     "enable": (
         HelpExample("skillbelt enable pdf", "models get it again"),
@@ -209,7 +239,8 @@ EXIT_CODES = """\
 130  interrupted
 
 `run` and `exec` end with the exit code of the command; with --json they end
-with 1 for any failure."""
+with 1 for any failure. What installs skills ends with 2 when lock and disk
+differ, 3 when a part is done, 4 when it was refused."""
 TOPICS: Mapping[str, str] = {
     "exit-codes": EXIT_CODES,
     "output": """\
@@ -241,7 +272,18 @@ def list_commands(summaries: Mapping[str, str]) -> list[str]:
     for title, names in groups.items():
         known = [name for name in names if name in summaries]
         if known:
-            lines += ["", f"{title}:", *(f"  {name:<11} {summaries[name]}" for name in known)]
+            lines += ["", f"{title}:"]
+            lines += [line for name in known for line in _wrap(f"  {name:<11}", summaries[name])]
+    return lines
+
+
+def _wrap(start: str, text: str) -> list[str]:
+    """Return lines of at most 80 columns; `textwrap` would cost each command its import."""
+    lines = [start]
+    for word in text.split():
+        if len(lines[-1]) + len(word) >= _COLUMNS:
+            lines.append(" " * len(start))
+        lines[-1] += f" {word}"
     return lines
 
 
