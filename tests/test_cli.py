@@ -105,8 +105,11 @@ def test_every_command_is_tried_here() -> None:
 def test_no_command_gives_the_overview(tree: Tree) -> None:
     done = tree.run()
     assert done.exit_code == 2
+    shown = " ".join(done.stdout.split())
     for name, command in COMMANDS.items():
-        assert re.search(rf"^  {name} +{re.escape(command.summary)}$", done.stdout, re.M)
+        assert re.search(rf"^  {name} ", done.stdout, re.M)
+        assert f"{name} {command.summary}" in shown
+    assert max(map(len, done.stdout.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("word", ["--help", "-h", "help"])
@@ -254,7 +257,7 @@ def test_json_is_one_document_and_nothing_else(skills: Tree, name: str) -> None:
 def documented() -> dict[str, tuple[set[str], set[str]]]:
     """For each command the keys of its document: those that are always there, and others."""
     text = Path(__file__).parents[1].joinpath("docs", "reference", "commands.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| `?([^`|]*)`?(.*) \|$", text, re.M)
+    rows = re.findall(r"^- `(\w+)`: `?([^`|]*)`?(.*)$", text, re.M)
     return {name: (keys(shown), set(re.findall(r"`(\w+)`", rest))) for name, shown, rest in rows}
 
 
