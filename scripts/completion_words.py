@@ -10,6 +10,7 @@ from typing import Any
 
 from skillbelt import cli
 from skillbelt.cli.completion import TABLE
+from skillbelt.cli.helping import TOPICS
 from skillbelt.discovery.clients import CLIENTS
 
 ROOT = Path(__file__).parents[1]
@@ -58,6 +59,11 @@ def make() -> str:
             f'  "arguments": {json.dumps(many)},\n'
             '  "options": {\n' + ",\n".join(options) + "\n  }\n }"
         )
+    topics = json.dumps([[[*cli.COMMANDS, *TOPICS], False]])
+    lines.append(
+        ' "help": {\n  "summary": "explain a command or a topic",\n'
+        f'  "arguments": {topics},\n  "options": {{}}\n }}'
+    )
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 

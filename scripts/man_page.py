@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from skillbelt import __version__, cli
+from skillbelt.cli.helping import EXAMPLES
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "man" / "skillbelt.1"
@@ -104,6 +105,9 @@ def _command(name: str) -> Iterator[str]:
     yield prose(parser.description or "")
     for one in own:
         yield from _entry(one)
+    for example in EXAMPLES.get(name, ()):
+        yield from (".PP", f"{prose(example.about)}:", ".RS 4", ".nf", escape(example.line))
+        yield from (".fi", ".RE")
 
 
 def _entry(one: argparse.Action) -> Iterator[str]:

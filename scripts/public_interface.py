@@ -52,6 +52,8 @@ DOCUMENTS = {
     "list": ("list",),
     "load": ("load", SKILL),
     "log": ("log",),
+    "mcp": ("mcp",),
+    "mcp install": ("mcp", "install", "cursor", "--dry-run"),
     "permissions": ("permissions",),
     "permissions why": ("permissions", "why", SKILL),
     "prompt": ("prompt",),

@@ -17,6 +17,7 @@ import pytest
 
 from skillbelt import __version__, cli
 from skillbelt.cli import COMMANDS
+from skillbelt.cli.failure import INTERRUPTED
 from skillbelt.cli.helping import EXAMPLES, GROUPS, TOPICS, suggest
 from skillbelt.errors import SkillbeltError
 from skillbelt.settings import DEFAULTS
@@ -47,8 +48,15 @@ CALLS = {
     "secrets": [],
     "trust": [],
     "log": [],
+    "mcp": [],
     "refresh": [],
     "config": [],
+    "sync": [],
+    "update": [],
+    "outdated": [],
+    "verify": [],
+    "remove": ["--all"],
+    "add": [".agents/skills", "--skill", "pdf", "--dry-run"],
     "enable": ["pdf"],
     "disable": ["pdf"],
 }
@@ -59,9 +67,12 @@ ENDLESS: dict[str, list[str]] = {
     "completion": ["bash"],
     "demo": [],
     "fleet": ["status"],
+    "link": ["."],
     "serve": ["mcp"],
     "watch": [],
 }
+# What a command gives for skills with such names: `add` refuses them.
+ENDS = {"add": (0, 4)}
 WORDS = {"run": ["--", "true"]}  # what stands after all options
 every_call = pytest.mark.parametrize("name", CALLS)
 # Everything that moves a cursor, hides text or turns it round.
@@ -94,8 +105,11 @@ def test_every_command_is_tried_here() -> None:
 def test_no_command_gives_the_overview(tree: Tree) -> None:
     done = tree.run()
     assert done.exit_code == 2
+    shown = " ".join(done.stdout.split())
     for name, command in COMMANDS.items():
-        assert re.search(rf"^  {name} +{re.escape(command.summary)}$", done.stdout, re.M)
+        assert re.search(rf"^  {name} ", done.stdout, re.M)
+        assert f"{name} {command.summary}" in shown
+    assert max(map(len, done.stdout.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("word", ["--help", "-h", "help"])
@@ -159,7 +173,7 @@ def test_the_exit_codes_of_errors_are_explained() -> None:
         int(line.split()[0]) for line in TOPICS["exit-codes"].splitlines() if line[:1].isdigit()
     }
     raised = {one.exit_code for one in every_error()}
-    assert raised | {0, cli.INTERRUPTED, 124} == explained
+    assert raised | {0, INTERRUPTED, 124} == explained
 
 
 def every_error(base: type[SkillbeltError] = SkillbeltError) -> list[type[SkillbeltError]]:
@@ -243,7 +257,7 @@ def test_json_is_one_document_and_nothing_else(skills: Tree, name: str) -> None:
 def documented() -> dict[str, tuple[set[str], set[str]]]:
     """For each command the keys of its document: those that are always there, and others."""
     text = Path(__file__).parents[1].joinpath("docs", "reference", "commands.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| `?([^`|]*)`?(.*) \|$", text, re.M)
+    rows = re.findall(r"^- `(\w+)`: `?([^`|]*)`?(.*)$", text, re.M)
     return {name: (keys(shown), set(re.findall(r"`(\w+)`", rest))) for name, shown, rest in rows}
 
 
@@ -325,7 +339,7 @@ def test_nothing_from_a_skill_reaches_the_terminal(tree: Tree, name: str, more: 
     hostile(tree)
     extra = ["--all"] if name == "list" else []
     screen = on_terminal(tree, *called(name, *extra, *more))
-    assert screen.exit_code in (0, 1)
+    assert screen.exit_code in ENDS.get(name, (0, 1))
     assert not CONTROL.search("\n".join(screen.lines))
     assert "\x1b]" not in screen.written
     assert "\x1b[2J" not in screen.written
@@ -404,7 +418,7 @@ def test_any_locale_will_do(tree: Tree, name: str, encoding: str) -> None:
             timeout=50,
             check=False,
         )
-        assert done.returncode in (0, 1)
+        assert done.returncode in ENDS.get(name, (0, 1))
         assert b"Traceback" not in done.stderr
         done.stdout.decode(encoding if name != "where" else "utf-8")
 

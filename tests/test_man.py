@@ -36,6 +36,6 @@ def test_hyphens_and_quotes_are_printed_as_a_person_types_them() -> None:
 
 
 def test_no_line_is_a_request_by_accident() -> None:
-    known = {".TH", ".SH", ".SS", ".TP", ".PP", ".B", '.\\"'}
+    known = {".TH", ".SH", ".SS", ".TP", ".PP", ".B", ".RS", ".RE", ".nf", ".fi", '.\\"'}
     begun = {line.split(" ")[0] for line in PAGE.read_text().splitlines() if line[0] in ".'"}
     assert begun == known

@@ -11,11 +11,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
 from skillbelt.cli import main
+from skillbelt.cli.failure import INTERRUPTED
 from tests import warm
 from tests.benches import alive
 from tests.discovery.sources.server import eventually
@@ -26,6 +27,22 @@ from tests.tree import Done, Tree
 SKILLS = "project/.agents/skills"
 ECHO = "import json, sys\nprint(json.dumps({'got': json.load(sys.stdin)}))\n"
 HANG_SECONDS = 40
+# An answer that cannot be stopped, and a runner that cannot be closed.
+STUCK = """
+import threading
+from skillbelt.agent import Runner, TextDelta
+from skillbelt.cli import main
+
+def run(*_, **__):
+    try:
+        yield TextDelta("Once")
+        threading.Event().wait()
+    finally:
+        threading.Event().wait()
+
+Runner.run_sync, Runner.close = run, lambda self: threading.Event().wait()
+raise SystemExit(main())
+"""
 
 
 class Talk:
@@ -47,6 +64,11 @@ class Talk:
         self._seen = self.written.index(text, start) + len(text)
         return self.written[start : self._seen]
 
+    def until_closed(self) -> None:
+        """Wait until no process has the terminal any more."""
+        with suppress(OSError):  # that is how it ends
+            self.until("\0")
+
     def type(self, text: str) -> None:
         os.write(self._handle, text.encode())
 
@@ -63,10 +85,16 @@ class Talk:
 
 
 @contextmanager
-def talking(tree: Tree, *options: str, term: str = "xterm") -> Iterator[Talk]:
+def talking(
+    tree: Tree,
+    *options: str,
+    term: str = "xterm",
+    program: tuple[str, str] = ("-m", "skillbelt"),
+    exit_code: int = 0,
+) -> Iterator[Talk]:
     ours, theirs = pty.openpty()
     child = warm.Popen[bytes](
-        [sys.executable, "-m", "skillbelt", "chat", *options],
+        [sys.executable, *program, "chat", *options],
         terminal=True,
         cwd=tree.project,
         env={**os.environ, "TERM": term, "PYTHONUTF8": "1", "NO_COLOR": "1"},
@@ -77,7 +105,7 @@ def talking(tree: Tree, *options: str, term: str = "xterm") -> Iterator[Talk]:
     os.close(theirs)
     try:
         yield Talk(ours)
-        assert child.wait(HANG_SECONDS) == 0
+        assert child.wait(HANG_SECONDS) == exit_code
     finally:
         child.kill()
         child.wait()
@@ -291,6 +319,16 @@ def test_an_interrupt_ends_a_command_and_not_the_talk(skilled: Tree) -> None:
         answers = [m for m in server.requests[1]["messages"] if m["role"] == "tool"]
         assert [json.loads(one["content"])["cancelled"] for one in answers] == [True]
         talk.say("/quit")
+
+
+def test_a_second_interrupt_leaves_whatever_the_first_waits_for(skilled: Tree) -> None:
+    with talking(skilled, program=("-c", STUCK), exit_code=INTERRUPTED) as talk:
+        talk.say("Tell me a story")
+        talk.until("Once")
+        talk.type("\x03")
+        talk.until("stopping, Ctrl-C again leaves")
+        talk.type("\x03")
+        talk.until_closed()
 
 
 def test_conversations_are_gone_on_with_at_a_terminal(skilled: Tree) -> None:

@@ -4,19 +4,22 @@ import json
 import os
 import pty
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from skillbelt.cli import main
+from skillbelt.cli import main, parser
 from skillbelt.cli.check import CheckTargets, targets
 from skillbelt.errors import ConfigError
 from tests import warm
 from tests.hostile import FILES, Shape
 from tests.tree import Tree
 
+ROOT = Path(__file__).parents[2]
 BROKEN = "---\nname: pdf\ndescription: a: b\n---\nText.\n"
 WHOLE = BROKEN.replace("a: b", '"a: b"')
 WORST = "---\nname: pdf\n---\nText.\n"
@@ -324,3 +327,92 @@ def test_hostile_files_end_in_a_report(here: Tree, check: Check, shape: Shape) -
             assert code in result.codes()
         assert result.code in (0, 1)
     shutil.rmtree(folder)
+
+
+# --- workflows ------------------------------------------------------------------------------------
+
+
+def test_annotations_for_a_workflow(here: Tree, check: Check) -> None:
+    here.write("project/a/pdf/SKILL.md", WORST)
+    done = check("a", "--format", "github")
+    first, *_, last = done.out.splitlines()
+    assert done.code == 1
+    assert first.startswith(
+        "::error file=a/pdf/SKILL.md,line=1,title=skillbelt description-missing::"
+    )
+    assert "To fix: add" in first
+    assert last == "1 file checked: 1 error, 0 warnings"
+
+
+def test_no_text_of_a_skill_is_a_command_of_the_workflow(here: Tree, check: Check) -> None:
+    folder = "project/a/x%0A,line=9::error::y"
+    here.write(
+        f"{folder}/SKILL.md",
+        '---\nname: "a\\n::add-mask::b%0A::error::c"\ndescripton: x\ndescription: a: b\n---\n'
+        "::stop-commands::x\n",
+    )
+    for options in ([], ["--fix", "--unsafe-fixes", "--dry-run"], ["--fix", "--unsafe-fixes"]):
+        done = check("a", "--format", "github", "-v", *options)
+        for line in (done.out + done.err).splitlines():
+            command, _, text = line.partition(" ")
+            assert command in ("::error", "::warning", "::notice", "skillbelt:", "1")
+            if command.startswith("::"):
+                place = text.partition("::")[0]
+                assert place.startswith("file=a/x%250A%2Cline=9%3A%3Aerror%3A%3Ay/SKILL.md,line=")
+                assert len(place.split(",")) == 3
+
+
+def test_guesses_are_made_only_on_request(here: Tree, check: Check) -> None:
+    text = "---\nname: PDF Tools\ndescripton: Reads PDF files.\n---\nText.\n"
+    file = here.write("project/a/pdf/SKILL.md", text)
+    assert check("a", "--fix").code == 1
+    assert file.read_text("utf-8") == text
+    assert check("a", "--dry-run", "--unsafe-fixes").code == 1
+    assert file.read_text("utf-8") == text
+    done = check("a", "--fix", "--unsafe-fixes")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "1 file checked: 0 errors, 0 warnings")
+    assert file.read_text("utf-8") == "---\nname: pdf\ndescription: Reads PDF files.\n---\nText.\n"
+
+
+def test_guesses_alone_are_wrong_usage(here: Tree, check: Check) -> None:
+    done = check("--unsafe-fixes")
+    assert (done.code, done.out) == (2, "")
+    assert "needs --fix" in done.err
+
+
+def test_the_hooks_name_commands_that_there_are() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+    assert [hook["id"] for hook in hooks] == ["skillbelt-check", "skillbelt-fix"]
+    for hook in hooks:
+        program, command, *options = hook["entry"].split()
+        assert (program, hook["language"], hook["pass_filenames"]) == ("skillbelt", "python", False)
+        parser(command).parse_args(options)
+
+
+def test_the_action_puts_no_input_into_its_script() -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+    steps = action["runs"]["steps"]
+    assert action["runs"]["using"] == "composite"
+    assert all("${{" not in step["run"] and step["shell"] == "bash" for step in steps)
+    named = {value for step in steps for value in step.get("env", {}).values()}
+    assert named == {f"${{{{ inputs.{name} }}}}" for name in action["inputs"]}
+
+
+def test_the_script_of_the_action_checks_what_it_is_given(here: Tree) -> None:
+    """Its last step, with a program in place of skillbelt that prints its arguments."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+    program = here.write("runner/skillbelt/bin/skillbelt", '#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    program.chmod(0o755)
+    given = {"SKILL_PATHS": "a b\n--fix\n\n/abs\n$(touch x)", "SKILL_STRICT": "true"}
+    done = subprocess.run(
+        ["bash", "-e", "-c", action["runs"]["steps"][-1]["run"]],
+        env={"PATH": os.environ["PATH"], "RUNNER_TEMP": str(here.path("runner")), **given},
+        cwd=here.project,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [
+        *("check", "--format", "github", "--strict", "./a b", "./--fix", "/abs", "./$(touch x)"),
+    ]
+    assert not here.path("project/x").exists()

@@ -64,6 +64,8 @@ def test_commands() -> None:
     assert words("--v") == ["--version"]
     assert "list" in words("")
     assert words("nonsense", "") == []
+    assert words("help", "exit") == ["exit-codes"]
+    assert words("mcp", "install", "claude-") == ["claude-code", "claude-desktop"]
 
 
 def test_options_and_their_choices() -> None:
@@ -162,7 +164,7 @@ def test_the_script_is_printed_and_says_nothing_else(tree: Tree) -> None:
 def test_help_says_how_to_install_it(tree: Tree) -> None:
     said = " ".join(tree.run("completion", "--help").stdout.split())
     for line in (
-        '~/.bashrc: eval "$(skillbelt completion bash)"',
+        'eval "$(skillbelt completion bash)"',
         'eval "$(skillbelt completion zsh)"',
         "skillbelt completion fish | source",
     ):

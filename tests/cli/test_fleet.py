@@ -80,6 +80,13 @@ def test_an_empty_token_is_none(tree: Tree) -> None:
     assert tree.run("fleet", "join", "--head").exit_code == 2
 
 
+@pytest.mark.parametrize("port", ["10002", "19999", "65536"])
+def test_a_port_that_a_head_cannot_have_is_an_error(tree: Tree, port: str) -> None:
+    done = tree.run("fleet", "join", "--head", "--port", port)
+    assert done.exit_code == 2
+    assert f"--port {port}: a head has a port below 65536 that is none of 10002 to" in done.stderr
+
+
 @pytest.mark.parametrize("words", ["join --head", "status --address {}"])
 def test_authentication_is_not_switched_off(tree: Tree, words: str) -> None:
     tree.setenv("RAY_AUTH_MODE", "disabled")

@@ -11,6 +11,7 @@ import sys
 import httpx2
 import pytest
 
+from skillbelt.mcp.clients import CLIENTS, find_command
 from tests import warm
 from tests.mcp.clients import SERVE
 from tests.terminal import on_terminal
@@ -52,12 +53,26 @@ def test_a_new_token_is_told_once_and_nowhere_else(tree: Tree) -> None:
     assert (out, err) == ("", "")
 
 
-def test_on_a_terminal_it_says_what_it_is_and_how_to_stop_it(tree: Tree) -> None:
-    screen = on_terminal(tree, "serve", "mcp", answers=[("Ctrl-C stops it.", "\x04")])
+def test_on_a_terminal_it_shows_what_each_client_needs(tree: Tree) -> None:
+    screen = on_terminal(tree, "serve", "mcp")
     assert screen.exit_code == 0
-    [first, second, *_] = screen.lines
-    assert first.startswith("skillbelt: an MCP server that waits for a client on standard input.")
-    assert "--http" in second
+    text = "\n".join(screen.lines)
+    assert "skillbelt mcp install CLIENT" in text
+    for client in CLIENTS.values():
+        assert f"{client.title}: " in text
+    assert f"{find_command()[0][0]}" in text
+    assert "--stdio" in screen.lines[-1]
+
+
+def test_on_a_terminal_it_serves_if_that_is_wanted(tree: Tree) -> None:
+    request = (
+        '{"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {"protocolVersion": '
+        '"2025-06-18", "capabilities": {}, "clientInfo": {"name": "me", "version": "1"}}}'
+    )
+    answers = [("", f"{request}\n"), ('"serverInfo"', "\x04")]
+    screen = on_terminal(tree, "serve", "mcp", "--stdio", answers=answers)
+    assert screen.exit_code == 0
+    assert '"id":7' in screen.written.replace(" ", "")
 
 
 def test_a_token_of_yours_is_not_told(tree: Tree) -> None:
@@ -79,6 +94,7 @@ def test_a_token_of_yours_is_not_told(tree: Tree) -> None:
         ([], "the following arguments are required: mcp|http"),
         (["ftp"], "invalid choice: 'ftp'"),
         (["mcp", "--token", "x" * 20], "--token, --origin and --host-name are for HTTP"),
+        (["mcp", "--stdio", "--http"], "--stdio serves on standard input"),
         (["mcp", "--http", "--tokens", "x"], "--tokens is for `serve http`"),
         (["http", "--tokens", "missing"], "missing: cannot be read"),
         (["mcp", "--http", "nonsense:port"], "--http takes HOST:PORT"),

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from skillbelt import __version__
+from skillbelt.fleet import facts as facts_module
 from skillbelt.fleet.facts import (
     SHARE,
     UNITS,
@@ -77,6 +78,18 @@ def test_this_machine_is_looked_at(tree: Tree) -> None:
     assert {one.name for one in facts.sandboxes} >= {"bubblewrap", "landlock", "wasm", "none"}
     assert [one.reason for one in facts.sandboxes if one.name == facts.auto] in ([""], [])
     assert facts.interpreters["bash"][:1].isdigit()
+
+
+def test_wasm_is_announced_once_its_python_is_built(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def works() -> SandboxFact:
+        [found] = [one for one in find_facts(tree.settings()).sandboxes if one.name == "wasm"]
+        return found
+
+    assert "`skillbelt doctor --sandbox` builds and attacks it" in works().reason
+    monkeypatch.setattr(facts_module, "is_python_built", lambda settings: True)
+    assert works().works
 
 
 def test_a_setting_of_a_node_that_differs_is_named_without_its_value() -> None:

@@ -15,6 +15,9 @@ import pytest
 
 from skillbelt.errors import DiskFull, PathEscape, PermissionDenied, RunRefused, SkillbeltError
 from skillbelt.files.locks import hold, release
+from skillbelt.files.manifest import LocalFiles
+from skillbelt.fleet import packs
+from skillbelt.fleet import perform as perform_module
 from skillbelt.fleet.node import plain_error
 from skillbelt.fleet.packs import pack_skill
 from skillbelt.fleet.perform import NodeBench, Performed, Sent, remove_left
@@ -126,6 +129,49 @@ def test_an_order_is_carried_out(node: NodeBench, make: Callable[..., Made]) -> 
     assert done.outcome.stdout.data == b"b\n"
     assert [*done.carried.contents.values()] == [b"text\n"]
     assert done.carried.changed["out/x"].kind == "file"
+
+
+def test_workspaces_beyond_a_number_go_the_oldest_first(
+    node: NodeBench, make: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(perform_module, "KEEP_WORKSPACES", 1)
+    first = make("cat $OUTPUT_DIR/x; echo text > $OUTPUT_DIR/x")
+    perform(node, first.sent())
+    assert node.forget_unused() == []
+    perform(node, make("echo hello", OTHER).sent())
+    assert node.forget_unused() == [f"{first.order.tenant}/{first.order.workspace}"]
+    again = perform(node, first.sent())
+    assert b"text" not in again.outcome.stdout.data, "the server says what is in it"
+    assert again.carried.changed["out/x"].kind == "file"
+
+
+def test_a_workspace_goes_when_it_was_not_used_for_long_but_not_during_a_run(
+    node: NodeBench, make: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(perform_module, "KEEP_SECONDS", -1.0)
+    sent, found = make("echo hello").sent(), list[list[str]]()
+    node.run(node.read(sent), sent, None, lambda _: found.append(node.forget_unused()))
+    assert found == [[]]
+    assert len(node.forget_unused()) == 1
+    assert node.forget_unused() == []
+
+
+def test_skills_beyond_a_number_go_unless_they_were_just_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packs, "MAX_SKILLS", 1)
+    shelf, hashes = packs.SkillShelf(str(tmp_path / "shelf")), list[str]()
+    for number in range(3):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        (folder / "SKILL.md").write_text(f"{number}")
+        hashes.append(LocalFiles(str(folder)).digest())
+        shelf.put("x", hashes[-1], pack_skill(str(folder)))
+        assert shelf.find("x", hashes[-1])
+        if number == 1:  # what was used in the last hour stays
+            assert all(shelf.find("x", hash) for hash in hashes)
+            monkeypatch.setattr(packs, "_UNUSED_SECONDS", -1.0)
+    assert [bool(shelf.find("x", hash)) for hash in hashes] == [False, True, True]
 
 
 def test_a_changed_order_is_refused(node: NodeBench, make: Callable[..., Made]) -> None:

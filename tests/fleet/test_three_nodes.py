@@ -180,12 +180,12 @@ def test_dead_servers_are_found_without_what_ray_may_drop(
     gone = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
     ties = cluster_key.ClusterTies()
     # Ray marks a job as soon as its process has ended.
-    wait_for(lambda: ties.job_is_dead(gone))
-    assert not ties.job_is_dead(ties.job)
+    wait_for(lambda: gone in ties.find_dead_jobs())
+    assert ties.job not in ties.find_dead_jobs()
     monkeypatch.delattr("ray._private.state.jobs")
     other = cluster_key.ClusterTies()
-    assert other.job_is_dead(gone)
-    assert not other.job_is_dead(other.job)
+    assert gone in other.find_dead_jobs()
+    assert other.job not in other.find_dead_jobs()
 
 
 def test_a_ray_that_prints_otherwise_is_still_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,6 +201,35 @@ def test_a_ray_that_prints_otherwise_is_still_connected_to(monkeypatch: pytest.M
     monkeypatch.delattr(worker, "listen_error_messages")
     with printing_nothing():
         pass
+
+
+def test_an_actor_that_does_not_answer_is_a_problem(belt: Runtime, cluster: SmallCluster) -> None:
+    """Ray refuses to end what an actor does by force, and the late answer of one is none."""
+    import ray
+
+    from skillbelt.fleet.cluster import NAMESPACE, WORKSPACES, Cluster
+
+    class Silent:
+        def list(self) -> None:
+            import threading
+
+            threading.Event().wait()
+
+    name, remote = f"{WORKSPACES}silent", ray.remote  # type: Any, Any
+    silent = remote(Silent).options(name=name, namespace=NAMESPACE, num_cpus=0).remote()
+    try:
+        [answer] = Cluster(cluster.address).ask_workspaces("list", [name], seconds=1).values()
+        assert answer.problem == "no answer within 1 seconds"
+    finally:
+        ray.kill(silent)
+
+
+def test_a_deleted_conversation_goes_from_its_node(belt: Runtime, cluster: SmallCluster) -> None:
+    before = {*conversations(cluster)}
+    belt.run_sync("echo", "echo x > $WORK_DIR/x", session=belt.session("me", "deleted"))
+    [made] = {*conversations(cluster)} - before
+    assert belt.delete_session("me", "deleted")
+    wait_for(lambda: made not in conversations(cluster))
 
 
 def test_conversations_go_on_when_a_node_is_drained_and_another_killed(

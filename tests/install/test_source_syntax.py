@@ -79,7 +79,7 @@ def test_the_lock_gets_a_source_without_secrets(text: str, source: str) -> None:
     ("text", "wanted"),
     [
         ("oci://registry.example:5000/a/b@sha256:" + "0" * 64, {"kind": "oci"}),
-        ("oci-layout:./out#v1", {"kind": "oci", "url": "/work/out", "ref": "v1"}),
+        ("oci-layout:./out#v1", {"kind": "oci", "url": "oci-layout:/work/out", "ref": "v1"}),
         ("clawhub:owner/deep", {"kind": "clawhub", "source": "owner/deep"}),
         ("clawhub:deep@1.0.0", {"kind": "clawhub", "ref": "1.0.0"}),
         ("pdf@team", {"kind": "marketplace", "url": "team", "subpath": "pdf"}),

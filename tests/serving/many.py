@@ -23,7 +23,9 @@ class Balancer(httpx2.AsyncBaseTransport):
     """Sends each request to the next server."""
 
     def __init__(self, servers: Sequence[Http]) -> None:
-        self._inner = httpx2.AsyncHTTPTransport()
+        # A server closes a connection that is idle for five seconds. On a busy machine a request
+        # could be sent at that moment, and no client may send it again by itself.
+        self._inner = httpx2.AsyncHTTPTransport(limits=httpx2.Limits(keepalive_expiry=1))
         self.servers, self.chosen = list(servers), list[int]()
         self._turn = itertools.count()
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 import anyio
@@ -13,6 +15,7 @@ import jsonschema
 import pytest
 
 from skillbelt import Runtime
+from skillbelt.permission.rules import Rule
 from skillbelt.serving import uploads
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.serving.api import Seats
@@ -21,12 +24,15 @@ from skillbelt.serving.relay import SERVING
 from skillbelt.serving.tokens import Holder, TokenBook, hash_token
 from skillbelt.store import SessionKey
 from skillbelt.store.memory import MemoryStore
+from skillbelt.store.sqlite import SqliteStore
 from tests.serving.clients import TOKEN, api, error_of, events, fill
 from tests.tree import Tree
 
 pytestmark = pytest.mark.anyio
 S = "/v1/sessions/chat"
 EVENTS = {"accept": "text/event-stream"}
+# What a conversation has: what is loaded, what runs, and its files.
+PLACES = ("", "/runs", "/artifacts", "/artifacts/secret", "/artifacts/user:secret")
 
 
 @pytest.fixture
@@ -324,6 +330,49 @@ async def test_a_token_of_an_app_reaches_nothing_of_another_app(belt: Runtime) -
         assert (await client.get("/metrics", headers=shop)).status_code == 403
 
 
+async def test_a_tenant_finds_and_harms_nothing_of_another_by_its_names(open_tree: Tree) -> None:
+    holders = {
+        hash_token(TOKEN): Holder("shop", "ada"),
+        hash_token("the-token-of-bob"): Holder("shop", "bob"),
+    }
+    project, rules = fill(open_tree).project, [Rule("*", "*", "allow")]
+    with Runtime(project, rules=rules) as belt:
+        async with api(belt, TokenBook(holders)) as client:
+
+            async def run(command: str, bob: bool = True, **more: Any) -> Any:
+                headers = {"authorization": "Bearer the-token-of-bob"} if bob else {}
+                body = {"skill": "pdf", "command": command, **more}
+                return (await client.post(f"{S}/runs", json=body, headers=headers)).json()
+
+            bob = {"authorization": "Bearer the-token-of-bob"}
+            await client.post(f"{S}/load", json={"skill": "pdf"}, headers=bob)
+            for name in ("secret", "user:secret"):
+                await client.put(f"{S}/artifacts/{name}", content=b"of bob", headers=bob)
+            await run("echo of bob > $WORK_DIR/secret")
+            id = (await run("sleep 600", background=True))["run_id"]
+            before = [(await client.get(f"{S}{at}", headers=bob)).text for at in PLACES]
+
+            assert (await client.get("/v1/sessions")).json() == {"sessions": []}
+            assert (await client.get(S)).json()["loaded"] == []
+            assert (await client.get(f"{S}/runs")).json() == {"runs": []}
+            assert (await client.get(f"{S}/artifacts")).json() == {"artifacts": []}
+            for name in ("secret", "user:secret"):
+                assert (await client.get(f"{S}/artifacts/{name}")).status_code == 404
+                assert (await client.delete(f"{S}/artifacts/{name}")).status_code == 404
+                given = [{"from": f"artifact://{name}"}]
+                taken = await run("cat inputs/*", bob=False, inputs=given)
+                assert taken["error"]["kind"] == "artifact", taken
+            assert "secret" not in (await run("ls $WORK_DIR", bob=False))["stdout"]
+            for method in ("GET", "POST", "DELETE"):
+                told = await client.request(method, f"{S}/runs/{id}", json={})
+                assert error_of(told)["kind"] == "run_refused"
+            await client.delete(S)
+            after = [(await client.get(f"{S}{at}", headers=bob)).text for at in PLACES]
+            assert after == before
+            assert "of bob" in (await run("cat $WORK_DIR/secret"))["stdout"]
+            assert (await client.get(f"{S}/runs/{id}", headers=bob)).json()["running"]
+
+
 @pytest.mark.parametrize("headers", [{}, EVENTS])
 async def test_a_question_goes_with_the_client_that_waited(
     belt: Runtime, headers: dict[str, str]
@@ -451,6 +500,27 @@ async def test_ten_thousand_conversations_are_walked_by_page(
         assert (len(whole["sessions"]), whole["next"]) == (1000, names[999])
         assert len((await client.get("/v1/sessions?limit=99999")).json()["sessions"]) == 1000
     assert asked == [1001] * len(asked), "never more than a page is read"
+
+
+async def test_a_page_of_conversations_in_sqlite_costs_what_the_page_does(belt: Runtime) -> None:
+    """Counted in steps of SQLite's machine: about 13 for each entry of the page, 10,000 or not."""
+    store = belt.store
+    assert isinstance(store, SqliteStore)
+    store.append(SessionKey("skillbelt", "http2", "theirs"), [])
+    rows = [("skillbelt", "http", f"c{n:05}", 1.0, 1.0, 0) for n in range(10_000)]
+    with closing(sqlite3.connect(store.path)) as db, db:
+        named = "INSERT INTO session (app, user, name, created, updated, last)"
+        db.executemany(f"{named} VALUES (?, ?, ?, ?, ?, ?)", rows)
+    steps, costs, query = [0], list[int](), "limit=500"
+    store._open().set_progress_handler(lambda: steps.__setitem__(0, steps[0] + 1), 100)
+    async with api(belt) as client:
+        while query:
+            steps[0] = 0
+            page = (await client.get(f"/v1/sessions?{query}")).json()
+            costs.append(steps[0])
+            query = f"limit=500&after={page['next']}" if "next" in page else ""
+    assert len(costs) == 20
+    assert max(costs) * 100 <= 40 * 500
 
 
 async def test_other_lists_come_by_page_too(belt: Runtime, open_tree: Tree) -> None:

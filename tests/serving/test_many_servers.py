@@ -232,11 +232,27 @@ async def test_a_conversation_is_deleted_with_what_another_server_runs(two: Bala
 @pytest.mark.long
 @pytest.mark.timeout(900)
 async def test_a_thousand_conversations_over_three_servers(shared: Tree) -> None:
-    """Interleaved: each keeps its order, and nothing of another."""
+    """Interleaved: each keeps its order, and nothing of another.
+
+    Beside them, 100 have two clients at once, at two servers: nothing of either is lost, and what
+    each did is there in its order. tests/agent/test_leases.py has turns of an agent.
+    """
     fast = [f"{number}" for number in range(1_000)]
     with servers(shared, 3, "http") as found:
-        async with api_client(Balancer(found)) as client:
+        async with (
+            api_client(Balancer(found)) as client,
+            api_client(Balancer(found[:1])) as first,
+            api_client(Balancer(found[1:2])) as second,
+        ):
             limit = anyio.Semaphore(16)
+
+            async def add(who: httpx2.AsyncClient, name: str, text: str) -> None:
+                async with limit:
+                    at = f"/v1/sessions/both{name}"
+                    loaded = await who.post(f"{at}/load", json={"skill": "pdf"})
+                    assert loaded.status_code == 200, loaded.text
+                    put = await who.put(f"{at}/artifacts/both", content=text.encode())
+                    assert put.status_code == 200, put.text
 
             async def step(name: str, number: int) -> None:
                 async with limit:
@@ -255,7 +271,20 @@ async def test_a_thousand_conversations_over_three_servers(shared: Tree) -> None
                 async with anyio.create_task_group() as group:
                     for name in fast:
                         group.start_soon(step, name, number)
+                        if name.endswith("0"):
+                            group.start_soon(add, first, name, f"first {number}")
+                            group.start_soon(add, second, name, f"second {number}")
             for name in fast:
                 at = f"/v1/sessions/c{name}/artifacts/note?version="
                 kept = [(await client.get(f"{at}{number}")).text for number in range(3)]
                 assert kept == [f"{name} {number}" for number in range(3)]
+            for name in fast[::10]:
+                at = f"/v1/sessions/both{name}"
+                assert (await client.get(at)).json()["loaded"] == ["pdf"]
+                both = [
+                    (await client.get(f"{at}/artifacts/both?version={number}")).text
+                    for number in range(6)
+                ]
+                for who in ("first", "second"):
+                    own = [one for one in both if one.startswith(who)]
+                    assert own == [f"{who} {number}" for number in range(3)]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 from unicodedata import normalize
 
+from skillbelt.check.danger import check_content, is_placeholder
 from skillbelt.check.folder import UnusableFile, check_entries, read
 from skillbelt.check.rules import finding, harden
 from skillbelt.files.contain import inside
@@ -285,6 +286,9 @@ def check_description(subject: Subject) -> Iterator[Diagnostic]:
     if len(description) > MAX_DESCRIPTION_CHARS:
         size = f"{len(description):,} characters; the limit is {MAX_DESCRIPTION_CHARS:,}"
         yield subject.says("description-length", "description", f"the description has {size}")
+    if is_placeholder(description):
+        message = f"the description {_quote(description)} is that of a template"
+        yield subject.says("description-placeholder", "description", message)
     if "<" in description or ">" in description:
         at = min(place for mark in "<>" if (place := description.find(mark)) >= 0)
         message = f"the description holds an angle bracket at {_quote(description[at:], 20)}"
@@ -373,6 +377,11 @@ def check_body(subject: Subject) -> Iterator[Diagnostic]:
         yield finding("body-long", subject.path, line, f"the body has {size}; at most {advice}")
 
 
+def check_danger(subject: Subject) -> Iterator[Diagnostic]:
+    """The file holds no secret, and no command that runs what it fetches."""
+    yield from check_content(subject.data, subject.path)
+
+
 def check_references(subject: Subject) -> Iterator[Diagnostic]:
     """The files that the body names exist, are inside the skill, and need no second document."""
     if subject.parsed.state == "skipped":
@@ -452,4 +461,4 @@ FIELD_RULES: tuple[Check, ...] = (
     check_tools,
     check_fields,
 )
-BODY_RULES: tuple[Check, ...] = (check_body,)
+BODY_RULES: tuple[Check, ...] = (check_body, check_danger)

@@ -10,7 +10,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from difflib import unified_diff
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from skillbelt.errors import PathEscape
 from skillbelt.files.contain import READ_FILE, create_beneath, open_beneath, open_dir, read_handle
 from skillbelt.format import yaml as strict
 from skillbelt.format import yaml_repair
-from skillbelt.format.fields import correct_spelling, to_frontmatter
+from skillbelt.format.fields import KNOWN, closest_field, correct_spelling, to_frontmatter
 from skillbelt.format.frontmatter import MAX_CHECKED_BYTES, parse, split
 from skillbelt.format.yaml_fast import TEXT_KEYS, AsWritten
 from skillbelt.values import SKILL_FILE, Diagnostic, Frontmatter
@@ -92,8 +92,40 @@ Step = Callable[[str, str], str]
 # --- bytes to bytes ------------------------------------------------------------------------------
 
 
-def fix_bytes(data: bytes, *, folder: str) -> FixedBytes:
-    """Apply every fix that keeps the meaning; a second call changes nothing."""
+def fix_bytes(data: bytes, *, folder: str, unsafe: bool = False) -> FixedBytes:
+    """Apply every fix that keeps the meaning; a second call changes nothing.
+
+    With `unsafe`, apply those too that may change it: what a misspelled field or a wrong name was
+    meant to be is a guess.
+    """
+    kept = _fix_safely(data, folder)
+    if not unsafe:
+        return kept
+    guessed = _guess(kept.data, folder)
+    if not guessed.done:
+        return kept
+    again = _fix_safely(guessed.data, folder)
+    done = dict.fromkeys((*kept.done, *guessed.done, *again.done))
+    return FixedBytes(again.data, tuple(done), again.dropped)
+
+
+def _guess(data: bytes, folder: str) -> FixedBytes:
+    """Apply the fixes that may change the meaning of a field, never that of the body."""
+    draft, body = _draft(data), _meaning(data, folder).body
+    if draft is None or draft.shaped:
+        return FixedBytes(data)
+    done: list[str] = []
+    for title, step in UNSAFE_STEPS:
+        wanted = draft._replace(block=step(draft.block, folder))
+        readable = isinstance(strict.load(wanted.block), strict.LoadedYaml)
+        same = readable and _meaning(wanted.data(), folder).body == body
+        if wanted.block != draft.block and same:
+            done.append(title)
+            draft = wanted
+    return FixedBytes(draft.data(), tuple(done))
+
+
+def _fix_safely(data: bytes, folder: str) -> FixedBytes:
     done: dict[str, None] = {}
     dropped: tuple[str, ...] = ()
     unmarked = _without_marks(data)
@@ -272,11 +304,32 @@ def _is_guess(entry: KeyLines, value: object) -> bool:
 
 def spell_keys(block: str, folder: str) -> str:
     """Correct the names of known fields."""
+    return _rename_keys(block, correct_spelling)
+
+
+def guess_keys(block: str, folder: str) -> str:
+    """Rename each field that looks like a known one to that."""
+    return _rename_keys(
+        block, lambda key, present: "" if key in KNOWN else closest_field(key, present)
+    )
+
+
+def guess_name(block: str, folder: str) -> str:
+    """Write the folder's name as the name, if that is a valid one and the present one differs."""
+    loaded = strict.load(block)
+    if not isinstance(loaded, strict.LoadedYaml) or loaded.fields.get("name") in (None, "", folder):
+        return block
+    if not _PLAIN_NAME.match(folder) or len(folder) > MAX_NAME_CHARS:
+        return block
+    return _replace_value(block, "name", folder)
+
+
+def _rename_keys(block: str, meant: Callable[[str, Container[str]], str]) -> str:
     entries = list(_entries(block))
     present = {entry.key for entry in entries}
     lines: list[str] = []
     for key, own in entries:
-        known = correct_spelling(key, present) if key else ""
+        known = meant(key, present) if key else ""
         match = yaml_repair.KEY_LINE.match(own[0]) if known else None
         if match:
             present.add(known)
@@ -321,6 +374,11 @@ STEPS: tuple[tuple[str, Step], ...] = (
     ("put values in quotes", quote_values),
     ("wrote allowed-tools as one string", join_tools),
     ("added the name", add_name),
+)
+
+UNSAFE_STEPS: tuple[tuple[str, Step], ...] = (
+    ("guessed the names of fields", guess_keys),
+    ("wrote the folder's name as the name", guess_name),
 )
 
 
@@ -405,7 +463,7 @@ class Fixed(NamedTuple):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def fix_file(path: str, *, dry_run: bool = False, fence: str = "") -> Fixed:
+def fix_file(path: str, *, dry_run: bool = False, fence: str = "", unsafe: bool = False) -> Fixed:
     """Fix one SKILL.md in place, and correct its name. Never raises.
 
     The file is replaced atomically, in a folder that was opened inside the fence, if there is one.
@@ -417,12 +475,12 @@ def fix_file(path: str, *, dry_run: bool = False, fence: str = "") -> Fixed:
     except (OSError, PathEscape):
         return Fixed(path, path, b"", b"")
     try:
-        return _fix(folder, path, dry_run)
+        return _fix(folder, path, dry_run=dry_run, unsafe=unsafe)
     finally:
         os.close(folder)
 
 
-def _fix(folder: int, path: str, dry_run: bool) -> Fixed:
+def _fix(folder: int, path: str, *, dry_run: bool, unsafe: bool) -> Fixed:
     name = os.path.basename(path)
     try:
         data = _read(folder, name, MAX_CHECKED_BYTES + 1)
@@ -435,7 +493,8 @@ def _fix(folder: int, path: str, dry_run: bool) -> Fixed:
         data = data[:MAX_CHECKED_BYTES]
         said = _dropped(path, f"not fixed: the file has more than {len(data):,} bytes")
         return Fixed(path=path, was=path, before=data, after=data, done=(), diagnostics=(said,))
-    result = fix_bytes(data, folder=os.path.basename(os.path.dirname(path)))
+    name = os.path.basename(os.path.dirname(path))
+    result = fix_bytes(data, folder=name, unsafe=unsafe)
     dropped = [
         _dropped(path, f"not done, as it would change the meaning: {t}") for t in result.dropped
     ]

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
+from skillbelt.check.danger import MAX_SEARCHED_BYTES, check_content
 from skillbelt.check.rules import finding
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import below, name_fault, open_file, read_handle
@@ -28,6 +30,8 @@ from skillbelt.values import SKILL_FILE, Diagnostic
 # What every host that gets skills over MCP must accept.
 _ACCEPTED_FILES = 512
 _ACCEPTED_BYTES = 16 * 2**20
+# Of the files of a skill, the nearest first, that are searched for secrets.
+_MAX_SEARCHED_IN_ALL = 16 * 2**20
 _SHELL_SUFFIXES = ("", ".sh", ".bash", ".zsh")
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -85,12 +89,17 @@ def check_entries(folder: str) -> Iterator[Diagnostic]:
     """Yield what is wrong with the files of a skill, except its own SKILL.md; sorted by path."""
     entries = sorted(LocalFiles(folder).entries())
     cut: list[Diagnostic] = []
+    searched = 0
     for entry in entries:
         if entry.problem == "too-many":
             message = f"only {MAX_MANIFEST_FILES:,} entries were checked"
             cut.append(finding("folder-cut", folder, None, message))
         elif entry.path != SKILL_FILE or entry.target:
             yield from _check_entry(entry, folder)
+            if entry.kind == "file" and not (entry.target or entry.problem):
+                searched += min(entry.size, MAX_SEARCHED_BYTES)
+                if searched <= _MAX_SEARCHED_IN_ALL:
+                    yield from _search_file(folder, entry.path)
     yield from cut
     for name in RUN_FOLDERS:
         path = os.path.join(folder, name)
@@ -145,6 +154,12 @@ def _check_file(folder: str, entry: TreeEntry) -> Iterator[Diagnostic]:
         yield finding("entry-large", path, None, f"{relative} has {entry.size:,} bytes")
     if relative.startswith("scripts/") and entry.size:
         yield from _check_script(folder, relative, entry.mode)
+
+
+def _search_file(folder: str, relative: str) -> Iterator[Diagnostic]:
+    path = os.path.join(folder, relative)
+    with suppress(UnusableFile):
+        yield from check_content(read(path, MAX_SEARCHED_BYTES, folder).data, path)
 
 
 def _check_script(folder: str, relative: str, mode: int) -> Iterator[Diagnostic]:

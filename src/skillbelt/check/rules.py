@@ -324,7 +324,7 @@ _ROWS = (
         strict="error",
         what="the name differs from the folder's name",
         why="The specification wants them equal; clients that go by folder see another skill.",
-        fix="rename the folder or change `name`",
+        fix="rename the folder or change `name` (--fix --unsafe-fixes does)",
     ),
     CheckRule(
         code="name-reserved",
@@ -359,6 +359,14 @@ _ROWS = (
         why="The specification allows them, but some clients refuse such a skill: descriptions are "
         "part of prompts, where tags can be mistaken for structure.",
         fix="write it without angle brackets",
+    ),
+    CheckRule(
+        code="description-placeholder",
+        severity="warning",
+        strict="error",
+        what="the description is that of a template",
+        why="A model chooses a skill by its description; this one says nothing about the skill.",
+        fix="say what the skill does and when to use it",
     ),
     CheckRule(
         code="hidden-text",
@@ -407,7 +415,8 @@ _ROWS = (
         strict="error",
         what="a field looks like a known one spelled wrongly",
         why="A field of another name has no effect.",
-        fix="use the known name (--fix corrects case, `_` for `-` and known variants)",
+        fix="use the known name (--fix corrects case, `_` for `-` and known variants; "
+        "--unsafe-fixes all)",
     ),
     # Body
     CheckRule(
@@ -457,6 +466,23 @@ _ROWS = (
         what="a linked document leads on to one that SKILL.md does not name",
         why="The specification advises references one level deep; further ones are overlooked.",
         fix="link to the document from SKILL.md too",
+    ),
+    # What no skill should hold
+    CheckRule(
+        code="secret-in-text",
+        severity="warning",
+        strict="error",
+        what="a file holds what looks like an API key, a token or a private key",
+        why="Everyone who gets the skill gets the secret, models and their providers too.",
+        fix="revoke it, remove it, and let the skill ask for it: `skillbelt secrets`",
+    ),
+    CheckRule(
+        code="fetch-and-run",
+        severity="warning",
+        strict="warning",
+        what="a program is fetched and run at once, as by `curl … | sh`",
+        why="No reviewer sees what runs, and it may be something else tomorrow.",
+        fix="put the program into the skill, or fetch a fixed version and compare its hash",
     ),
     # The folder
     CheckRule(

@@ -13,12 +13,11 @@ from importlib import import_module
 from typing import NamedTuple, NoReturn
 
 from skillbelt import __version__
-from skillbelt.cli.failure import Printed, describe, describe_error, print_error
+from skillbelt.cli.failure import INTERRUPTED, Printed, describe, describe_error, print_error
 from skillbelt.cli.helping import TOPICS, list_commands, show_examples, suggest
 from skillbelt.errors import SkillbeltError, UsageError, closest
 from skillbelt.text import one_line
 
-INTERRUPTED = 130
 _NEAR = 0.7  # how like a command a mistyped word must be
 
 
@@ -37,6 +36,13 @@ class CliCommand(NamedTuple):
 COMMANDS: dict[str, CliCommand] = {
     "list": CliCommand("listing", "list the available skills"),
     "show": CliCommand("show", "show one skill: manifest, files, origin, problems, token cost"),
+    "add": CliCommand(
+        "add",
+        "add skills from a folder, a repository, an archive, a site or a registry, and lock them",
+        "Says what each skill can do and asks once; nothing of a skill is run. Without --skill or "
+        "--all a terminal shows a list. Exit code 3: some skills were added and some refused; 4: "
+        "all were refused.",
+    ),
     "enable": CliCommand(
         "switch",
         "enable disabled skills again",
@@ -47,6 +53,41 @@ COMMANDS: dict[str, CliCommand] = {
         "switch",
         "disable skills: models, commands and servers no longer get them",
         "Changes your own settings, for all projects.",
+    ),
+    "sync": CliCommand(
+        "sync",
+        "install exactly what the lock file says",
+        "Reads skills-lock.json of the project, which `skills` reads and writes too, or with -g "
+        "the lock of your home. A skill with local edits is never replaced without --force. "
+        "Exit code 2: the lock and the disk differ; 3: some skills could not be installed; "
+        "4: refused.",
+    ),
+    "verify": CliCommand(
+        "verify",
+        "compare installed skills with the lock file",
+        "Names every file that was changed, added or removed, changed modes, and links that lead "
+        "elsewhere. Exit code 2: something differs.",
+    ),
+    "update": CliCommand(
+        "update",
+        "replace installed skills by the newest versions of their sources",
+        "Shows what is new and asks. Local edits stay: lines that only one side changed are "
+        "merged, and of a file that both changed yours stays, with the new one beside it as "
+        "FILE.upstream. "
+        "Exit code 2: --check found a new version; 3: a conflict, or some skills were not updated.",
+    ),
+    "outdated": CliCommand("update", "list installed skills whose sources have a newer version"),
+    "remove": CliCommand(
+        "remove",
+        "remove installed skills, their links and their entries in the lock file",
+        "A skill with local edits is only removed with --force. Exit code 2: nothing was removed; "
+        "3: some were not.",
+    ),
+    "link": CliCommand(
+        "link",
+        "use a skill that you are working on: a link to its folder in place of a copy",
+        "The lock stays as it is. `skillbelt remove NAME` takes the link away. In a project the "
+        "folder must lie inside it; -g takes any folder.",
     ),
     "where": CliCommand("where", "print the folder of a skill"),
     "search": CliCommand(
@@ -172,11 +213,18 @@ COMMANDS: dict[str, CliCommand] = {
         json="print one line of JSON per change",
     ),
     "config": CliCommand("config", "print the merged settings and the source of each"),
+    "mcp": CliCommand(
+        "mcp",
+        "put the MCP server into the settings of a client, such as an editor, and take it out",
+        "clients: which clients there are, and which have it. install CLIENT and uninstall CLIENT "
+        "change one file after a question; everything else in it stays. Exit code 4: you said no, "
+        "or there was no terminal to ask at and no --yes.",
+    ),
     "completion": CliCommand(
         "completion",
         "print the script that completes commands, options and skills in a shell",
-        'Add one line and start a new shell. To ~/.bashrc: eval "$(skillbelt completion bash)". '
-        'To ~/.zshrc, below compinit: eval "$(skillbelt completion zsh)". To '
+        'One line for each new shell. In ~/.bashrc: eval "$(skillbelt completion bash)". In '
+        '~/.zshrc, below compinit: eval "$(skillbelt completion zsh)". In '
         "~/.config/fish/config.fish: skillbelt completion fish | source. With words after -- it "
         "prints what may come next, as the script asks for it.",
         "WORD...",

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import _thread
 import argparse
 import json
 import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from types import FrameType
+from typing import Self
 
 from skillbelt import agent
 from skillbelt.agent import AgentEvent, PermissionRequest, Runner
@@ -22,7 +28,8 @@ from skillbelt.cli.ask import (
 )
 from skillbelt.cli.asking import ask
 from skillbelt.cli.chat_commands import ChatCommands, show_plain
-from skillbelt.cli.keyboard import Unechoed, can_ask, is_dumb
+from skillbelt.cli.failure import INTERRUPTED
+from skillbelt.cli.keyboard import Unechoed, can_ask, is_dumb, restore_all
 from skillbelt.cli.live_answer import LiveAnswer
 from skillbelt.cli.mentions import ProjectFiles, Suggestion, find_mentions
 from skillbelt.cli.output import count
@@ -36,6 +43,8 @@ PROMPT = "> "
 _MORE_PROMPT = "... "
 _HISTORY = "chat_history.jsonl"
 _LEAVE = "press Ctrl-C again to leave"
+# How long the second Ctrl-C waits for what is still being stopped.
+_LEAVE_SECONDS = 2.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -77,8 +86,25 @@ class _Chat:
         hello = f"model {model}; session {one_line(self.session)}; /help lists the commands"
         self.say("\n".join(self.screen.render_own(hello)) if self.screen else hello)
         for line in lines:
-            if line.strip() and not self._handle(line):
+            if line.strip() and not self._take(line):
                 return
+
+    def _take(self, line: str) -> bool:
+        """Handle the line; an interrupt ends that, a second one the chat."""
+        with _Interrupts(self._begin_stop) as interrupts:
+            try:
+                return self._handle(line)
+            except KeyboardInterrupt:
+                if interrupts.count > 1:
+                    raise
+                self.interrupted = True
+                self._text.end()
+                self.say("cancelled" if self.screen else "\ncancelled")
+                return True
+
+    def _begin_stop(self) -> None:
+        if self._live is not None:
+            self._live.stop()
 
     def _handle(self, line: str) -> bool:
         """Run a command or answer the line; False ends the chat."""
@@ -123,17 +149,12 @@ class _Chat:
     # Answers
 
     def answer(self, events: Generator[AgentEvent, None, None]) -> None:
-        """Stream an answer; an interrupt ends the answer, a second one the chat."""
+        """Stream an answer."""
         try:
-            with closing(events), self._watch():
+            # Shown until it is closed: to stop a step may take a while.
+            with self._watch(), closing(events):
                 for event in events:
                     self._show(event)
-        except KeyboardInterrupt as stop:
-            if isinstance(stop.__context__, KeyboardInterrupt):
-                raise  # a second one, while the first ended the answer
-            self.interrupted = True
-            self._text.end()
-            self.say("cancelled" if self.screen else "\ncancelled")
         except SkillbeltError as error:
             self._text.end()
             self.say(f"skillbelt: {one_line(str(error))}")
@@ -189,6 +210,47 @@ class _Chat:
             self.forget_keys()
         if answer is not None:
             self.runner.answer(event.pending.id, answer)
+
+
+class _Interrupts:
+    """Counts Ctrl-C while a line is handled. The first calls a function, the second leaves."""
+
+    def __init__(self, when_first: Callable[[], object]) -> None:
+        self.count = 0
+        self._when_first = when_first
+
+    def __enter__(self) -> Self:
+        self._ours = (
+            threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        )
+        if self._ours:
+            signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        if self.count == 1:
+            self._when_first()
+        else:
+            _leave_soon()
+        signal.default_int_handler(number, frame)
+
+
+def _leave_soon() -> None:
+    """End the process in a moment, even if it waits for a lock, a thread or an import."""
+    # A handler of signals may start no `threading.Thread`: that takes locks which it may hold.
+    _thread.start_new_thread(_leave, ())
+
+
+def _leave() -> None:
+    time.sleep(_LEAVE_SECONDS)
+    restore_all()
+    os._exit(INTERRUPTED)
 
 
 class _Both(AbstractContextManager[None]):
@@ -254,6 +316,7 @@ def _read_typed(chat: _Chat, read: Callable[[], str]) -> Iterator[str]:
             return
         except KeyboardInterrupt:  # drops the line, not the chat
             if chat.interrupted:
+                _leave_soon()
                 return
             print(_LEAVE, file=sys.stderr, flush=True)
             chat.interrupted = True

@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from skillbelt import __version__
+from skillbelt.check.annotations import annotation
 from skillbelt.check.check import check_all
 from skillbelt.check.fix import Fixed, diff, fix_file
 from skillbelt.check.rules import finding, harden
@@ -61,19 +62,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", help="show what --fix would change without changing it"
     )
     parser.add_argument(
-        "--format", choices=("text", "json", "sarif"), help="the output format (default: text)"
+        "--unsafe-fixes",
+        action="store_true",
+        help="with --fix or --dry-run: also what is a guess, such as misspelled fields and names "
+        "that differ from the folder's",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "sarif", "github"),
+        help="the output format; github: annotations for a workflow (default: text)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Check the files and print the findings."""
     form = args.format or ("json" if args.json else "text")
+    if args.unsafe_fixes and not (args.fix or args.dry_run):
+        raise ConfigError("--unsafe-fixes needs --fix, or --dry-run to see what it would do")
     settings = load_settings(args.project, config=args.config)
     chosen = _choose(args, settings)
     files, said = chosen.files, chosen.diagnostics
     fence = partial(fence_of, settings=settings)
     if args.fix or args.dry_run:
-        fixed = [fix_file(path, dry_run=args.dry_run, fence=fence(path)) for path in files]
+        fixed = [
+            fix_file(path, dry_run=args.dry_run, fence=fence(path), unsafe=args.unsafe_fixes)
+            for path in files
+        ]
         _show_fixes(fixed, form, args)
         said += tuple(diagnostic for one in fixed for diagnostic in one.diagnostics)
         files = files if args.dry_run else tuple(one.path for one in fixed)
@@ -166,7 +180,7 @@ def _show(found: Sequence[Diagnostic], files: int, form: str, args: argparse.Nam
             }
         )
     else:
-        _print_findings(found, args)
+        (_print_annotations if form == "github" else _print_findings)(found, args)
         if not args.quiet:
             print(_summary(files, counts, args.verbose))
 
@@ -181,6 +195,13 @@ def _print_findings(found: Iterable[Diagnostic], args: argparse.Namespace) -> No
         print(f"{one_line(where)}: {mark} {code}: {one_line(message)}")
         if remedy:
             print(f"    {one_line(remedy)}")
+
+
+def _print_annotations(found: Iterable[Diagnostic], args: argparse.Namespace) -> None:
+    """Print commands that a GitHub workflow shows as annotations beside the lines."""
+    for diagnostic in found:
+        if diagnostic.severity != "info" or args.verbose:
+            print(annotation(diagnostic, _relative(diagnostic.path)))
 
 
 def _summary(files: int, counts: Counter[Severity], verbose: bool) -> str:
@@ -201,10 +222,12 @@ def _show_fixes(fixed: Iterable[Fixed], form: str, args: argparse.Namespace) -> 
     for one in fixed:
         if not one.done:
             continue
-        for line in diff(one, os.getcwd()):
+        # A workflow would obey a line of a skill that begins with two colons.
+        for line in diff(one, os.getcwd()) if form != "github" else ():
             print(_paint(_escape(line), line[:1], stream.isatty()), file=stream)
         verb = "would be fixed" if args.dry_run else "fixed"
-        say(one_line(f"{_relative(one.path)}: {verb}: {'; '.join(one.done)}"), args)
+        text = one_line(f"{_relative(one.path)}: {verb}: {'; '.join(one.done)}")
+        say(f"skillbelt: {text}" if form == "github" else text, args)
 
 
 def _escape(line: str) -> str:

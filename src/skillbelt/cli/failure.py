@@ -7,6 +7,8 @@ import json
 from skillbelt.errors import SkillbeltError
 from skillbelt.text import one_line
 
+INTERRUPTED = 130  # the exit code after Ctrl-C
+
 
 class Printed:
     """Whether the command printed its document already: an error must not add a second one."""

@@ -7,15 +7,19 @@ from typing import NamedTuple
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Find and read skills": ("list", "search", "show", "load", "read", "where", "prompt"),
+    "Install skills": ("add", "sync", "update", "outdated", "verify", "remove", "link"),
     "Use skills": ("ask", "chat", "run", "exec", "sessions", "artifacts", "demo"),
     "Write skills": ("check", "try", "build"),
     "Control what skills may do": (
         *("permissions", "trust", "secrets", "enable", "disable", "log"),
     ),
-    "Serve skills to other programs": ("serve",),
-    "Settings and upkeep": ("config", "doctor", "refresh", "watch", "store", "fleet"),
+    "Serve skills to other programs": ("serve", "mcp"),
+    "Settings and upkeep": (
+        *("config", "doctor", "refresh", "watch", "store", "fleet", "completion"),
+    ),
 }
 _REST = "More"
+_COLUMNS = 80
 
 
 class HelpExample(NamedTuple):
@@ -33,6 +37,34 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
     "show": (
         HelpExample("skillbelt show pdf", "files, origin, problems and token cost"),
         HelpExample("skillbelt show pdf --json", "the same for a program"),
+    ),
+    "add": (
+        HelpExample("skillbelt add anthropics/skills --skill pdf", "a skill of a repository"),
+        HelpExample("skillbelt add ./team --all --to claude", "every skill of a folder"),
+    ),
+    "sync": (
+        HelpExample("skillbelt sync", "install what the lock says"),
+        HelpExample("skillbelt sync --frozen", "the same for CI: exactly that, or fail"),
+    ),
+    "verify": (
+        HelpExample("skillbelt verify", "compare what is installed with the lock"),
+        HelpExample("skillbelt verify --json", "every difference for a program"),
+    ),
+    "remove": (
+        HelpExample("skillbelt remove pdf", "the skill, its links and its entry"),
+        HelpExample("skillbelt remove pdf -g", "from all your projects"),
+    ),
+    "update": (
+        HelpExample("skillbelt update --check --diff", "see what is new"),
+        HelpExample("skillbelt update pdf", "take the new version, keep your edits"),
+    ),
+    "outdated": (
+        HelpExample("skillbelt outdated", "skills whose source went on"),
+        HelpExample("skillbelt outdated -g", "those in your home"),
+    ),
+    "link": (
+        HelpExample("skillbelt link drafts/pdf", "use a skill you are writing"),
+        HelpExample("skillbelt link -g ~/src/pdf", "in every project"),
     ),
     "enable": (
         HelpExample("skillbelt enable pdf", "models get it again"),
@@ -142,6 +174,17 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
         HelpExample("skillbelt watch", "print changes until Ctrl-C"),
         HelpExample("skillbelt watch --json", "one line of JSON per change"),
     ),
+    "mcp": (
+        HelpExample("skillbelt mcp install claude-code", "shows the change, and asks"),
+        HelpExample("skillbelt mcp clients", "which clients have it, and in which files"),
+    ),
+    "completion": (
+        HelpExample("skillbelt completion bash >> ~/.bashrc", "instead of a line with eval"),
+        HelpExample(
+            "skillbelt completion fish > ~/.config/fish/completions/skillbelt.fish",
+            "for every new fish",
+        ),
+    ),
     "config": (
         HelpExample("skillbelt config", "every setting and its source"),
         HelpExample("skillbelt config --json", "the same for a program"),
@@ -196,7 +239,8 @@ EXIT_CODES = """\
 130  interrupted
 
 `run` and `exec` end with the exit code of the command; with --json they end
-with 1 for any failure."""
+with 1 for any failure. What installs skills ends with 2 when lock and disk
+differ, 3 when a part is done, 4 when it was refused."""
 TOPICS: Mapping[str, str] = {
     "exit-codes": EXIT_CODES,
     "output": """\
@@ -228,7 +272,18 @@ def list_commands(summaries: Mapping[str, str]) -> list[str]:
     for title, names in groups.items():
         known = [name for name in names if name in summaries]
         if known:
-            lines += ["", f"{title}:", *(f"  {name:<11} {summaries[name]}" for name in known)]
+            lines += ["", f"{title}:"]
+            lines += [line for name in known for line in _wrap(f"  {name:<11}", summaries[name])]
+    return lines
+
+
+def _wrap(start: str, text: str) -> list[str]:
+    """Return lines of at most 80 columns; `textwrap` would cost each command its import."""
+    lines = [start]
+    for word in text.split():
+        if len(lines[-1]) + len(word) >= _COLUMNS:
+            lines.append(" " * len(start))
+        lines[-1] += f" {word}"
     return lines
 
 

@@ -72,13 +72,14 @@ def can_ask() -> bool:
 
 def _restore_and_die(number: int, _: FrameType | None) -> None:
     """Restore the terminal, then end by the signal's default action."""
-    _restore_all()
+    restore_all()
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 
 
 @atexit.register
-def _restore_all() -> None:
+def restore_all() -> None:
+    """Restore every terminal that is changed."""
     for handle in reversed(list(_changed)):  # the first one knows the state of the beginning
         _restore(handle)
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 
 import anyio
 
@@ -21,10 +22,6 @@ from skillbelt.settings import CHOICES, load_settings
 
 _DEFAULT = "127.0.0.1:8765"
 _MAX_TOKEN_BYTES = 4_096
-_ON_TERMINAL = (
-    "skillbelt: an MCP server that waits for a client on standard input. MCP clients start it "
-    "themselves;\nlet yours run this command, or serve over HTTP with --http. Ctrl-C stops it."
-)
 Serving = Callable[[], Awaitable[None]]
 
 
@@ -48,6 +45,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         const=_DEFAULT,
         help="the address to serve over HTTP; `serve mcp` uses standard input and output without "
         f"it (default address: {_DEFAULT})",
+    )
+    parser.add_argument(
+        "--stdio",
+        action="store_true",
+        help="serve MCP on standard input and output, even if that is a terminal",
     )
     parser.add_argument(
         "--token",
@@ -81,12 +83,16 @@ def run(args: argparse.Namespace) -> int:
         args.http = _DEFAULT
     if args.http is None and (args.token is not None or args.origin or args.host_name):
         raise ConfigError("--token, --origin and --host-name are for HTTP; add --http")
+    if args.stdio and args.http is not None:
+        raise ConfigError("--stdio serves on standard input and output; leave out --http")
     if args.tokens is not None and (args.what != "http" or args.token is not None):
         raise ConfigError("--tokens is for `serve http`, in place of --token")
     if args.http is not None:
         return _serve(args, partial(_prepare_http, args=args))
-    if sys.stdin is not None and sys.stdin.isatty() and not args.quiet:
-        print(_ON_TERMINAL, file=sys.stderr, flush=True)
+    if not args.stdio and sys.stdin is not None and sys.stdin.isatty():
+        # No client types at a terminal: a person wants to know what to do with this.
+        import_module("skillbelt.cli.mcp").print_snippets(args)
+        return 0
     # Before the server is imported, so that no import can write to the client.
     with take_over_stdio() as (read_fd, write_fd):
         return _serve(args, partial(_prepare_stdio, read_fd=read_fd, write_fd=write_fd))

@@ -15,18 +15,21 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import ray
-from ray._private import worker as ray_worker
-from ray._private.state import actors, state
-from ray._raylet import Config, GcsClient  # type: ignore[attr-defined]
-from ray.autoscaler.v2.sdk import get_cluster_status
-from ray.core.generated.autoscaler_pb2 import DrainNodeReason  # type: ignore[attr-defined]
-from ray.core.generated.gcs_pb2 import GcsNodeInfo  # type: ignore[attr-defined]
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from skillbelt.errors import ClusterAway, ConfigError, NotFound, SkillbeltError
 from skillbelt.fleet.authentication import TOKEN_MODE, require_token
 from skillbelt.fleet.facts import PRODUCT, SETTINGS_LABEL, SHARE, START_LABEL, VERSION_LABEL
 from skillbelt.fleet.join import DOWN, UP
+from skillbelt.fleet.ray_parts import (
+    Config,
+    DrainNodeReason,
+    GcsClient,
+    GcsNodeInfo,
+    get_cluster_status,
+    ray_state,
+    ray_worker,
+)
 from skillbelt.fleet.reach import CONNECT_SECONDS, check_reachable
 from skillbelt.sandbox.registry import AUTO
 from skillbelt.text import one_line
@@ -157,8 +160,8 @@ class Cluster:
 
     def nodes(self) -> list[NodeState]:
         """Return the nodes that are up or went down, the head first, then by host and id."""
-        draining = set(state.get_draining_nodes())
-        free = state.available_resources_per_node()  # type: ignore[no-untyped-call]
+        draining = set(ray_state.state.get_draining_nodes())
+        free = ray_state.state.available_resources_per_node()
         found = [_node(one, draining, free) for one in ray.nodes()]  # type: ignore[no-untyped-call]
         return sorted(found, key=lambda one: (not one.alive, not one.head, one.host, one.id))
 
@@ -195,7 +198,7 @@ class Cluster:
         The function travels by its name, so each node runs its own version of it.
         """
         asked = {node.id: _on(node, function).remote(*arguments) for node in nodes}
-        return self._collect(asked, seconds)
+        return self._collect(asked, seconds, force=True)
 
     def follow_each(
         self,
@@ -224,7 +227,10 @@ class Cluster:
                 found.update(answers)
         return found
 
-    def _collect(self, asked: Mapping[str, Any], seconds: float) -> dict[str, NodeAnswer]:
+    def _collect(
+        self, asked: Mapping[str, Any], seconds: float, *, force: bool = False
+    ) -> dict[str, NodeAnswer]:
+        """Return the answers; with `force`, which Ray allows for no actor, the late ones end."""
         if asked:
             ray.wait(list(asked.values()), num_returns=len(asked), timeout=seconds)
         found = {}
@@ -232,10 +238,10 @@ class Cluster:
             try:
                 found[key] = NodeAnswer(ray.get(reference, timeout=0))
             except ray.exceptions.GetTimeoutError:
-                ray.cancel(reference, force=True)
+                ray.cancel(reference, force=force)
                 found[key] = NodeAnswer(problem=f"no answer within {seconds:g} seconds")
             except Exception as error:  # what the function raised there, or Ray
-                found[key] = NodeAnswer(problem=_first_line(error))
+                found[key] = NodeAnswer(problem=first_line(error))
         return found
 
     def workspaces(self) -> dict[str, Any]:
@@ -263,7 +269,7 @@ class Cluster:
         """Return the names of the actors that keep workspaces on a node."""
         return sorted(
             one["Name"]
-            for one in actors().values()
+            for one in ray_state.actors().values()
             if one["Name"].startswith(WORKSPACES)
             and one["State"] != "DEAD"
             and one["Address"]["NodeID"] == node_id
@@ -300,7 +306,7 @@ def _follow(task: Any, argument: object, seconds: float) -> NodeAnswer:
         except StopIteration:
             return NodeAnswer(found)
         except Exception as error:  # what the function raised there, or Ray
-            return NodeAnswer(found, _first_line(error))
+            return NodeAnswer(found, first_line(error))
 
 
 def check_token(address: str) -> None:
@@ -371,10 +377,11 @@ def _explain(address: str, error: Exception) -> ClusterAway:
             f"this machine is no node of the Ray cluster at {address}: run the command on a node, "
             f"or let this machine join without runs: `skillbelt fleet join {address} --no-runs`"
         )
-    return ClusterAway(f"the Ray cluster at {address} does not answer: {_first_line(error)}")
+    return ClusterAway(f"the Ray cluster at {address} does not answer: {first_line(error)}")
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return what an error of Ray says, without the stack of the other process."""
     lines = [line for line in str(error).split("\n") if line.strip()]
     cause = getattr(error, "cause", None)
     if cause is not None and str(cause):

@@ -7,15 +7,15 @@ import hmac
 from typing import Any
 
 import ray
-from ray._private import state
-from ray._raylet import (  # type: ignore[attr-defined]
+
+from skillbelt.errors import ConfigError
+from skillbelt.fleet.ray_parts import (
     AuthenticationMode,
     AuthenticationTokenLoader,
     GcsClient,
     get_authentication_mode,
+    ray_state,
 )
-
-from skillbelt.errors import ConfigError
 
 
 class ClusterTies:
@@ -36,16 +36,15 @@ class ClusterTies:
                 "RAY_AUTH_TOKEN_PATH with the file that holds it"
             )
         # A Ray that does not say which servers are gone is an error now, not when one is gone.
-        self._dead_jobs()
+        self.find_dead_jobs()
         self.key = hmac.new(token.encode(), b"skillbelt orders", hashlib.sha256).digest()
 
-    def job_is_dead(self, job: str) -> bool:
-        """Whether that server has gone; the cluster notices at once when its process ends."""
-        return job in self._dead_jobs()
+    def find_dead_jobs(self) -> set[str]:
+        """Return the jobs of servers that are gone; Ray notices when the process of one ends.
 
-    def _dead_jobs(self) -> set[str]:
-        """Return the jobs that ended. Ray's public ways to ask need its dashboard, which is off."""
-        jobs: Any = getattr(state, "jobs", None)
+        Its public ways to ask need the dashboard, which is off.
+        """
+        jobs: Any = getattr(ray_state, "jobs", None)
         if jobs is not None:
             return {one["JobID"] for one in jobs() if one["IsDead"]}
         head = GcsClient(address=ray.get_runtime_context().gcs_address)

@@ -11,7 +11,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -58,13 +58,14 @@ from skillbelt.sandbox.protocol import (
 )
 from skillbelt.sandbox.registry import AUTO, CONTAINER, WASM, Choice, Sandboxes
 from skillbelt.settings import Settings
+from skillbelt.store import SessionKey
 from skillbelt.values import SkillSettings
 
 try:
     import ray
     from ray import exceptions
 
-    from skillbelt.fleet.cluster import NAMESPACE, WORKSPACES, connect
+    from skillbelt.fleet.cluster import NAMESPACE, WORKSPACES, connect, first_line
     from skillbelt.fleet.cluster_key import ClusterTies
 except ImportError as error:
     raise MissingExtra("ray", "running skills on a Ray cluster") from error
@@ -83,10 +84,16 @@ _CREATION_SECONDS = 120.0
 _AGAIN_SECONDS = 0.05
 _LOOK_SECONDS = 5.0
 _TRIES = 4
+_MAX_KNOWN = 4_096
 _CONNECTING = threading.Lock()
 _NOTHING_SAID = SkillSettings()
 _LOST = (exceptions.ActorDiedError, exceptions.ActorUnavailableError,
          exceptions.NodeDiedError, exceptions.WorkerCrashedError)  # fmt: skip
+
+_FAILED = (
+    "the node failed while it carried out the run, and what the command did is not known: "
+    "{reason}; `skillbelt fleet nodes` says whether versions differ"
+)
 
 
 class NodeSandbox(Keepless):
@@ -234,7 +241,12 @@ class RayExecutor(Sandboxes):
         if run.who.once:
             return made
         with self._guard:
-            return self._known.setdefault(run.workspace.path, made)
+            # The one that was used last is the last one; what is not known is sent again.
+            made = self._known.pop(run.workspace.path, made)
+            self._known[run.workspace.path] = made
+            while len(self._known) > _MAX_KNOWN:
+                del self._known[next(iter(self._known))]
+            return made
 
     def actor_for(self, run: Run, seconds: float, is_over: Callable[[], bool]) -> _Actor:
         """Return a living actor for the run: that of its conversation, else one with less to do."""
@@ -264,7 +276,7 @@ class RayExecutor(Sandboxes):
                 continue  # it is being made, which takes as long as a node needs
             except exceptions.ActorUnavailableError:
                 passed += 1  # its node is gone, and Ray needs some seconds to be sure of that
-            except _LOST:
+            except exceptions.RayError:
                 lost += 1
             self.drop(actor)
             time.sleep(_AGAIN_SECONDS)
@@ -311,6 +323,7 @@ class RayExecutor(Sandboxes):
             if self._actors.get(actor.name) == actor:
                 del self._actors[actor.name]
             self._heard.pop(actor.id, None)
+            self._sent = {one for one in self._sent if one[0] != actor.id}
 
     @contextmanager
     def loading(self, actor: _Actor) -> Iterator[None]:
@@ -329,7 +342,21 @@ class RayExecutor(Sandboxes):
 
     def note_skills(self, actor: _Actor, hashes: Mapping[str, str]) -> None:
         """Note that the actor has these skills."""
-        self._sent.update((actor.id, hash) for hash in hashes.values())
+        with self._guard:
+            self._sent.update((actor.id, hash) for hash in hashes.values())
+
+    def forget(self, key: SessionKey, workspaces: Sequence[str]) -> None:
+        """Have the actors that this server knows remove the workspaces of a conversation.
+
+        Others remove them when they were not used for an hour.
+        """
+        with self._guard:
+            actors = list(self._actors.values())
+        tenant = hash_names(key[:2])
+        for actor in actors:
+            method = actor.handle.forget.options(concurrency_group="control")
+            for name in workspaces:
+                method.remote(tenant, hash_names((*key, name)))
 
     def sealed(self, order: RunOrder, values: PrivateValues) -> tuple[bytes, str, bytes]:
         """Return the order, its seal and the values that belong to it."""
@@ -370,7 +397,7 @@ class RemoteRun:
             if self._ended.is_set() or self._killed:
                 break
             if actor is not None:
-                with suppress(*_LOST):
+                with suppress(exceptions.RayError):
                     method = actor.handle.write.options(concurrency_group="control")
                     if ray.get(method.remote(self._id, data, close)):
                         return
@@ -425,9 +452,12 @@ class RemoteRun:
                 continue
             if "error" in reply:
                 raise _error_of(self._run, reply["error"])
-            lacks = reply["lacks"]
-            if not any(lacks.values()):
-                return self._take_back(actor, known, reply)
+            try:
+                lacks = reply["lacks"]
+                if not any(lacks.values()):
+                    return self._take_back(actor, known, reply)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise RunLost(_FAILED.format(reason=f"its answer has no sense: {error}")) from error
         raise RunRefused("the node lacks what the run needs, though it was sent; nothing was run")
 
     def _send(
@@ -492,6 +522,8 @@ class RemoteRun:
                 "started again, and what the command did until then is not known "
                 f"({type(error).__name__})"
             ) from error
+        except exceptions.RayError as error:
+            raise RunLost(_FAILED.format(reason=first_line(error))) from error
         raise RunLost("the node ended the run without a result")
 
     def _take_back(self, actor: _Actor, known: _Known, reply: Mapping[str, Any]) -> Outcome:
@@ -533,6 +565,8 @@ def _error_of(run: Run, plain: Mapping[str, str]) -> SkillbeltError:
         return PermissionDenied(run.skill.name, message)
     if kind == SandboxUnavailable.kind:
         return SandboxUnavailable(message)
+    if kind == RunLost.kind:
+        return RunLost(_FAILED.format(reason=message))
     return DiskFull(message) if kind == DiskFull.kind else RunRefused(message)
 
 

@@ -23,6 +23,7 @@ from skillbelt.running.build.toolset import install_tools
 from skillbelt.sandbox import registry
 from skillbelt.sandbox.linux import cgroups
 from skillbelt.sandbox.linux.identity import interpreter, trusted_program
+from skillbelt.sandbox.wasm.interpreters import is_python_built
 from skillbelt.settings import USER_ONLY, Settings
 from skillbelt.text import one_line
 from skillbelt.untrusted_json import BadJson, read_json
@@ -41,6 +42,11 @@ _VERSION = re.compile(r"\d+(?:\.\d+){1,3}|\d+")
 # A script asks for these by two numbers, and for the others by one.
 _BY_TWO_NUMBERS = (PYTHON, "ruby")
 _PROBE_SECONDS = 10.0
+# Where it cannot be built, each run of Python would fail.
+_UNPROVED = (
+    "its interpreter of Python is not built here; `skillbelt doctor --sandbox` builds and attacks "
+    "it, then join again"
+)
 # What belongs to one machine: where it keeps things, what it has, and who asks.
 _OWN = frozenset(
     ("cache_dir", "container_engine", "executor", "host_roots", "mcp_commands", "model",
@@ -207,6 +213,8 @@ def _sandboxes(settings: Settings) -> tuple[SandboxFact, ...]:
     found = []
     for sandbox in registry.sandboxes(settings, install=install_tools):
         reason = sandbox.unavailable()
+        if reason is None and sandbox.name == registry.WASM and not is_python_built(settings):
+            reason = _UNPROVED
         sandbox.close()
         text = "" if reason is None else one_line(reason)
         found.append(SandboxFact(name=sandbox.name, level=sandbox.level, reason=text))

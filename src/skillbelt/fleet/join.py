@@ -11,6 +11,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,10 +21,15 @@ from skillbelt.errors import SkillbeltError
 from skillbelt.fleet.facts import START_LABEL, NodeFacts
 
 HEAD_PORT = 6379
+STARTER = "ray.scripts.scripts"  # the module behind the command `ray`
 # Contents travel through the object store of the fleet; Ray carries calls and results only.
 OBJECT_BYTES = 256 * 2**20
 UP, DOWN = "up", "down"
+# Ray gives these to its workers, and fails with a traceback when its head has one of them.
+WORKER_PORTS = range(10002, 20000)
 _POLL_SECONDS, _LOOK_SECONDS = 0.2, 3.0
+# Ray gives up a node that needs more than half a minute to start, as one on a busy machine may.
+_TRIES = 3
 # Ray drains a node for half a minute after SIGTERM.
 _END_SECONDS = 45.0
 
@@ -55,7 +61,7 @@ def start_arguments(plan: NodePlan, facts: NodeFacts) -> list[str]:
         processors = max(1, int(facts.processors)) if plan.runs else 0
     labels = facts.labels() | ({START_LABEL: plan.start} if plan.start else {})
     made = [
-        *(sys.executable, "-m", "ray.scripts.scripts", "start", *where),
+        *(sys.executable, "-m", STARTER, "start", *where),
         *("--num-cpus", str(processors if plan.runs else 0)),
         *("--num-gpus", str(facts.gpus if plan.runs else 0)),
         *("--resources", json.dumps(facts.resources() if plan.runs else {})),
@@ -84,27 +90,49 @@ def run_node(
     `look` returns what the cluster says of this node: UP, DOWN, or "" when it does not say. The
     command begins once the node is up. The node ends with the command, and the command with the
     node. SIGTERM is passed on: Ray then takes no new work and waits for what runs. A drained node
-    ends with 0.
+    ends with 0. SkillbeltError when the node ended several times before it had joined.
     """
-    node = subprocess.Popen(arguments, env=dict(environ), start_new_session=True)
-    beside: subprocess.Popen[bytes] | None = None
-    with _passing_on(lambda: [one for one in (beside, node) if one is not None]):
+    running: list[subprocess.Popen[bytes]] = []
+    with _passing_on(running) as stopped:
         try:
-            if command:
-                _wait_until_joined(node, look)
+            for tries in range(1, _TRIES + 1):
+                node = subprocess.Popen(arguments, env=dict(environ), start_new_session=True)
+                running.append(node)
+                if stopped.is_set():  # it came before the node was one of those it is passed to
+                    node.terminate()
+                if _has_joined(node, look):
+                    break
+                if stopped.is_set() or not node.returncode:
+                    return _exit_code(node)
+                if tries == _TRIES:
+                    raise SkillbeltError(_NOT_JOINED.format(tries=tries, code=_exit_code(node)))
+                running.remove(node)
+            beside = None
+            if command and not stopped.is_set():
                 beside = subprocess.Popen(command, env=dict(environ))
+                running.insert(0, beside)
+                if stopped.is_set():
+                    beside.terminate()
             return _wait_for_end(node, beside, look)
         finally:
-            for one in (beside, node):
-                if one is not None:
-                    _end(one)
+            for one in running:
+                _end(one)
 
 
-def _wait_until_joined(node: subprocess.Popen[bytes], look: Callable[[], str]) -> None:
-    while look() != UP:
+_NOT_JOINED = (
+    "the node ended {tries} times before it had joined, the last time with exit code {code}; what "
+    "Ray said is above. Ray gives a node 30 seconds to start: if the machine is busy, try again "
+    "when it is not; if a port is in use, end what uses it"
+)
+
+
+def _has_joined(node: subprocess.Popen[bytes], look: Callable[[], str]) -> bool:
+    """Wait until the cluster knows the node; False when it ended before."""
+    while not look():
         if node.poll() is not None:
-            raise SkillbeltError(f"the node ended before it joined, with exit code {node.poll()}")
+            return False
         time.sleep(_POLL_SECONDS)
+    return True
 
 
 def _wait_for_end(
@@ -142,17 +170,19 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def _passing_on(processes: Callable[[], Sequence[subprocess.Popen[bytes]]]) -> Iterator[None]:
-    """Pass SIGTERM and SIGINT on to the processes while the block lasts."""
+def _passing_on(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[threading.Event]:
+    """Pass SIGTERM and SIGINT on to the processes while the block lasts; yield whether one came."""
+    came = threading.Event()
 
     def pass_on(number: int, _: object) -> None:
-        for one in processes():
+        came.set()
+        for one in tuple(processes):
             with suppress(OSError):
                 one.send_signal(signal.SIGTERM)
 
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        yield came
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

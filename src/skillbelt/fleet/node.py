@@ -6,17 +6,19 @@ returns is plain data. One actor keeps the workspaces of many conversations.
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from skillbelt.errors import (
     DiskFull,
     PermissionDenied,
+    RunLost,
     RunRefused,
     SkillbeltError,
     is_disk_full,
@@ -36,6 +38,7 @@ IDLE_SECONDS = 300.0
 _WATCH_SECONDS = 0.5
 _MAX_KILLED = 1_000
 _PIECE_BYTES = 2**16
+_log = logging.getLogger("skillbelt")
 
 
 class WorkspaceActor:
@@ -62,14 +65,14 @@ class WorkspaceActor:
 
     def run(self, *sent: Any) -> dict[str, Any]:
         """Carry out an order and return how it ended, as plain data."""
-        return self._perform(Sent(*sent), None)
+        return self._perform(sent, None)
 
     def stream(self, *sent: Any) -> Iterator[tuple[str, Any]]:
         """Carry out an order; yield its output while it comes, and last how it ended."""
         pieces: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
 
         def work() -> None:
-            end = self._perform(Sent(*sent), lambda stream, data: pieces.put((stream, data)))
+            end = self._perform(sent, lambda stream, data: pieces.put((stream, data)))
             pieces.put(("end", end))
 
         threading.Thread(target=work, name="skillbelt-node-run", daemon=True).start()
@@ -83,8 +86,9 @@ class WorkspaceActor:
             if name == "end":
                 return
 
-    def _perform(self, sent: Sent, listener: Listener | None) -> dict[str, Any]:
+    def _perform(self, came: tuple[Any, ...], listener: Listener | None) -> dict[str, Any]:
         try:
+            sent = Sent(*came)
             order = self.bench.read(sent)
             run = self._admit(order)
             try:
@@ -95,6 +99,10 @@ class WorkspaceActor:
                 self._leave(order, run)
         except (SkillbeltError, OSError) as error:
             return {"error": plain_error(error, self._node), "node": self._node}
+        except Exception as error:  # who follows the output would wait for its end for ever
+            _log.exception("an order failed")
+            told = {"kind": RunLost.kind, "message": f"{type(error).__name__}: {error}"}
+            return {"error": told, "node": self._node}
 
     def _admit(self, order: RunOrder) -> _NodeRun:
         with self._changed:
@@ -173,7 +181,7 @@ class WorkspaceActor:
     # By itself
 
     def _watch(self) -> None:
-        """End the runs of servers that are gone, and this actor when it is not used."""
+        """End what servers left that are gone, and what is not used: workspaces, and this actor."""
         while True:
             time.sleep(_WATCH_SECONDS)
             with self._changed:
@@ -181,12 +189,23 @@ class WorkspaceActor:
                 idle = time.monotonic() - self._last > self._idle_seconds
                 over = not runs and (idle or self._draining)
                 self._draining = self._draining or over
-            with suppress(Exception):
-                for one in runs:
-                    if self._ties.job_is_dead(one.order.job):
-                        one.kill()
             if over:
                 self._end()
+                continue
+            self._end_orphans(runs)
+            for name in self.bench.forget_unused():
+                with self._changed:
+                    self._used.pop(name, None)
+
+    def _end_orphans(self, runs: Sequence[_NodeRun]) -> None:
+        """Kill the runs of servers that are gone. While the head is away, none is known to be."""
+        if not runs:
+            return
+        with suppress(Exception):
+            dead = self._ties.find_dead_jobs()
+            for one in runs:
+                if one.order.job in dead:
+                    one.kill()
 
     def _end(self) -> None:
         self.bench.remove()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 
 from skillbelt.errors import LoadError, PathEscape, RunRefused
@@ -13,6 +14,8 @@ from skillbelt.files.manifest import LocalFiles
 from skillbelt.files.tree import relative_target
 from skillbelt.running.staging import MAX_STAGED_BYTES
 
+MAX_SKILLS = 500
+_UNUSED_SECONDS = 3600.0
 # By path: the kind of entry, whether it can be executed, and its content or target.
 Pack = Mapping[str, tuple[str, bool, bytes]]
 
@@ -39,15 +42,22 @@ def pack_skill(folder: str, fence: str = "") -> dict[str, tuple[str, bool, bytes
 
 
 class SkillShelf:
-    """The skills that a node was sent, each in a folder named by its hash."""
+    """The skills that a node was sent, each in a folder named by its hash.
+
+    Of more than `MAX_SKILLS`, those go that were not asked for in the last hour.
+    """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
+        self._asked: dict[str, float] = {}
 
     def find(self, name: str, hash: str) -> str:
         """Return the folder of that version of the skill; "" when it is not here."""
         folder = self._place(name, hash)
-        return folder if os.path.isdir(folder) else ""
+        if not os.path.isdir(folder):
+            return ""
+        self._asked[os.path.dirname(folder)] = time.monotonic()
+        return folder
 
     def put(self, name: str, hash: str, pack: Pack) -> str:
         """Unpack a skill; RunRefused unless it is the version of that hash."""
@@ -74,7 +84,16 @@ class SkillShelf:
                     raise
         finally:
             shutil.rmtree(aside, ignore_errors=True)
+        self._remove_unused()
         return place
+
+    def _remove_unused(self) -> None:
+        before, excess = time.monotonic() - _UNUSED_SECONDS, len(self._asked) - MAX_SKILLS
+        by_age = sorted(self._asked.copy().items(), key=lambda item: item[1])
+        for folder, asked in by_age[: max(0, excess)]:
+            if asked < before:
+                self._asked.pop(folder, None)
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _place(self, name: str, hash: str) -> str:
         digits = hash.rpartition(":")[2]

@@ -9,8 +9,8 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -64,6 +64,9 @@ from skillbelt.tracing import extract, span
 from skillbelt.values import Capabilities, SkillSettings
 
 _NEW_SECONDS = 60.0
+# A node removes a conversation's workspace that was not used for so long, and the oldest ones of
+# more than so many: the server has all that is in them, and sends it again.
+KEEP_SECONDS, KEEP_WORKSPACES = 3600.0, 500
 _ALIVE = ".alive"  # a file that the process of a node holds a lock on
 
 
@@ -101,6 +104,7 @@ class _Held:
     def __init__(self, mirror: Mirror) -> None:
         self.lock, self.mirror = threading.Lock(), mirror
         self.known: dict[str, EntryFact] | None = None
+        self.runs, self.used = 0, time.monotonic()
 
 
 def node_settings(name: str) -> Settings:
@@ -183,7 +187,7 @@ class NodeBench:
             return Performed(Outcome(0), Carried({}, (), {}), lacks=lacks)
         with ExitStack() as stack, extract(order.trace):
             workspace = self._enter(order, stack)
-            held = self._held_for(order)
+            held = stack.enter_context(self._holding(order))
             with held.lock:
                 lacks = self._bring(workspace, order, held, facts, sent.contents)
             if lacks.contents:
@@ -249,12 +253,19 @@ class NodeBench:
         stack.callback(self._spare.put_aside, workspace, purpose)
         return workspace
 
-    def _held_for(self, order: RunOrder) -> _Held:
-        fresh = _Held(Mirror(order.limits.max_workspace_files))
-        if not order.workspace:
-            return fresh
+    @contextmanager
+    def _holding(self, order: RunOrder) -> Iterator[_Held]:
+        """Yield the state of the run's workspace, and count the run as one that uses it."""
+        held = _Held(Mirror(order.limits.max_workspace_files))
         with self._lock:
-            return self._held.setdefault(f"{order.tenant}/{order.workspace}", fresh)
+            if order.workspace:
+                held = self._held.setdefault(f"{order.tenant}/{order.workspace}", held)
+            held.runs += 1
+        try:
+            yield held
+        finally:
+            with self._lock:
+                held.runs, held.used = held.runs - 1, time.monotonic()
 
     def _bring(
         self,
@@ -368,11 +379,26 @@ class NodeBench:
             held.known = {**kept, **carried.changed}
         return Performed(outcome, carried, reached, hit)
 
+    def forget_unused(self) -> list[str]:
+        """Remove workspaces that were not used for long, or are too many; return their names."""
+        with self._lock:
+            idle = [(held.used, name) for name, held in self._held.items() if not held.runs]
+            before, excess = time.monotonic() - KEEP_SECONDS, len(self._held) - KEEP_WORKSPACES
+        found = [
+            name
+            for number, (used, name) in enumerate(sorted(idle))
+            if used < before or number < excess
+        ]
+        for name in found:
+            tenant, _, workspace = name.partition("/")
+            self.forget(tenant, workspace)
+        return found
+
     def forget(self, tenant: str, workspace: str) -> None:
         """Remove a conversation's workspace from this node."""
         with self._lock:
             self._held.pop(f"{tenant}/{workspace}", None)
-        with suppress(OSError):
+        with suppress(OSError, SkillbeltError):  # what is left goes with the actor
             key = SessionKey(tenant, "node", workspace)
             opened = open_workspace(self._folder, key, run_identity())
             opened.close()

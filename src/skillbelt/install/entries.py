@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from skillbelt.errors import SourceError
 from skillbelt.install.content_store import StoredSkill
 from skillbelt.install.hashes import computed_hash
 from skillbelt.install.source_syntax import parse_source
 from skillbelt.install.values import FetchedSkill, InstallPlace, LockEntry, SourceReference
+from skillbelt.permission.rules import Request
+from skillbelt.text import one_line
 
-# Of these `skills` needs the URL to fetch them again.
-_WITH_URL = ("git", "well-known", "mcp", "oci", "clawhub")
+# Of these `skills` needs the URL to fetch them again, and of those it writes no path.
+_WITH_URL = ("git", "gitlab", "well-known", "mcp", "oci", "clawhub")
+_WITHOUT_PATH = ("local", "well-known")
 
 
 def entry_for(
@@ -35,7 +39,7 @@ def entry_for(
         source_type=reference.kind,
         source_url=reference.url if user or reference.kind in _WITH_URL else "",
         ref=reference.ref,
-        skill_path=fetched.skill_path,
+        skill_path="" if reference.kind in _WITHOUT_PATH else fetched.skill_path,
         computed_hash=folder_hash,
         folder_hash=fetched.tree_sha if reference.kind == "github" else folder_hash,
         well_known_digest=fetched.well_known_digest,
@@ -66,12 +70,36 @@ def reference_of(entry: LockEntry, place: InstallPlace) -> SourceReference:
     kind = entry.source_type
     if kind == "local":
         folder = os.path.abspath(os.path.join(place.base, entry.source))
-        return SourceReference(kind="local", source=entry.source, url=folder, typed=entry.source)
+        return SourceReference(
+            kind="local",
+            source=entry.source,
+            url=folder,
+            skill="" if entry.skill_path else entry.name,
+            typed=entry.source,
+        )
     if kind == "node_modules":
         raise SourceError(entry.source, "was linked from an npm package, which only `skills` does")
-    shorthand = f"{kind}:{entry.source}" if kind in ("github", "gitlab") else entry.source
+    short = kind in ("github", "gitlab") and "://" not in entry.source and "@" not in entry.source
+    shorthand = f"{kind}:{entry.source}" if short else entry.source
     found = parse_source(entry.source_url or shorthand, folder=place.base)
-    return found._replace(source=entry.source, ref=entry.ref or found.ref)
+    return found._replace(
+        source=entry.source,
+        ref=entry.ref or found.ref,
+        skill="" if entry.skill_path else entry.name,
+    )
+
+
+def install_request(entries: Iterable[LockEntry]) -> Request:
+    """Return the one question about installing skills: each with its content and its source."""
+    wanted = tuple(entries)
+    names = ", ".join(entry.name for entry in wanted)
+    sources = ", ".join(dict.fromkeys(entry.source for entry in wanted))
+    return Request(
+        type="install",
+        patterns=tuple(f"skill:{entry.name}@{entry.content_digest}" for entry in wanted),
+        summary=one_line(f"install the skills {names} from {sources}"),
+        initiator="user",
+    )
 
 
 def stored_of(entry: LockEntry) -> StoredSkill | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from types import ModuleType
 from typing import NamedTuple
 
 from skillbelt.discovery.sources import pull_all
@@ -21,7 +23,7 @@ from skillbelt.install.find_skills import (
     read_skill,
 )
 from skillbelt.install.git import GitFetch, GitTree, RedirectedRepository, fetch_tree, scheme_of
-from skillbelt.install.source_tree import FolderTree, SourceTree, copy_skill, is_file, join
+from skillbelt.install.source_tree import FolderTree, SourceTree, export_skill, is_file, join
 from skillbelt.install.values import FetchedSkill, SourceReference
 from skillbelt.settings import Settings
 from skillbelt.values import SKILL_FILE
@@ -30,6 +32,7 @@ Progress = Callable[[str], None]
 _GIT_KINDS = ("github", "gitlab", "git")
 _PULLED = ("well-known", "download", "mcp")
 _MAX_NAMED = 12
+_LATEST = 253_402_300_799  # the last second of the year 9999
 
 
 class OpenSource(NamedTuple):
@@ -58,11 +61,11 @@ class OpenSource(NamedTuple):
 
     def take(self, skill: FoundSkill) -> FetchedSkill:
         """Copy one skill into a folder of its own; raises SourceFailure."""
-        number = len(os.listdir(self.into))
-        folder = os.path.join(self.into, f"{number}-skill")
-        os.mkdir(folder, 0o700)
+        # A folder of the skill's own name: that is one of the things that are checked.
+        folder = os.path.join(self.into, f"{len(os.listdir(self.into))}-taken", skill.name)
+        os.makedirs(folder, 0o700)
         source = redact(self.reference.url or self.reference.source)
-        copy_skill(self.tree, skill.folder, folder, source=source, budget=self.budget)
+        export_skill(self.tree, skill.folder, folder, source=source, budget=self.budget)
         tree_sha = self.tree.tree_of(skill.folder) if isinstance(self.tree, GitTree) else ""
         return FetchedSkill(
             name=skill.name,
@@ -180,9 +183,7 @@ def _open(
         return _open_pulled(reference, settings, into)
     if reference.kind in ("oci", "clawhub"):
         say(f"fetching {reference.source}")
-        from skillbelt.install import registries  # cost: httpx2, 60 ms, only for these two
-
-        fetched = registries.fetch(reference, settings, into)
+        fetched = _online().fetch(reference, settings, into)
         return _new(reference, FolderTree(fetched.folder), into)._replace(
             provenance=fetched.provenance
         )
@@ -248,7 +249,10 @@ def _open_git(
 
 
 def _provenance(tree: GitTree) -> Mapping[str, object]:
-    return {"committedAt": tree.time} if tree.time else {}
+    if not tree.time:
+        return {}
+    when = datetime.fromtimestamp(min(tree.time, _LATEST), UTC)
+    return {"committedAt": when.isoformat().replace("+00:00", "Z")}
 
 
 def _addresses(wanted: GitFetch, settings: Settings, deadline: Deadline) -> Iterator[GitFetch]:
@@ -260,12 +264,17 @@ def _addresses(wanted: GitFetch, settings: Settings, deadline: Deadline) -> Iter
         # ssh knows its hosts by keys, and by names that only its own settings resolve.
         yield wanted
         return
-    from skillbelt.install.reach import pin_host, redirected  # cost: httpx2, 60 ms
+    online, private = _online(), settings.private_sources
+    yield wanted._replace(resolved=online.pin_host(wanted.url, private))
+    target = online.redirected(wanted.url, private, settings.limits, deadline)
+    pinned = online.pin_host(target, private, source=wanted.url)
+    yield wanted._replace(url=target, resolved=pinned)
 
-    private = settings.private_sources
-    yield wanted._replace(resolved=pin_host(wanted.url, private))
-    target = redirected(wanted.url, private, settings.limits, deadline)
-    yield wanted._replace(url=target, resolved=pin_host(target, private, source=wanted.url))
+
+def _online() -> ModuleType:
+    from skillbelt.install import online  # cost: httpx2, 60 ms, not for what is on this machine
+
+    return online
 
 
 # --- what the sources of the catalogue fetch too -------------------------------------------------

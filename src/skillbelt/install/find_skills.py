@@ -289,7 +289,7 @@ def _is_relative(path: Any) -> TypeGuard[str]:
 
 
 def choose_skills(skills: Iterable[FoundSkill], names: Iterable[str]) -> list[FoundSkill]:
-    """Return the skills with these names, whatever their case; `*` means all."""
+    """Return the skills with these names, in any case; `*` means all."""
     wanted = {name.casefold() for name in names}
     return [
         skill

@@ -239,21 +239,23 @@ class GitRepository:
             "GIT_ALLOW_PROTOCOL": "none",
         }
         command = [*_limited(), self._git, *words]
-        return _GitReader(command, environment, stdin, self._fetch.url, self._deadline)
+        reader = _GitReader(self._fetch.url, self._deadline)
+        reader.start(command, environment, stdin)
+        return reader
 
 
 class _GitReader:
     """A git process whose output is read as it comes; closing it ends the process."""
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        stdin: Iterable[str],
-        url: str,
-        deadline: Deadline,
-    ) -> None:
+    _process: subprocess.Popen[bytes]
+
+    def __init__(self, url: str, deadline: Deadline) -> None:
         self._url, self._deadline = url, deadline
+
+    def start(
+        self, command: Sequence[str], environment: Mapping[str, str], stdin: Iterable[str]
+    ) -> None:
+        """Start git with these lines as its input."""
         with tempfile.TemporaryFile() as given:
             given.write("".join(f"{line}\n" for line in stdin).encode("ascii"))
             given.seek(0)

@@ -29,6 +29,7 @@ from skillbelt.install.lock_file import (
     locked_place,
     place_id,
     read_lock,
+    remember_pinned,
     write_lock,
 )
 from skillbelt.install.values import Installed, InstallPlace, LockEntry
@@ -52,7 +53,7 @@ class PlaceStep(NamedTuple):
     moved: tuple[int, int]
 
 
-class Journal(NamedTuple):
+class PlaceJournal(NamedTuple):
     """What is to be done to a place: steps, then the entry of the lock (None removes it)."""
 
     name: str
@@ -113,7 +114,7 @@ def recover(place: InstallPlace, settings: Settings) -> None:
     if os.path.exists(path):
         try:
             journal = _read_journal(path)
-            _perform(journal, place)
+            _perform(journal, place, settings)
         except _Gone as gone:
             log_warning(
                 f"a change of {place.skills} was cut off and cannot be finished: {gone}; "
@@ -163,6 +164,20 @@ def link_clients(
         return (*prepared.links, *prepared.copies)
 
 
+def link_skill(place: InstallPlace, name: str, folder: str, settings: Settings) -> str:
+    """Put a link to a folder in the place of a skill; return its path. The caller holds the place.
+
+    ConfigError if something else than a link is there. The lock stays as it is.
+    """
+    target = skill_folder(place, name)
+    if os.path.lexists(target) and not os.path.islink(target):
+        raise ConfigError(f"{target} is there already; `skillbelt remove {name}` removes it")
+    with _Preparation(place, settings) as prepared:
+        prepared.put_link(_relative(folder, place.skills), target)
+        prepared.commit(name, None, locks=False)
+    return target
+
+
 def take_skill(place: InstallPlace, name: str, settings: Settings) -> tuple[str, ...]:
     """Remove a skill, the links to it and its entry; return what was removed.
 
@@ -206,6 +221,12 @@ class _Preparation:
         """Copy a skill, to be moved to the target."""
         staged = self._staged(target)
         copy_skill(source, staged)
+        self._step("put", staged, target, staged)
+
+    def put_link(self, to: str, target: str) -> None:
+        """Make a link, to be moved to the target."""
+        staged = self._staged(target)
+        os.symlink(to, staged)
         self._step("put", staged, target, staged)
 
     def put_client(self, client: str, name: str, source: str, *, copy: bool) -> None:
@@ -252,7 +273,7 @@ class _Preparation:
         """Write the journal and do what it says; from here on it is all done, by us or later."""
         if not self._steps and not locks:
             return
-        journal = Journal(
+        journal = PlaceJournal(
             name=name,
             stages=tuple(self._stages.values()),
             steps=tuple(self._steps),
@@ -263,7 +284,7 @@ class _Preparation:
             read_lock(self._place)  # a lock that cannot be changed stops it before anything is done
         path = journal_path(self._place, self._settings)
         replace_file(path, _journal_data(journal))
-        _perform(journal, self._place)
+        _perform(journal, self._place, self._settings)
         os.unlink(path)
 
     def _step(self, action: Literal["put", "drop"], staged: str, target: str, moved: str) -> None:
@@ -305,7 +326,7 @@ def _equal(one: str, other: str) -> bool:
         return False
 
 
-def _perform(journal: Journal, place: InstallPlace) -> None:
+def _perform(journal: PlaceJournal, place: InstallPlace, settings: Settings) -> None:
     """Do every step that is not done yet, then the lock."""
     for step in journal.steps:
         _move(step, place)
@@ -315,6 +336,7 @@ def _perform(journal: Journal, place: InstallPlace) -> None:
             changes.remove(journal.name)
         else:
             changes.put(journal.entry)
+            remember_pinned(place, settings, journal.name)
         write_lock(changes)
 
 
@@ -373,7 +395,7 @@ def _remove_stages(place: InstallPlace, settings: Settings) -> None:
                 remove_tree(os.path.join(folder, name))
 
 
-def _journal_data(journal: Journal) -> bytes:
+def _journal_data(journal: PlaceJournal) -> bytes:
     document: dict[str, Any] = {"format": _FORMAT, **journal._asdict()}
     document["steps"] = [step._asdict() for step in journal.steps]
     if journal.entry is not None:
@@ -383,7 +405,7 @@ def _journal_data(journal: Journal) -> bytes:
     return json.dumps(document).encode()
 
 
-def _read_journal(path: str) -> Journal:
+def _read_journal(path: str) -> PlaceJournal:
     """Read a journal; this product wrote it, in a folder that only the user can write to."""
     try:
         document = read_json(read_handle(open_file(path), _MAX_JOURNAL))
@@ -398,7 +420,7 @@ def _read_journal(path: str) -> Journal:
         stages: Sequence[str] = document["stages"]
     except (BadJson, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _Gone(f"{path}: {error}") from error
-    return Journal(
+    return PlaceJournal(
         name=document["name"],
         stages=tuple(stages),
         steps=steps,

@@ -113,7 +113,8 @@ def _parse_ours(text: str, folder: str) -> SourceReference | None:
     if lowered.startswith(_OCI_LAYOUT):
         path, _, ref = text[len(_OCI_LAYOUT) :].partition("#")
         place = os.path.normpath(os.path.join(folder, expand_home(path)))
-        return SourceReference(kind="oci", source=f"{_OCI_LAYOUT}{place}", url=place, ref=ref)
+        url = f"{_OCI_LAYOUT}{place}"
+        return SourceReference(kind="oci", source=url, url=url, ref=ref)
     if lowered.startswith(_CLAWHUB):
         return _parse_clawhub(text[len(_CLAWHUB) :], text)
     if _PLUGIN.fullmatch(text):
@@ -141,7 +142,8 @@ def _parse_clawhub(name: str, text: str) -> SourceReference:
 
 
 def _parse_path(text: str, folder: str) -> SourceReference | None:
-    local = text.startswith(("/", "./", "../", "~/")) or text in (".", "..", "~")
+    # No owner and no host begins with a dot, so `.agents/skills` is a folder too.
+    local = text.startswith(("/", ".", "~/")) or text == "~"
     if not local and not _DRIVE.match(text):
         return None
     path = os.path.normpath(os.path.join(folder or os.getcwd(), expand_home(text)))

@@ -1,6 +1,6 @@
 """The files of a source, on disk or in git objects, and the copy of one skill out of them.
 
-Every skill that is installed passes through `copy_skill`: plain files and links that stay inside,
+Every skill that is installed passes through `export_skill`: plain files and links that stay inside,
 names that are equal on no disk, and the bounds of an archive.
 """
 
@@ -90,7 +90,7 @@ def join(*parts: str) -> str:
     return "" if joined == "." else joined.lstrip("/")
 
 
-def copy_skill(
+def export_skill(
     tree: SourceTree, folder: str, target: str, *, source: str, budget: PullBudget
 ) -> None:
     """Copy a folder of the source into the empty folder `target`.

@@ -270,9 +270,12 @@ class Workbench:
         Those that a run uses stay. Their snapshots in the object store are removed too.
         """
         gone = self._keeper.forget(key) if self._keeper else 0
-        for path in self.workspaces(key):
+        found = self.workspaces(key)
+        for path in found:
             with span("workspace.cleanup", exec_id=session_id(key), path=path):
                 gone += retire(*os.path.split(path)) is not None
+        if forget := getattr(self._executor, "forget", None):
+            forget(key, [os.path.basename(path) for path in found])
         return gone > 0
 
     def forget_deleted(self) -> None:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 class Executor(Protocol):
     """A place where the commands of runs are carried out. Safe to use from any thread.
 
-    One that runs no command on this machine may say so by an attribute `elsewhere = True`.
+    One that runs no command on this machine may say so by an attribute `elsewhere = True`. One that
+    keeps workspaces elsewhere may have a method `forget(key, workspaces)`, by which those of a
+    deleted conversation go there too.
     """
 
     def of(self, skill: Skill, needs: str, said: SkillSettings) -> Sandbox:

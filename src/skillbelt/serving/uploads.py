@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import BinaryIO, NamedTuple
 
@@ -22,12 +22,13 @@ from skillbelt.untrusted_json import BadJson, read_json
 from skillbelt.values import Limits
 
 UPLOADS = "skillbelt:uploads"
-# So many of a user are counted; their entries are read for each upload.
+# So many of a user are counted.
 MAX_UPLOADS = 10_000
 _KEEPING_SECONDS = 3600.0
 # How long the book stays taken after the server of an upload died, and how long others wait.
 _LEASE_SECONDS, _PATIENCE_SECONDS, _LOOK_SECONDS = 5.0, 30.0, 0.5
 _CROWDED = "too many uploads at once; try again later"
+_OVER, _SUMS = "over_quota", "sums"
 _SHARED = "user:"  # artifacts that belong to no one session
 
 
@@ -41,12 +42,24 @@ class _Upload(NamedTuple):
     version: int = -1
 
 
+class _Sums(NamedTuple):
+    """How many uploads a user has, and their bytes: at least what the entries say."""
+
+    uploads: int = 0
+    bytes: int = 0
+
+
 class UploadBook:
-    """The uploads of one user of an app. `kept` is where the artifacts are."""
+    """The uploads of one user of an app. `kept` is where the artifacts are.
+
+    The sums are kept beside the entries, so that an upload does not read them all. They are raised
+    before an entry is made and counted anew when there is no room.
+    """
 
     def __init__(self, store: Store, key: SessionKey, kept: ArtifactStore, limits: Limits) -> None:
         self._store, self._key, self._kept, self._limits = store, key, kept, limits
         self._place = SessionKey(UPLOADS, json.dumps([key.app, key.user]), "")
+        self._sums = self._place._replace(session=_SUMS)
 
     def save(self, name: str, file: BinaryIO, mime: str) -> Artifact:
         """Keep an upload as an artifact; HttpRefusal when it does not fit."""
@@ -54,12 +67,17 @@ class UploadBook:
         file.seek(0)
         session = "" if name.startswith(_SHARED) else self._key.session
         id, entry = os.urandom(8).hex(), _Upload(session, name, size, self._store.now())
-        self.check_room(size)
-        self._enter(id, entry)
+        try:
+            self._enter(id, entry)
+        except HttpRefusal as error:
+            if error.kind != _OVER:
+                raise
+            self._drop(self._is_gone)
+            self._enter(id, entry)
         try:
             kept = self._kept.save(self._key, name, file, mime)
         except BaseException:
-            self._store.append(self._place, [], {id: None})
+            self._delete([id])
             raise
         self._store.append(self._place, [], {id: json.dumps(entry._replace(version=kept.version))})
         return kept
@@ -78,46 +96,26 @@ class UploadBook:
         try:
             return self._find_room(size)
         except HttpRefusal:
-            if not self._drop(self._is_gone):
-                raise
+            self._drop(self._is_gone)
         return self._find_room(size)
 
     def _enter(self, id: str, entry: _Upload) -> None:
         with self._alone() as number:
             self._find_room(entry.size)
-            try:
-                self._store.append(self._place, [], {id: json.dumps(entry)}, lease=number)
-            except LeaseLost:
-                raise HttpRefusal("busy", _CROWDED) from None
-
-    @contextmanager
-    def _alone(self) -> Iterator[str]:
-        """Have the book for a block, before all other servers; yield the number of the lease."""
-        number, until = os.urandom(16).hex(), time.monotonic() + _PATIENCE_SECONDS
-        with closing(self._store.watch(lease_topic(self._place))) as watch:
-            while (
-                self._store.take_lease(self._place, number, "an upload", _LEASE_SECONDS).number
-                != number
-            ):
-                if time.monotonic() > until:
-                    raise HttpRefusal("busy", _CROWDED)
-                watch.wait(_LOOK_SECONDS)
-        try:
-            yield number
-        finally:
-            self._store.release_lease(self._place, number)
+            found = self._read_sums()
+            self._write_sums(_Sums(found.uploads + 1, found.bytes + entry.size), number)
+            self._store.append(self._place, [], {id: json.dumps(entry)})
 
     def _find_room(self, size: int) -> int:
-        found = self._read().values()
-        used, bound = sum(one.size for one in found), self._limits.max_upload_bytes
-        if len(found) >= MAX_UPLOADS:
+        used, bound = self._read_sums(), self._limits.max_upload_bytes
+        if used.uploads >= MAX_UPLOADS:
             said = f"all {MAX_UPLOADS} uploads that a user may have are used; delete artifacts"
-            raise HttpRefusal("over_quota", said)
-        if used + size > bound:
-            said = f"{size} bytes do not fit: {used} of {bound} are used (max_upload_bytes)"
+            raise HttpRefusal(_OVER, said)
+        if used.bytes + size > bound:
+            said = f"{size} bytes do not fit: {used.bytes} of {bound} are used (max_upload_bytes)"
             said += "; delete artifacts, or have the setting of the server raised"
-            raise HttpRefusal("over_quota", said)
-        return bound - used
+            raise HttpRefusal(_OVER, said)
+        return bound - used.bytes
 
     def _is_gone(self, one: _Upload) -> bool:
         if one.version < 0:  # it is being kept, unless the server ended before it was
@@ -129,12 +127,36 @@ class UploadBook:
             return True
         return False
 
-    def _drop(self, chosen: Callable[[_Upload], bool]) -> bool:
-        """Delete the chosen entries; return whether there were any."""
-        gone = {id: None for id, one in self._read().items() if chosen(one)}
-        if gone:
-            self._store.append(self._place, [], gone)
-        return bool(gone)
+    def _drop(self, chosen: Callable[[_Upload], bool]) -> None:
+        """Delete the chosen entries, and count the others."""
+        self._delete([id for id, one in self._read().items() if chosen(one)])
+
+    def _delete(self, ids: Sequence[str]) -> None:
+        with self._alone() as number:
+            if ids:
+                self._store.append(self._place, [], dict.fromkeys(ids))
+            self._write_sums(self._count(), number)
+
+    def _count(self) -> _Sums:
+        found = self._read().values()
+        return _Sums(len(found), sum(one.size for one in found))
+
+    @contextmanager
+    def _alone(self) -> Iterator[str]:
+        """Have the book for a block, before all other servers; yield the number of the lease."""
+        number, until = os.urandom(16).hex(), time.monotonic() + _PATIENCE_SECONDS
+        with closing(self._store.watch(lease_topic(self._sums))) as watch:
+            while (
+                self._store.take_lease(self._sums, number, "an upload", _LEASE_SECONDS).number
+                != number
+            ):
+                if time.monotonic() > until:
+                    raise HttpRefusal("busy", _CROWDED)
+                watch.wait(_LOOK_SECONDS)
+        try:
+            yield number
+        finally:
+            self._store.release_lease(self._sums, number)
 
     def _read(self) -> dict[str, _Upload]:
         found = {}
@@ -142,3 +164,14 @@ class UploadBook:
             with suppress(BadJson, TypeError, ValueError):
                 found[id] = _Upload(*read_json(text))
         return found
+
+    def _read_sums(self) -> _Sums:
+        with suppress(KeyError, BadJson, TypeError, ValueError):
+            return _Sums(*map(int, read_json(self._store.state(self._sums)[_SUMS])))
+        return self._count()
+
+    def _write_sums(self, sums: _Sums, number: str) -> None:
+        try:
+            self._store.append(self._sums, [], {_SUMS: json.dumps(sums)}, lease=number)
+        except LeaseLost:
+            raise HttpRefusal("busy", _CROWDED) from None

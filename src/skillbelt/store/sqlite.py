@@ -52,7 +52,8 @@ _LOOK_SECONDS = 0.05
 _COLUMNS = "app, user, name, created, updated, last"
 _NAMED = "app = ? AND user = ? AND name = ?"
 # Texts and bytes in one order, that of the characters.
-_ORDER = "CAST(app AS BLOB), CAST(user AS BLOB), CAST(name AS BLOB)"
+_ORDERED = "CAST(app AS BLOB)", "CAST(user AS BLOB)", "CAST(name AS BLOB)"
+_ORDER = ", ".join(_ORDERED)
 # The n-th entry brings a file of format n to format n + 1. An entry is never changed, only added.
 # Columns without a type take text and bytes alike and convert neither (see `_cell`).
 _MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -152,16 +153,10 @@ class SqliteStore:
         limit: int | None = None,
     ) -> list[SessionInfo]:
         """Every session there is, or those of an app, of a user or both, in order of their keys."""
-        wanted = {"app": app, "user": user}
-        given = {name: _cell(value) for name, value in wanted.items() if value is not None}
-        where = " AND ".join(f"{name} = ?" for name in given) or "TRUE"
-        values: list[object] = list(given.values())
-        if after is not None:
-            where += f" AND ({_ORDER}) > (?, ?, ?)"
-            values += [text.encode("utf-8", "surrogatepass") for text in after]
+        where, values, order = _choose_sessions((app, user), after)
         query = f"SELECT {_COLUMNS} FROM session WHERE {where}"
         if limit is not None:
-            query += f" ORDER BY {_ORDER} LIMIT {limit:d}"
+            query += f" ORDER BY {order} LIMIT {limit:d}"
         infos = (self._info(row) for row in self._read(query, *values))
         return sorted(info for info in infos if info is not None)
 
@@ -545,6 +540,33 @@ def _add_shared(db: sqlite3.Connection, entries: Sequence[SharedEntry]) -> None:
         scope: Scope = "app" if entry.user is None else "user"
         owner = _owner(scope, SessionKey(entry.app, entry.user or "", ""))
         _change(db, (*owner, _cell(entry.key)), entry.value)
+
+
+def _choose_sessions(
+    owner: tuple[str | None, str | None], after: SessionKey | None
+) -> tuple[str, list[bytes], str]:
+    """Return the condition for a page of sessions, its values, and the order.
+
+    All are expressions of the index `session_order`, so that a page is read from there. SQLite
+    would otherwise read and sort all sessions of the user for each page, also when the order names
+    what the condition fixes.
+    """
+    given = [None if one is None else _encode(one) for one in owner]
+    fixed = 0 if given[0] is None else 1 if given[1] is None else 2
+    where = [f"{name} = ?" for name, one in zip(_ORDERED, given, strict=False) if one is not None]
+    values, order = [one for one in given if one is not None], ", ".join(_ORDERED[fixed:])
+    if after is not None:
+        keys = [_encode(one) for one in after]
+        if keys[:fixed] > values[:fixed]:
+            where.append("FALSE")
+        elif keys[:fixed] == values[:fixed]:
+            where.append(f"({order}) > ({', '.join('?' * (3 - fixed))})")
+            values += keys[fixed:]
+    return " AND ".join(where) or "TRUE", values, order
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _find_lease(db: sqlite3.Connection, key: SessionKey) -> Lease | None:

@@ -84,6 +84,14 @@ def host_component(
     return place.path
 
 
+def is_python_built(settings: Settings) -> bool:
+    """Whether scripts of Python can run without building anything first."""
+    try:
+        return _usable(_CachedComponent(os.path.join(_folder(settings), f"python-{_key()}.wasm")))
+    except SandboxUnavailable:
+        return False
+
+
 def _silent(_: str) -> None:
     pass
 

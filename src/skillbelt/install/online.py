@@ -1,4 +1,4 @@
-"""Skills in OCI registries and layouts, and on ClawHub.
+"""What needs requests of our own: OCI registries, ClawHub, and the hosts that git may reach.
 
 There is no agreed media type: any manifest counts whose layers are tar files, gzipped or not, that
 together have a SKILL.md. Every document and layer must have the digest that names it.
@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import IO, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
@@ -27,6 +27,7 @@ from skillbelt.hosts import origin
 from skillbelt.install.values import SourceReference
 from skillbelt.settings import Settings
 from skillbelt.untrusted_json import read_json
+from skillbelt.values import Limits
 
 TIMEOUT_SECONDS = 120.0
 CLAWHUB_URL = "https://clawhub.ai/api/v1/download"
@@ -42,6 +43,9 @@ _MAX_NESTED = 3
 _MAX_REDIRECTS = 5
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
+_REFS = "/info/refs"
+_QUERY = "?service=git-upload-pack"
+_MAX_REFS_BYTES = 64 * 2**20
 _REF_NAME = "org.opencontainers.image.ref.name"
 T = TypeVar("T")
 
@@ -169,7 +173,8 @@ class _Layout:
     """An OCI image layout in a folder: `index.json`, and `blobs/sha256/` by digest."""
 
     def __init__(self, reference: SourceReference) -> None:
-        self.source, self._folder, self._ref = reference.source, reference.url, reference.ref
+        self.source, self._ref = reference.source, reference.ref
+        self._folder = reference.url.removeprefix("oci-layout:")
 
     def manifest(self) -> tuple[str, dict[str, Any]]:
         index = _parse(self._file("index.json", _MAX_MANIFEST_BYTES), self.source)
@@ -330,3 +335,53 @@ class _Registry:
         return SourceFailure(
             self.source, reason, code="remote-status", remedy=remedy, status=status
         )
+
+
+# --- the hosts that git may reach -----------------------------------------------------------------
+
+
+def pin_host(url: str, private: Sequence[str], *, source: str = "") -> str:
+    """Return `http.curloptResolve` for the host; raise SourceFailure for one that is private.
+
+    With a proxy, which resolves names itself, "". `source` is what the user named, if another.
+    """
+    allowed = SourceHosts(source or url, private)
+    _, host, port = origin(url)
+    if uses_proxy(url):
+        asyncio.run(allowed.check_proxied(host, port))
+        return ""
+    try:
+        found = asyncio.run(allowed.addresses(host, port))
+    except OSError as error:
+        raise _unknown(url, error) from error
+    except SourceFailure:
+        raise
+    except Exception as error:  # httpx2.ConnectError, for a name without an address
+        raise _unknown(url, error) from error
+    texts = [f"[{one}]" if one.version == 6 else str(one) for one in found]
+    return f"{host.strip('[]')}:{port}:{','.join(texts)}"
+
+
+def _unknown(url: str, error: Exception) -> SourceFailure:
+    remedy = "check the address and the network"
+    return SourceFailure(url, str(error), code="remote-unreachable", remedy=remedy)
+
+
+def redirected(url: str, private: Sequence[str], limits: Limits, deadline: Deadline) -> str:
+    """Return the address of the repository that the server redirects to; raises SourceFailure."""
+
+    async def ask() -> str:
+        http = HttpClient(limits, deadline, SourceHosts(url, private))
+        try:
+            answer = await http.get(
+                url.rstrip("/") + _REFS + _QUERY, lambda _: None, most=_MAX_REFS_BYTES
+            )
+            return answer.url
+        finally:
+            await http.close()
+
+    found = urlsplit(asyncio.run(ask()))
+    if not found.path.endswith(_REFS):
+        remedy = "use the address of the repository itself"
+        raise SourceFailure(url, "is no repository", code="remote-redirect", remedy=remedy)
+    return found._replace(path=found.path.removesuffix(_REFS), query="").geturl()

@@ -1,0 +1,191 @@
+"""The rules about what a skill should not hold: secrets, and commands that run what they fetch.
+
+They find what is there by mistake or in the open. A skill that hides it is not found here: a run
+is held by its sandbox, not by this.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import log2
+from typing import NamedTuple
+
+from skillbelt.check.rules import finding
+from skillbelt.text import one_line, shorten
+from skillbelt.values import Diagnostic
+
+# Read of each file of a skill, and the most findings of a kind in one file.
+MAX_SEARCHED_BYTES = 256 * 2**10
+_MAX_OF_A_KIND = 5
+_SHOWN_CHARS = 80
+
+_PLACEHOLDERS = re.compile(
+    r"""
+    \A\W*(?:todo|tbd|fixme|xxx+|placeholder|description|skill\ description|test|n/?a|lorem)\W*\Z
+    | \b(?:todo|fixme|tbd)\s*[:\]]
+    | \blorem\ ipsum\b
+    | \A\W*(?:a|an)\ (?:brief|short|clear|concise)\ (?:description|summary)\ of\ (?:what|the|this)\b
+    | \A\W*(?:brief|short)\ description\b
+    | \A\W*(?:replace|complete|fill)\b.{0,40}\b(?:description|explanation)\b
+    | \A\W*(?:your|the|add|insert|enter)\W+(?:\w+\W+){0,3}description\b.{0,20}\Z
+    | \A\W*(?:describe|explain)\ (?:what|when|how|your|the|this)\b.{0,30}\bskill\b
+    | \A\W*what\ (?:it|this\ skill|the\ skill)\ does\b.{0,30}\bwhen\ to\ use\ it\W*\Z
+    | \{\{\s*\w*description\w*\s*\}\} | \A\W*<\w*description\w*>\W*\Z
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+class _SecretKind(NamedTuple):
+    """A kind of secret: what it is, a text that is in each, and its form."""
+
+    name: str
+    hint: bytes
+    form: re.Pattern[bytes]
+
+
+def _secret(name: str, hint: str, form: str) -> _SecretKind:
+    return _SecretKind(name, hint.encode(), re.compile(rf"(?<![A-Za-z0-9_]){form}".encode()))
+
+
+_SECRETS = (
+    _secret("an API key of Anthropic", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{24,200}"),
+    _secret(
+        "an API key of OpenAI or a service like it",
+        "sk-",
+        r"sk-(?!ant-)(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{40,200}",
+    ),
+    _secret("a live key of Stripe", "k_live_", r"[sr]k_live_[A-Za-z0-9]{20,200}"),
+    _secret("a token of GitHub", "gh", r"gh[pousr]_[A-Za-z0-9]{36,200}"),
+    _secret("a token of GitHub", "github_pat_", r"github_pat_[A-Za-z0-9_]{40,200}"),
+    _secret("a token of GitLab", "glpat-", r"glpat-[A-Za-z0-9_-]{20,200}"),
+    _secret("an access key of AWS", "AKIA", r"AKIA[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    _secret("an access key of AWS", "ASIA", r"ASIA[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    _secret("an API key of Google", "AIza", r"AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])"),
+    _secret("a token of Slack", "xox", r"xox[abeoprs]-[A-Za-z0-9-]{20,200}"),
+    _secret("a token of Hugging Face", "hf_", r"hf_[A-Za-z]{34}(?![A-Za-z0-9])"),
+    _secret("a token of npm", "npm_", r"npm_[A-Za-z0-9]{36}(?![A-Za-z0-9])"),
+    _secret("a token of PyPI", "pypi-AgEI", r"pypi-AgEIcHlwaS5vcmc[A-Za-z0-9_-]{50,300}"),
+    _secret("an API key of SendGrid", "SG.", r"SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"),
+    _secret(
+        "a private key",
+        "PRIVATE KEY",
+        r"-----BEGIN (?:[A-Z]{2,9} )?PRIVATE KEY-----\s+[A-Za-z0-9+/=\s]{100}",
+    ),
+)
+_EXAMPLE = re.compile(
+    rb"example|sample|dummy|fake|your|placeholder|redacted|test|1234567|abcdef|xxxx|0000|\.\.\.",
+    re.IGNORECASE,
+)
+# Bits per character: keys are random, and what stands for one in a text is not.
+_LEAST_ENTROPY = 3.2
+
+_AS = r"(?:sudo\s+(?:-\S+\s+){0,3})?(?:env\s+(?:\S+=\S*\s+){0,3})?(?:/\S{0,40}/)?"
+# What runs its standard input: a shell without -c, another interpreter without a program.
+_RUNNER = (
+    rf"{_AS}(?:(?:ba|z|da|k|fi)?sh(?![\w./-])(?!\s+-c)"
+    r"|(?:python[0-9.]*|node|perl|ruby|php)(?:[ \t]+-(?=\s)|[ \t]*(?=$|[\n;&|)\"'`#])))"
+)
+# With an address: a text that only speaks of `curl | sh` has none.
+_FETCH = r"\b(?:curl|wget)(?=\s[^\n|;]{0,300}(?:://|\$|\w\.\w|localhost))"
+_WEB = r"\b(?:irm|iwr|invoke-restmethod|invoke-webrequest)\s"
+# Each with the words of which one is in every text that it matches.
+_FETCHED = tuple(
+    (tuple(word.encode() for word in words), re.compile(form.encode(), re.IGNORECASE))
+    for words, form in (
+        # curl ... | sh
+        (("curl", "wget"), rf"{_FETCH}(?:[^\n|;]{{0,300}}\|(?!\|)){{1,3}}&?\s*{_RUNNER}"),
+        # bash <(curl ...), sh -c "$(curl ...)", eval "$(curl ...)"
+        (
+            ("curl", "wget"),
+            r"(?:\b(?:ba|z|da|k)?sh(?:\s+-\w{1,5}){0,3}|\beval|\bsource|(?<![\w.])\.)\s+[\"']?"
+            r"(?:<\(|\$\(|`)\s*(?:curl|wget)\s",
+        ),
+        # curl -o x ... && sh x
+        (
+            ("curl", "wget"),
+            rf"{_FETCH}[^\n|;]{{0,200}}\s(?:-o|-O|--output|>)\s*(?P<file>[\w./-]{{2,80}})"
+            r"[^\n|;]{0,200}(?:&&|;)\s*(?:chmod\s[^\n|;&]{0,80}(?:&&|;)\s*)?"
+            r"(?:(?:ba|z|da)?sh\s+|\./)?(?P=file)(?![\w./-])",
+        ),
+        # irm ... | iex
+        (("iex", "invoke-expression"), rf"{_WEB}[^\n|]{{0,300}}\|\s*(?:iex|invoke-expression)\b"),
+        (
+            ("iex", "invoke-expression"),
+            rf"\b(?:iex|invoke-expression)\s*[(\"' ]{{1,4}}"
+            rf"(?:{_WEB}|[^\n]{{0,60}}downloadstring\()",
+        ),
+        # exec(requests.get(...).text)
+        (
+            ("exec", "eval"),
+            r"\b(?:exec|eval)\s*\(\s*(?:compile\s*\(\s*)?(?:await\s+)?"
+            r"(?:requests\.|httpx\.|urllib\.|urlopen\(|fetch\()",
+        ),
+        # base64 -d | sh
+        (("base64",), rf"\bbase64\s+(?:-d|--decode)\b[^\n|;]{{0,100}}\|\s*{_RUNNER}"),
+    )
+)
+
+
+def is_placeholder(description: str) -> bool:
+    """Whether a description is that of a template."""
+    return bool(_PLACEHOLDERS.search(description))
+
+
+def check_content(data: bytes, path: str) -> Iterator[Diagnostic]:
+    """Yield the secrets in a text, and the commands that run what they fetch."""
+    data = data[:MAX_SEARCHED_BYTES]
+    if b"\0" in data:
+        return
+    yield from list(_find_secrets(data, path))[:_MAX_OF_A_KIND]
+    yield from list(_find_fetched(data, path))[:_MAX_OF_A_KIND]
+
+
+def _find_secrets(data: bytes, path: str) -> Iterator[Diagnostic]:
+    for name, hint, form in _SECRETS:
+        for match in form.finditer(data) if hint in data else ():
+            value = match[0]
+            private = value.startswith(b"-----")
+            if _EXAMPLE.search(value) or (not private and _entropy(value) < _LEAST_ENTROPY):
+                continue
+            # Only the beginning: a report is read by more people than the file.
+            begin = "" if private else f" ({value[:7].decode('ascii')}…)"
+            yield finding(
+                "secret-in-text",
+                path,
+                _line(data, match.start()),
+                f"the text holds {name}{begin}",
+            )
+
+
+def _find_fetched(data: bytes, path: str) -> Iterator[Diagnostic]:
+    folded = data.lower()
+    if not any(word in folded for words, _ in _FETCHED for word in words):
+        return
+    # A command may go on in the next line; the places stay the same.
+    joined = data.replace(b"\\\r\n", b"   ").replace(b"\\\n", b"  ")
+    told: set[int] = set()
+    for words, form in _FETCHED:
+        for match in form.finditer(joined) if any(word in folded for word in words) else ():
+            line = _line(data, match.start())
+            if line not in told:
+                told.add(line)
+                text = shorten(one_line(_redact(match[0]).decode("utf-8", "replace")), _SHOWN_CHARS)
+                message = f"a program is fetched and run at once: {text!r}"
+                yield finding("fetch-and-run", path, line, message)
+
+
+def _redact(text: bytes) -> bytes:
+    for _, _, form in _SECRETS:
+        text = form.sub(b"...", text)
+    return text
+
+
+def _line(data: bytes, at: int) -> int:
+    return data.count(b"\n", 0, at) + 1
+
+
+def _entropy(value: bytes) -> float:
+    counts = [value.count(byte) for byte in set(value)]
+    return -sum(n / len(value) * log2(n / len(value)) for n in counts)

@@ -1,0 +1,281 @@
+"""`skillbelt add`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
+
+from skillbelt.cli.asking import open_gate
+from skillbelt.cli.keyboard import can_ask
+from skillbelt.cli.output import (
+    count,
+    print_diagnostics,
+    print_json,
+    print_table,
+    say,
+    show_progress,
+    wants_progress,
+)
+from skillbelt.errors import PermissionDenied, UsageError
+from skillbelt.install.add import (
+    AddTarget,
+    RefusedSkill,
+    SkillChange,
+    SkillOffer,
+    ask_to_install,
+    check_clients,
+    describe_offer,
+    install_offers,
+    offer_skills,
+)
+from skillbelt.install.content_store import incoming
+from skillbelt.install.fetching import OpenSource, open_source
+from skillbelt.install.find_skills import FoundSkill
+from skillbelt.install.lock_file import find_place
+from skillbelt.install.source_syntax import check_ref, parse_source
+from skillbelt.install.values import SourceReference
+from skillbelt.settings import Settings, load_settings
+from skillbelt.text import one_line, shorten
+
+PARTLY, REFUSED = 3, 4
+_ABOUT_CHARS = 300
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `add`."""
+    parser.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="a folder, owner/repo, an address, an archive, oci://…, clawhub:…, plugin@marketplace",
+    )
+    parser.add_argument(
+        "-s", "--skill", metavar="NAME", action="append", default=[], help="a skill to add"
+    )
+    parser.add_argument("--all", action="store_true", help="add every skill of the source")
+    parser.add_argument("-l", "--list", action="store_true", help="list what the source has")
+    parser.add_argument(
+        "--to",
+        metavar="CLIENT",
+        action="append",
+        default=[],
+        help="a client that gets a link, such as claude (may be repeated)",
+    )
+    parser.add_argument(
+        "-g", "--global", dest="user", action="store_true", help="for all your projects"
+    )
+    parser.add_argument("--ref", metavar="REF", help="a branch, a tag or a commit of a repository")
+    parser.add_argument("--pin", action="store_true", help="stay at this commit in later updates")
+    parser.add_argument("--copy", action="store_true", help="give clients copies in place of links")
+    parser.add_argument("-y", "--yes", action="store_true", help="answer the question with yes")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fetch, show, ask and install; the exit code says whether all of it was done."""
+    settings = load_settings(args.project, config=args.config)
+    reference = _read_reference(args)
+    target = AddTarget(
+        place=find_place(settings, "user" if args.user else "project"),
+        clients=tuple(dict.fromkeys(args.to)),
+        copy=args.copy,
+        pin=args.pin,
+    )
+    check_clients(target, settings)
+    with incoming(settings) as folder:
+        progress = show_progress if wants_progress(args) else None
+        source = open_source(reference, settings, folder, progress=progress)
+        _clear(args)
+        if args.list:
+            return _print_list(source, args)
+        chosen = _choose(source, args)
+        if progress:
+            progress(f"reading {count(len(chosen), 'skill')}")
+        offered = list(offer_skills(source, chosen, target, settings))
+        _clear(args)
+        return _finish(offered, target, settings, args)
+
+
+def _clear(args: argparse.Namespace) -> None:
+    if wants_progress(args):
+        show_progress("")
+
+
+def _read_reference(args: argparse.Namespace) -> SourceReference:
+    found = parse_source(args.source, folder=os.path.abspath(args.project or "."))
+    if args.ref:
+        if found.kind not in ("github", "gitlab", "git", "clawhub", "oci"):
+            raise UsageError("add: --ref is for repositories, and this source is none")
+        found = found._replace(ref=check_ref(args.ref, found.source))
+    return found
+
+
+# --- which skills --------------------------------------------------------------------------------
+
+
+def _choose(source: OpenSource, args: argparse.Namespace) -> list[FoundSkill]:
+    named = [*args.skill, *([source.reference.skill] if source.reference.skill else [])]
+    if args.all or "*" in named:
+        return list(source.found.skills)
+    if named:
+        return source.choose(named)
+    if len(source.found.skills) == 1:
+        return list(source.found.skills)
+    if args.json or not can_ask() or find_spec("prompt_toolkit") is None:
+        names = ", ".join(skill.name for skill in source.found.skills[:12])
+        more = len(source.found.skills) - 12
+        raise UsageError(
+            f"add: {source.reference.source} has {len(source.found.skills)} skills; give --skill "
+            f"NAME or --all ({names}{f' and {more} more' if more > 0 else ''})"
+        )
+    from skillbelt.cli.check_list import choose_many  # extra: agent
+
+    rows = [(skill.name, shorten(skill.description, _ABOUT_CHARS)) for skill in source.found.skills]
+    picked = choose_many(f"Skills of {source.reference.source}", rows)
+    return [source.found.skills[number] for number in picked]
+
+
+def _print_list(source: OpenSource, args: argparse.Namespace) -> int:
+    if args.json:
+        print_json(
+            {
+                "source": source.reference.source,
+                "commit": source.commit,
+                "skills": [
+                    {
+                        "name": skill.name,
+                        "description": skill.description,
+                        "path": skill.skill_path,
+                        "plugin": skill.plugin,
+                    }
+                    for skill in source.found.skills
+                ],
+                "skipped": [one._asdict() for one in source.found.skipped],
+            }
+        )
+        return 0
+    rows = [(skill.name, skill.description) for skill in source.found.skills]
+    print_table(("NAME", "DESCRIPTION"), rows)
+    for one in source.found.skipped:
+        say(f"skipped {one_line(one.path)}: {one_line(one.reason)}", args)
+    return 0
+
+
+# --- the question and the result -----------------------------------------------------------------
+
+
+def _finish(
+    offered: Sequence[SkillOffer | RefusedSkill],
+    target: AddTarget,
+    settings: Settings,
+    args: argparse.Namespace,
+) -> int:
+    offers = [one for one in offered if isinstance(one, SkillOffer)]
+    refused = [one for one in offered if isinstance(one, RefusedSkill)]
+    new = [one for one in offers if not one.is_installed]
+    if not args.json:
+        for offer in new:
+            _show(offer, args)
+    changes: list[SkillChange] = []
+    if args.dry_run:
+        changes = [_plan(one) for one in offers]
+    elif offers and _ask(new, refused, target, settings, args):
+        progress = show_progress if wants_progress(args) else None
+        for done in install_offers(offers, target, settings, progress=progress):
+            if isinstance(done, SkillChange):
+                changes.append(done)
+            else:
+                refused.append(done)
+        _clear(args)
+    _print(changes, refused, target, args)
+    if not refused:
+        return 0
+    return PARTLY if changes else REFUSED
+
+
+def _ask(
+    new: Sequence[SkillOffer],
+    refused: list[RefusedSkill],
+    target: AddTarget,
+    settings: Settings,
+    args: argparse.Namespace,
+) -> bool:
+    """Ask for what is new; note a no with the skills that were refused."""
+    if not new:
+        return True
+    gate = open_gate(settings, args)
+    try:
+        ask_to_install(new, target, gate)
+        return True
+    except PermissionDenied as error:
+        refused += [
+            RefusedSkill(
+                name=offer.name,
+                code=error.kind,
+                message=one_line(error.reason),
+                remedy="answer yes at a terminal, or give --yes",
+            )
+            for offer in new
+        ]
+        return False
+    finally:
+        gate.close()
+
+
+def _plan(offer: SkillOffer) -> SkillChange:
+    action = "keep" if offer.is_installed else "replace" if offer.current else "install"
+    return SkillChange(
+        name=offer.name,
+        action=action,
+        before=offer.current,
+        after=offer.stored.content_digest,
+        commit=offer.fetched.commit,
+        source=offer.fetched.reference.source,
+    )
+
+
+def _show(offer: SkillOffer, args: argparse.Namespace) -> None:
+    if args.quiet:
+        return
+    print(f"{one_line(offer.name)}", file=sys.stderr)
+    for label, text in describe_offer(offer):
+        print(f"  {label:<9} {text}", file=sys.stderr)
+    if args.verbose:
+        print_diagnostics(offer.findings, args)
+
+
+def _print(
+    changes: Iterable[SkillChange],
+    refused: Iterable[RefusedSkill],
+    target: AddTarget,
+    args: argparse.Namespace,
+) -> None:
+    if args.json:
+        print_json(
+            {
+                "changes": [
+                    {
+                        "name": one.name,
+                        "action": one.action,
+                        "from": one.before,
+                        "to": one.after,
+                        "digest": one.after,
+                        "commit": one.commit,
+                        "source": one.source,
+                    }
+                    for one in changes
+                ],
+                "refused": [one._asdict() for one in refused],
+            }
+        )
+        return
+    words = {"install": "installed", "replace": "replaced", "keep": "unchanged"}
+    if args.dry_run:
+        words = {"install": "would be installed", "replace": "would be replaced", **words}
+        words |= {"install": "would be installed", "replace": "would be replaced"}
+    for one in changes:
+        print(f"{one_line(one.name)}: {words[one.action]} in {target.place.skills}")
+    for bad in refused:
+        say(f"skillbelt: {one_line(bad.name)}: {bad.message}; {bad.remedy}", args)

@@ -1,0 +1,127 @@
+"""What the commands that install skills share: options, the place, and what they print."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+
+from skillbelt.cli.output import count, print_json, say, show_progress, wants_progress
+from skillbelt.install.lock_file import find_place
+from skillbelt.install.sync import Report, SyncRefusal, SyncResult
+from skillbelt.install.values import Drift, InstallPlace, LockEntry, PlannedChange
+from skillbelt.settings import Settings
+from skillbelt.text import one_line
+
+_WORDS = {
+    "install": "installed",
+    "replace": "replaced",
+    "remove": "removed",
+    "link": "linked",
+    "unlink": "unlinked",
+    "keep": "unchanged",
+}
+_WOULD = {
+    "install": "would be installed",
+    "replace": "would be replaced",
+    "remove": "would be removed",
+    "link": "would be linked",
+    "unlink": "would be unlinked",
+    "keep": "unchanged",
+}
+
+
+def add_options(parser: argparse.ArgumentParser, *, changes: bool = True) -> None:
+    """Add the options of every command that installs; `changes` are those that change the disk."""
+    parser.add_argument(
+        "-g",
+        "--global",
+        dest="user",
+        action="store_true",
+        help="the skills in your home, not those of the project",
+    )
+    if changes:
+        parser.add_argument(
+            "--dry-run", action="store_true", help="say what would be done, and change nothing"
+        )
+        parser.add_argument(
+            "-y",
+            "--yes",
+            action="store_true",
+            help="allow what is asked for, once; never a denied one",
+        )
+
+
+def place_of(args: argparse.Namespace, settings: Settings) -> InstallPlace:
+    """Return where the command installs."""
+    return find_place(settings, "user" if args.user else "project")
+
+
+def reporter(args: argparse.Namespace) -> Report:
+    """Return a function that shows progress on a terminal; an empty text clears it."""
+    return show_progress if wants_progress(args) else lambda text: None
+
+
+def print_result(
+    result: SyncResult,
+    entries: Mapping[str, LockEntry],
+    args: argparse.Namespace,
+    *,
+    dry_run: bool = False,
+) -> None:
+    """Print what was done and what was not."""
+    if args.json:
+        print_json(
+            {
+                "changes": [_change(one, entries.get(one.name)) for one in result.changes],
+                "refused": [_refusal(one) for one in result.refused],
+                "drift": [one._asdict() for one in result.drift],
+            }
+        )
+        return
+    words = _WOULD if dry_run else _WORDS
+    changed = [one for one in result.changes if one.action != "keep" or one.reason]
+    for one in changed:
+        word = "recorded in the lock" if one.action == "keep" else words[one.action]
+        print(f"{one_line(one.name)}: {word}")
+    print_refusals(result.refused, args)
+    kept = len(result.changes) - len(changed)
+    if kept:
+        say(f"{count(kept, 'skill')} unchanged", args)
+    elif not result.changes and not result.refused:
+        say("nothing to do", args)
+
+
+def print_refusals(refused: Iterable[SyncRefusal], args: argparse.Namespace) -> None:
+    """Print to stderr what was not done, and what to do."""
+    for one in refused:
+        remedy = f"; {one_line(one.remedy)}" if one.remedy else ""
+        say(f"skillbelt: {one_line(one.name)}: {one_line(one.message)}{remedy}", args)
+
+
+def print_drift(drift: Iterable[Drift]) -> None:
+    """Print each difference between the lock and the disk."""
+    for one in drift:
+        remedy = f" ({one_line(one.remedy)})" if one.remedy else ""
+        print(f"{one_line(one.name)}: {one_line(one.path)}: {one_line(one.message)}{remedy}")
+
+
+def _change(change: PlannedChange, entry: LockEntry | None) -> dict[str, object]:
+    return {
+        "name": change.name,
+        "action": change.action,
+        "from": change.before,
+        "to": change.after,
+        "digest": change.after or change.before,
+        "commit": entry.commit if entry else "",
+        "source": entry.source if entry else "",
+        "path": change.path,
+    }
+
+
+def _refusal(refusal: SyncRefusal) -> dict[str, object]:
+    return {
+        "name": refusal.name,
+        "code": refusal.code,
+        "message": refusal.message,
+        "remedy": refusal.remedy,
+    }

@@ -1,0 +1,88 @@
+"""`skillbelt remove`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from skillbelt.cli.installing import add_options, place_of, print_result
+from skillbelt.errors import ConfigError
+from skillbelt.install.lock_file import SkillLock, read_lock
+from skillbelt.install.placing import skill_folder, take_skill, using_place
+from skillbelt.install.sync import SyncRefusal, SyncResult, check_names, refusal_of
+from skillbelt.install.values import PlannedChange
+from skillbelt.install.verify import VerifiedSkill, verify_lock
+from skillbelt.settings import Settings, load_settings
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `remove`."""
+    parser.add_argument("names", metavar="NAME", nargs="*", help="the skills")
+    parser.add_argument("--all", action="store_true", help="every skill of the lock")
+    parser.add_argument("--force", action="store_true", help="remove skills with local edits too")
+    add_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Remove skills, the links to them and their entries; print what was removed."""
+    if bool(args.names) == args.all:
+        raise ConfigError("remove needs the names of skills, or --all")
+    settings = load_settings(args.project, config=args.config)
+    place = place_of(args, settings)
+    with using_place(place, settings):
+        lock = read_lock(place)
+        names = tuple(lock.entries) if args.all else args.names
+        linked = [name for name in names if is_linked(lock, name)]
+        names = check_names(lock, [name for name in names if name not in linked])
+        result = _unlink(linked, lock, settings, args)
+        for skill in verify_lock(lock, settings, names) if names else ():
+            result = _remove(skill, lock, settings, args, result)
+    print_result(result, lock.entries, args, dry_run=args.dry_run)
+    return result.exit_code
+
+
+def is_linked(lock: SkillLock, name: str) -> bool:
+    """Whether `link` made it: a link that the lock does not have."""
+    return name not in lock.entries and os.path.islink(skill_folder(lock.place, name))
+
+
+def _unlink(
+    names: list[str], lock: SkillLock, settings: Settings, args: argparse.Namespace
+) -> SyncResult:
+    changes = []
+    for name in names:
+        path = skill_folder(lock.place, name)
+        changes.append(PlannedChange(action="unlink", name=name, path=path))
+        if not args.dry_run:
+            take_skill(lock.place, name, settings)
+    return SyncResult(changes=tuple(changes))
+
+
+def _remove(
+    skill: VerifiedSkill,
+    lock: SkillLock,
+    settings: Settings,
+    args: argparse.Namespace,
+    result: SyncResult,
+) -> SyncResult:
+    name = skill.entry.name
+    if skill.edited and not args.force:
+        refusal = SyncRefusal(
+            name=name,
+            code="local-edits",
+            message=f"{skill.folder} has local edits: {skill.drift[0].message}",
+            remedy="`skillbelt remove --force` removes it with them",
+        )
+        return result._replace(refused=(*result.refused, refusal))
+    change = PlannedChange(
+        action="remove",
+        name=name,
+        path=skill.folder,
+        before=skill.hashes.content_digest if skill.hashes else "",
+    )
+    if not args.dry_run:
+        try:
+            take_skill(lock.place, name, settings)
+        except OSError as error:
+            return result._replace(refused=(*result.refused, refusal_of(name, error)))
+    return result._replace(changes=(*result.changes, change))

@@ -1,0 +1,99 @@
+"""`skillbelt sync`."""
+
+from __future__ import annotations
+
+import argparse
+
+from skillbelt.cli.asking import open_gate
+from skillbelt.cli.installing import add_options, place_of, print_drift, print_result, reporter
+from skillbelt.cli.output import say
+from skillbelt.errors import ConfigError
+from skillbelt.install.entries import install_request
+from skillbelt.install.lock_file import SkillLock, read_lock
+from skillbelt.install.placing import using_place
+from skillbelt.install.sync import (
+    SyncMode,
+    SyncResult,
+    fetcher,
+    perform_sync,
+    plan_sync,
+    prune,
+)
+from skillbelt.settings import Settings, load_settings
+
+DRIFT = 2
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `sync`."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--frozen",
+        action="store_true",
+        help="never change the lock: fail for an entry that does not pin the content",
+    )
+    group.add_argument(
+        "--check", action="store_true", help="only compare; exit code 2 for a difference"
+    )
+    group.add_argument(
+        "--adopt", action="store_true", help="write what is installed into the lock, as it is"
+    )
+    parser.add_argument(
+        "--prune", action="store_true", help="remove installed skills that the lock does not have"
+    )
+    parser.add_argument("--force", action="store_true", help="replace skills with local edits too")
+    add_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Install what the lock says; print what was done."""
+    settings = load_settings(args.project, config=args.config)
+    place = place_of(args, settings)
+    mode: SyncMode = "frozen" if args.frozen else "adopt" if args.adopt else "install"
+    with using_place(place, settings):
+        lock = read_lock(place)
+        plan = plan_sync(lock, settings, mode=mode, force=args.force)
+    if args.check:
+        return _check(plan, lock, args)
+    if args.dry_run:
+        result = _prune(plan, lock, settings, args)
+        print_result(result, lock.entries, args, dry_run=True)
+        return result.exit_code
+    wanted = [one.name for one in plan.changes if one.action in ("install", "replace")]
+    if wanted:
+        gate = open_gate(settings, args)
+        gate.require(install_request(lock.entries[name] for name in wanted))
+    report = reporter(args)
+    with using_place(place, settings):
+        if read_lock(place).data != lock.data:
+            raise ConfigError(f"{place.lock} was changed meanwhile; run the command again")
+        result = perform_sync(
+            plan, lock, settings, fetcher(settings, report), mode=mode, report=report
+        )
+        result = _prune(result, lock, settings, args)
+    report("")
+    print_result(result, lock.entries, args)
+    return result.exit_code
+
+
+def _prune(
+    result: SyncResult, lock: SkillLock, settings: Settings, args: argparse.Namespace
+) -> SyncResult:
+    if not args.prune:
+        return result
+    removed, refused = prune(lock, settings, dry_run=args.dry_run)
+    return result._replace(changes=(*result.changes, *removed), refused=(*result.refused, *refused))
+
+
+def _check(plan: SyncResult, lock: SkillLock, args: argparse.Namespace) -> int:
+    """Print the differences; what is planned is not done."""
+    differs = bool(plan.drift or lock.refused)
+    if args.json:
+        print_result(plan, lock.entries, args)
+        return DRIFT if differs else 0
+    print_drift(plan.drift)
+    for one in lock.refused:
+        say(f"skillbelt: {one.name}: the entry in {lock.place.lock} {one.message}", args)
+    if not differs:
+        say(f"all {len(lock.entries)} skills are as {lock.place.lock} says", args)
+    return DRIFT if differs else 0

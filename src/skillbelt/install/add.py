@@ -1,0 +1,385 @@
+"""Add skills: fetch, check, say what they can do, ask once, put in place and lock.
+
+`offer_skills` changes nothing but the store. `install_offers` does what was agreed to, and
+refuses what changed on the disk since it was shown.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from skillbelt.check.check import check_file
+from skillbelt.errors import PathEscape, RunRefused, SkillbeltError, SourceError
+from skillbelt.format.skill import Skill
+from skillbelt.install.content_store import StoredSkill, keep_skill, stored_skill
+from skillbelt.install.entries import entry_for, portable_source
+from skillbelt.install.fetching import OpenSource
+from skillbelt.install.find_skills import FoundSkill
+from skillbelt.install.hashes import FolderHashes, computed_hash, hash_folder
+from skillbelt.install.lock_file import SkillLock, read_lock
+from skillbelt.install.placing import client_folder, put_skill, skill_folder, using_place
+from skillbelt.install.values import FetchedSkill, InstallPlace, LockEntry
+from skillbelt.permission.gate import Gate
+from skillbelt.permission.rules import Request
+from skillbelt.running.packages.declared import needs_of
+from skillbelt.settings import Settings
+from skillbelt.text import one_line
+from skillbelt.values import SKILL_FILE, Diagnostic
+
+_SCRIPTS = (".py", ".sh", ".bash", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".ps1", ".lua")
+_HOST_KEYS = ("hosts", "network", "allowed_hosts", "allowed-hosts")
+_MOST_LISTED = 20
+
+
+class SkillAbilities(NamedTuple):
+    """What is known of what a skill can do, from its files and from what it declares."""
+
+    files: int = 0
+    bytes: int = 0
+    scripts: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+
+
+class FileDifference(NamedTuple):
+    """The files that an installation adds, changes and removes."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+class RefusedSkill(NamedTuple):
+    """A skill that is not installed, and why."""
+
+    name: str
+    code: str
+    message: str
+    remedy: str
+
+
+class SkillOffer(NamedTuple):
+    """A skill that can be installed: all that a person needs to decide.
+
+    `current` is the content digest of what is there now, "" for nothing.
+    """
+
+    fetched: FetchedSkill
+    stored: StoredSkill
+    abilities: SkillAbilities
+    findings: tuple[Diagnostic, ...] = ()
+    difference: FileDifference = FileDifference()
+    current: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the skill."""
+        return self.fetched.name
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the same content is there already."""
+        return self.current == self.stored.content_digest
+
+
+class SkillChange(NamedTuple):
+    """What was done to one skill."""
+
+    name: str
+    action: str
+    before: str
+    after: str
+    commit: str
+    source: str
+
+
+class AddTarget(NamedTuple):
+    """Where skills are added: a place, the clients that get links, and whether they get copies."""
+
+    place: InstallPlace
+    clients: tuple[str, ...] = ()
+    copy: bool = False
+    pin: bool = False
+
+
+def check_clients(target: AddTarget, settings: Settings) -> None:
+    """Raise ConfigError for a client that is not known."""
+    for client in target.clients:
+        client_folder(target.place, client, settings)
+
+
+def offer_skills(
+    source: OpenSource, chosen: Iterable[FoundSkill], target: AddTarget, settings: Settings
+) -> Iterator[SkillOffer | RefusedSkill]:
+    """Yield for each skill what would be installed, or why it cannot be."""
+    lock = read_lock(target.place)
+    for found in chosen:
+        try:
+            fetched = source.take(found)
+            if target.pin and fetched.commit:
+                pinned = fetched.reference._replace(ref=fetched.commit)
+                fetched = fetched._replace(reference=pinned)
+            yield _offer(fetched, target, settings, lock)
+        except SourceError as error:
+            yield RefusedSkill(
+                name=found.name,
+                code=str(getattr(error, "code", error.kind)),
+                message=one_line(str(error)),
+                remedy=error.remedy,
+            )
+
+
+def _offer(
+    fetched: FetchedSkill, target: AddTarget, settings: Settings, lock: SkillLock
+) -> SkillOffer | RefusedSkill:
+    place = target.place
+    stored = keep_skill(fetched.folder, settings)
+    new = hash_folder(fetched.folder)
+    old = _hash_installed(place, fetched.name)
+    entry = lock.entries.get(fetched.name)
+    fault = _find_fault(fetched, new, old, entry=entry, place=place)
+    if fault is not None:
+        return fault
+    return SkillOffer(
+        fetched=fetched,
+        stored=stored,
+        abilities=describe_abilities(fetched.folder),
+        findings=check_file(os.path.join(fetched.folder, SKILL_FILE)).diagnostics,
+        difference=compare_files(old, new),
+        current=old.content_digest if old else "",
+    )
+
+
+def _hash_installed(place: InstallPlace, name: str) -> FolderHashes | None:
+    folder = skill_folder(place, name)
+    return hash_folder(folder, partial=True) if os.path.lexists(folder) else None
+
+
+def _find_fault(
+    fetched: FetchedSkill,
+    new: FolderHashes,
+    old: FolderHashes | None,
+    *,
+    entry: LockEntry | None,
+    place: InstallPlace,
+) -> RefusedSkill | None:
+    """Say why what is there may not be replaced; None where it may."""
+    name = fetched.name
+    if old is None or old.content_digest == new.content_digest:
+        return _other_source(fetched, entry, place)
+    if entry is None:
+        return RefusedSkill(
+            name=name,
+            code="not-locked",
+            message=f"{skill_folder(place, name)} is there and in no lock, so it may be your own",
+            remedy="move it away, or let `skillbelt sync --adopt` lock it",
+        )
+    if _is_edited(entry, old, skill_folder(place, name)):
+        return RefusedSkill(
+            name=name,
+            code="edited",
+            message=f"{skill_folder(place, name)} was changed since it was installed",
+            remedy=f"`skillbelt update {name}` merges, `skillbelt verify {name}` shows the changes",
+        )
+    return _other_source(fetched, entry, place)
+
+
+def _other_source(
+    fetched: FetchedSkill, entry: LockEntry | None, place: InstallPlace
+) -> RefusedSkill | None:
+    source = portable_source(fetched.reference, place)
+    if entry is None or (entry.source, entry.source_type) == (source, fetched.reference.kind):
+        return None
+    return RefusedSkill(
+        name=fetched.name,
+        code="name-taken",
+        message=f"a skill of that name is installed from {one_line(entry.source)}",
+        remedy=f"`skillbelt remove {fetched.name}` first, if this one shall replace it",
+    )
+
+
+def _is_edited(entry: LockEntry, old: FolderHashes, folder: str) -> bool:
+    if entry.content_digest:
+        return entry.content_digest != old.content_digest
+    try:
+        return entry.computed_hash != computed_hash(folder)
+    except SourceError:
+        return True
+
+
+def compare_files(old: FolderHashes | None, new: FolderHashes) -> FileDifference:
+    """Return which files are new, changed and gone."""
+    before = {file.path: file for file in old.files} if old else {}
+    after = {file.path: file for file in new.files}
+    return FileDifference(
+        added=tuple(path for path in after if path not in before),
+        changed=tuple(path for path in after if path in before and before[path] != after[path]),
+        removed=tuple(path for path in before if path not in after),
+    )
+
+
+def describe_abilities(folder: str) -> SkillAbilities:
+    """Return what a skill can do, as far as its files and its own words tell. Never raises."""
+    try:
+        skill = Skill.from_folder(folder)
+        needs, front = skill.requirements, skill.frontmatter
+        files = hash_folder(folder).files
+    except SkillbeltError:
+        return SkillAbilities()
+    plain = [file for file in files if file.kind == "file"]
+    return SkillAbilities(
+        files=len(files),
+        bytes=sum(file.size for file in plain),
+        scripts=tuple(one.path for one in plain if _is_script(one.path, one.executable)),
+        programs=_lines((*needs.bins, *needs.any_bins)),
+        packages=_lines(_packages(folder)),
+        secrets=_lines((*needs.env, *needs.optional_env)),
+        hosts=_lines(_hosts(skill)),
+        tools=_lines(front.allowed_tools),
+        links=tuple(file.path for file in files if file.kind == "link"),
+    )
+
+
+def _is_script(path: str, executable: bool) -> bool:
+    return executable or path.lower().endswith(_SCRIPTS)
+
+
+def _lines(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one_line(text) for text in texts))
+
+
+def _packages(folder: str) -> Sequence[str]:
+    try:
+        needs = needs_of(folder)
+    except (RunRefused, PathEscape, OSError) as error:
+        return (f"unreadable: {error}",)
+    return needs.requirements if needs is not None else ()
+
+
+def _hosts(skill: Skill) -> Iterator[str]:
+    for key in _HOST_KEYS:
+        told = skill.told(key)
+        if isinstance(told, str):
+            yield from told.replace(",", " ").split()
+        elif isinstance(told, list | tuple):
+            yield from (one for one in told if isinstance(one, str))
+
+
+# --- the question, and what follows it -----------------------------------------------------------
+
+
+def install_request(offers: Sequence[SkillOffer], target: AddTarget) -> Request:
+    """Return the one question about all offers; an answer is bound to their content."""
+    names = [offer.name for offer in offers]
+    digests = " ".join(offer.stored.content_digest for offer in offers)
+    where = "your home" if target.place.scope == "user" else target.place.base
+    what = f"install {'the skill' if len(names) == 1 else 'the skills'} {', '.join(names)}"
+    alone = len(offers) == 1
+    return Request(
+        type="install",
+        patterns=tuple(f"skill:{name}" for name in names),
+        summary=f"{what} in {where}",
+        initiator="user",
+        skill=names[0] if alone else "",
+        hash=digests if alone else "",
+        origin=offers[0].fetched.reference.source,
+        trusted=False,
+        metadata={} if alone else {"contents": digests.split()},
+        exact=digests,
+    )
+
+
+def ask_to_install(offers: Sequence[SkillOffer], target: AddTarget, gate: Gate) -> None:
+    """Ask once for all offers; raise PermissionDenied when the answer is no."""
+    gate.require(install_request(offers, target))
+
+
+def install_offers(
+    offers: Iterable[SkillOffer],
+    target: AddTarget,
+    settings: Settings,
+    *,
+    progress: Callable[[str], None] | None = None,
+) -> Iterator[SkillChange | RefusedSkill]:
+    """Put the skills in place, one after the other, each with its entry in the lock."""
+    for offer in offers:
+        if progress:
+            progress(f"installing {offer.name}")
+        try:
+            yield _install(offer, target, settings)
+        except SkillbeltError as error:
+            yield RefusedSkill(
+                name=offer.name, code=error.kind, message=one_line(str(error)), remedy=error.remedy
+            )
+
+
+def _install(
+    offer: SkillOffer, target: AddTarget, settings: Settings
+) -> SkillChange | RefusedSkill:
+    place, fetched = target.place, offer.fetched
+    with using_place(place, settings):
+        now = _hash_installed(place, offer.name)
+        if (now.content_digest if now else "") != offer.current:
+            return RefusedSkill(
+                name=offer.name,
+                code="changed",
+                message=f"{skill_folder(place, offer.name)} changed while you were asked",
+                remedy="run the command again",
+            )
+        before = read_lock(place).entries.get(offer.name)
+        clients = dict.fromkeys((*(before.clients if before else ()), *target.clients))
+        entry = entry_for(fetched, offer.stored, place, clients=tuple(clients), before=before)
+        with stored_skill(offer.stored, settings, lambda: fetched.folder) as folder:
+            put_skill(place, entry, folder, settings, copy=target.copy)
+    action = "keep" if offer.is_installed else "replace" if offer.current else "install"
+    return SkillChange(
+        name=offer.name,
+        action=action,
+        before=offer.current,
+        after=offer.stored.content_digest,
+        commit=fetched.commit,
+        source=entry.source,
+    )
+
+
+def describe_offer(offer: SkillOffer) -> Iterator[tuple[str, str]]:
+    """Yield what a person reads before the question: a label and a text for each line."""
+    can, files = offer.abilities, offer.difference
+    commit = f" at {offer.fetched.commit[:12]}" if offer.fetched.commit else ""
+    yield "from", f"{offer.fetched.reference.source}{commit} ({offer.fetched.skill_path})"
+    yield "files", f"{can.files} files, {can.bytes:,} bytes"
+    for label, values in (
+        ("scripts", can.scripts),
+        ("programs", can.programs),
+        ("packages", can.packages),
+        ("secrets", can.secrets),
+        ("hosts", can.hosts),
+        ("tools", can.tools),
+        ("links", can.links),
+    ):
+        if values:
+            yield label, _list(values)
+    if not any((can.scripts, can.programs, can.packages, can.secrets, can.hosts, can.tools)):
+        yield "can", "only give instructions: it has no scripts and declares no needs"
+    errors = sum(one.severity == "error" for one in offer.findings)
+    warnings = sum(one.severity == "warning" for one in offer.findings)
+    yield "check", f"{errors} errors, {warnings} warnings" if errors or warnings else "passed"
+    if offer.current and not offer.is_installed:
+        for label, values in (
+            ("changed", files.changed),
+            ("added", files.added),
+            ("removed", files.removed),
+        ):
+            if values:
+                yield label, _list(values)
+
+
+def _list(values: Sequence[str]) -> str:
+    more = f" and {len(values) - _MOST_LISTED} more" if len(values) > _MOST_LISTED else ""
+    return ", ".join(map(one_line, values[:_MOST_LISTED])) + more

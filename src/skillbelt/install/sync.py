@@ -1,0 +1,364 @@
+"""`sync`: installs exactly what the lock says, or says why it cannot.
+
+A skill whose files were edited here is never replaced. A version that was fetched here before is:
+it is still in the store.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple
+
+from skillbelt.errors import ConfigError, PathEscape, PermissionDenied, SkillbeltError, SourceError
+from skillbelt.install.content_store import StoredSkill, incoming, keep_skill, stored_skill
+from skillbelt.install.entries import reference_of, stored_of
+from skillbelt.install.fetching import fetch_skills
+from skillbelt.install.hashes import computed_hash, hash_folder
+from skillbelt.install.lock_file import (
+    LockChanges,
+    SkillLock,
+    folder_name,
+    pinned_names,
+    read_lock,
+    remember_pinned,
+    write_lock,
+)
+from skillbelt.install.placing import (
+    link_clients,
+    linked_clients,
+    put_skill,
+    skill_folder,
+    take_skill,
+)
+from skillbelt.install.values import (
+    Drift,
+    FetchedSkill,
+    InstallPlace,
+    LockEntry,
+    PlannedChange,
+    SourceReference,
+)
+from skillbelt.install.verify import VerifiedSkill, verify_lock, verify_skill
+from skillbelt.settings import Settings
+
+# What `skills` 1.7.4 leaves out when it copies a skill.
+_NOT_COPIED = frozenset(("metadata.json",))
+_FOLDERS_NOT_COPIED = frozenset(("__pypackages__",))
+SyncMode = Literal["install", "frozen", "adopt"]
+# Called with a source, the folder to fetch into, the commit and the path of the SKILL.md.
+Fetch = Callable[[SourceReference, str, str, str], FetchedSkill]
+Report = Callable[[str], None]
+
+
+def fetcher(settings: Settings, progress: Report | None = None) -> Fetch:
+    """Return the function that fetches one skill for `perform_sync`."""
+
+    def fetch(reference: SourceReference, into: str, commit: str, skill_path: str) -> FetchedSkill:
+        found = fetch_skills(
+            reference, settings, into, commit=commit, skill_path=skill_path, progress=progress
+        )
+        if len(found) != 1:
+            raise SourceError(reference.source, f"has {len(found)} skills that the lock may mean")
+        return found[0]
+
+    return fetch
+
+
+class SyncRefusal(NamedTuple):
+    """What was not done: a code, the reason, what to do. `policy`: a rule or a person said no."""
+
+    name: str
+    code: str
+    message: str
+    remedy: str = ""
+    policy: bool = False
+
+
+class SyncResult(NamedTuple):
+    """What was done, and what was not."""
+
+    changes: tuple[PlannedChange, ...] = ()
+    refused: tuple[SyncRefusal, ...] = ()
+    drift: tuple[Drift, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """0 done, 2 nothing could be done, 3 part of it, 4 refused by a rule or a person."""
+        if any(one.policy for one in self.refused):
+            return 4
+        if self.refused:
+            return 3 if any(change.action != "keep" for change in self.changes) else 2
+        return 0
+
+
+def plan_sync(
+    lock: SkillLock, settings: Settings, *, mode: SyncMode = "install", force: bool = False
+) -> SyncResult:
+    """Return what `sync` would do; nothing is changed and nothing fetched."""
+    changes: list[PlannedChange] = []
+    refused = [
+        SyncRefusal(one.name, "lock-entry", f"the entry in {lock.place.lock} {one.message}")
+        for one in lock.refused
+    ]
+    verified = verify_lock(lock, settings)
+    names = pinned_names(lock.place, settings)
+    for skill in verified:
+        ours = lock.ours or skill.entry.name in names
+        planned = _plan_skill(skill, ours=ours, mode=mode, force=force)
+        if isinstance(planned, SyncRefusal):
+            refused.append(planned)
+        else:
+            changes.append(planned)
+    drift = tuple(one for skill in verified for one in skill.drift)
+    return SyncResult(changes=tuple(changes), refused=tuple(refused), drift=drift)
+
+
+def _plan_skill(
+    skill: VerifiedSkill, *, ours: bool, mode: SyncMode, force: bool
+) -> PlannedChange | SyncRefusal:
+    entry = skill.entry
+    change = PlannedChange(
+        action="keep",
+        name=entry.name,
+        path=skill.folder,
+        before=skill.hashes.content_digest if skill.hashes else "",
+        after=entry.content_digest,
+    )
+    kinds = {one.kind for one in skill.drift}
+    if stored_of(entry) is None and mode == "frozen":
+        why = "another tool wrote its entry anew" if ours else "its entry has no contentDigest"
+        return SyncRefusal(
+            name=entry.name,
+            code="rewritten" if ours else "no-digest",
+            message=f"{why}, so what belongs there is not known",
+            remedy="`skillbelt sync` without --frozen fetches and records it",
+        )
+    if not kinds and stored_of(entry) is not None:
+        return change
+    if kinds == {"client-link"}:
+        return change._replace(action="link")
+    if mode == "adopt" and skill.hashes is not None and "unsafe" not in kinds:
+        return change._replace(action="keep", reason="adopt", after=skill.hashes.content_digest)
+    if skill.hashes is None and kinds == {"missing"}:
+        return change._replace(action="install")
+    if stored_of(entry) is None and "no-digest" not in kinds:
+        return change._replace(reason="record")
+    if kinds <= {"no-digest", "rewritten", "client-link"} and not force:
+        # `skills` installs less than it hashes: only the source can tell what is an edit.
+        return change._replace(action="replace", reason="compare")
+    if skill.edited and not force:
+        return SyncRefusal(
+            name=entry.name,
+            code="local-edits",
+            message=f"{skill.folder} has local edits: {skill.drift[0].message}",
+            remedy=skill.drift[0].remedy,
+        )
+    return change._replace(action="replace")
+
+
+def perform_sync(
+    plan: SyncResult,
+    lock: SkillLock,
+    settings: Settings,
+    fetch: Fetch,
+    *,
+    mode: SyncMode = "install",
+    report: Report = lambda text: None,
+) -> SyncResult:
+    """Do what was planned, skill by skill; the caller holds the place.
+
+    A skill that cannot be installed is left as it was, and the others go on.
+    """
+    done: list[PlannedChange] = []
+    refused = list(plan.refused)
+    for change in plan.changes:
+        if change.action == "keep" and not change.reason:
+            done.append(change)
+            continue
+        report(change.name)
+        try:
+            done.append(_perform(change, lock, settings, fetch, mode))
+        except (SkillbeltError, OSError) as error:
+            refused.append(refusal_of(change.name, error))
+    return SyncResult(changes=tuple(done), refused=tuple(refused), drift=plan.drift)
+
+
+def refusal_of(name: str, error: Exception) -> SyncRefusal:
+    """Return what a failure is for the caller."""
+    return SyncRefusal(
+        name=name,
+        code=getattr(error, "kind", "system"),
+        message=str(error),
+        remedy=getattr(error, "remedy", ""),
+        policy=isinstance(error, PermissionDenied | PathEscape),
+    )
+
+
+def _perform(
+    change: PlannedChange, lock: SkillLock, settings: Settings, fetch: Fetch, mode: SyncMode
+) -> PlannedChange:
+    place, entry = lock.place, lock.entries[change.name]
+    if change.action == "link":
+        link_clients(place, entry.name, entry.clients, settings)
+        return change
+    if change.action == "keep":
+        _record(place, entry, settings, adopt=change.reason == "adopt")
+        return change
+    stored = stored_of(entry)
+    if stored is None:
+        return _install_unpinned(change, lock, settings, fetch)
+    with (
+        incoming(settings) as folder,
+        stored_skill(
+            stored,
+            settings,
+            lambda: (
+                fetch(reference_of(entry, place), folder, entry.commit, entry.skill_path).folder
+            ),
+        ) as source,
+    ):
+        put_skill(place, entry, source, settings, lock=False)
+    return change
+
+
+def _install_unpinned(
+    change: PlannedChange, lock: SkillLock, settings: Settings, fetch: Fetch
+) -> PlannedChange:
+    """Install an entry of another tool if its one hash is right, and record what came."""
+    place, entry = lock.place, lock.entries[change.name]
+    with incoming(settings) as folder:
+        fetched = fetch(reference_of(entry, place), folder, entry.commit, entry.skill_path)
+        wanted = entry.computed_hash or entry.folder_hash
+        if wanted not in (computed_hash(fetched.folder), fetched.tree_sha):
+            raise SourceError(
+                entry.source,
+                "changed since it was locked, and the lock names no commit to go back to; "
+                f"`skillbelt update {entry.name}` takes the new version",
+            )
+        if change.reason == "compare" and not _is_copy(change.path, fetched.folder):
+            raise SourceError(
+                change.path,
+                "has local edits; `skillbelt sync --adopt` records them, --force drops them",
+            )
+        stored = keep_skill(fetched.folder, settings)
+        pinned = _pinned(entry, stored)._replace(commit=fetched.commit)
+        with stored_skill(stored, settings, lambda: fetched.folder) as source:
+            put_skill(place, pinned, source, settings)
+    return change._replace(after=stored.content_digest)
+
+
+def _is_copy(folder: str, source: str) -> bool:
+    """Whether `skills` made the folder from the source: it leaves some files out."""
+    theirs = {
+        (file.path, file.sha256)
+        for file in hash_folder(source).files
+        if os.path.basename(file.path) not in _NOT_COPIED
+        and not _FOLDERS_NOT_COPIED.intersection(file.path.split("/")[:-1])
+    }
+    return {(file.path, file.sha256) for file in hash_folder(folder).files} == theirs
+
+
+def _record(place: InstallPlace, entry: LockEntry, settings: Settings, *, adopt: bool) -> None:
+    """Write down what is installed, and keep a copy of it in the store."""
+    folder = skill_folder(place, entry.name)
+    stored = keep_skill(folder, settings)
+    pinned = _pinned(entry, stored)
+    if adopt:
+        same = stored.content_digest == entry.content_digest
+        pinned = pinned._replace(
+            computed_hash=computed_hash(folder), commit=entry.commit if same else ""
+        )
+        found = linked_clients(place, entry.name, settings)
+        pinned = pinned._replace(clients=tuple(dict.fromkeys((*entry.clients, *found))))
+    changes = LockChanges(read_lock(place))
+    changes.put(pinned)
+    remember_pinned(place, settings, entry.name)
+    write_lock(changes)
+
+
+def _pinned(entry: LockEntry, stored: StoredSkill) -> LockEntry:
+    return entry._replace(content_digest=stored.content_digest, tree_sha=stored.tree_sha)
+
+
+def prune(
+    lock: SkillLock, settings: Settings, *, dry_run: bool = False
+) -> tuple[list[PlannedChange], list[SyncRefusal]]:
+    """Remove installed skills that the lock does not have, if the store can bring them back.
+
+    A skill that was written here, or edited, stays: only its author knows what it is for.
+    """
+    changes, refused = [], []
+    known = {folder_name(name) for name in (*lock.entries, *(one.name for one in lock.refused))}
+    for name in _installed(lock.place):
+        if name in known:
+            continue
+        folder = skill_folder(lock.place, name)
+        try:
+            hashes = hash_folder(folder)
+        except SourceError:
+            continue
+        entry = LockEntry(
+            name=name,
+            source="",
+            source_type="local",
+            content_digest=hashes.content_digest,
+            tree_sha=hashes.tree_sha,
+        )
+        if verify_skill(lock, entry, settings).drift or not _in_store(entry, settings):
+            refused.append(
+                SyncRefusal(
+                    name=name,
+                    code="not-ours",
+                    message=f"{folder} is not in the lock, and was not installed by skillbelt",
+                    remedy="remove the folder if it is not needed",
+                )
+            )
+            continue
+        change = PlannedChange(
+            action="remove", name=name, path=folder, before=hashes.content_digest
+        )
+        if not dry_run:
+            take_skill(lock.place, name, settings)
+        changes.append(change)
+    return changes, refused
+
+
+def _in_store(entry: LockEntry, settings: Settings) -> bool:
+    from_store = stored_of(entry)
+    if from_store is None:
+        return False
+    try:
+        with stored_skill(from_store, settings, _nothing):
+            return True
+    except SourceError:
+        return False
+
+
+def _nothing() -> str:
+    raise SourceError("store", "does not have it")
+
+
+def _installed(place: InstallPlace) -> list[str]:
+    try:
+        names = sorted(os.listdir(place.skills))
+    except OSError:
+        return []
+    return [
+        name
+        for name in names
+        if not name.startswith(".")
+        and folder_name(name) == name
+        and os.path.isfile(os.path.join(place.skills, name, "SKILL.md"))
+        and not os.path.islink(os.path.join(place.skills, name))
+    ]
+
+
+def check_names(lock: SkillLock, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names; ConfigError for one that the lock does not have."""
+    for name in names:
+        if name not in lock.entries:
+            known: Iterable[str] = sorted(lock.entries)
+            shown = ", ".join(known) or "nothing"
+            raise ConfigError(f"{lock.place.lock} has no skill {name!r}; it has {shown}")
+    return tuple(names)

@@ -1,0 +1,192 @@
+"""Compares what is installed with the lock: contents, modes, links, and what is there besides."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from skillbelt.errors import ConfigError, PathEscape, SourceError
+from skillbelt.files.tree import SkillTree
+from skillbelt.install.content_store import has_skill, store_folder
+from skillbelt.install.entries import stored_of
+from skillbelt.install.hashes import FolderHashes, HashedFile, computed_hash, hash_folder
+from skillbelt.install.lock_file import SkillLock, folder_name, pinned_names
+from skillbelt.install.placing import client_folder, skill_folder
+from skillbelt.install.values import Drift, DriftKind, InstallPlace, LockEntry
+from skillbelt.settings import Settings
+from skillbelt.text import one_line
+
+_ADOPT = "`skillbelt sync` compares it with its source, `sync --adopt` records what is installed"
+_SYNC = "`skillbelt sync` installs it"
+_KEEP = (
+    "`skillbelt update` keeps your edits beside a new version, `skillbelt sync --force` drops them"
+)
+
+
+class VerifiedSkill(NamedTuple):
+    """A skill of the lock, what is installed of it, and how that differs.
+
+    `hashes` is None for nothing there. `edited` says that what is there is no version that was
+    fetched here, so that replacing it would lose something.
+    """
+
+    entry: LockEntry
+    folder: str
+    hashes: FolderHashes | None
+    drift: tuple[Drift, ...] = ()
+    edited: bool = False
+
+
+def verify_lock(
+    lock: SkillLock, settings: Settings, names: Iterable[str] = ()
+) -> tuple[VerifiedSkill, ...]:
+    """Compare the skills of a lock, all if none is named, with what is installed."""
+    wanted = set(names)
+    return tuple(
+        verify_skill(lock, entry, settings)
+        for name, entry in lock.entries.items()
+        if not wanted or name in wanted
+    )
+
+
+def verify_skill(lock: SkillLock, entry: LockEntry, settings: Settings) -> VerifiedSkill:
+    """Compare one skill."""
+    place = lock.place
+    folder = skill_folder(place, entry.name)
+    found = VerifiedSkill(entry, folder, None)
+    if not os.path.lexists(folder):
+        missing = _drift(entry, "missing", folder, "is not installed", _SYNC)
+        return found._replace(drift=(missing,))
+    if os.path.islink(folder):
+        message = f"is a link to {os.readlink(folder)}, and not what the lock says"
+        linked = _drift(entry, "changed-link", folder, message, "remove the link, then `sync`")
+        return found._replace(drift=(linked,), edited=True)
+    try:
+        hashes = hash_folder(folder, partial=True)
+    except SourceError as error:
+        unsafe = _drift(entry, "unsafe", folder, error.reason, "look at it, then remove it")
+        return found._replace(drift=(unsafe,), edited=True)
+    drift = [*_unsafe(entry, folder), *_contents(lock, entry, folder, hashes, settings)]
+    edited = bool(drift) and not _is_known(hashes, settings)
+    drift += _clients(place, entry, folder, hashes, settings)
+    return found._replace(hashes=hashes, drift=tuple(drift), edited=edited)
+
+
+def _drift(entry: LockEntry, kind: DriftKind, path: str, message: str, remedy: str) -> Drift:
+    return Drift(name=entry.name, kind=kind, path=path, message=message, remedy=remedy)
+
+
+def _unsafe(entry: LockEntry, folder: str) -> Iterator[Drift]:
+    """Yield what no skill may hold: links that lead out, pipes, what cannot be read."""
+    try:
+        with SkillTree(folder, folder) as tree:
+            for one in tree.entries():
+                if one.problem:
+                    path = os.path.join(folder, one.path)
+                    yield _drift(entry, "unsafe", path, one.reason, "remove it")
+    except (OSError, PathEscape) as error:
+        yield _drift(entry, "unsafe", folder, str(error), "look at it, then remove it")
+
+
+def _contents(
+    lock: SkillLock, entry: LockEntry, folder: str, hashes: FolderHashes, settings: Settings
+) -> Iterator[Drift]:
+    stored = stored_of(entry)
+    if stored is None:
+        ours = lock.ours or entry.name in pinned_names(lock.place, settings)
+        yield from _of_another_tool(lock, entry, folder, ours=ours)
+        return
+    if (hashes.content_digest, hashes.tree_sha) == stored:
+        return
+    known = os.path.join(store_folder(settings), stored.digits, "skill")
+    if has_skill(stored, settings):
+        yield from _compare(entry, folder, hash_folder(known).files, hashes.files)
+        return
+    kind: DriftKind = "changed-file"
+    message = "its files are not those that were locked"
+    if hashes.content_digest == entry.content_digest:
+        kind, message = "changed-mode", "an executable bit or a link is not as it was locked"
+    yield _drift(entry, kind, folder, message, _KEEP)
+
+
+def _of_another_tool(
+    lock: SkillLock, entry: LockEntry, folder: str, *, ours: bool
+) -> Iterator[Drift]:
+    """Yield why an entry without our keys is not verified; its one hash may still be right."""
+    if ours:
+        message = "another tool wrote this entry anew: what was locked is not known any more"
+        yield _drift(entry, "rewritten", lock.place.lock, message, _ADOPT)
+    try:
+        same = computed_hash(folder) == (entry.computed_hash or entry.folder_hash)
+    except SourceError:
+        same = False
+    if not same:
+        # It may also be a source with a metadata.json, which `skills` hashes and does not install.
+        message = "has no contentDigest, and its files do not have the hash of the lock"
+        yield _drift(entry, "no-digest", folder, message, _ADOPT)
+
+
+def _compare(
+    entry: LockEntry, folder: str, locked: Iterable[HashedFile], found: Iterable[HashedFile]
+) -> Iterator[Drift]:
+    before = {file.path: file for file in locked}
+    after = {file.path: file for file in found}
+    for path in sorted(before.keys() | after.keys()):
+        old, new = before.get(path), after.get(path)
+        if old == new:
+            continue
+        kind: DriftKind
+        if new is None:
+            kind, message = "missing-file", "is missing"
+        elif old is None:
+            kind, message = "extra-file", "is not part of what was locked"
+        elif old.kind == "link" or new.kind == "link":
+            kind = "changed-link"
+            message = f"leads to {one_line(new.target)!r}" if new.target else "is no link any more"
+        elif old.sha256 != new.sha256:
+            kind, message = "changed-file", "was changed"
+        else:
+            kind = "changed-mode"
+            message = "is executable now" if new.executable else "is not executable any more"
+        yield _drift(entry, kind, os.path.join(folder, path), message, _KEEP)
+
+
+def _clients(
+    place: InstallPlace,
+    entry: LockEntry,
+    folder: str,
+    hashes: FolderHashes,
+    settings: Settings,
+) -> Iterator[Drift]:
+    for client in entry.clients:
+        try:
+            above = client_folder(place, client, settings)
+        except ConfigError as error:
+            yield _drift(entry, "client-link", place.lock, str(error), "correct the lock")
+            continue
+        path = os.path.join(above, folder_name(entry.name))
+        if os.path.realpath(path) == os.path.realpath(folder):
+            continue
+        if not os.path.lexists(path):
+            message = f"{client} has no link to it"
+        elif os.path.islink(path):
+            message = f"is a link to {os.readlink(path)}"
+        elif _has(path, hashes):
+            continue
+        else:
+            message = "is a folder with other files than what is installed"
+        yield _drift(entry, "client-link", path, message, "remove it, then `skillbelt sync`")
+
+
+def _has(path: str, hashes: FolderHashes) -> bool:
+    try:
+        return hash_folder(path)[:2] == hashes[:2]
+    except SourceError:
+        return False
+
+
+def _is_known(hashes: FolderHashes, settings: Settings) -> bool:
+    """Whether the store has exactly this: an unchanged version, which can be put back."""
+    from_store = f"{hashes.content_digest.removeprefix('sha256:')}-{hashes.tree_sha}"
+    return os.path.isdir(os.path.join(store_folder(settings), from_store, "skill"))

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.install.repositories import BareRepository, skill_text
+from tests.install.repositories import Tree as RepositoryTree
+from tests.terminal import CHOICE, on_terminal
+from tests.tree import Tree
+
+SKILLS = ".agents/skills"
+
+
+@pytest.fixture
+def source(tree: Tree) -> BareRepository:
+    repository = BareRepository(tree.root / "source.git")
+    repository.commit(
+        {
+            "skills": {
+                "alpha": {"SKILL.md": skill_text("alpha"), "scripts": {"a.py": "print(1)\n"}},
+                "beta": {"SKILL.md": skill_text("beta")},
+            }
+        }
+    )
+    return repository
+
+
+def lock(tree: Tree) -> Any:
+    return json.loads((tree.project / "skills-lock.json").read_text())["skills"]
+
+
+def test_a_skill_is_added_linked_and_locked(tree: Tree, source: BareRepository) -> None:
+    done = tree.run("add", source.url, "--skill", "alpha", "--to", "claude", "--yes")
+    assert (done.exit_code, done.stdout) == (0, f"alpha: installed in {tree.project}/{SKILLS}\n")
+    assert "scripts/a.py" in done.stderr
+    assert os.readlink(tree.project / ".claude/skills/alpha") == "../../.agents/skills/alpha"
+    assert (tree.project / SKILLS / "alpha/scripts/a.py").read_text() == "print(1)\n"
+    entry = lock(tree)["alpha"]
+    assert entry["sourceType"] == "git" and entry["skillPath"] == "skills/alpha/SKILL.md"
+    assert len(entry["commit"]) == 40 and entry["contentDigest"].startswith("sha256:")
+    assert "alpha" in tree.run("list").stdout
+
+
+def test_the_document_says_what_changed_and_what_did_not(
+    tree: Tree, source: BareRepository
+) -> None:
+    done = tree.run("add", source.url, "--all", "--yes", "--json")
+    assert done.exit_code == 0
+    assert [(one["name"], one["action"]) for one in done.document["changes"]] == [
+        ("alpha", "install"),
+        ("beta", "install"),
+    ]
+    assert done.document["refused"] == []
+    again = tree.run("add", source.url, "--all", "--json")
+    assert again.exit_code == 0  # nothing is new, so nothing is asked
+    assert {one["action"] for one in again.document["changes"]} == {"keep"}
+
+
+def test_without_a_choice_and_a_terminal_it_names_the_skills(
+    tree: Tree, source: BareRepository
+) -> None:
+    done = tree.run("add", source.url, "--yes")
+    assert done.exit_code == 2
+    assert "alpha, beta" in done.stderr and "--all" in done.stderr
+    assert not (tree.project / SKILLS).exists()
+
+
+def test_without_an_answer_nothing_is_installed(tree: Tree, source: BareRepository) -> None:
+    done = tree.run("add", source.url, "--skill", "alpha", "--json")
+    assert done.exit_code == 4
+    assert [one["code"] for one in done.document["refused"]] == ["permission_denied"]
+    assert not (tree.project / SKILLS).exists()
+    assert not (tree.project / "skills-lock.json").exists()
+
+
+def test_a_dry_run_changes_nothing(tree: Tree, source: BareRepository) -> None:
+    done = tree.run("add", source.url, "--all", "--dry-run")
+    assert done.exit_code == 0
+    assert "alpha: would be installed" in done.stdout
+    assert not (tree.project / SKILLS).exists()
+
+
+def test_the_skills_of_a_source_are_listed(tree: Tree, source: BareRepository) -> None:
+    document = tree.run("add", source.url, "--list", "--json").document
+    assert [one["name"] for one in document["skills"]] == ["alpha", "beta"]
+    assert tree.run("add", source.url, "--list").stdout.splitlines()[1].startswith("beta\t")
+
+
+def test_an_answer_at_a_terminal_installs(tree: Tree, source: BareRepository) -> None:
+    screen = on_terminal(
+        tree, "add", source.url, "--skill", "beta", answers=[(CHOICE, "y\r")], columns=100
+    )
+    assert screen.exit_code == 0
+    assert any("install the skill beta in" in line for line in screen.lines)
+    assert (tree.project / SKILLS / "beta/SKILL.md").exists()
+
+
+def test_a_list_with_check_marks_at_a_terminal(tree: Tree, source: BareRepository) -> None:
+    screen = on_terminal(
+        tree,
+        "add",
+        source.url,
+        "--yes",
+        answers=[("0 of 2 marked", "a"), ("2 of 2 marked", "\r")],
+    )
+    assert screen.exit_code == 0, screen.written
+    assert sorted(os.listdir(tree.project / SKILLS)) == ["alpha", "beta"]
+
+
+def test_a_new_version_shows_what_is_different(tree: Tree, source: BareRepository) -> None:
+    assert tree.run("add", source.url, "--skill", "beta", "--yes").exit_code == 0
+    changed = {"SKILL.md": skill_text("beta", "New."), "b.md": "x"}
+    source.commit({"skills": {"beta": changed}})
+    done = tree.run("add", source.url, "--skill", "beta", "--yes")
+    assert done.stdout.startswith("beta: replaced")
+    assert "changed   SKILL.md" in done.stderr and "added     b.md" in done.stderr
+
+
+def test_pinned_means_the_lock_names_the_commit(tree: Tree, source: BareRepository) -> None:
+    assert tree.run("add", source.url, "--skill", "beta", "--pin", "--yes").exit_code == 0
+    entry = lock(tree)["beta"]
+    assert entry["ref"] == entry["commit"]
+
+
+def test_local_edits_and_skills_of_ones_own_are_never_replaced(
+    tree: Tree, source: BareRepository
+) -> None:
+    own = tree.project / SKILLS / "alpha"
+    own.mkdir(parents=True)
+    (own / "SKILL.md").write_text(skill_text("alpha", "My own."))
+    assert tree.run("add", source.url, "--skill", "beta", "--yes").exit_code == 0
+    edited = tree.project / SKILLS / "beta/SKILL.md"
+    edited.write_text(edited.read_text() + "Edited.\n")
+    source.commit(
+        {"skills": {name: {"SKILL.md": skill_text(name, "New.")} for name in ("alpha", "beta")}}
+    )
+    done = tree.run("add", source.url, "--all", "--yes", "--json")
+    assert done.exit_code == 4
+    assert {one["name"]: one["code"] for one in done.document["refused"]} == {
+        "alpha": "not-locked",
+        "beta": "edited",
+    }
+    assert "Edited." in edited.read_text() and "My own." in (own / "SKILL.md").read_text()
+
+
+def test_a_skill_of_the_same_name_from_elsewhere_is_refused(
+    tree: Tree, source: BareRepository
+) -> None:
+    assert tree.run("add", source.url, "--skill", "beta", "--yes").exit_code == 0
+    other = BareRepository(tree.root / "other.git")
+    other.commit({"SKILL.md": skill_text("beta", "Evil.")})
+    done = tree.run("add", other.url, "--yes", "--json")
+    assert done.exit_code == 4
+    assert done.document["refused"][0]["code"] == "name-taken"
+
+
+def test_what_is_hostile_is_refused_and_the_rest_is_added(
+    tree: Tree, source: BareRepository
+) -> None:
+    bad: RepositoryTree = {
+        "SKILL.md": skill_text("bad"),
+        "leak.txt": ("120000", "/etc/passwd"),
+    }
+    source.commit({"skills": {"bad": bad, "good": {"SKILL.md": skill_text("good")}}})
+    done = tree.run("add", source.url, "--all", "--yes", "--json")
+    assert done.exit_code == 3
+    assert [one["name"] for one in done.document["changes"]] == ["good"]
+    assert "leak.txt" in done.document["refused"][0]["message"]
+    assert os.listdir(tree.project / SKILLS) == ["good"]
+
+
+def test_for_all_projects_it_goes_to_the_home(tree: Tree, source: BareRepository) -> None:
+    assert tree.run("add", source.url, "-s", "beta", "-g", "--yes").exit_code == 0
+    assert Path(tree.root / "home" / SKILLS / "beta/SKILL.md").exists()
+    assert not (tree.project / "skills-lock.json").exists()
+
+
+def test_an_unknown_client_is_named_before_anything_is_fetched(tree: Tree) -> None:
+    done = tree.run("add", "./gone", "--to", "clod")
+    assert done.exit_code == 2 and "clod" in done.stderr
+
+
+def test_a_denied_skill_stays_away_even_with_yes(tree: Tree, source: BareRepository) -> None:
+    assert tree.run("permissions", "deny", "skill:beta", "--type", "install").exit_code == 0
+    done = tree.run("add", source.url, "-s", "beta", "--yes", "--json")
+    assert done.exit_code == 4
+    assert not (tree.project / SKILLS).exists()

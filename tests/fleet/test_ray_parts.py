@@ -1,0 +1,41 @@
+"""What skillbelt uses of Ray that Ray does not promise to keep."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+
+pytest.importorskip("ray")
+
+from skillbelt.errors import ConfigError
+from skillbelt.fleet import ray_parts
+from skillbelt.fleet.join import STARTER
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [(module, name) for module, names in ray_parts.PARTS.items() for name in names or ("",)],
+)
+def test_the_installed_ray_has_every_part(module: str, name: str) -> None:
+    """When this fails: find another way to that part, or allow fewer versions in the extra."""
+    assert ray_parts.find_part(module, name) is not None
+
+
+def test_the_installed_ray_starts_nodes_by_its_module() -> None:
+    assert find_spec(STARTER)
+
+
+@pytest.mark.parametrize(
+    ("module", "names", "told"),
+    [
+        ("ray._raylet", ("Gone.at_all",), "ray._raylet.Gone.at_all"),
+        ("ray.gone", (), "ray.gone"),
+    ],
+)
+def test_a_part_that_is_gone_is_one_readable_error(
+    monkeypatch: pytest.MonkeyPatch, module: str, names: tuple[str, ...], told: str
+) -> None:
+    monkeypatch.setattr(ray_parts, "PARTS", {module: names})
+    with pytest.raises(ConfigError, match=f"^Ray [0-9.]+ has no {told}, which skillbelt needs"):
+        ray_parts.check_parts()

@@ -1,0 +1,326 @@
+"""`sync` and `verify`: what is installed is what the lock says."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from skillbelt.install.content_store import store_folder
+from tests.install.desk import InstallDesk
+from tests.tree import Tree
+
+
+@pytest.fixture
+def desk(tree: Tree) -> InstallDesk:
+    made = InstallDesk(tree)
+    made.install("claude")
+    return made
+
+
+def forget(desk: InstallDesk) -> None:
+    """Make it another machine: nothing is installed, and nothing was fetched."""
+    for folder in (".agents", ".claude"):
+        shutil.rmtree(desk.base / folder)
+    shutil.rmtree(store_folder(desk.settings))
+
+
+def test_another_machine_gets_the_locked_version_with_links_though_the_source_went_on(
+    desk: InstallDesk,
+) -> None:
+    lock = desk.lock.read_bytes()
+    desk.write("alpha", "scripts/run.sh", "echo evil\n")
+    desk.commit()
+    forget(desk)
+    done = desk.run("sync", "--frozen", "--yes")
+    assert (done.exit_code, done.stdout) == (0, "alpha: installed\nbeta: installed\n"), done.stderr
+    assert desk.installed("alpha", "scripts/run.sh").read_text() == "echo one\n"
+    assert os.access(desk.installed("alpha", "scripts/run.sh"), os.X_OK)
+    assert os.readlink(desk.base / ".claude/skills/alpha") == "../../.agents/skills/alpha"
+    assert desk.lock.read_bytes() == lock
+    assert desk.run("verify").exit_code == 0
+
+
+def test_nothing_is_installed_without_permission(desk: InstallDesk) -> None:
+    forget(desk)
+    done = desk.run("sync", "--json")
+    assert (done.exit_code, done.document["error"]["kind"]) == (4, "permission_denied")
+    assert not desk.installed("alpha").exists()
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(desk: InstallDesk) -> None:
+    forget(desk)
+    document = desk.run("sync", "--dry-run", "--json").document
+    assert [(one["name"], one["action"]) for one in document["changes"]] == [
+        ("alpha", "install"),
+        ("beta", "install"),
+    ]
+    assert document["changes"][0]["commit"] == desk.document()["skills"]["alpha"]["commit"]
+    assert not desk.installed("alpha").exists()
+
+
+def test_a_second_sync_changes_nothing(desk: InstallDesk) -> None:
+    before = desk.installed("alpha").stat()
+    done = desk.run("sync")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "2 skills unchanged" in done.stderr
+    assert os.path.samestat(desk.installed("alpha").stat(), before)
+
+
+def test_a_commit_that_is_gone_fails_and_the_others_are_installed(desk: InstallDesk) -> None:
+    desk.edit_entry("alpha", commit="1" * 40)
+    forget(desk)
+    done = desk.run("sync", "--frozen", "--yes", "--json")
+    assert done.exit_code == 3
+    assert [one["name"] for one in done.document["refused"]] == ["alpha"]
+    assert not desk.installed("alpha").exists()
+    assert desk.installed("beta").exists()
+
+
+def test_a_source_that_brings_other_content_than_locked_is_refused(desk: InstallDesk) -> None:
+    desk.edit_entry("alpha", contentDigest=f"sha256:{'0' * 64}")
+    forget(desk)
+    done = desk.run("sync", "--frozen", "--yes", "--json")
+    assert done.exit_code == 3
+    assert "something else than what is locked" in done.document["refused"][0]["message"]
+    assert not desk.installed("alpha").exists()
+
+
+def test_local_edits_are_never_replaced(desk: InstallDesk) -> None:
+    mine = desk.installed("alpha", "SKILL.md")
+    mine.write_text("mine")
+    done = desk.run("sync", "--yes", "--json")
+    assert done.exit_code == 2
+    assert [one["code"] for one in done.document["refused"]] == ["local-edits"]
+    assert mine.read_text() == "mine"
+    assert desk.run("sync", "--yes", "--force").exit_code == 0
+    assert mine.read_text().endswith("hello\n")
+
+
+def test_a_version_that_was_fetched_here_is_replaced(desk: InstallDesk) -> None:
+    """The lock went on, as after `git pull`; what is installed is the version before."""
+    old = desk.lock.read_bytes()
+    desk.write("alpha", "scripts/run.sh", "echo two\n")
+    desk.commit()
+    desk.install("claude")
+    new = desk.lock.read_bytes()
+    desk.lock.write_bytes(old)
+    assert desk.run("sync", "--yes").stdout == "alpha: replaced\n"
+    assert desk.installed("alpha", "scripts/run.sh").read_text() == "echo one\n"
+    desk.lock.write_bytes(new)
+    assert desk.run("sync", "--yes").exit_code == 0
+    assert desk.installed("alpha", "scripts/run.sh").read_text() == "echo two\n"
+
+
+def test_a_lost_link_is_made_again_without_a_question(desk: InstallDesk) -> None:
+    (desk.base / ".claude/skills/alpha").unlink()
+    done = desk.run("sync", "--frozen")
+    assert (done.exit_code, done.stdout) == (0, "alpha: linked\n"), done.stderr
+    assert os.readlink(desk.base / ".claude/skills/alpha") == "../../.agents/skills/alpha"
+
+
+def test_an_entry_that_another_tool_wrote_anew_is_noticed(desk: InstallDesk) -> None:
+    desk.rewrite_as_skills("alpha")
+    lock = desk.lock.read_bytes()
+    done = desk.run("sync", "--frozen", "--json")
+    assert done.exit_code == 2
+    assert [(one["name"], one["code"]) for one in done.document["refused"]] == [
+        ("alpha", "rewritten")
+    ]
+    checked = desk.run("sync", "--check")
+    assert checked.exit_code == 2
+    assert "another tool wrote this entry anew" in checked.stdout
+    assert desk.lock.read_bytes() == lock
+
+
+def test_it_is_noticed_too_when_no_entry_is_ours_any_more(desk: InstallDesk) -> None:
+    for name in ("alpha", "beta"):
+        desk.rewrite_as_skills(name)
+    done = desk.run("verify", "--json")
+    assert done.exit_code == 2
+    assert [one["kind"] for one in done.document["drift"]] == ["rewritten", "rewritten"]
+
+
+def test_an_entry_of_another_tool_is_recorded_if_its_hash_is_right(desk: InstallDesk) -> None:
+    before = desk.document()["skills"]["alpha"]
+    desk.rewrite_as_skills("alpha")
+    assert desk.run("sync").stdout == "alpha: recorded in the lock\n"
+    after = desk.document()["skills"]["alpha"]
+    assert (after["contentDigest"], after["treeSha"]) == (
+        before["contentDigest"],
+        before["treeSha"],
+    )
+    assert desk.run("verify").exit_code == 0
+
+
+def test_an_entry_of_another_tool_whose_source_went_on_is_not_installed(desk: InstallDesk) -> None:
+    desk.rewrite_as_skills("alpha")
+    desk.write("alpha", "scripts/run.sh", "echo evil\n")
+    desk.commit()
+    forget(desk)
+    lock = desk.lock.read_bytes()
+    done = desk.run("sync", "--yes", "--json")
+    assert done.exit_code == 3
+    assert "changed since it was locked" in done.document["refused"][0]["message"]
+    assert not desk.installed("alpha").exists()
+    assert desk.lock.read_bytes() == lock
+
+
+def test_an_entry_of_another_tool_is_installed_and_pinned(desk: InstallDesk) -> None:
+    before = desk.document()["skills"]["alpha"]
+    desk.rewrite_as_skills("alpha")
+    forget(desk)
+    assert desk.run("sync", "--yes").exit_code == 0
+    after = desk.document()["skills"]["alpha"]
+    assert after["contentDigest"] == before["contentDigest"]
+    assert after["commit"] == before["commit"]
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_a_copy_of_skills_that_lacks_files_is_compared_with_its_source(
+    tree: Tree, edited: bool
+) -> None:
+    """`skills` hashes metadata.json and does not install it."""
+    desk = InstallDesk(tree)
+    desk.write("alpha", "metadata.json", "{}\n")
+    desk.commit()
+    desk.install()
+    desk.rewrite_as_skills("alpha")
+    desk.installed("alpha", "metadata.json").unlink()
+    if edited:
+        desk.installed("alpha", "SKILL.md").write_text("mine")
+    done = desk.run("sync", "--yes", "--json")
+    assert done.exit_code == (2 if edited else 0), done.stderr
+    assert desk.installed("alpha", "metadata.json").exists() != edited
+    assert (desk.installed("alpha", "SKILL.md").read_text() == "mine") == edited
+    assert ("contentDigest" in desk.document()["skills"]["alpha"]) != edited
+
+
+def test_adopt_records_what_is_installed(desk: InstallDesk) -> None:
+    desk.installed("alpha", "SKILL.md").write_text("---\nname: alpha\ndescription: mine\n---\n")
+    assert desk.run("verify", "alpha").exit_code == 2
+    assert desk.run("sync", "--adopt").stdout == "alpha: recorded in the lock\n"
+    assert desk.run("verify").exit_code == 0
+    assert "commit" not in desk.document()["skills"]["alpha"]
+
+
+def test_prune_removes_what_was_fetched_and_keeps_what_was_written_here(desk: InstallDesk) -> None:
+    mine = desk.installed("mine", "SKILL.md")
+    mine.parent.mkdir()
+    mine.write_text("---\nname: mine\ndescription: d\n---\n")
+    document = desk.document()
+    del document["skills"]["beta"]
+    desk.lock.write_text(json.dumps(document))
+    done = desk.run("sync", "--prune", "--json")
+    assert [one["name"] for one in done.document["changes"] if one["action"] == "remove"] == [
+        "beta"
+    ]
+    assert [(one["name"], one["code"]) for one in done.document["refused"]] == [
+        ("mine", "not-ours")
+    ]
+    assert mine.exists()
+    assert not desk.installed("beta").exists()
+    assert not (desk.base / ".claude/skills/beta").is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("changed-file", "SKILL.md"),
+        ("extra-file", "more.py"),
+        ("missing-file", "scripts/run.sh"),
+        ("changed-mode", "scripts/run.sh"),
+        ("changed-link", "scripts/run.sh"),
+        ("unsafe", "leak"),
+    ],
+)
+def test_verify_names_each_difference(desk: InstallDesk, kind: str, path: str) -> None:
+    target = desk.installed("alpha", path)
+    if kind in ("changed-file", "extra-file"):
+        target.write_text("other\n")
+    elif kind == "changed-mode":
+        target.chmod(0o644)
+    elif kind == "unsafe":
+        target.symlink_to("/etc/hostname")
+    else:
+        target.unlink()
+        if kind == "changed-link":
+            target.symlink_to("../SKILL.md")
+    done = desk.run("verify", "--json")
+    assert done.exit_code == 2
+    found = [(one["name"], one["kind"], one["path"]) for one in done.document["drift"]]
+    assert found == [("alpha", kind, str(target))]
+    assert [one["verified"] for one in done.document["skills"]] == [False, True]
+
+
+def test_verify_without_the_store_still_knows_that_something_differs(desk: InstallDesk) -> None:
+    shutil.rmtree(store_folder(desk.settings))
+    assert desk.run("verify").exit_code == 0
+    desk.installed("alpha", "scripts/run.sh").chmod(0o644)
+    done = desk.run("verify")
+    assert done.exit_code == 2
+    assert "executable bit" in done.stdout
+
+
+def test_what_an_interpreter_makes_is_no_difference(desk: InstallDesk) -> None:
+    cache = desk.installed("alpha", "scripts/__pycache__")
+    cache.mkdir()
+    (cache / "x.pyc").write_text("x")
+    assert desk.run("verify").exit_code == 0
+
+
+def test_verify_finds_a_client_link_that_leads_elsewhere(desk: InstallDesk) -> None:
+    link = desk.base / ".claude/skills/alpha"
+    link.unlink()
+    link.symlink_to("../../.agents/skills/beta")
+    done = desk.run("verify", "alpha", "--json")
+    assert [one["kind"] for one in done.document["drift"]] == ["client-link"]
+
+
+def test_a_hostile_entry_is_refused_and_nothing_else_stops(desk: InstallDesk) -> None:
+    document = desk.document()
+    document["skills"]["../../evil"] = document["skills"]["alpha"]
+    desk.lock.write_text(json.dumps(document))
+    done = desk.run("sync", "--json")
+    assert done.exit_code == 2
+    assert [(one["name"], one["code"]) for one in done.document["refused"]] == [
+        ("../../evil", "lock-entry")
+    ]
+    assert desk.run("verify").exit_code == 2
+
+
+def test_remove_takes_skill_link_and_entry(desk: InstallDesk) -> None:
+    assert desk.run("remove", "alpha").stdout == "alpha: removed\n"
+    assert list(desk.document()["skills"]) == ["beta"]
+    assert not desk.installed("alpha").exists()
+    assert not (desk.base / ".claude/skills/alpha").is_symlink()
+    assert desk.run("verify").exit_code == 0
+
+
+def test_remove_keeps_local_edits_unless_forced(desk: InstallDesk) -> None:
+    desk.installed("alpha", "notes.md").write_text("mine")
+    assert desk.run("remove", "alpha").exit_code == 2
+    assert desk.installed("alpha", "notes.md").exists()
+    assert desk.run("remove", "alpha", "--force").exit_code == 0
+
+
+def test_an_unknown_name_is_an_error_that_names_what_there_is(desk: InstallDesk) -> None:
+    done = desk.run("remove", "gamma")
+    assert done.exit_code == 2
+    assert "it has alpha, beta" in done.stderr
+
+
+def test_a_local_source_is_installed_again(tree: Tree) -> None:
+    made = InstallDesk(tree)
+    made.url = str(Path(made.work) / "skills")
+    shutil.rmtree(made.work / ".git")
+    made.install()
+    assert made.document()["skills"]["alpha"]["source"] == "../work/skills"
+    shutil.rmtree(made.base / ".agents")
+    shutil.rmtree(store_folder(made.settings))
+    done = made.run("sync", "--frozen", "--yes")
+    assert done.exit_code == 0, done.stderr
+    assert made.run("verify").exit_code == 0
