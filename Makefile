@@ -99,7 +99,7 @@ docs: $(VENV)/.dev ## rewrites the generated pages and builds the site, in build
 site: $(VENV)/.dev ## the documentation as a site, in build/site/
 	$(VENV)/bin/zensical build --clean --strict
 
-pictures: $(VENV)/.dev ## draws docs/pictures/run.svg from a real run
+pictures: $(VENV)/.dev ## draws the terminals of docs/pictures from real runs and a real chat
 	$(PYTHON_IN_VENV) scripts/terminal_picture.py
 
 lock: $(VENV)/.dev ## renews the locks; ARGS=--upgrade takes newer versions
