@@ -4,8 +4,9 @@ PYTHON_IN_VENV := $(VENV)/bin/python
 LOCK := $(VENV)/bin/uv pip compile -q pyproject.toml --extra all --group build --universal \
 	--python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 
-# Many tests wait for other processes, so there are more workers than processors.
-PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
+# Many tests wait for other processes, so there are more workers than processors; they are forked
+# (tests/workers.py), so one more costs little.
+PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 3)))
 export PYTEST_XDIST_AUTO_NUM_WORKERS
 # Without bytecode every worker would compile all tests anew, and every process the product.
 unexport PYTHONDONTWRITEBYTECODE
