@@ -42,11 +42,12 @@ bench: $(VENV)/.dev ## the speed figures of docs/performance.md
 	@$(PYTHON_IN_VENV) -m compileall -q src # where Python may not write bytecode, starts are slow
 	$(PYTHON_IN_VENV) -m benchmarks.discovery $(ARGS)
 
-bench-run: $(VENV)/.dev ## what the sandbox, a whole run and collecting cost; ARGS=--endurance
+bench-run: $(VENV)/.dev ## what the sandbox, a whole run, a chat and collecting cost; ARGS=--endurance
 	@$(PYTHON_IN_VENV) -m compileall -q src
 	$(PYTHON_IN_VENV) -m benchmarks.sandbox
 	$(PYTHON_IN_VENV) -m benchmarks.run $(ARGS)
 	$(PYTHON_IN_VENV) -m benchmarks.collect
+	$(PYTHON_IN_VENV) -m benchmarks.chat
 
 bench-snapshot: $(VENV)/.dev ## what a snapshot of a workspace costs, beside tar
 	@$(PYTHON_IN_VENV) -m compileall -q src

@@ -115,8 +115,9 @@ def _series_cells(series: Series) -> tuple[str, ...]:
     )
 
 
-def peers_table(report: Report) -> Table:
+def peers_table(report: Report, *, largest: bool = False) -> Table:
     sizes = sorted({size for peer in report.peers for size, _ in peer.measured})
+    sizes = sizes[-1:] if largest else sizes
     head = ["reader"]
     for size in sizes:
         head += [f"{size:,}: x floor", "wall x", "CPU s", "found", "peak MB"]
@@ -220,11 +221,11 @@ def write_markdown(report: Report, path: str) -> None:
         page = file.read()
     tables = {"bars": bars_table(report), "sizes": _brief(sizes_table(report))}
     if report.peers:
-        tables["peers"] = _brief(peers_table(report))
-    page = _between(page, "machine", machine())
+        tables["peers"] = _brief(peers_table(report, largest=True))
+    page = _between(page, "machine", f"{machine()}. {_rounds(report)}")
     for name, table in tables.items():
         if table[1]:
-            page = _between(page, name, f"{markdown(table)}\n\n{_rounds(report)}")
+            page = _between(page, name, markdown(table))
     with open(path, "w", encoding="utf-8") as file:
         file.write(page)
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "reference"
 TEXTS = tomllib.loads((ROOT / "scripts" / "reference.toml").read_text("utf-8"))
 OUTSIDE = {"limits.md": ROOT / "design" / "limits.md"}  # not for users
-BEGIN, END = "<!-- begin generated: {} -->\n", "<!-- end generated: {} -->\n"
+BEGIN, END = "<!--generated:{}-->\n", "<!--/generated:{}-->\n"
 # A bound whose constant has another name.
 CONSTANTS = {"head_bytes": "FIRST_READ_BYTES", "max_entry_depth": "MAX_PATH_PARTS"}
 API = {
@@ -45,6 +45,10 @@ API = {
 }
 # A value with more fields shows its first ones; help() has them all.
 MAX_FIELDS = 5
+# Values that a program makes itself or reads most; help() describes the others.
+SHOWN = {"Filters", "Rule", "Answer", "LoadRequest", "Agent", "HostTool", "NewEvent", "SessionKey",
+        "Called", "Reply", "Result", "Decision", "Pending", "RunResult", "ToolCall", "ToolResponse",
+        "Final"}  # fmt: skip
 # Calls that the product makes itself.
 INTERNAL = {"index_for_search", "take_over_settings", "findable", "search_in", "discover"}
 METHODS = ("Runtime", "RuntimeSession", "Catalog", "Runner")
@@ -68,7 +72,7 @@ def settings(names: Iterable[str]) -> str:
     """Return the list of some settings. A star marks those that no project's file can set."""
     return entries(
         (
-            f"`{name} = {show(DEFAULTS[name])}`" + (" \\*" if name in USER_ONLY else ""),
+            f"`{name} = {show(DEFAULTS[name])}`" + ("\\*" if name in USER_ONLY else ""),
             TEXTS["settings"][name],
         )
         for name in names
@@ -103,10 +107,8 @@ def fixed() -> str:
 
 
 def rules() -> str:
-    """Return the list of the rules of `check`."""
-    return entries(
-        (f"`{code}` ({_levels(rule)})", f"{rule.what}; {rule.fix}") for code, rule in RULES.items()
-    )
+    """Return the list of the rules of `check`, which itself prints the fix of each."""
+    return entries((f"`{code}` ({_levels(rule)})", rule.what) for code, rule in RULES.items())
 
 
 def _levels(rule: CheckRule) -> str:
@@ -169,17 +171,25 @@ def _first(thing: object) -> str:
 
 
 def names(group: str) -> str:
-    """Return the list of the public names of a group."""
-    return entries(
-        (f"`{_described(name)}`", _first(getattr(skillbelt, name))) for name in API[group].split()
+    """Return the list of the public names of a group, the values that one only gets by name."""
+    every = API[group].split()
+    got = [name for name in every if _is_got(name)]
+    listed = entries(
+        (f"`{_described(name)}`", _first(getattr(skillbelt, name)))
+        for name in every
+        if name not in got
     )
+    values = ", ".join(f"`{name}`" for name in got)
+    return f"{listed}\nValues that you get: {values}.\n" if got else listed
+
+
+def _is_got(name: str) -> bool:
+    return hasattr(getattr(skillbelt, name), "_fields") and name not in SHOWN
 
 
 def _described(name: str) -> str:
     thing = getattr(skillbelt, name)
-    if getattr(thing, "_is_protocol", False):
-        return name
-    return signature(thing, name)
+    return name if getattr(thing, "_is_protocol", False) else signature(thing, name)
 
 
 def methods(name: str) -> str:

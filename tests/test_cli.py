@@ -51,6 +51,11 @@ CALLS = {
     "mcp": [],
     "refresh": [],
     "config": [],
+    "sync": [],
+    "update": [],
+    "outdated": [],
+    "verify": [],
+    "remove": ["--all"],
     "add": [".agents/skills", "--skill", "pdf", "--dry-run"],
     "init": ["new-skill", "--dry-run"],
     "pack": [".agents/skills/pdf", "--dry-run"],
@@ -64,6 +69,7 @@ ENDLESS: dict[str, list[str]] = {
     "completion": ["bash"],
     "demo": [],
     "fleet": ["status"],
+    "link": ["."],
     "serve": ["mcp"],
     "watch": [],
 }
@@ -250,7 +256,7 @@ def test_json_is_one_document_and_nothing_else(skills: Tree, name: str) -> None:
 def documented() -> dict[str, tuple[set[str], set[str]]]:
     """For each command the keys of its document: those that are always there, and others."""
     text = Path(__file__).parents[1].joinpath("docs", "reference", "commands.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| `?([^`|]*)`?(.*) \|$", text, re.M)
+    rows = re.findall(r"^- `(\w+)`: `?([^`|]*)`?(.*)$", text, re.M)
     return {name: (keys(shown), set(re.findall(r"`(\w+)`", rest))) for name, shown, rest in rows}
 
 

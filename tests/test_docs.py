@@ -410,7 +410,7 @@ def test_what_a_page_says_a_project_can_not_set_it_can_not() -> None:
 
 def test_every_extra_is_documented() -> None:
     text = (ROOT / "docs" / "start" / "install.md").read_text("utf-8")
-    rows = re.findall(r"^\| `([\w-]+)` \| \S", text, re.MULTILINE)
+    rows = re.findall(r"^- `([\w-]+)`(?: \(|: )\S", text, re.MULTILINE)
     assert sorted(rows) == extras()
 
 
@@ -471,12 +471,12 @@ def test_every_setting_error_and_name_is_described() -> None:
 
 
 def test_the_pages_stay_short() -> None:
-    """A reader does not read more; a passage that comes needs another to go."""
-    words = [
-        word
-        for page in PAGES[1:]
-        for word in page.read_text("utf-8").split()
-        if re.search(r"\w", word)  # not the rules of tables
-    ]
-    assert len(words) <= MAX_WORDS
+    """A reader does not read more; a passage that comes needs another to go.
+
+    Counted as `wc -w` counts all of docs/**/*.md, code and generated pages too. Left out is one
+    part: what `--help` says of each command, which is looked up and grows with the commands.
+    """
+    helped = re.compile("<!--generated:commands-->.*<!--/generated:commands-->", re.DOTALL)
+    counted = {page: len(helped.sub("", page.read_text("utf-8")).split()) for page in PAGES[1:]}
+    assert sum(counted.values()) <= MAX_WORDS, sorted(counted.items(), key=lambda one: -one[1])[:9]
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) < 120

@@ -290,6 +290,18 @@ def test_what_a_model_says_can_not_play_with_the_terminal(skilled: Tree) -> None
     assert "\u202e" not in screen.written
 
 
+def test_a_terminal_is_shown_markdown_and_a_pipe_gets_the_text(ask: Ask, skilled: Tree) -> None:
+    answer = said("It is **6", ".00**.\n\n- on", "e\n- two\n")
+    with serving(answer, answer) as server:
+        model = ("--model", f"tiny@{server.url}")
+        screen = on_terminal(skilled, "ask", "How much?", *model)
+        done = ask("How much?", *model)
+    drawn = [line.rpartition("\x1b[J")[2] for line in screen.lines]
+    assert "  It is 6.00." in drawn
+    assert drawn[-2:] == ["   • one", "   • two"]
+    assert done.stdout == "It is **6.00**.\n\n- one\n- two\n"
+
+
 def test_an_interrupt_ends_it_at_once(skilled: Tree) -> None:
     with serving(Slow(said("Once", " upon"), threading.Event())) as server:
         child = warm.Popen[bytes](

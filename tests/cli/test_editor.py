@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import stat
 import subprocess
 import sys
@@ -10,8 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
+from prompt_toolkit.output.vt100 import Vt100_Output
 
 from skillbelt.cli.editor import MAX_HISTORY_ENTRIES, ChatHistory, Editor, Suggestions, is_kept
 from skillbelt.cli.mentions import Suggestion
@@ -56,6 +60,19 @@ def typed(tmp_path: Path) -> Typed:
 )
 def test_keys_make_a_message(typed: Typed, keys: str, sent: str) -> None:
     assert typed(keys) == sent
+
+
+def test_pasted_text_does_not_reach_the_terminal_raw(tmp_path: Path) -> None:
+    pasted, drawn = "a\u202egnp.exe \x1b]52;c;eA==\x07 \u200b 你好", io.StringIO()
+    output = Vt100_Output(drawn, lambda: Size(rows=24, columns=80), enable_cpr=False)
+    with create_pipe_input() as pipe:
+        editor = Editor(str(tmp_path / "history"), KNOWN, keys=pipe, output=output)
+        pipe.send_text(f"\x1b[200~{pasted}\x1b[201~\r")
+        assert editor.read() == pasted
+    shown = drawn.getvalue()
+    assert "a\ufffdgnp.exe" in shown
+    assert "你好" in shown
+    assert not {"\u202e", "\u200b", "\x1b]", "\x07"} & {*shown, *re.findall(r"\x1b.", shown)}
 
 
 def test_an_interrupt_on_an_empty_line_and_the_end_are_told_apart(typed: Typed) -> None:

@@ -229,7 +229,7 @@ def test_the_image_has_the_version_of_the_product_everywhere() -> None:
     images = [pod["spec"]["containers"][0]["image"] for pod in pods().values()]
     composed = [COMPOSED["services"][one]["image"] for one in ("head", "node", "server")]
     assert {*images, *(one.partition(":-")[2].rstrip("}") for one in composed)} == {name}
-    page = (DEPLOY.parent / "docs" / "how-to" / "fleet.md").read_text("utf-8")
+    page = (DEPLOY / "README.md").read_text("utf-8")
     for text in ((DEPLOY / "Dockerfile").read_text("utf-8"), page):
         assert set(re.findall(r"\bskillbelt:\d[\w.]*", text)) == {name}
 
@@ -280,7 +280,7 @@ def test_the_engine_is_sent_what_the_image_copies_and_nothing_else() -> None:
 
 
 def test_the_page_scales_services_that_exist() -> None:
-    page = (DEPLOY.parent / "docs" / "how-to" / "fleet.md").read_text("utf-8")
+    page = (DEPLOY / "README.md").read_text("utf-8")
     texts = page + (DEPLOY / "compose.yaml").read_text("utf-8")
     named = set(re.findall(r"--scale (\w+)=", texts))
     assert {"node", "server"} <= named <= set(COMPOSED["services"])

@@ -329,3 +329,31 @@ def test_two_processes_at_once_leave_one_of_both(desk: Desk) -> None:
     placed, locked, _ = desk.state()
     assert placed == locked != ""
     assert desk.litter() == []
+
+
+def test_a_skill_under_development_is_linked_and_taken_away(tree: Tree) -> None:
+    folder = tree.skill("project/drafts/mine")
+    done = tree.run("link", str(folder))
+    assert (done.exit_code, done.stdout) == (0, "mine: linked\n"), done.stderr
+    link = Path(tree.project) / ".agents/skills/mine"
+    assert os.readlink(link) == "../../drafts/mine"
+    assert "mine" in tree.catalog()
+    assert tree.run("remove", "mine").stdout == "mine: unlinked\n"
+    assert not link.is_symlink()
+    assert (folder / "SKILL.md").exists()
+
+
+def test_a_project_may_not_link_to_a_folder_outside(tree: Tree) -> None:
+    folder = tree.skill("elsewhere/mine")
+    done = tree.run("link", str(folder))
+    assert done.exit_code == 2
+    assert "use -g" in done.stderr
+    assert tree.run("link", "-g", str(folder)).exit_code == 0
+    assert "mine" in tree.catalog()
+
+
+def test_a_folder_that_is_there_is_not_replaced_by_a_link(tree: Tree) -> None:
+    folder = tree.skill("project/drafts/mine")
+    there = tree.skill("project/.agents/skills/mine")
+    assert tree.run("link", str(folder)).exit_code == 2
+    assert there.exists()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import LiteralString
 
 import psycopg
@@ -191,6 +193,14 @@ def test_only_the_beginning_of_a_chain_goes(log: PostgresAuditLog) -> None:
 # Who may do what
 
 
+# As docs/how-to/observe.md has them.
+RIGHTS = re.findall(
+    r"^GRANT (.*) TO server;$",
+    Path(__file__).parents[2].joinpath("docs/how-to/observe.md").read_text("utf-8"),
+    re.MULTILINE,
+)
+
+
 @pytest.fixture
 def member(postgres_url: str, log: PostgresAuditLog) -> Iterator[Database]:
     """The database as a role sees it that does not own the tables."""
@@ -201,11 +211,7 @@ def member(postgres_url: str, log: PostgresAuditLog) -> Iterator[Database]:
     role = f"member_{os.getpid()}_{next(NUMBERS)}"
     with psycopg.connect(postgres_url, autocommit=True) as db:
         db.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
-        for right in (
-            "USAGE ON SCHEMA skillbelt",
-            "SELECT ON ALL TABLES IN SCHEMA skillbelt",
-            "EXECUTE ON FUNCTION skillbelt.audit_append_1",
-        ):
+        for right in RIGHTS:
             query = sql.SQL("GRANT {} TO {}").format(sql.SQL(right), sql.Identifier(role))
             db.execute(query)
         with closing(Database(postgres_url.replace("postgres@", f"{role}@"))) as database:

@@ -78,11 +78,26 @@ COMMANDS: dict[str, CliCommand] = {
         "Names every file that was changed, added or removed, changed modes, and links that lead "
         "elsewhere. Exit code 2: something differs.",
     ),
+    "update": CliCommand(
+        "update",
+        "replace installed skills by the newest versions of their sources",
+        "Shows what is new and asks. Local edits stay: lines that only one side changed are "
+        "merged, and of a file that both changed yours stays, with the new one beside it as "
+        "FILE.upstream. "
+        "Exit code 2: --check found a new version; 3: a conflict, or some skills were not updated.",
+    ),
+    "outdated": CliCommand("update", "list installed skills whose sources have a newer version"),
     "remove": CliCommand(
         "remove",
         "remove installed skills, their links and their entries in the lock file",
         "A skill with local edits is only removed with --force. Exit code 2: nothing was removed; "
         "3: some were not.",
+    ),
+    "link": CliCommand(
+        "link",
+        "use a skill that you are working on: a link to its folder in place of a copy",
+        "The lock stays as it is. `skillbelt remove NAME` takes the link away. In a project the "
+        "folder must lie inside it; -g takes any folder.",
     ),
     "where": CliCommand("where", "print the folder of a skill"),
     "search": CliCommand(

@@ -37,6 +37,7 @@ from skillbelt.cli.output import (
     show_progress,
     wants_progress,
 )
+from skillbelt.cli.screen import FRAME_SECONDS, MarkdownStream, Screen, can_draw
 from skillbelt.cli.tool_lines import read_arguments
 from skillbelt.cli.transcript import plain
 from skillbelt.errors import ConfigError, PermissionDenied
@@ -94,8 +95,8 @@ def run(args: argparse.Namespace) -> int:
         open_runner(args) as runner,
         closing(runner.run_sync(USER, session, text, files=args.file)) as events,
     ):
-        kept = list(_show(events, args))
         offline = runner.agent.model == OFFLINE
+        kept = list(_show(events, args, _open_printer(offline)))
         offered = runner.agent.runtime.names
     code = _exit_code(kept, offline)
     if args.json:
@@ -154,12 +155,27 @@ def _open_runtime(args: argparse.Namespace, interactive: bool) -> Runtime:
     return belt
 
 
-def _show(events: Iterable[AgentEvent], args: argparse.Namespace) -> Iterator[AgentEvent]:
+def _open_printer(offline: bool) -> AnswerPrinter:
+    """Return what prints the answer. Without a model it is what a script prints, not Markdown."""
+    return AnswerPrinter() if offline or not can_draw() else _MarkdownPrinter(Screen())
+
+
+def _show(
+    events: Iterable[AgentEvent], args: argparse.Namespace, text: AnswerPrinter
+) -> Iterator[AgentEvent]:
     """Show each event, unless --json was given, and yield those that the summary needs.
 
     Deltas are dropped: the final event has the whole text, and output may be endless.
     """
-    text = AnswerPrinter()
+    try:
+        yield from _show_all(events, args, text)
+    finally:
+        text.end()
+
+
+def _show_all(
+    events: Iterable[AgentEvent], args: argparse.Namespace, text: AnswerPrinter
+) -> Iterator[AgentEvent]:
     progress = _Progress(args)
     for event in events:
         if not isinstance(event, TextDelta | ThinkingDelta):
@@ -181,14 +197,19 @@ class _Progress:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._shown = wants_progress(args) and not is_dumb()
+        self._line = ""
+        self._writing = False  # the line is the answer's
         self._show("waiting for the model")
 
     def note(self, event: AgentEvent) -> None:
         """Show what the event begins; clear the line for what is printed."""
+        self._writing = isinstance(event, TextDelta) or (
+            self._writing and isinstance(event, ThinkingDelta)
+        )
         match event:
             case ToolCall():
                 self._show(describe_call(event))
-            case ThinkingDelta():
+            case ThinkingDelta() if not self._writing:
                 self._show("thinking")
             case ToolResponse():
                 self._show("waiting for the model")
@@ -196,7 +217,8 @@ class _Progress:
                 self._show("")
 
     def _show(self, text: str) -> None:
-        if self._shown:
+        if self._shown and text != self._line:
+            self._line = text
             show_progress(text)
 
 
@@ -216,6 +238,26 @@ class AnswerPrinter:
         if self._open:
             print(flush=True)
         self._open = False
+
+
+class _MarkdownPrinter(AnswerPrinter):
+    """Streams an answer to a terminal as Markdown: what is finished stays, the end is redrawn."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__()
+        self._stream, self._drawn = MarkdownStream(screen), 0.0
+
+    def more(self, text: str) -> None:
+        """Show the next part; of many small ones a few are drawn."""
+        self._stream.add(text)
+        if time.monotonic() > self._drawn + FRAME_SECONDS:
+            self._stream.draw()
+            self._drawn = time.monotonic()
+
+    def end(self) -> None:
+        """Print what is left of the answer."""
+        if self._stream:
+            self._stream.end()
 
 
 def describe_call(call: ToolCall) -> str:

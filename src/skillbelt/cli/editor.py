@@ -20,6 +20,7 @@ from prompt_toolkit.history import History
 from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 from prompt_toolkit.output import Output
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.shortcuts import CompleteStyle, PromptSession
@@ -28,7 +29,7 @@ from prompt_toolkit.styles import Style
 from skillbelt.cli.mentions import Suggestion
 from skillbelt.files.contain import APPEND_FILE, READ_FILE, read_handle
 from skillbelt.files.private import create_file, make_folder, replace_file
-from skillbelt.text import one_line, shorten
+from skillbelt.text import hidden, one_line, shorten
 from skillbelt.untrusted_json import BadJson, read_json
 
 PROMPT = "> "
@@ -43,6 +44,7 @@ _SECRET = re.compile(
     r"|\bxox[abpr]-[\w-]{10,}|\bAIza[\w-]{30,}|\beyJ[\w-]{10,}\.[\w-]{10,}\.|-----BEGIN [A-Z ]*KEY"
     r"|(?i:\b(?:password|passwd|secret|token|api[-_ ]?key)\b\s*(?:is|=|:)\s*\S)"
 )
+_MARK = "\ufffd"
 _FILE = re.compile(r"(?:^|(?<=\s))@([^\s@]*)\Z")
 _COMMAND = re.compile(r"\A\s*/([^\s/]*)\Z")
 _ARGUMENT = re.compile(r"\A\s*/([a-z]+)\s+(\S*)\Z")
@@ -115,6 +117,18 @@ def _parse_history(text: str) -> Iterator[str]:
             continue
         if isinstance(entry, str):
             yield entry
+
+
+class _ShowHidden(Processor):
+    """Draws a mark for each character that would hide text or turn the line around."""
+
+    def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
+        fragments = transformation_input.fragments
+        marks = dict.fromkeys(hidden("".join(one[1] for one in fragments)), _MARK)
+        if not marks:
+            return Transformation(fragments)
+        table = str.maketrans(marks)
+        return Transformation([(one[0], one[1].translate(table)) for one in fragments])
 
 
 class _ChatCompleter(Completer):
@@ -252,6 +266,7 @@ class Editor:
             reserve_space_for_menu=6,
             key_bindings=_keys(),
             enable_open_in_editor=True,
+            input_processors=[_ShowHidden()],
             style=_STYLE,
             input=self._input,
             output=output or _open_output(),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Find and read skills": ("list", "search", "show", "load", "read", "where", "prompt"),
-    "Install skills": ("add", "sync", "verify", "remove"),
+    "Install skills": ("add", "sync", "update", "outdated", "verify", "remove", "link"),
     "Use skills": ("ask", "chat", "run", "exec", "sessions", "artifacts", "demo"),
     "Write skills": ("init", "check", "try", "build", "pack"),
     "Control what skills may do": (
@@ -60,6 +60,18 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
     "pack": (
         HelpExample("skillbelt pack .agents/skills/pdf", "write pdf.skill"),
         HelpExample("skillbelt pack skills/pdf --format well-known -o site", "files for a site"),
+    ),
+    "update": (
+        HelpExample("skillbelt update --check --diff", "see what is new"),
+        HelpExample("skillbelt update pdf", "take the new version, keep your edits"),
+    ),
+    "outdated": (
+        HelpExample("skillbelt outdated", "skills whose source went on"),
+        HelpExample("skillbelt outdated -g", "those in your home"),
+    ),
+    "link": (
+        HelpExample("skillbelt link drafts/pdf", "use a skill you are writing"),
+        HelpExample("skillbelt link -g ~/src/pdf", "in every project"),
     ),
     "enable": (
         HelpExample("skillbelt enable pdf", "models get it again"),

@@ -44,7 +44,10 @@ def add_options(parser: argparse.ArgumentParser, *, changes: bool = True) -> Non
             "--dry-run", action="store_true", help="say what would be done, and change nothing"
         )
         parser.add_argument(
-            "--yes", action="store_true", help="allow what is asked for, once; never a denied one"
+            "-y",
+            "--yes",
+            action="store_true",
+            help="allow what is asked for, once; never a denied one",
         )
 
 

@@ -12,7 +12,7 @@ from typing import Self
 from skillbelt.agent import events as agent
 from skillbelt.agent.events import AgentEvent, ToolCall, ToolResponse
 from skillbelt.cli.output import count
-from skillbelt.cli.screen import MARGIN, MarkdownStream, Screen, fit
+from skillbelt.cli.screen import FRAME_SECONDS, MARGIN, MarkdownStream, Screen, fit
 from skillbelt.cli.tool_lines import (
     RUNS,
     FileChange,
@@ -30,8 +30,6 @@ from skillbelt.text import one_line, tokens
 
 # How often the sign of life changes.
 _TICK_SECONDS = 0.1
-# How long one picture of growing text stays at least.
-_FRAME_SECONDS = 0.04
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PLAIN_FRAMES = "-\\|/"
 # Lines of a command's output that stay on the screen, and of those that are kept meanwhile.
@@ -119,7 +117,7 @@ class LiveAnswer:
         frames = self._mark(_FRAMES, _PLAIN_FRAMES)
         used = self._used + self._written
         said = [self._doing, describe_seconds(monotonic() - self._begun)]
-        said += [f"{used:,} tokens"] if used else []
+        said += [f"{used:,} {'token' if used == 1 else 'tokens'}"] if used else []
         text = f"{frames[self._frame % len(frames)]} {', '.join(said)}"
         return self._screen.style(fit(text, self._screen.columns - 1), "dim")
 
@@ -155,7 +153,7 @@ class LiveAnswer:
             self._show(event)
             # Of many small pieces, a few are drawn: the clock draws the last one.
             piece = isinstance(event, agent.TextDelta | agent.ThinkingDelta | agent.RunOutput)
-            if not self._paused and (not piece or monotonic() > self._drawn + _FRAME_SECONDS):
+            if not self._paused and (not piece or monotonic() > self._drawn + FRAME_SECONDS):
                 self._draw()
 
     def _show(self, event: AgentEvent) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from skillbelt.cli.installing import add_options, place_of, print_result
 from skillbelt.errors import ConfigError
 from skillbelt.install.lock_file import SkillLock, read_lock
-from skillbelt.install.placing import take_skill, using_place
+from skillbelt.install.placing import skill_folder, take_skill, using_place
 from skillbelt.install.sync import SyncRefusal, SyncResult, check_names, refusal_of
 from skillbelt.install.values import PlannedChange
 from skillbelt.install.verify import VerifiedSkill, verify_lock
@@ -30,12 +31,31 @@ def run(args: argparse.Namespace) -> int:
     place = place_of(args, settings)
     with using_place(place, settings):
         lock = read_lock(place)
-        names = tuple(lock.entries) if args.all else check_names(lock, args.names)
-        result = SyncResult()
+        names = tuple(lock.entries) if args.all else args.names
+        linked = [name for name in names if is_linked(lock, name)]
+        names = check_names(lock, [name for name in names if name not in linked])
+        result = _unlink(linked, lock, settings, args)
         for skill in verify_lock(lock, settings, names) if names else ():
             result = _remove(skill, lock, settings, args, result)
     print_result(result, lock.entries, args, dry_run=args.dry_run)
     return result.exit_code
+
+
+def is_linked(lock: SkillLock, name: str) -> bool:
+    """Whether `link` made it: a link that the lock does not have."""
+    return name not in lock.entries and os.path.islink(skill_folder(lock.place, name))
+
+
+def _unlink(
+    names: list[str], lock: SkillLock, settings: Settings, args: argparse.Namespace
+) -> SyncResult:
+    changes = []
+    for name in names:
+        path = skill_folder(lock.place, name)
+        changes.append(PlannedChange(action="unlink", name=name, path=path))
+        if not args.dry_run:
+            take_skill(lock.place, name, settings)
+    return SyncResult(changes=tuple(changes))
 
 
 def _remove(

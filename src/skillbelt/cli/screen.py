@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 MARGIN = 2
+# How long one picture of growing text stays at least.
+FRAME_SECONDS = 0.04
 # A longer block is shown as it is: to highlight it again and again would take too long.
 _MAX_BLOCK_CHARS = 20_000
 # No colours of their own, so that they can be read on light and dark terminals.

@@ -163,6 +163,20 @@ def link_clients(
         return (*prepared.links, *prepared.copies)
 
 
+def link_skill(place: InstallPlace, name: str, folder: str, settings: Settings) -> str:
+    """Put a link to a folder in the place of a skill; return its path. The caller holds the place.
+
+    ConfigError if something else than a link is there. The lock stays as it is.
+    """
+    target = skill_folder(place, name)
+    if os.path.lexists(target) and not os.path.islink(target):
+        raise ConfigError(f"{target} is there already; `skillbelt remove {name}` removes it")
+    with _Preparation(place, settings) as prepared:
+        prepared.put_link(_relative(folder, place.skills), target)
+        prepared.commit(name, None, locks=False)
+    return target
+
+
 def take_skill(place: InstallPlace, name: str, settings: Settings) -> tuple[str, ...]:
     """Remove a skill, the links to it and its entry; return what was removed.
 
@@ -206,6 +220,12 @@ class _Preparation:
         """Copy a skill, to be moved to the target."""
         staged = self._staged(target)
         copy_skill(source, staged)
+        self._step("put", staged, target, staged)
+
+    def put_link(self, to: str, target: str) -> None:
+        """Make a link, to be moved to the target."""
+        staged = self._staged(target)
+        os.symlink(to, staged)
         self._step("put", staged, target, staged)
 
     def put_client(self, client: str, name: str, source: str, *, copy: bool) -> None:

@@ -1,0 +1,174 @@
+"""`skillbelt update` and `skillbelt outdated`."""
+
+from __future__ import annotations
+
+import argparse
+
+from skillbelt.cli.asking import open_gate
+from skillbelt.cli.installing import (
+    add_options,
+    place_of,
+    print_refusals,
+    print_result,
+    reporter,
+)
+from skillbelt.cli.output import print_json, print_table, say
+from skillbelt.errors import ConfigError, SkillbeltError
+from skillbelt.install.entries import install_request
+from skillbelt.install.lock_file import SkillLock, read_lock
+from skillbelt.install.placing import skill_folder, using_place
+from skillbelt.install.sync import (
+    Report,
+    SyncRefusal,
+    SyncResult,
+    check_names,
+    fetcher,
+    refusal_of,
+)
+from skillbelt.install.update import (
+    FoundVersions,
+    NewVersion,
+    describe_version,
+    find_versions,
+    put_version,
+)
+from skillbelt.install.values import PlannedChange
+from skillbelt.settings import Settings, load_settings
+from skillbelt.text import one_line
+
+DRIFT, PARTLY = 2, 3
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `update` and `outdated`."""
+    parser.add_argument("names", metavar="NAME", nargs="*", help="the skills (default: all)")
+    changes = parser.prog.endswith(" update")
+    if changes:
+        parser.add_argument(
+            "--check", action="store_true", help="only look; exit code 2 for a new version"
+        )
+        parser.add_argument(
+            "--diff", action="store_true", help="print what a new version changes in your files"
+        )
+    parser.set_defaults(changes=changes)
+    add_options(parser, changes=changes)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look for new versions; `update` puts them in place after a question."""
+    settings = load_settings(args.project, config=args.config)
+    place = place_of(args, settings)
+    report = reporter(args)
+    with using_place(place, settings):
+        lock = read_lock(place)
+    found = find_versions(lock, check_names(lock, args.names), settings, report)
+    report("")
+    if not args.changes:
+        return _print_outdated(found, args)
+    if args.diff and not args.json:
+        for version in found.new:
+            _print_difference(version, lock, settings)
+    if args.check or args.dry_run:
+        return _print_plan(found, lock, args)
+    if found.new:
+        open_gate(settings, args).require(install_request(one.after for one in found.new))
+    result = _update(found, lock, settings, args, report)
+    return result
+
+
+def _update(
+    found: FoundVersions,
+    lock: SkillLock,
+    settings: Settings,
+    args: argparse.Namespace,
+    report: Report,
+) -> int:
+    changes: list[PlannedChange] = []
+    refused = list(found.refused)
+    conflicts: list[SyncRefusal] = []
+    with using_place(lock.place, settings):
+        if read_lock(lock.place).data != lock.data:
+            raise ConfigError(f"{lock.place.lock} was changed meanwhile; run the command again")
+        for version in found.new:
+            report(version.before.name)
+            try:
+                change, merged = put_version(version, lock, settings, fetcher(settings, report))
+            except (SkillbeltError, OSError) as error:
+                refused.append(refusal_of(version.before.name, error))
+                continue
+            changes.append(change)
+            for one in merged.conflicts:
+                beside = f"; compare it with {one.beside}, then remove that file"
+                conflicts.append(
+                    SyncRefusal(
+                        name=version.before.name,
+                        code="conflict",
+                        message=f"{one.path} {one.message}: your file stays as it is",
+                        remedy=beside[2:] if one.beside else "see what you need of it",
+                    )
+                )
+    report("")
+    result = SyncResult(changes=tuple(changes), refused=(*refused, *conflicts))
+    print_result(result, {one.before.name: one.after for one in found.new}, args)
+    return PARTLY if conflicts else result.exit_code
+
+
+def _print_difference(version: NewVersion, lock: SkillLock, settings: Settings) -> None:
+    folder = skill_folder(lock.place, version.before.name)
+    for line in describe_version(version, folder, settings).splitlines():
+        print(one_line(line))
+
+
+def _print_plan(found: FoundVersions, lock: SkillLock, args: argparse.Namespace) -> int:
+    changes = tuple(
+        PlannedChange(
+            action="replace",
+            name=one.before.name,
+            path=skill_folder(lock.place, one.before.name),
+            before=one.before.content_digest,
+            after=one.after.content_digest,
+        )
+        for one in found.new
+    )
+    result = SyncResult(changes=changes, refused=found.refused)
+    print_result(result, {one.before.name: one.after for one in found.new}, args, dry_run=True)
+    if found.refused:
+        return result.exit_code
+    return DRIFT if found.new and args.check else 0
+
+
+def _print_outdated(found: FoundVersions, args: argparse.Namespace) -> int:
+    rows = [
+        {
+            "name": one.before.name,
+            "source": one.before.source,
+            "ref": one.before.ref,
+            "commit": one.before.commit,
+            "new_commit": one.after.commit,
+            "digest": one.before.content_digest,
+            "new_digest": one.after.content_digest,
+        }
+        for one in found.new
+    ]
+    if args.json:
+        refused = [
+            {"name": one.name, "code": one.code, "message": one.message, "remedy": one.remedy}
+            for one in found.refused
+        ]
+        print_json({"outdated": rows, "current": list(found.current), "refused": refused})
+    else:
+        if rows:
+            table = [
+                (
+                    row["name"],
+                    (row["commit"] or row["digest"].removeprefix("sha256:"))[:12],
+                    (row["new_commit"] or row["new_digest"].removeprefix("sha256:"))[:12],
+                    row["source"],
+                )
+                for row in rows
+            ]
+            print_table(("name", "locked", "newest", "source"), table)
+        print_refusals(found.refused, args)
+        if not rows and not found.refused:
+            say("every skill is the newest version of its source", args)
+    return PARTLY if found.refused else 0

@@ -1,0 +1,159 @@
+"""New versions of installed skills: found, shown, and put in place beside local edits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from skillbelt.errors import SkillbeltError, SourceError
+from skillbelt.install.content_store import StoredSkill, incoming, keep_skill, stored_skill
+from skillbelt.install.entries import entry_for, reference_of, stored_of
+from skillbelt.install.fetching import OpenSource, open_source
+from skillbelt.install.lock_file import SkillLock
+from skillbelt.install.merge import MergedFolder, merge_folders, show_difference
+from skillbelt.install.placing import put_skill
+from skillbelt.install.sync import Fetch, Report, SyncRefusal, refusal_of
+from skillbelt.install.values import InstallPlace, LockEntry, PlannedChange
+from skillbelt.install.verify import verify_skill
+from skillbelt.settings import Settings
+
+
+class NewVersion(NamedTuple):
+    """A skill of the lock whose source has other content now; `after` is its entry to be."""
+
+    before: LockEntry
+    after: LockEntry
+    stored: StoredSkill
+
+
+class FoundVersions(NamedTuple):
+    """What the sources have now: new versions, names without one, and what could not be asked."""
+
+    new: tuple[NewVersion, ...] = ()
+    current: tuple[str, ...] = ()
+    refused: tuple[SyncRefusal, ...] = ()
+
+
+def find_versions(
+    lock: SkillLock, names: Iterable[str], settings: Settings, report: Report
+) -> FoundVersions:
+    """Ask the source of each skill, all if none is named, for its newest version.
+
+    Each source is fetched once. What comes is kept in the store and nowhere else.
+    """
+    wanted = set(names) or set(lock.entries)
+    new, current, refused = [], [], []
+    groups: dict[tuple[str, ...], list[LockEntry]] = {}
+    for name in sorted(wanted):
+        entry = lock.entries[name]
+        try:
+            reference = reference_of(entry, lock.place)
+        except SkillbeltError as error:
+            refused.append(refusal_of(name, error))
+            continue
+        key = (reference.kind, reference.url, reference.ref, reference.subpath)
+        groups.setdefault(key, []).append(entry)
+    for entries in groups.values():
+        report(entries[0].source)
+        with incoming(settings) as folder:
+            try:
+                reference = reference_of(entries[0], lock.place)._replace(skill="")
+                source = open_source(reference, settings, folder, progress=report)
+            except (SkillbeltError, OSError) as error:
+                refused += [refusal_of(entry.name, error) for entry in entries]
+                continue
+            for entry in entries:
+                try:
+                    found = _newest(entry, source, lock.place, settings)
+                except (SkillbeltError, OSError) as error:
+                    refused.append(refusal_of(entry.name, error))
+                    continue
+                if found is None:
+                    current.append(entry.name)
+                else:
+                    new.append(found)
+    return FoundVersions(tuple(new), tuple(current), tuple(refused))
+
+
+def _newest(
+    entry: LockEntry, source: OpenSource, place: InstallPlace, settings: Settings
+) -> NewVersion | None:
+    """Return the newest version of a skill; None if that is the locked one."""
+    here = [one for one in source.found.skills if one.skill_path == entry.skill_path]
+    named = [one for one in source.found.skills if one.name == entry.name]
+    if not here and not named:
+        raise SourceError(entry.source, f"has no skill {entry.name!r} any more")
+    fetched = source.take((here or named)[0])
+    if fetched.name != entry.name:
+        raise SourceError(entry.source, f"{entry.name!r} is called {fetched.name!r} there now")
+    stored = keep_skill(fetched.folder, settings)
+    after = entry_for(fetched, stored, place, clients=entry.clients, before=entry)
+    after = after._replace(source=entry.source, source_url=entry.source_url, ref=entry.ref)
+    known = stored_of(entry)
+    if known is None:
+        hashes = (entry.computed_hash, entry.folder_hash)
+        same = after.computed_hash in hashes or (
+            bool(fetched.tree_sha) and fetched.tree_sha in hashes
+        )
+    else:
+        same = stored == known
+    return None if same else NewVersion(entry, after, stored)
+
+
+def describe_version(version: NewVersion, place_folder: str, settings: Settings) -> str:
+    """Return the difference between what is installed and the new version."""
+    with stored_skill(version.stored, settings, _nothing) as folder:
+        before = place_folder if os.path.isdir(place_folder) else os.devnull
+        return show_difference(before, folder)
+
+
+def put_version(
+    version: NewVersion, lock: SkillLock, settings: Settings, fetch: Fetch
+) -> tuple[PlannedChange, MergedFolder]:
+    """Put a new version in place; local edits are merged into it. The caller holds the place.
+
+    The lock gets the new version as its source has it, so that `verify` still names the edits.
+    """
+    place, before = lock.place, version.before
+    found = verify_skill(lock, before, settings)
+    change = PlannedChange(
+        action="replace" if found.hashes else "install",
+        name=before.name,
+        path=found.folder,
+        before=found.hashes.content_digest if found.hashes else "",
+        after=version.after.content_digest,
+    )
+    with stored_skill(version.stored, settings, _nothing) as new:
+        if not found.edited:
+            put_skill(place, version.after, new, settings)
+            return change, MergedFolder()
+        if found.hashes is None or any(one.kind == "unsafe" for one in found.drift):
+            raise SourceError(found.folder, f"cannot be merged: {found.drift[0].message}")
+        known = stored_of(before)
+        if known is None:
+            raise SourceError(
+                found.folder,
+                "has local edits, and the version they were made in is not in the lock; "
+                "`skillbelt sync --adopt` records what is there",
+            )
+        with (
+            incoming(settings) as folder,
+            stored_skill(
+                known,
+                settings,
+                lambda: (
+                    fetch(
+                        reference_of(before, place), folder, before.commit, before.skill_path
+                    ).folder
+                ),
+            ) as base,
+        ):
+            merged = os.path.join(folder, "merged")
+            result = merge_folders(base, found.folder, new, merged)
+            put_skill(place, version.after, merged, settings)
+    return change, result
+
+
+def _nothing() -> str:
+    raise SourceError("store", "the version is gone from the store; run the command again")
