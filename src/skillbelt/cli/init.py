@@ -11,6 +11,7 @@ from skillbelt.errors import ConfigError
 from skillbelt.files.contain import create_beneath, open_folder
 from skillbelt.install.lock_file import SKILLS_FOLDER
 from skillbelt.install.new_skill import SCRIPT_KINDS, new_skill
+from skillbelt.settings import load_settings
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write a new skill; never over something that is there."""
+    settings = load_settings(args.project, config=args.config)
     files = new_skill(
         args.name,
         description=args.description,
@@ -37,8 +39,7 @@ def run(args: argparse.Namespace) -> int:
         tests=args.tests,
         license=args.license,
     )
-    project = os.path.abspath(args.project or ".")
-    folder = os.path.join(project, args.path or SKILLS_FOLDER, args.name)
+    folder = os.path.join(settings.project, args.path or SKILLS_FOLDER, args.name)
     if os.path.lexists(folder):
         raise ConfigError(f"{folder} is there already; give another name or --path")
     if not args.dry_run:

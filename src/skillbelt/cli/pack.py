@@ -9,6 +9,7 @@ from skillbelt.cli.init import describe_files, write_files
 from skillbelt.cli.output import print_json
 from skillbelt.errors import ConfigError
 from skillbelt.install.pack import FORMATS, pack_skills, read_skill_to_pack
+from skillbelt.settings import load_settings
 from skillbelt.values import SKILL_FILE
 
 
@@ -27,9 +28,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check and pack the skills; the same files always give the same bytes."""
-    skills = [read_skill_to_pack(_folder(path)) for path in args.paths]
+    load_settings(args.project, config=args.config)  # a wrong one is told by every command
+    base = os.path.abspath(args.project or ".")
+    skills = [read_skill_to_pack(_folder(path, base)) for path in args.paths]
     files = pack_skills(skills, args.format)
-    output = os.path.abspath(args.output)
+    output = os.path.normpath(os.path.join(base, os.path.expanduser(args.output)))
     if not args.dry_run:
         _write(output, files, args.force)
     if args.json:
@@ -41,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _folder(path: str) -> str:
-    full = os.path.abspath(os.path.expanduser(path))
+def _folder(path: str, base: str) -> str:
+    full = os.path.normpath(os.path.join(base, os.path.expanduser(path)))
     if os.path.basename(full) == SKILL_FILE:
         full = os.path.dirname(full)
     if not os.path.isfile(os.path.join(full, SKILL_FILE)):

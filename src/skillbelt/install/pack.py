@@ -53,7 +53,8 @@ class SkillToPack(NamedTuple):
     @property
     def executable(self) -> frozenset[str]:
         """The paths of files with the executable bit."""
-        return frozenset(file.path for file in self.hashes.files if file.executable)
+        every = (file.path for file in self.hashes.files if file.executable)
+        return frozenset(os.fsencode(path).decode() for path in every)
 
 
 def read_skill_to_pack(folder: str) -> SkillToPack:
@@ -73,12 +74,20 @@ def read_skill_to_pack(folder: str) -> SkillToPack:
         )
     handle = open_folder(folder)
     try:
-        files = {file.path: _read(handle, file.path) for file in hashes.files}
+        files = {_portable(file.path, folder): _read(handle, file.path) for file in hashes.files}
     finally:
         os.close(handle)
     if hash_folder(folder).content_digest != hashes.content_digest:
         raise ConfigError(f"{folder} changed while it was read; run the command again")
     return SkillToPack(Skill.from_folder(folder), hashes, dict(_sorted(files)))
+
+
+def _portable(path: str, folder: str) -> str:
+    """Return the name as it is on every machine; ConfigError for one that is not UTF-8."""
+    try:
+        return os.fsencode(path).decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{folder}: {path!r} is not UTF-8; rename the file") from error
 
 
 def _read(handle: int, path: str) -> bytes:
@@ -87,7 +96,7 @@ def _read(handle: int, path: str) -> bytes:
 
 
 def _sorted(files: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
-    return sorted(files.items(), key=lambda item: item[0].encode("utf-8", "surrogateescape"))
+    return sorted(files.items(), key=lambda item: item[0].encode())
 
 
 def pack_skills(skills: Sequence[SkillToPack], form: PackFormat) -> dict[str, bytes]:
