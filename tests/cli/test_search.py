@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from skillbelt import Catalog
+from tests.terminal import on_terminal
 from tests.tree import Tree
 
 SKILLS = "project/.agents/skills"
@@ -20,7 +22,7 @@ def skills(tree: Tree) -> Tree:
 
 def test_the_best_come_first_with_why(skills: Tree) -> None:
     done = skills.run("search", "join pdf pages")
-    assert done == (0, "pdf-merge\tdescription\tJoins PDF files.\n", "")
+    assert done == (0, "pdf-merge\tdescription\tJoins PDF files.\tstrong\n", "")
 
 
 def test_json_has_all_there_is_to_say(skills: Tree) -> None:
@@ -34,6 +36,7 @@ def test_json_has_all_there_is_to_say(skills: Tree) -> None:
         "field": "text",
         "snippet": "Use qpdf for pages.",
         "variants": [],
+        "strength": "fair",
     }
 
 
@@ -42,6 +45,55 @@ def test_nothing_found_is_a_no(skills: Tree) -> None:
     assert (done.exit_code, done.stdout) == (1, "")
     assert "No skill matches" in done.stderr
     assert json.loads(skills.run("search", "seismology", "--json").stdout) == {"results": []}
+
+
+MORE = {
+    "docker-debug": "Finds out why a container keeps crashing or does not start.",
+    "letters": "Writes letters. Keeps a list of addresses.",
+    "images": "Resizes images and keeps their colours.",
+    "calendar": "Plans meetings and keeps a calendar.",
+}
+
+
+@pytest.fixture
+def more(tree: Tree) -> Tree:
+    for name, about in MORE.items():
+        tree.skill(f"{SKILLS}/{name}", description=about)
+    return tree
+
+
+def test_noise_is_left_out_unless_asked_for(more: Tree) -> None:
+    query = ("search", "my container keeps crashing")
+    done = more.run(*query)
+    assert done.stdout.split("\t")[::3] == ["docker-debug", "strong\n"]
+    assert "3 results with next to nothing of the query left out; --all" in done.stderr
+    every = json.loads(more.run(*query, "--all", "--json").stdout)["results"]
+    assert [one["strength"] for one in every] == ["strong", *["noise"] * 3]
+    assert len(json.loads(more.run(*query, "--json").stdout)["results"]) == 1
+
+
+def test_only_noise_is_a_no(more: Tree) -> None:
+    done = more.run("search", "bake a chocolate cake and serve it")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "No skill matches" in done.stderr
+
+
+def test_on_a_terminal_how_sure_it_is_comes_second(more: Tree) -> None:
+    screen = on_terminal(more, "search", "my container keeps crashing", columns=80)
+    assert screen.lines[0].split() == ["name", "match", "found", "in", "why"]
+    assert screen.lines[1].split()[:3] == ["docker-debug", "strong", "description"]
+    assert "\x1b[32mstrong" in screen.written
+    wide = on_terminal(more, "search", "my container keeps crashing", "--wide", columns=60)
+    assert "…" not in "".join(wide.lines)
+
+
+def test_no_right_answer_of_the_set_that_ships_is_noise(tree: Tree) -> None:
+    tree.setenv("SKILLS_ROOT", EXAMPLES / "skills")
+    catalog = Catalog(settings=tree.settings())
+    for line in (EXAMPLES / "search.jsonl").read_text("utf-8").splitlines():
+        labelled = json.loads(line)
+        found = {one.skill.name: one.strength for one in catalog.search(labelled["query"])}
+        assert "noise" not in [found[name] for name in labelled["relevant"]], line
 
 
 def test_the_limit(skills: Tree) -> None:

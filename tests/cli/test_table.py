@@ -93,7 +93,7 @@ def test_only_the_description_is_cut(used: Tree, command: tuple[str, ...], colum
     everything = words(used.run(*command).stdout) | {
         *("name", "scope", "from", "description", "found", "in")
     }
-    odd = text - everything - {"why"}
+    odd = text - everything - {"why", "match"}
     assert [one for one in odd if not one.endswith(("…", ":"))] == []
 
 
@@ -151,9 +151,9 @@ def test_a_few_long_names_do_not_take_the_table_apart(tree: Tree) -> None:
 
 def test_wide_cuts_nothing_and_names_the_file(used: Tree) -> None:
     lines = on_terminal(used, "list", "--wide", columns=80).lines
-    text = words(" ".join(lines))
     assert "".join(lines).count("words.") == 20
-    assert any(word.endswith("/.agents/skills/pdf/SKILL.md") for word in text)
+    # The path of a test may be longer than a line.
+    assert "/.agents/skills/pdf/SKILL.md" in "".join(line.strip() for line in lines)
     assert "…" not in "".join(lines)
 
 

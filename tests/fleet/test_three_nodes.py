@@ -203,6 +203,35 @@ def test_a_ray_that_prints_otherwise_is_still_connected_to(monkeypatch: pytest.M
         pass
 
 
+def test_an_actor_that_does_not_answer_is_a_problem(belt: Runtime, cluster: SmallCluster) -> None:
+    """Ray refuses to end what an actor does by force, and the late answer of one is none."""
+    import ray
+
+    from skillbelt.fleet.cluster import NAMESPACE, WORKSPACES, Cluster
+
+    class Silent:
+        def list(self) -> None:
+            import threading
+
+            threading.Event().wait()
+
+    name, remote = f"{WORKSPACES}silent", ray.remote  # type: Any, Any
+    silent = remote(Silent).options(name=name, namespace=NAMESPACE, num_cpus=0).remote()
+    try:
+        [answer] = Cluster(cluster.address).ask_workspaces("list", [name], seconds=1).values()
+        assert answer.problem == "no answer within 1 seconds"
+    finally:
+        ray.kill(silent)
+
+
+def test_a_deleted_conversation_goes_from_its_node(belt: Runtime, cluster: SmallCluster) -> None:
+    before = {*conversations(cluster)}
+    belt.run_sync("echo", "echo x > $WORK_DIR/x", session=belt.session("me", "deleted"))
+    [made] = {*conversations(cluster)} - before
+    assert belt.delete_session("me", "deleted")
+    wait_for(lambda: made not in conversations(cluster))
+
+
 def test_conversations_go_on_when_a_node_is_drained_and_another_killed(
     belt: Runtime, cluster: SmallCluster
 ) -> None:

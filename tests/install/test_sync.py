@@ -136,6 +136,14 @@ def test_an_entry_that_another_tool_wrote_anew_is_noticed(desk: InstallDesk) -> 
     assert desk.lock.read_bytes() == lock
 
 
+def test_it_is_noticed_too_when_no_entry_is_ours_any_more(desk: InstallDesk) -> None:
+    for name in ("alpha", "beta"):
+        desk.rewrite_as_skills(name)
+    done = desk.run("verify", "--json")
+    assert done.exit_code == 2
+    assert [one["kind"] for one in done.document["drift"]] == ["rewritten", "rewritten"]
+
+
 def test_an_entry_of_another_tool_is_recorded_if_its_hash_is_right(desk: InstallDesk) -> None:
     before = desk.document()["skills"]["alpha"]
     desk.rewrite_as_skills("alpha")
@@ -169,6 +177,26 @@ def test_an_entry_of_another_tool_is_installed_and_pinned(desk: InstallDesk) -> 
     after = desk.document()["skills"]["alpha"]
     assert after["contentDigest"] == before["contentDigest"]
     assert after["commit"] == before["commit"]
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_a_copy_of_skills_that_lacks_files_is_compared_with_its_source(
+    tree: Tree, edited: bool
+) -> None:
+    """`skills` hashes metadata.json and does not install it."""
+    desk = InstallDesk(tree)
+    desk.write("alpha", "metadata.json", "{}\n")
+    desk.commit()
+    desk.install()
+    desk.rewrite_as_skills("alpha")
+    desk.installed("alpha", "metadata.json").unlink()
+    if edited:
+        desk.installed("alpha", "SKILL.md").write_text("mine")
+    done = desk.run("sync", "--yes", "--json")
+    assert done.exit_code == (2 if edited else 0), done.stderr
+    assert desk.installed("alpha", "metadata.json").exists() != edited
+    assert (desk.installed("alpha", "SKILL.md").read_text() == "mine") == edited
+    assert ("contentDigest" in desk.document()["skills"]["alpha"]) != edited
 
 
 def test_adopt_records_what_is_installed(desk: InstallDesk) -> None:

@@ -8,7 +8,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -239,7 +239,7 @@ def _nodes(settings: Settings, args: argparse.Namespace) -> int:
     conversations = _conversations_by_node(listed)
     reports = {one.id: answers.get(one.id) for one in nodes}
     facts = _facts_of(nodes, answers)
-    findings = differing(facts) + _problems(nodes, answers)
+    findings = differing(facts) + _problems(nodes, answers, facts)
     if args.json:
         rows = [_node_json(one, reports[one.id], conversations.get(one.id, [])) for one in nodes]
         print_json({"nodes": rows, "findings": findings})
@@ -256,17 +256,24 @@ def _facts_of(nodes: Sequence[NodeState], answers: dict[str, NodeAnswer]) -> dic
     for node in nodes:
         answer = answers.get(node.id)
         if answer is not None and isinstance(answer.value, dict):
-            found[_called(node)] = NodeFacts.from_json(answer.value["facts"])
+            with suppress(ValueError):  # another version of the product may say other things
+                found[_called(node)] = NodeFacts.from_json(answer.value.get("facts") or {})
     return found
 
 
-def _problems(nodes: Sequence[NodeState], answers: dict[str, NodeAnswer]) -> list[str]:
-    called = {one.id: _called(one) for one in nodes}
-    return [
-        f"{called[node]} did not answer: {answer.problem}"
-        for node, answer in answers.items()
-        if answer.problem
-    ]
+def _problems(
+    nodes: Sequence[NodeState], answers: dict[str, NodeAnswer], facts: dict[str, NodeFacts]
+) -> list[str]:
+    """Return which nodes did not answer, or not in a way that is understood here."""
+    found = []
+    for node in nodes:
+        answer = answers.get(node.id)
+        if answer is not None and answer.problem:
+            found.append(f"{_called(node)} did not answer: {answer.problem}")
+        elif answer is not None and _called(node) not in facts:
+            version = node.version or "an unknown version"
+            found.append(f"{_called(node)}: its report is not understood; it has {version}")
+    return found
 
 
 def _called(node: NodeState) -> str:
@@ -414,7 +421,8 @@ def _doctor(settings: Settings, args: argparse.Namespace) -> int:
         results = cluster.follow_each(attack_node, [(one, one.sandboxes) for one in attacked])
         if wants_progress(args):
             show_progress("")
-    findings = differing(_facts_of(nodes, reports)) + _problems(nodes, reports)
+    facts = _facts_of(nodes, reports)
+    findings = differing(facts) + _problems(nodes, reports, facts)
     rows: list[dict[str, Any]] = []
     for node in attacked:
         own = [{"node": node.id, "host": node.host, **one} for one in results[node.id].value]

@@ -19,6 +19,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 _REST = "More"
+_COLUMNS = 80
 
 
 class HelpExample(NamedTuple):
@@ -246,7 +247,8 @@ EXIT_CODES = """\
 130  interrupted
 
 `run` and `exec` end with the exit code of the command; with --json they end
-with 1 for any failure."""
+with 1 for any failure. What installs skills ends with 2 when lock and disk
+differ, 3 when a part is done, 4 when it was refused."""
 TOPICS: Mapping[str, str] = {
     "exit-codes": EXIT_CODES,
     "output": """\
@@ -278,7 +280,18 @@ def list_commands(summaries: Mapping[str, str]) -> list[str]:
     for title, names in groups.items():
         known = [name for name in names if name in summaries]
         if known:
-            lines += ["", f"{title}:", *(f"  {name:<11} {summaries[name]}" for name in known)]
+            lines += ["", f"{title}:"]
+            lines += [line for name in known for line in _wrap(f"  {name:<11}", summaries[name])]
+    return lines
+
+
+def _wrap(start: str, text: str) -> list[str]:
+    """Return lines of at most 80 columns; `textwrap` would cost each command its import."""
+    lines = [start]
+    for word in text.split():
+        if len(lines[-1]) + len(word) >= _COLUMNS:
+            lines.append(" " * len(start))
+        lines[-1] += f" {word}"
     return lines
 
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from skillbelt.cli.output import (
+    count,
     open_catalog,
     positive,
     print_json,
@@ -13,6 +14,7 @@ from skillbelt.cli.output import (
     say,
     show_progress,
     wants_progress,
+    wide_option,
 )
 from skillbelt.discovery.catalog import Catalog, Filters
 from skillbelt.errors import ConfigError
@@ -24,6 +26,7 @@ from skillbelt.store import open_store
 from skillbelt.text import one_line
 
 _LIMIT = 10
+_COLOURS = {"match": {"strong": "green", "fair": "yellow", "weak": "dim", "noise": "dim"}}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +41,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the maximum number of results (default: 10)",
     )
+    parser.add_argument(
+        "--all", action="store_true", help="also results that have next to nothing of the query"
+    )
     parser.add_argument("--agent", metavar="A", help="only skills that this agent may use")
+    wide_option(parser)
     parser.add_argument(
         "--eval",
         metavar="FILE",
@@ -59,8 +66,12 @@ def run(args: argparse.Namespace) -> int:
     if args.eval:
         return _evaluate(catalog, filters, args)
     text = sys.stdin.read(MAX_QUERY_CHARS) if args.query == "-" else args.query
-    found = catalog.search(text, args.limit, filters)
+    every = catalog.search(text, args.limit, filters)
+    found = [one for one in every if args.all or one.strength != "noise"]
     _print(found, args)
+    if len(found) < len(every):
+        left_out = count(len(every) - len(found), "result")
+        say(f"{left_out} with next to nothing of the query left out; --all shows more", args)
     return 0 if found else 1
 
 
@@ -77,10 +88,25 @@ def _print(found: list[Result], args: argparse.Namespace) -> None:
     if args.json:
         print_json({"results": [_result_json(one) for one in found]})
     elif found:
-        rows = [(one.skill.name, one.field, _describe_match(one)) for one in found]
-        print_table(("name", "found in", "why"), rows)
+        _print_table(found, args)
     else:
         say("No skill matches. `skillbelt list` shows all skills.", args)
+
+
+def _print_table(found: list[Result], args: argparse.Namespace) -> None:
+    """Print the results; programs that read a pipe know the columns in this order."""
+    rows = [(one.skill.name, one.field, _describe_match(one), one.strength) for one in found]
+    if not sys.stdout.isatty():
+        print_table(("name", "found in", "why", "match"), rows)
+        return
+    head = ("name", "match", "found in", "why")
+    shown = [(name, match, field, why) for name, field, why, match in rows]
+    if args.wide:
+        about = [one.skill.description for one in found]
+        full = [(*row, text) for row, text in zip(shown, about, strict=True)]
+        print_table((*head, "description"), full, wrap=True, below=1, colours=_COLOURS)
+    else:
+        print_table(head, shown, colours=_COLOURS)
 
 
 def _describe_match(result: Result) -> str:
@@ -98,6 +124,7 @@ def _result_json(result: Result) -> dict[str, object]:
         "field": result.field,
         "snippet": result.snippet,
         "variants": list(result.variants),
+        "strength": result.strength,
     }
 
 

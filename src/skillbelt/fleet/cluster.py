@@ -198,7 +198,7 @@ class Cluster:
         The function travels by its name, so each node runs its own version of it.
         """
         asked = {node.id: _on(node, function).remote(*arguments) for node in nodes}
-        return self._collect(asked, seconds)
+        return self._collect(asked, seconds, force=True)
 
     def follow_each(
         self,
@@ -227,7 +227,10 @@ class Cluster:
                 found.update(answers)
         return found
 
-    def _collect(self, asked: Mapping[str, Any], seconds: float) -> dict[str, NodeAnswer]:
+    def _collect(
+        self, asked: Mapping[str, Any], seconds: float, *, force: bool = False
+    ) -> dict[str, NodeAnswer]:
+        """Return the answers; with `force`, which Ray allows for no actor, the late ones end."""
         if asked:
             ray.wait(list(asked.values()), num_returns=len(asked), timeout=seconds)
         found = {}
@@ -235,7 +238,7 @@ class Cluster:
             try:
                 found[key] = NodeAnswer(ray.get(reference, timeout=0))
             except ray.exceptions.GetTimeoutError:
-                ray.cancel(reference, force=True)
+                ray.cancel(reference, force=force)
                 found[key] = NodeAnswer(problem=f"no answer within {seconds:g} seconds")
             except Exception as error:  # what the function raised there, or Ray
                 found[key] = NodeAnswer(problem=first_line(error))

@@ -276,7 +276,7 @@ class RayExecutor(Sandboxes):
                 continue  # it is being made, which takes as long as a node needs
             except exceptions.ActorUnavailableError:
                 passed += 1  # its node is gone, and Ray needs some seconds to be sure of that
-            except _LOST:
+            except exceptions.RayError:
                 lost += 1
             self.drop(actor)
             time.sleep(_AGAIN_SECONDS)
@@ -397,7 +397,7 @@ class RemoteRun:
             if self._ended.is_set() or self._killed:
                 break
             if actor is not None:
-                with suppress(*_LOST):
+                with suppress(exceptions.RayError):
                     method = actor.handle.write.options(concurrency_group="control")
                     if ray.get(method.remote(self._id, data, close)):
                         return

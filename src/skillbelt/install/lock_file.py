@@ -354,6 +354,29 @@ def journal_path(place: InstallPlace, settings: Settings) -> str:
     return os.path.join(settings.state_dir, "install", f"{place_id(place)}.journal")
 
 
+def pinned_names(place: InstallPlace, settings: Settings) -> frozenset[str]:
+    """Return the skills whose entries this product wrote on this machine.
+
+    One of them without our keys was written anew by another tool.
+    """
+    try:
+        names = read_json(read_handle(open_file(_names_path(place, settings)), MAX_LOCK_BYTES))
+    except (OSError, BadJson):
+        return frozenset()
+    return frozenset(names) if isinstance(names, list) else frozenset()
+
+
+def remember_pinned(place: InstallPlace, settings: Settings, name: str) -> None:
+    """Remember that this product wrote an entry; the caller holds `locked_place`."""
+    names = pinned_names(place, settings)
+    if name not in names:
+        replace_file(_names_path(place, settings), json.dumps(sorted({*names, name})).encode())
+
+
+def _names_path(place: InstallPlace, settings: Settings) -> str:
+    return os.path.join(settings.state_dir, "install", f"{place_id(place)}.names")
+
+
 def place_id(place: InstallPlace) -> str:
     """Return hex digits that stand for the place in names of files."""
     return hashlib.sha256(os.fsencode(os.path.realpath(place.lock))).hexdigest()[:32]

@@ -29,6 +29,7 @@ from skillbelt.install.lock_file import (
     locked_place,
     place_id,
     read_lock,
+    remember_pinned,
     write_lock,
 )
 from skillbelt.install.values import Installed, InstallPlace, LockEntry
@@ -113,7 +114,7 @@ def recover(place: InstallPlace, settings: Settings) -> None:
     if os.path.exists(path):
         try:
             journal = _read_journal(path)
-            _perform(journal, place)
+            _perform(journal, place, settings)
         except _Gone as gone:
             log_warning(
                 f"a change of {place.skills} was cut off and cannot be finished: {gone}; "
@@ -283,7 +284,7 @@ class _Preparation:
             read_lock(self._place)  # a lock that cannot be changed stops it before anything is done
         path = journal_path(self._place, self._settings)
         replace_file(path, _journal_data(journal))
-        _perform(journal, self._place)
+        _perform(journal, self._place, self._settings)
         os.unlink(path)
 
     def _step(self, action: Literal["put", "drop"], staged: str, target: str, moved: str) -> None:
@@ -325,7 +326,7 @@ def _equal(one: str, other: str) -> bool:
         return False
 
 
-def _perform(journal: PlaceJournal, place: InstallPlace) -> None:
+def _perform(journal: PlaceJournal, place: InstallPlace, settings: Settings) -> None:
     """Do every step that is not done yet, then the lock."""
     for step in journal.steps:
         _move(step, place)
@@ -335,6 +336,7 @@ def _perform(journal: PlaceJournal, place: InstallPlace) -> None:
             changes.remove(journal.name)
         else:
             changes.put(journal.entry)
+            remember_pinned(place, settings, journal.name)
         write_lock(changes)
 
 

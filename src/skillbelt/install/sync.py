@@ -15,7 +15,15 @@ from skillbelt.install.content_store import StoredSkill, incoming, keep_skill, s
 from skillbelt.install.entries import reference_of, stored_of
 from skillbelt.install.fetching import fetch_skills
 from skillbelt.install.hashes import computed_hash, hash_folder
-from skillbelt.install.lock_file import LockChanges, SkillLock, folder_name, read_lock, write_lock
+from skillbelt.install.lock_file import (
+    LockChanges,
+    SkillLock,
+    folder_name,
+    pinned_names,
+    read_lock,
+    remember_pinned,
+    write_lock,
+)
 from skillbelt.install.placing import (
     link_clients,
     linked_clients,
@@ -34,6 +42,9 @@ from skillbelt.install.values import (
 from skillbelt.install.verify import VerifiedSkill, verify_lock, verify_skill
 from skillbelt.settings import Settings
 
+# What `skills` 1.7.4 leaves out when it copies a skill.
+_NOT_COPIED = frozenset(("metadata.json",))
+_FOLDERS_NOT_COPIED = frozenset(("__pypackages__",))
 SyncMode = Literal["install", "frozen", "adopt"]
 # Called with a source, the folder to fetch into, the commit and the path of the SKILL.md.
 Fetch = Callable[[SourceReference, str, str, str], FetchedSkill]
@@ -91,8 +102,10 @@ def plan_sync(
         for one in lock.refused
     ]
     verified = verify_lock(lock, settings)
+    names = pinned_names(lock.place, settings)
     for skill in verified:
-        planned = _plan_skill(skill, lock, mode=mode, force=force)
+        ours = lock.ours or skill.entry.name in names
+        planned = _plan_skill(skill, ours=ours, mode=mode, force=force)
         if isinstance(planned, SyncRefusal):
             refused.append(planned)
         else:
@@ -102,7 +115,7 @@ def plan_sync(
 
 
 def _plan_skill(
-    skill: VerifiedSkill, lock: SkillLock, *, mode: SyncMode, force: bool
+    skill: VerifiedSkill, *, ours: bool, mode: SyncMode, force: bool
 ) -> PlannedChange | SyncRefusal:
     entry = skill.entry
     change = PlannedChange(
@@ -114,10 +127,10 @@ def _plan_skill(
     )
     kinds = {one.kind for one in skill.drift}
     if stored_of(entry) is None and mode == "frozen":
-        why = "another tool wrote its entry anew" if lock.ours else "its entry has no contentDigest"
+        why = "another tool wrote its entry anew" if ours else "its entry has no contentDigest"
         return SyncRefusal(
             name=entry.name,
-            code="rewritten" if lock.ours else "no-digest",
+            code="rewritten" if ours else "no-digest",
             message=f"{why}, so what belongs there is not known",
             remedy="`skillbelt sync` without --frozen fetches and records it",
         )
@@ -131,6 +144,9 @@ def _plan_skill(
         return change._replace(action="install")
     if stored_of(entry) is None and "no-digest" not in kinds:
         return change._replace(reason="record")
+    if kinds <= {"no-digest", "rewritten", "client-link"} and not force:
+        # `skills` installs less than it hashes: only the source can tell what is an edit.
+        return change._replace(action="replace", reason="compare")
     if skill.edited and not force:
         return SyncRefusal(
             name=entry.name,
@@ -220,11 +236,27 @@ def _install_unpinned(
                 "changed since it was locked, and the lock names no commit to go back to; "
                 f"`skillbelt update {entry.name}` takes the new version",
             )
+        if change.reason == "compare" and not _is_copy(change.path, fetched.folder):
+            raise SourceError(
+                change.path,
+                "has local edits; `skillbelt sync --adopt` records them, --force drops them",
+            )
         stored = keep_skill(fetched.folder, settings)
         pinned = _pinned(entry, stored)._replace(commit=fetched.commit)
         with stored_skill(stored, settings, lambda: fetched.folder) as source:
             put_skill(place, pinned, source, settings)
     return change._replace(after=stored.content_digest)
+
+
+def _is_copy(folder: str, source: str) -> bool:
+    """Whether `skills` made the folder from the source: it leaves some files out."""
+    theirs = {
+        (file.path, file.sha256)
+        for file in hash_folder(source).files
+        if os.path.basename(file.path) not in _NOT_COPIED
+        and not _FOLDERS_NOT_COPIED.intersection(file.path.split("/")[:-1])
+    }
+    return {(file.path, file.sha256) for file in hash_folder(folder).files} == theirs
 
 
 def _record(place: InstallPlace, entry: LockEntry, settings: Settings, *, adopt: bool) -> None:
@@ -241,6 +273,7 @@ def _record(place: InstallPlace, entry: LockEntry, settings: Settings, *, adopt:
         pinned = pinned._replace(clients=tuple(dict.fromkeys((*entry.clients, *found))))
     changes = LockChanges(read_lock(place))
     changes.put(pinned)
+    remember_pinned(place, settings, entry.name)
     write_lock(changes)
 
 

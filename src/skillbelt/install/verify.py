@@ -11,13 +11,13 @@ from skillbelt.files.tree import SkillTree
 from skillbelt.install.content_store import has_skill, store_folder
 from skillbelt.install.entries import stored_of
 from skillbelt.install.hashes import FolderHashes, HashedFile, computed_hash, hash_folder
-from skillbelt.install.lock_file import SkillLock, folder_name
+from skillbelt.install.lock_file import SkillLock, folder_name, pinned_names
 from skillbelt.install.placing import client_folder, skill_folder
 from skillbelt.install.values import Drift, DriftKind, InstallPlace, LockEntry
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
 
-_ADOPT = "`skillbelt sync --adopt` records what is installed, `skillbelt sync` fetches it again"
+_ADOPT = "`skillbelt sync` compares it with its source, `sync --adopt` records what is installed"
 _SYNC = "`skillbelt sync` installs it"
 _KEEP = (
     "`skillbelt update` keeps your edits beside a new version, `skillbelt sync --force` drops them"
@@ -94,7 +94,8 @@ def _contents(
 ) -> Iterator[Drift]:
     stored = stored_of(entry)
     if stored is None:
-        yield from _of_another_tool(lock, entry, folder)
+        ours = lock.ours or entry.name in pinned_names(lock.place, settings)
+        yield from _of_another_tool(lock, entry, folder, ours=ours)
         return
     if (hashes.content_digest, hashes.tree_sha) == stored:
         return
@@ -109,9 +110,11 @@ def _contents(
     yield _drift(entry, kind, folder, message, _KEEP)
 
 
-def _of_another_tool(lock: SkillLock, entry: LockEntry, folder: str) -> Iterator[Drift]:
+def _of_another_tool(
+    lock: SkillLock, entry: LockEntry, folder: str, *, ours: bool
+) -> Iterator[Drift]:
     """Yield why an entry without our keys is not verified; its one hash may still be right."""
-    if lock.ours:
+    if ours:
         message = "another tool wrote this entry anew: what was locked is not known any more"
         yield _drift(entry, "rewritten", lock.place.lock, message, _ADOPT)
     try:

@@ -80,7 +80,12 @@ class Searcher:
         if self._upkeep.follow():  # the file was damaged or rebuilt meanwhile
             ranked = self._ranked(asked, self._view(skills), limit)
         groups = fold(ranked[: limit * _FOLDED], limit)
-        return [self._result(asked, best, copies) for best, copies in groups]
+        return [
+            self._result(asked, best, copies)._replace(
+                strength=Reason(asked, best.candidate).strength(best.score / groups[0][0].score)
+            )
+            for best, copies in groups
+        ]
 
     def _view(self, skills: Mapping[str, Skill]) -> _VisibleSkills:
         kept = self._upkeep.kept

@@ -10,13 +10,16 @@ from skillbelt.search.lexical import Candidate
 from skillbelt.search.query import Query
 
 Field = Literal["name", "description", "heading", "text"]
+# `noise`: there is next to nothing of the request in it, or far less than in the best one.
+Strength = Literal["strong", "fair", "weak", "noise"]
 
 
 class Result(NamedTuple):
     """A skill that was found: its score, the matching text, and its near copies.
 
-    Scores compare within one search only. `variants` are the locations of near copies, and of
-    skills of the same name that this one stands before.
+    Scores compare within one search only. `strength` says how much of the request the skill has, by
+    words; it is not how likely the skill is the right one. `variants` are the locations of near
+    copies, and of skills of the same name that this one stands before.
     """
 
     skill: Skill
@@ -24,6 +27,7 @@ class Result(NamedTuple):
     field: Field = "description"
     snippet: str = ""
     variants: tuple[str, ...] = ()
+    strength: Strength = "fair"
 
 
 class Ranked(NamedTuple):

