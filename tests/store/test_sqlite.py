@@ -22,6 +22,7 @@ import pytest
 from skillbelt.errors import ConfigError
 from skillbelt.events import NewEvent
 from skillbelt.store import SessionKey, Store, sqlite
+from skillbelt.store.protocol import list_sessions
 from skillbelt.store.sqlite import SqliteStore
 from skillbelt.testing.suites import StoreConformance
 from tests import warm
@@ -597,3 +598,35 @@ def test_a_damaged_entry_is_named_and_the_others_are_listed(
     assert [info.key for info in store.sessions()] == [KEY]
     assert f"{path}: the entry of session" in caplog.text
     assert "'other'" in caplog.text
+
+
+@pytest.mark.parametrize("damage", ["created = 'x'", "name = x'ff'"])
+def test_damaged_entries_do_not_end_a_list_early(
+    store: SqliteStore, path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = [KEY._replace(session=f"s{number}") for number in range(9)]
+    for key in keys:
+        store.append(key, [])
+    raw(path, f"UPDATE session SET {damage} WHERE name = 's4'")
+    raw(path, "UPDATE session SET last = 'x' WHERE name IN ('s2', 's3', 's5')")
+    good = [key for key in keys if key.session not in ("s2", "s3", "s4", "s5")]
+    assert [info.key for info in store.sessions(limit=3)] == good[:3]
+    assert [info.key for info in store.sessions(after=keys[1], limit=2)] == good[2:4]
+    assert [info.key for info in list_sessions(store, page=2)] == good
+    assert "is damaged; it is left out" in caplog.text
+
+
+@pytest.mark.parametrize("damage", ["seq = 'x'", "time = 'x'", "type = NULL", "data = 7"])
+def test_an_event_of_the_wrong_types_is_told(store: SqliteStore, path: Path, damage: str) -> None:
+    store.append(KEY, [NewEvent("a"), NewEvent("b")])
+    raw(path, f"UPDATE event SET {damage} WHERE seq = 1")
+    with pytest.raises(ConfigError, match="an event is not JSON"):
+        store.events(KEY)
+    assert [event.type for event in store.first_events(KEY, 9)] == ["b"]
+
+
+def test_an_entry_of_the_state_that_is_no_text_is_told(store: SqliteStore, path: Path) -> None:
+    store.append(KEY, [], {"a": "b"})
+    raw(path, "UPDATE state SET value = 7")
+    with pytest.raises(ConfigError, match="in place of a text"):
+        store.state(KEY)

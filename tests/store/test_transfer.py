@@ -155,7 +155,7 @@ def test_rows_that_do_not_follow_are_refused(source: SqliteStore, open_new: Open
     info = source.find_session(LONG)
     assert isinstance(info, SessionInfo)
     assert not target.extend(info, source.event_rows(LONG, 5, 5), {})
-    assert target.events(LONG) == []
+    assert target.sessions() == []
 
 
 # The audit log and the trusted origins

@@ -142,7 +142,7 @@ class SqliteStore:
             " (VALUES (?, ?, ?, ?), (?, ?, ?, ?), (?, ?, ?, ?))"
         )
         owners = (*_owner("app", key), *_owner("user", key), *_owner("session", key))
-        return {_text(name): _text(value) for name, value in self._read(query, *owners)}
+        return self._read_state(query, *owners)
 
     def sessions(
         self,
@@ -155,20 +155,26 @@ class SqliteStore:
         """Every session there is, or those of an app, of a user or both, in order of their keys."""
         where, values, order = _choose_sessions((app, user), after)
         query = f"SELECT {_COLUMNS} FROM session WHERE {where}"
-        if limit is not None:
-            query += f" ORDER BY {order} LIMIT {limit:d}"
-        infos = (self._info(row) for row in self._read(query, *values))
-        return sorted(info for info in infos if info is not None)
+        if limit is None:
+            return sorted(self._infos(self._read(query, *values)))
+        wanted = limit
+        while True:
+            rows = self._read(f"{query} ORDER BY {order} LIMIT {wanted:d}", *values)
+            found = [row for row in rows if _info(row) is not None]
+            if len(found) >= limit or len(rows) < wanted:
+                return sorted(self._infos(rows))[:limit]
+            # A page that damaged rows made short would be taken for the last one.
+            wanted += max(wanted, limit - len(found))
 
-    def _info(self, row: tuple[Any, ...]) -> SessionInfo | None:
-        """The session of a row; None for a damaged row, which is logged."""
-        names, times = row[:3], row[3:]
-        if all(isinstance(one, str | bytes) for one in names) and all(
-            isinstance(one, int | float) for one in times
-        ):
-            return SessionInfo(SessionKey(*map(_text, names)), *times)
-        log_warning(f"{self.path}: the entry of session {names!r} is damaged; it is left out")
-        return None
+    def _infos(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[SessionInfo]:
+        """The sessions of the rows; a damaged row is left out, and logged."""
+        for row in rows:
+            if (info := _info(row)) is not None:
+                yield info
+            else:
+                log_warning(
+                    f"{self.path}: the entry of session {row[:3]!r} is damaged; it is left out"
+                )
 
     @property
     def place(self) -> str:
@@ -178,8 +184,7 @@ class SqliteStore:
     def find_session(self, key: SessionKey) -> SessionInfo | None:
         """What `sessions` says of one session; None if there is none."""
         query = f"SELECT {_COLUMNS} FROM session WHERE {_NAMED}"
-        rows = self._read(query, *_cells(key))
-        return self._info(rows[0]) if rows else None
+        return next(self._infos(self._read(query, *_cells(key))), None)
 
     def event_rows(self, key: SessionKey, after: int, most: int) -> list[EventRow]:
         """The next events with a higher number, as they are kept."""
@@ -193,8 +198,7 @@ class SqliteStore:
     def session_state(self, key: SessionKey) -> dict[str, str]:
         """The session's own entries."""
         query = "SELECT key, value FROM state WHERE (scope, app, user, session) = (?, ?, ?, ?)"
-        rows = self._read(query, *_owner("session", key))
-        return {_text(name): _text(value) for name, value in rows}
+        return self._read_state(query, *_owner("session", key))
 
     def shared_entries(self) -> list[SharedEntry]:
         """The entries of all apps and users."""
@@ -309,6 +313,13 @@ class SqliteStore:
                 if not _full_or_locked_up(error):
                     raise
                 return _read_in_place(self.path, query, values)
+
+    def _read_state(self, query: str, *values: object) -> dict[str, str]:
+        rows = self._read(query, *values)
+        try:
+            return {_text(name): _text(value) for name, value in rows}
+        except ValueError as error:
+            raise ConfigError(f"{self.path}: an entry of the state: {error}; {_BROKEN}") from error
 
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with _LOCK, self._reported(_WRITE_REMEDIES):
@@ -580,8 +591,19 @@ def _texts(cells: tuple[Any, ...]) -> dict[str, str]:
     return dict(zip(("type", "agent", "data"), map(_text, cells), strict=True))
 
 
+def _info(row: tuple[Any, ...]) -> SessionInfo | None:
+    """The session of a row; None for a damaged one."""
+    with suppress(ValueError):
+        key = SessionKey(*map(_text, row[:3]))
+        if all(isinstance(one, int | float) for one in row[3:]):
+            return SessionInfo(key, *row[3:])
+    return None
+
+
 def _event(row: tuple[Any, ...]) -> Event:
     seq, at, kind, agent, data = row
+    if not (isinstance(seq, int) and isinstance(at, int | float)):
+        raise ValueError("the number or the time of an event is none")
     return Event(seq=seq, time=at, type=_text(kind), agent=_text(agent), data=decoded(_text(data)))
 
 
@@ -642,8 +664,13 @@ def _cell(text: str) -> str | bytes:
         return text.encode("utf-8", "surrogatepass")
 
 
-def _text(cell: str | bytes) -> str:
-    return cell if isinstance(cell, str) else cell.decode("utf-8", "surrogatepass")
+def _text(cell: object) -> str:
+    """The text of a cell; ValueError for a damaged one."""
+    if isinstance(cell, bytes):
+        return cell.decode("utf-8", "surrogatepass")
+    if not isinstance(cell, str):
+        raise ValueError(f"there is {str(cell)[:50]!r} in place of a text")
+    return cell
 
 
 _ELSEWHERE = "set state_dir to a folder that skillbelt can have for itself"

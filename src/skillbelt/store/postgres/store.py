@@ -215,7 +215,9 @@ class PostgresStore:
 
         False, and no change, when they do not follow the last one there.
         """
-        return self.database.write(lambda db: _extend(db, info, rows, state), _tenant(info.key))
+        with suppress(ValueError):
+            return self.database.write(lambda db: _extend(db, info, rows, state), _tenant(info.key))
+        return False
 
     def add_shared(self, entries: Sequence[SharedEntry]) -> None:
         """Set the entries."""
@@ -402,6 +404,7 @@ def _extend(
     rows: Sequence[EventRow],
     state: dict[str, str] | None,
 ) -> bool:
+    """As `PostgresStore.extend`; ValueError, which undoes it, when the rows do not follow."""
     digest = _session_digest(info.key)
     cells = app, user, _ = tuple(map(encode_text, info.key))
     db.execute(
@@ -412,7 +415,7 @@ def _extend(
     query = "SELECT id, last FROM skillbelt.session WHERE digest = %s FOR UPDATE"
     [(session, last)] = db.execute(query, [digest]).fetchall()
     if [row.seq for row in rows] != list(range(last + 1, last + 1 + len(rows))):
-        return False
+        raise ValueError("the rows do not follow the last event")
     with db.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO skillbelt.event VALUES (%s, %s, %s, %s, %s, %s)",
