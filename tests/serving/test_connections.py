@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import socket
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from skillbelt.serving.listening import limit_connections, timed_protocol
+from skillbelt.serving.listening import PROGRESS_BYTES, limit_connections, timed_protocol
 from tests import warm
 
 HEAD = b"POST / HTTP/1.1\r\nHost: here\r\n"
@@ -39,8 +40,6 @@ class Served:
         self.thread = threading.Thread(target=self._server.run, args=([self._listening],))
 
     async def _app(self, _scope: Any, _receive: Any, send: Any) -> None:
-        import asyncio
-
         self.begun.set()
         await asyncio.to_thread(self.answer.wait)
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -99,6 +98,27 @@ def test_bytes_that_drip_gain_no_time() -> None:
                 slow.sendall(b"x")
                 time.sleep(0.02)
         assert time.monotonic() < until
+
+
+def test_an_upload_that_goes_on_is_waited_for() -> None:
+    """The end of its time is called in the loop, so that no clock decides."""
+    begun = HEAD + b"Content-Length: 9\r\n\r\n"
+    with serving(600) as served, served.connect(begun) as slow:
+        assert served.begun.wait(60)
+        [connection] = served.protocol.waiting
+        assert connection.came == len(begun)
+
+        async def end_time(came: int) -> list[Any]:
+            connection.came += came
+            connection._check_progress()
+            return [*served.protocol.waiting]
+
+        def after(came: int) -> list[Any]:
+            return asyncio.run_coroutine_threadsafe(end_time(came), connection.loop).result(60)
+
+        assert after(PROGRESS_BYTES) == [connection]
+        assert after(PROGRESS_BYTES - 1) == [], "it began anew"
+        assert rest(slow) == b""
 
 
 def test_who_has_asked_may_wait_for_the_answer() -> None:

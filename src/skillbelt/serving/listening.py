@@ -27,8 +27,10 @@ from skillbelt.integrations.common import MAX_SERVED_SESSIONS
 from skillbelt.runtime.threads import MAX_PARALLEL_CALLS
 from skillbelt.serving.answers import HttpAnswer, HttpRefusal
 
-# For sending one request, so that slow clients do not occupy connections.
+# For sending one request, so that slow clients do not occupy connections. A long upload goes on as
+# long as so many bytes come in each such time, which takes a line of 280 kbit/s.
 REQUEST_TIMEOUT_SECONDS = 30.0
+PROGRESS_BYTES = 2**20
 
 DEFAULT = "127.0.0.1:8765"
 BACKLOG = 64  # connections accepted in one go, before any of them is read
@@ -189,12 +191,14 @@ def timed_protocol(seconds: float, most: int) -> type[TimedConnection]:
 
 
 class TimedConnection(H11Protocol):
-    """A connection with a timeout for the whole request; single bytes do not extend it."""
+    """A connection with a timeout for the whole request; only PROGRESS_BYTES of it extend it."""
 
     seconds: ClassVar[float]
     most: ClassVar[int]
     # Connections without a complete request, the oldest first.
     waiting: ClassVar[dict[TimedConnection, asyncio.TimerHandle]]
+    # What came of the request since its timer began.
+    came = 0
 
     def connection_made(self, transport: Any) -> None:
         """Start the timer, and drop the oldest waiting connection above the limit."""
@@ -210,6 +214,7 @@ class TimedConnection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Stop the timer once the request is complete."""
+        self.came += len(data)
         super().data_received(data)
         self._update_timer()
 
@@ -222,7 +227,17 @@ class TimedConnection(H11Protocol):
         if self.transport.is_closing() or self.conn.their_state not in _INCOMPLETE:
             self._stop_timer()
         elif self not in self.waiting:
-            self.waiting[self] = self.loop.call_later(self.seconds, self._drop)
+            self._start_timer()
+
+    def _start_timer(self) -> None:
+        self.came = 0
+        self.waiting[self] = self.loop.call_later(self.seconds, self._check_progress)
+
+    def _check_progress(self) -> None:
+        if self.came >= PROGRESS_BYTES:
+            self._start_timer()  # and it keeps its place among those that wait
+        else:
+            self._drop()
 
     def _stop_timer(self) -> None:
         if (timer := self.waiting.pop(self, None)) is not None:
