@@ -74,7 +74,8 @@ _SERVICE = closed(
     stop_grace_period=_DURATION,
     tmpfs=TEXTS,
     networks=TEXTS,
-    environment=STRINGS,
+    # Without a value: the one where compose runs, and none if there is none.
+    environment={"type": "object", "additionalProperties": {"type": ["string", "null"]}},
     secrets=TEXTS,
     volumes={"type": "array", "items": {"anyOf": [TEXT, _MOUNT]}},
     ports=TEXTS,

@@ -195,6 +195,13 @@ def test_compose_is_a_right_file_and_every_reference_exists() -> None:
         assert set(service.get("depends_on", ())) <= set(COMPOSED["services"]), name
 
 
+def test_a_variable_that_is_not_set_is_not_given_as_an_empty_one() -> None:
+    """An empty AWS_ENDPOINT_URL is no address, and empty keys hide the role of the machine."""
+    for service in COMPOSED["services"].values():
+        given = service.get("environment", {}).items()
+        assert not [name for name, value in given if value is not None and ":-}" in value]
+
+
 @pytest.mark.parametrize("name", ["head", "node", "server"])
 def test_services_of_compose_are_hardened_and_publish_no_port_of_ray(name: str) -> None:
     service = COMPOSED["services"][name]

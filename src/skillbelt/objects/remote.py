@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 # obstore's own defaults try for three minutes, in which a run would hang without a word.
 _RETRIES = {"max_retries": 4, "retry_timeout": timedelta(seconds=20)}
+_VARIABLES = (
+    "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
+)  # fmt: skip
 _CLIENT = {"connect_timeout": "5s", "timeout": "60s"}
 
 
@@ -39,6 +43,7 @@ def open_store(url: str, **config: Any) -> ObjectStore:
     """
     obstore = load_obstore("keeping objects in an object store")
     kind = urlsplit(url).scheme
+    _refuse_empty(kind)
     try:
         if kind == "file":
             make_folder(unquote(urlsplit(url).path))
@@ -52,6 +57,16 @@ def open_store(url: str, **config: Any) -> ObjectStore:
             f"objects = {url!r} cannot be used: {first_line(error)}; "
             "give a URL such as s3://bucket/prefix or file:///folder"
         ) from error
+
+
+def _refuse_empty(kind: str) -> None:
+    """Raise ConfigError for a variable that is set to nothing: obstore takes it for a value.
+
+    With an empty AWS_ENDPOINT_URL it ends in a panic, which is no exception that callers expect.
+    """
+    for name in _VARIABLES if kind in ("s3", "s3a") else ():
+        if os.environ.get(name) == "":
+            raise ConfigError(f"{name} is set to nothing; give it a value, or unset it")
 
 
 @lru_cache(maxsize=16)
