@@ -27,6 +27,7 @@ from skillbelt.errors import (
 )
 from skillbelt.files.manifest import LocalFiles
 from skillbelt.objects.blobs import GRACE_SECONDS, blob_path
+from skillbelt.objects.cache import kept_folder
 from skillbelt.objects.pack import PACK_BYTES, SMALL_BYTES
 from skillbelt.objects.remote import open_store
 from skillbelt.objects.space import Objects, ObjectSpace
@@ -395,6 +396,35 @@ def test_no_bit_comes_back_that_gives_rights(
     assert stat.S_IMODE(os.stat(tmp_path / "copy" / "su").st_mode) == 0o755
 
 
+def test_a_skill_gets_the_modes_and_times_that_packing_gives_it(
+    store: MemoryStore, objects: Objects, tmp_path: Path
+) -> None:
+    """The digest does not cover them, so a store can say anything."""
+
+    def change(document: dict[str, Any]) -> None:
+        [folder, file] = document["entries"]
+        document["kind"], folder[2], file[2], file[7] = "skill", 0, 0o022, 77
+
+    digest = hostile(store, objects.skills, change)
+    objects.get_skill(digest, str(tmp_path / "copy"))
+    found = seen(tmp_path / "copy")
+    assert found["a"] == ("folder", 0o755)
+    assert found["a/b"][1] == 0o644 and found["a/b"][2] != 77
+
+
+def test_a_folder_that_is_never_whole_is_not_fetched_without_end(tmp_path: Path) -> None:
+    fetched = []
+
+    def fetch(path: str) -> None:
+        os.mkdir(path)
+        fetched.append(path)
+
+    kept = kept_folder(str(tmp_path), "0", "name", fetch=fetch, is_whole=lambda _: False)
+    with pytest.raises(ObjectError, match="is not whole after it was fetched 3 times"), kept:
+        pass
+    assert len(fetched) == 3
+
+
 # Files
 
 
@@ -470,6 +500,13 @@ def test_the_setting_names_the_store(tree: Tree, tmp_path: Path) -> None:
 def test_a_wrong_setting_says_so(url: str) -> None:
     with pytest.raises(ConfigError, match="give a URL such as s3://bucket/prefix"):
         open_store(url)
+
+
+def test_a_variable_that_is_set_to_nothing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library would panic at the first request."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "")
+    with pytest.raises(ConfigError, match="AWS_ENDPOINT_URL is set to nothing"):
+        open_store("s3://bucket")
 
 
 def test_a_store_that_is_away_is_an_error_after_few_retries() -> None:

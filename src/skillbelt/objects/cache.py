@@ -20,6 +20,7 @@ from skillbelt.files.usage import measure_folder
 
 MAX_KEPT_BYTES = 2 * 2**30
 _LOCK = ".lock"
+_ATTEMPTS = 3
 
 
 @contextmanager
@@ -42,12 +43,16 @@ def kept_folder(
     make_folder(cache)
     handle = hold(lock, fcntl.LOCK_SH)
     try:
-        filled = False
+        filled = 0
         while not (os.path.isdir(path) and is_whole(path)):
+            # Another process may have removed it meanwhile. A store may also have sent what this
+            # machine does not take for the whole.
+            if filled == _ATTEMPTS:
+                raise ObjectError(f"{path} is not whole after it was fetched {filled} times")
             release(handle)
             handle = -1
             _fill(path, lock, fetch, is_whole)
-            handle, filled = hold(lock, fcntl.LOCK_SH), True
+            handle, filled = hold(lock, fcntl.LOCK_SH), filled + 1
         os.utime(lock)
         if filled:
             _clean(cache, most, keep=digits)

@@ -114,12 +114,24 @@ def decode_tree(data: bytes, limits: TreeLimits) -> StoredTree:
         if kind not in ("skill", "exact") or not isinstance(facts, dict):
             _refuse("it is no list of a tree")
         blobs = tuple(_checked_blob(one) for one in head["blobs"])
-        entries = tuple(decode_entry(read_json(line, most=_MAX_LINE)) for line in lines)
+        rows = (decode_entry(read_json(line, most=_MAX_LINE)) for line in lines)
+        entries = tuple(rows) if kind == "exact" else tuple(map(_plain, rows))
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise ObjectError(f"it is no list of a tree: {str(error)[:200]}") from error
     tree = StoredTree(kind, blobs, entries, facts)
     check_tree(tree, limits)
     return tree
+
+
+def _plain(entry: StoredEntry) -> StoredEntry:
+    """Return an entry of a skill with the mode that `pack_tree` gives it, and without a time.
+
+    The digest does not cover the rest of them: a file that none may read would never be whole.
+    """
+    if entry.kind == "link":
+        return entry
+    mode = mode_of("skill", entry.mode) if entry.kind == "file" else 0o755
+    return entry._replace(mode=mode, changed_ns=0)
 
 
 def check_tree(tree: StoredTree, limits: TreeLimits) -> None:
