@@ -4,8 +4,9 @@ PYTHON_IN_VENV := $(VENV)/bin/python
 LOCK := $(VENV)/bin/uv pip compile -q pyproject.toml --extra all --group build --universal \
 	--python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 
-# Many tests wait for other processes, so there are more workers than processors.
-PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
+# Many tests wait for other processes, so there are more workers than processors; they are forked
+# (tests/workers.py), so one more costs little.
+PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 3)))
 export PYTEST_XDIST_AUTO_NUM_WORKERS
 # Without bytecode every worker would compile all tests anew, and every process the product.
 unexport PYTHONDONTWRITEBYTECODE
@@ -98,7 +99,7 @@ docs: $(VENV)/.dev ## rewrites the generated pages and builds the site, in build
 site: $(VENV)/.dev ## the documentation as a site, in build/site/
 	$(VENV)/bin/zensical build --clean --strict
 
-pictures: $(VENV)/.dev ## draws docs/pictures/run.svg from a real run
+pictures: $(VENV)/.dev ## draws the terminals of docs/pictures from real runs and a real chat
 	$(PYTHON_IN_VENV) scripts/terminal_picture.py
 
 lock: $(VENV)/.dev ## renews the locks; ARGS=--upgrade takes newer versions

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from skillbelt import __version__, cli
-from skillbelt.cli.helping import EXAMPLES
+from skillbelt.cli.helping import EXAMPLES, EXIT_CODES
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "man" / "skillbelt.1"
@@ -86,10 +86,15 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def exit_codes() -> Iterator[tuple[str, str]]:
-    """Yield each exit code with its meaning, as the page on commands lists them."""
-    text = (ROOT / "docs" / "reference" / "commands.md").read_text("utf-8")
-    yield from re.findall(r"^\| (\d+) \| (.+) \|$", text, re.MULTILINE)
+def exit_codes() -> list[tuple[str, str]]:
+    """Return each exit code with its meaning, as `skillbelt help exit-codes` lists them."""
+    found: list[tuple[str, str]] = []
+    for line in EXIT_CODES.splitlines():
+        if (match := re.match(r"\s*(\d+)\s+(.+)", line)) is not None:
+            found.append((match[1], match[2]))
+        elif found and line.startswith(" "):
+            found[-1] = (found[-1][0], f"{found[-1][1]} {line.strip()}")
+    return found
 
 
 def _command(name: str) -> Iterator[str]:

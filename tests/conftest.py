@@ -18,6 +18,7 @@ from skillbelt import Runtime
 from skillbelt.store import Store
 from skillbelt.store.memory import MemoryStore
 from skillbelt.store.sqlite import SqliteStore
+from tests import warm
 from tests.benches import Bench
 from tests.bounds import restored
 from tests.examples import load_profile
@@ -37,14 +38,20 @@ def pytest_configure(config: pytest.Config) -> None:
     take_over(config)
 
 
-def pytest_sessionstart() -> None:
-    """Do not look for garbage in what is imported and collected: it stays."""
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Start what all workers share; look for no garbage in what is imported, since it stays."""
     gc.disable()
+    config = session.config
+    everything = config.args == config.getini("testpaths") and not config.option.collectonly
+    if everything and config.pluginmanager.hasplugin("forked-workers"):
+        warm.begin()
 
 
 # Files with these words in their names take longest; a worker that gets one last is waited for.
 SLOW = re.compile(
     "endurance|benchmark|container|packages|attacks|npm|fuzz|docs|examples|wasm|remote|listed"
+    "|chat|ask|doctor|executor_reach|test_cli|json_call|transfer|javascript|looks|install|ways"
+    "|wire|http|test_run|demo|objects|servers|machines"
 )
 
 

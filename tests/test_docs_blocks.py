@@ -33,7 +33,6 @@ BLOCKS = [
 CHECKED = {"python", "console", "sh", "toml", "json", "yaml", "sql"}
 # What no test can run or check, by page: how many blocks, and why.
 NOT_CHECKED = {
-    "chat.md": (1, "a conversation with a model; tests/cli/test_chat_screens.py keeps real ones"),
     "fleet.md": (3, "commands for several machines, as root"),
     "deploy/README.md": (2, "commands of engines; tests/fleet/test_deploy.py checks the files"),
     "packages.md": (1, "needs a package index; tests/running/packages has the same with one"),

@@ -33,6 +33,9 @@ def test_hyphens_and_quotes_are_printed_as_a_person_types_them() -> None:
     assert "--output-dir DIR" in text
     assert 'eval "$(skillbelt completion bash)"' in text
     assert "such as 'out/*'" in text
+    status = text.partition("EXIT STATUS")[2].partition("FILES")[0]
+    codes = re.findall(r"^ +(\d+) ", status, re.MULTILINE)
+    assert " ".join(codes) == "0 1 2 3 4 5 124 130"
 
 
 def test_no_line_is_a_request_by_accident() -> None:

@@ -159,6 +159,12 @@ def _start(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((name, env[name]) for name in _AT_START if name in env)
 
 
+def begin() -> None:
+    """Start the usual server now: the workers that are forked later share it."""
+    if hasattr(os, "pidfd_open"):
+        _server(_start({}))
+
+
 @cache
 def _server(start: tuple[tuple[str, str], ...]) -> socket.socket:
     """Start a server, which ends with this process; return where it takes jobs."""

@@ -162,3 +162,24 @@ def test_colours_say_what_is_meant_and_can_be_left_out(used: Tree) -> None:
     assert "\x1b[32mexit 0" in on_terminal(used, "log").written
     assert "\x1b[31m" not in on_terminal(used, "log", NO_COLOR="1").written
     assert "\x1b" not in used.run("log").stdout
+
+
+def test_no_cell_leaves_the_terminal(used: Tree) -> None:
+    """Neither a long ID in the middle of a table, nor one that is longer than a line."""
+    asked = {"role": "user", "content": "Tea?"}
+    with closing(open_store(used.settings())) as store:
+        for name in ("a-session-of-another-program-" * 2, "x" * 130, "short"):
+            store.append(SessionKey("desk", "bob", name), [NewEvent("message", "", asked)])
+    lines = on_terminal(used, "sessions", columns=80).lines
+    assert max(map(len, lines)) <= 80
+    text = "".join(line.strip() for line in lines)
+    assert "desk/bob/" + "a-session-of-another-program-" * 2 in words("\n".join(lines))
+    assert "x" * 120 in text
+
+
+def test_what_goes_below_stays_beside_where_it_fits(used: Tree) -> None:
+    lines = on_terminal(used, "permissions", columns=80).lines
+    assert lines[0].split() == ["action", "type", "pattern"]
+    assert [line.split() for line in lines if "trusted" in line] == [
+        ["allow", "skill", "*", "trusted", "origins", "·", "built", "in"]
+    ]

@@ -20,6 +20,7 @@ from skillbelt.install.fetching import fetch_skills, open_source
 from skillbelt.install.source_syntax import parse_source
 from skillbelt.install.values import SourceReference
 from skillbelt.settings import Settings, load_settings
+from tests.discovery.sources.mcp_server import serving as mcp_serving
 from tests.discovery.sources.server import Reply, running
 from tests.install.git_server import serving
 from tests.install.repositories import BareRepository, git, skill_text
@@ -343,3 +344,14 @@ def test_a_wrong_name_says_what_the_source_has(
     source = open_source(parse_source(str(tmp_path / "source")), settings, into)
     with pytest.raises(SourceFailure, match="it has alpha"):
         source.choose(["alpah"])
+
+
+def test_an_mcp_server_gives_every_file_that_it_lists(settings: Settings, into: str) -> None:
+    with mcp_serving() as server:
+        server.add({"guide.md": b"The guide.\n", "scripts/say.py": b"print(1)\n"})
+        (skill,) = fetch_skills(parse_source(f"{server.url}#docs"), settings, into)
+    assert (skill.name, skill.reference.kind) == ("pdf", "mcp")
+    top = Path(skill.folder)
+    assert (top / "guide.md").read_text() == "The guide.\n"
+    assert (top / "scripts/say.py").read_text() == "print(1)\n"
+    assert (top / "SKILL.md").stat().st_size > 0

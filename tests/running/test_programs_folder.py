@@ -209,8 +209,10 @@ def test_what_libreoffice_cannot_do_under_landlock_is_said_in_one_line(
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
-    not shutil.which("soffice"), reason="needs LibreOffice: apt-get install libreoffice-writer"
+    not shutil.which("soffice"),
+    reason="needs LibreOffice (600 MB): apt-get install libreoffice-writer",
 )
 @pytest.mark.parametrize("sandbox", SANDBOXES)
 def test_libreoffice_converts_in_every_sandbox(echo: Bench, sandbox: str) -> None:

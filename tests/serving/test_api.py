@@ -16,6 +16,7 @@ import pytest
 
 from skillbelt import Runtime
 from skillbelt.permission.rules import Rule
+from skillbelt.serving import api as api_module
 from skillbelt.serving import uploads
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.serving.api import Seats
@@ -624,6 +625,35 @@ async def test_an_upload_without_room_is_refused_early(
         assert error_of(refused)["kind"] == "over_quota"
         assert "12 bytes do not fit: 0 of 10 are used" in error_of(refused)["message"]
         assert len(pieces) == read
+
+
+async def test_large_uploads_at_once_are_few(
+    belt: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They wait on the disk of the server; small ones are not bounded."""
+    monkeypatch.setattr(api_module, "MAX_LARGE_UPLOADS", 1)
+    monkeypatch.setattr(api_module, "_IN_MEMORY_BYTES", 4)
+    sent, refused, done = anyio.Event(), anyio.Event(), list[int]()
+
+    async def send() -> AsyncIterator[bytes]:
+        yield b"x" * 5
+        sent.set()
+        await refused.wait()
+
+    async with api(belt) as client:
+
+        async def put(content: Any) -> None:
+            done.append((await client.put(f"{S}/artifacts/a", content=content)).status_code)
+
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(put, send())
+            await sent.wait()
+            await put(b"y" * 5)
+            await put(b"y" * 4)
+            assert done == [429, 200]
+            refused.set()
+        await put(b"y" * 5)
+    assert done == [429, 200, 200, 200]
 
 
 async def test_an_upload_that_is_not_kept_is_not_counted(small: Runtime) -> None:

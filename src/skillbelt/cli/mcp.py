@@ -214,7 +214,8 @@ def _report(target: ClientTarget, action: str, diff: str, args: argparse.Namespa
         done = "has it already" if args.action == "install" else "does not have it"
         say(f"{client.title} {done}: {one_line(target.path)}", args)
     elif written:
-        say(f"{client.title}: {action} in {one_line(target.path)}; {client.restart}", args)
+        where = "from" if action == "removed" else "in"
+        say(f"{client.title}: {action} {where} {one_line(target.path)}; {client.restart}", args)
 
 
 def _list(settings: Settings, args: argparse.Namespace) -> int:

@@ -71,8 +71,9 @@ class _Table:
             titles = [Text(title, style="bold") for title in self._head[: self._shown]]
             yield from self._place(titles)
         for row in self._rows:
-            yield from self._place([self._paint(n, row[n]) for n in range(self._shown)])
-            yield from self._details(row)
+            *above, last = self._place([self._paint(n, row[n]) for n in range(self._shown)])
+            yield from above
+            yield from self._add_details(last, row)
 
     def _paint(self, number: int, text: str) -> Text:
         known = self._look.colours.get(self._head[number])
@@ -84,11 +85,15 @@ class _Table:
         """Yield a row; what is longer than its column is whole, and the row goes on below."""
         line = Text()
         for start, cell in zip(self._starts[:-1], cells[:-1], strict=True):
-            if line and line.cell_len + _GAP > start:
+            if start + cell.cell_len > self._room:
+                start = min(start, _INDENT)
+            if line and cell and line.cell_len + _GAP > start:
                 yield line
                 line = Text()
+            *above, last = self._fold(cell, start)
+            yield from (Text.assemble(" " * start, part) for part in above)
             if cell:
-                line = Text.assemble(line, " " * (start - line.cell_len), cell)
+                line = Text.assemble(line, " " * (start - line.cell_len), last)
         yield from self._place_last(line, cells[-1])
 
     def _place_last(self, line: Text, cell: Text) -> Iterator[Text]:
@@ -115,12 +120,17 @@ class _Table:
         lines = cell.wrap(self._console, self._room - start, overflow="fold")
         return [*lines] or [cell]
 
-    def _details(self, row: Sequence[str]) -> Iterator[Text]:
-        """Yield the columns that go below, as one text."""
+    def _add_details(self, line: Text, row: Sequence[str]) -> Iterator[Text]:
+        """Yield the last line of a row and the columns that go below, as one text."""
         text = " · ".join(one for one in row[self._shown :] if one not in ("", "-"))
+        details = Text(text, style="dim")
+        if text and line.cell_len + _GAP + details.cell_len <= self._room:
+            yield Text.assemble(line, " " * _GAP, details)
+            return
+        yield line
         if text:
             start = self._start_of(text)
-            for part in self._fold(Text(text, style="dim"), start):
+            for part in self._fold(details, start):
                 yield Text.assemble(" " * start, part)
 
     def _stack(self, row: Sequence[str], aligned: Sequence[int]) -> Iterator[Text]:
@@ -162,7 +172,9 @@ def _fit_columns(
         least = min(_MIN_WRAPPED_WIDTH, room // 2)
     while (left := room - sum(first) - _GAP * len(first)) < min(last, room // 2):
         narrower = [_narrow(first, n, head, sizes[n]) for n in range(len(first))]
-        possible = [one for one in narrower if one and _few_are_longer(rows, one)]
+        # One row is little to pay if there is no table otherwise.
+        most = max(len(rows) // _ROWS_PER_LONG_ONE, left < min(last, least) and len(rows) > 1)
+        possible = [one for one in narrower if one and _count_longer(rows, one) <= most]
         if not possible:
             break
         first = min(possible, key=sum)
@@ -178,12 +190,12 @@ def _narrow(
     return [*widths[:number], width, *widths[number + 1 :]] if width < widths[number] else []
 
 
-def _few_are_longer(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> bool:
-    longer = sum(
+def _count_longer(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> int:
+    """Return how many rows have a cell that is longer than its column."""
+    return sum(
         any(cell_len(cell) > width for cell, width in zip(row, widths, strict=False))
         for row in rows
     )
-    return longer * _ROWS_PER_LONG_ONE <= len(rows)
 
 
 def _align_first(head: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> list[int]:

@@ -13,7 +13,7 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, cast
 from urllib.parse import parse_qsl
@@ -56,6 +56,8 @@ logger = logging.getLogger(__name__)
 # The body of a request with JSON, and of one that uploads an artifact.
 MAX_JSON_BODY_BYTES = 4 * 2**20
 MAX_UPLOAD_BYTES = 2**30
+# Uploads at once that are larger than what is held in memory: they wait on the disk.
+MAX_LARGE_UPLOADS = 16
 # How often a client hears that a silent run goes on.
 KEEP_ALIVE_SECONDS = 15.0
 DEFAULT_USER = "http"
@@ -77,6 +79,7 @@ class HttpApi:
         self._belt, self._tokens = belt, tokens
         self._patterns = [(one.pattern, one) for one in ENDPOINTS]
         self._seats = Seats(MAX_PARALLEL_CALLS)
+        self._large = Seats(MAX_LARGE_UPLOADS)
         self._limiter: anyio.CapacityLimiter | None = None
         self._calls: dict[str, Callable[[Pending], None]] = {}
         self._left: set[str] = set()  # calls whose client has gone while their threads work
@@ -133,7 +136,7 @@ class HttpApi:
                 body={},
                 mime=headers.get("content-type", "application/octet-stream"),
             )
-            async with _read_body(endpoint, request, headers, receive) as request:
+            async with _read_body(endpoint, request, headers, receive, self._large) as request:
                 streams = endpoint.streams and _EVENTS in headers.get("accept", "")
                 await self._answer(endpoint, request, receive, answer, streams=streams)
             traced.set(**{"http.response.status_code": answer.status})
@@ -162,7 +165,7 @@ class HttpApi:
         streams: bool,
     ) -> None:
         """Do the work and send what it gives; a client that goes away ends it."""
-        seat = self._seats.take(f"{request.holder.app}/{request.user}")
+        seat = self._seats.take(_owner_of(request))
         task = asyncio.ensure_future(self._work(endpoint, request, answer, seat, streams=streams))
         self._running.add(task)
         leaving = asyncio.ensure_future(_wait_until_gone(receive))
@@ -379,11 +382,12 @@ def _user_of(holder: Holder, headers: Headers) -> str:
 
 @asynccontextmanager
 async def _read_body(
-    endpoint: Endpoint, request: ApiRequest, headers: Headers, receive: Receive
+    endpoint: Endpoint, request: ApiRequest, headers: Headers, receive: Receive, large: Seats
 ) -> AsyncIterator[ApiRequest]:
     """Yield the request with the JSON of its body, or with a file of what is uploaded.
 
-    What is too large, or more than the user may upload, is refused as soon as that is known.
+    What is too large, or more than the user may upload, is refused as soon as that is known, and so
+    is a large upload while there are too many.
     """
     most = room = MAX_UPLOAD_BYTES if endpoint.uploads else MAX_JSON_BODY_BYTES
     size = headers.get("content-length", "0")
@@ -391,24 +395,31 @@ async def _read_body(
         raise HttpRefusal("too_large", f"a body has at most {most} bytes")
     if endpoint.uploads:
         room = await to_thread.run_sync(check_room, request, int(size))
-    with SpooledTemporaryFile(_IN_MEMORY_BYTES) as file:
-        more, length = True, 0
+    with SpooledTemporaryFile(_IN_MEMORY_BYTES) as file, ExitStack() as stack:
+        more, length, before = True, 0, 0
         while more:
             message: Message = await receive()
             if message["type"] == "http.disconnect":
                 raise HttpRefusal("config", "the request broke off")
             data = message.get("body", b"")
-            more, length = message.get("more_body", False), length + len(data)
+            more, before, length = message.get("more_body", False), length, length + len(data)
             if length > most:
                 raise HttpRefusal("too_large", f"a body has at most {most} bytes")
             if length > room:
                 room = await to_thread.run_sync(check_room, request, length)
+            if endpoint.uploads and before <= _IN_MEMORY_BYTES < length:
+                stack.callback(large.take(_owner_of(request)).leave)
             await to_thread.run_sync(file.write, data) if endpoint.uploads else file.write(data)
         file.seek(0)
         if endpoint.uploads:
             yield request._replace(upload=cast(BinaryIO, file))
         else:
             yield request._replace(body=_parse_body(endpoint, file.read()))
+
+
+def _owner_of(request: ApiRequest) -> str:
+    """Return who shares seats: one user of an app."""
+    return f"{request.holder.app}/{request.user}"
 
 
 def _parse_body(endpoint: Endpoint, data: bytes) -> Mapping[str, Any]:

@@ -169,20 +169,18 @@ def test_a_list_may_not_be_endless() -> None:
         parse(data.encode(), URL)
 
 
+def nest(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    names = st.sampled_from(["name", "files", "version", "type", "url", "digest"])
+    return st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=6)
+
+
 values = st.recursive(
     st.none()
     | st.booleans()
     | st.floats(allow_nan=False, allow_infinity=False)  # which are not JSON: see below
     | st.text(max_size=20)
     | st.sampled_from(["SKILL.md", ".."]),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(
-            st.sampled_from(["name", "files", "version", "type", "url", "digest"]),
-            inner,
-            max_size=6,
-        )
-    ),
+    nest,
     max_leaves=20,
 )
 
