@@ -57,6 +57,8 @@ CALLS = {
     "verify": [],
     "remove": ["--all"],
     "add": [".agents/skills", "--skill", "pdf", "--dry-run"],
+    "init": ["new-skill", "--dry-run"],
+    "pack": [".agents/skills/pdf", "--dry-run"],
     "enable": ["pdf"],
     "disable": ["pdf"],
 }
@@ -71,8 +73,8 @@ ENDLESS: dict[str, list[str]] = {
     "serve": ["mcp"],
     "watch": [],
 }
-# What a command gives for skills with such names: `add` refuses them.
-ENDS = {"add": (0, 4)}
+# What a command gives for skills with such names: these refuse them.
+ENDS = {"add": (0, 4), "pack": (0, 2)}
 WORDS = {"run": ["--", "true"]}  # what stands after all options
 every_call = pytest.mark.parametrize("name", CALLS)
 # Everything that moves a cursor, hides text or turns it round.

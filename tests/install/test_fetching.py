@@ -20,6 +20,7 @@ from skillbelt.install.fetching import fetch_skills, open_source
 from skillbelt.install.source_syntax import parse_source
 from skillbelt.install.values import SourceReference
 from skillbelt.settings import Settings, load_settings
+from tests.discovery.sources.mcp_server import serving as mcp_serving
 from tests.discovery.sources.server import Reply, running
 from tests.install.git_server import serving
 from tests.install.repositories import BareRepository, git, skill_text
@@ -91,6 +92,18 @@ def test_a_link_out_of_a_local_skill_is_refused_by_name(
     (top / "secret.txt").write_text("secret")
     with pytest.raises(SourceFailure, match="'leak' refused"):
         fetch_skills(parse_source(str(top)), settings, into)
+
+
+def test_a_marketplace_cannot_name_a_folder_behind_a_link(
+    settings: Settings, into: str, tmp_path: Path
+) -> None:
+    write_skill(tmp_path / "private/skills/secret", "secret")
+    top = tmp_path / "source"
+    write_skill(top / "skills/alpha", "alpha")
+    (top / "out").symlink_to(tmp_path / "private")
+    marketplace(top / ".claude-plugin", "./out")
+    source = open_source(parse_source(str(top)), settings, into)
+    assert [skill.name for skill in source.found.skills] == ["alpha"]
 
 
 def test_a_pipe_in_a_local_skill_is_refused(settings: Settings, into: str, tmp_path: Path) -> None:
@@ -343,3 +356,14 @@ def test_a_wrong_name_says_what_the_source_has(
     source = open_source(parse_source(str(tmp_path / "source")), settings, into)
     with pytest.raises(SourceFailure, match="it has alpha"):
         source.choose(["alpah"])
+
+
+def test_an_mcp_server_gives_every_file_that_it_lists(settings: Settings, into: str) -> None:
+    with mcp_serving() as server:
+        server.add({"guide.md": b"The guide.\n", "scripts/say.py": b"print(1)\n"})
+        (skill,) = fetch_skills(parse_source(f"{server.url}#docs"), settings, into)
+    assert (skill.name, skill.reference.kind) == ("pdf", "mcp")
+    top = Path(skill.folder)
+    assert (top / "guide.md").read_text() == "The guide.\n"
+    assert (top / "scripts/say.py").read_text() == "print(1)\n"
+    assert (top / "SKILL.md").stat().st_size > 0

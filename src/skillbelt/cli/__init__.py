@@ -43,6 +43,16 @@ COMMANDS: dict[str, CliCommand] = {
         "--all a terminal shows a list. Exit code 3: some skills were added and some refused; 4: "
         "all were refused.",
     ),
+    "init": CliCommand(
+        "init",
+        "write a new skill that passes every check",
+        "Never writes over something that is there.",
+    ),
+    "pack": CliCommand(
+        "pack",
+        "pack skills for others: .skill, a plugin, files for a site, an OCI layout",
+        "The same files always give the same bytes. A skill with errors is not packed.",
+    ),
     "enable": CliCommand(
         "switch",
         "enable disabled skills again",

@@ -9,7 +9,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Find and read skills": ("list", "search", "show", "load", "read", "where", "prompt"),
     "Install skills": ("add", "sync", "update", "outdated", "verify", "remove", "link"),
     "Use skills": ("ask", "chat", "run", "exec", "sessions", "artifacts", "demo"),
-    "Write skills": ("check", "try", "build"),
+    "Write skills": ("init", "check", "try", "build", "pack"),
     "Control what skills may do": (
         *("permissions", "trust", "secrets", "enable", "disable", "log"),
     ),
@@ -53,6 +53,14 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
     "remove": (
         HelpExample("skillbelt remove pdf", "the skill, its links and its entry"),
         HelpExample("skillbelt remove pdf -g", "from all your projects"),
+    ),
+    "init": (
+        HelpExample("skillbelt init tidy-notes", "write .agents/skills/tidy-notes/SKILL.md"),
+        HelpExample("skillbelt init tidy-notes --script python --tests", "with more to start from"),
+    ),
+    "pack": (
+        HelpExample("skillbelt pack .agents/skills/pdf", "write pdf.skill"),
+        HelpExample("skillbelt pack skills/pdf --format well-known -o site", "files for a site"),
     ),
     "update": (
         HelpExample("skillbelt update --check --diff", "see what is new"),

@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from types import ModuleType
 from typing import NamedTuple
 
+from skillbelt.discovery.listed_files import ListedFiles
 from skillbelt.discovery.sources import pull_all
 from skillbelt.discovery.sources.bounds import Deadline, PullBudget, Refusal
 from skillbelt.discovery.sources.cache import CachedSource
 from skillbelt.discovery.sources.failure import SourceFailure, redact
-from skillbelt.errors import closest
+from skillbelt.errors import FileUnreadable, closest
+from skillbelt.format.skill import Skill
 from skillbelt.install import git, marketplaces
 from skillbelt.install.find_skills import (
     FoundSkill,
@@ -26,7 +28,7 @@ from skillbelt.install.git import GitFetch, GitTree, RedirectedRepository, fetch
 from skillbelt.install.source_tree import FolderTree, SourceTree, export_skill, is_file, join
 from skillbelt.install.values import FetchedSkill, SourceReference
 from skillbelt.settings import Settings
-from skillbelt.values import SKILL_FILE
+from skillbelt.values import SKILL_FILE, Origin
 
 Progress = Callable[[str], None]
 _GIT_KINDS = ("github", "gitlab", "git")
@@ -65,7 +67,11 @@ class OpenSource(NamedTuple):
         folder = os.path.join(self.into, f"{len(os.listdir(self.into))}-taken", skill.name)
         os.makedirs(folder, 0o700)
         source = redact(self.reference.url or self.reference.source)
-        export_skill(self.tree, skill.folder, folder, source=source, budget=self.budget)
+        if self.reference.kind == "mcp":
+            whole = FolderTree(_fetch_listed(self.tree, skill, source))
+            export_skill(whole, "", folder, source=source, budget=self.budget)
+        else:
+            export_skill(self.tree, skill.folder, folder, source=source, budget=self.budget)
         tree_sha = self.tree.tree_of(skill.folder) if isinstance(self.tree, GitTree) else ""
         return FetchedSkill(
             name=skill.name,
@@ -303,6 +309,19 @@ def _open_pulled(reference: SourceReference, settings: Settings, into: str) -> O
         reference = reference._replace(kind="download", source=reference.url)
     digests = _published_digests(cache, reference.url) if kind == "well-known" else {}
     return _new(reference, FolderTree(folder), into)._replace(digests=digests)
+
+
+def _fetch_listed(tree: SourceTree, skill: FoundSkill, source: str) -> str:
+    """Return a folder with every file that an MCP server lists for a skill, each verified."""
+    assert isinstance(tree, FolderTree)
+    made = Skill.from_folder(os.path.join(tree.folder, skill.folder))
+    listed = ListedFiles(made._replace(origin=Origin("mcp", source)))
+    try:
+        return listed.whole_folder()[0]
+    except FileUnreadable as error:
+        reason = f"{error.path}: {error.reason}"
+        remedy = "ask the operator of the server"
+        raise SourceFailure(source, reason, code="mcp-failed", remedy=remedy) from error
 
 
 def _published_digests(cache: str, url: str) -> dict[str, str]:
