@@ -94,6 +94,18 @@ def test_a_link_out_of_a_local_skill_is_refused_by_name(
         fetch_skills(parse_source(str(top)), settings, into)
 
 
+def test_a_marketplace_cannot_name_a_folder_behind_a_link(
+    settings: Settings, into: str, tmp_path: Path
+) -> None:
+    write_skill(tmp_path / "private/skills/secret", "secret")
+    top = tmp_path / "source"
+    write_skill(top / "skills/alpha", "alpha")
+    (top / "out").symlink_to(tmp_path / "private")
+    marketplace(top / ".claude-plugin", "./out")
+    source = open_source(parse_source(str(top)), settings, into)
+    assert [skill.name for skill in source.found.skills] == ["alpha"]
+
+
 def test_a_pipe_in_a_local_skill_is_refused(settings: Settings, into: str, tmp_path: Path) -> None:
     os.mkfifo(write_skill(tmp_path / "source", "alpha") / "pipe")
     with pytest.raises(SourceFailure, match="'pipe' is no regular file"):

@@ -199,6 +199,23 @@ def test_a_copy_of_skills_that_lacks_files_is_compared_with_its_source(
     assert ("contentDigest" in desk.document()["skills"]["alpha"]) != edited
 
 
+def test_frozen_needs_a_lock(desk: InstallDesk) -> None:
+    desk.lock.unlink()
+    done = desk.run("sync", "--frozen")
+    assert done.exit_code == 2
+    assert "there is no" in done.stderr
+
+
+def test_names_of_a_stranger_do_not_reach_the_terminal(desk: InstallDesk) -> None:
+    document = desk.document()
+    document["skills"]["\x1b[2Jevil"] = document["skills"]["alpha"]
+    desk.lock.write_text(json.dumps(document))
+    for words in (["sync", "--check"], ["verify"], ["sync"]):
+        done = desk.run(*words)
+        assert "evil" in done.stdout + done.stderr
+        assert "\x1b" not in done.stdout + done.stderr
+
+
 def test_adopt_records_what_is_installed(desk: InstallDesk) -> None:
     desk.installed("alpha", "SKILL.md").write_text("---\nname: alpha\ndescription: mine\n---\n")
     assert desk.run("verify", "alpha").exit_code == 2

@@ -20,6 +20,7 @@ from skillbelt.install.sync import (
     prune,
 )
 from skillbelt.settings import Settings, load_settings
+from skillbelt.text import one_line
 
 DRIFT = 2
 
@@ -52,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
     mode: SyncMode = "frozen" if args.frozen else "adopt" if args.adopt else "install"
     with using_place(place, settings):
         lock = read_lock(place)
+        if args.frozen and lock.data is None:
+            raise ConfigError(f"there is no {place.lock}; `skillbelt add SOURCE` writes it")
         plan = plan_sync(lock, settings, mode=mode, force=args.force)
     if args.check:
         return _check(plan, lock, args)
@@ -93,7 +96,8 @@ def _check(plan: SyncResult, lock: SkillLock, args: argparse.Namespace) -> int:
         return DRIFT if differs else 0
     print_drift(plan.drift)
     for one in lock.refused:
-        say(f"skillbelt: {one.name}: the entry in {lock.place.lock} {one.message}", args)
+        name, message = one_line(one.name), one_line(one.message)
+        say(f"skillbelt: {name}: the entry in {lock.place.lock} {message}", args)
     if not differs:
         say(f"all {len(lock.entries)} skills are as {lock.place.lock} says", args)
     return DRIFT if differs else 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable
 from functools import cmp_to_key
 from typing import Literal, NamedTuple
@@ -28,6 +29,7 @@ _WEIGHTS |= {character.upper(): place for character, place in _WEIGHTS.items()}
 _RULES_OF_SKILLS = TreeRules(
     left_out=frozenset(), exact=True, folders_left_out=frozenset((".git", "node_modules"))
 )
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _FILE, _PROGRAM, _LINK, _FOLDER = b"100644", b"100755", b"120000", b"40000"
 
 
@@ -44,26 +46,32 @@ class HashedFile(NamedTuple):
 
 
 class FolderHashes(NamedTuple):
-    """What a folder holds, sorted by path, and the two hashes over it."""
+    """What a folder holds, sorted by path, and the two hashes over it.
+
+    `problems` are entries that no skill may have.
+    """
 
     content_digest: str
     tree_sha: str
     files: tuple[HashedFile, ...]
+    problems: tuple[TreeEntry, ...] = ()
 
 
 def hash_folder(folder: str, *, partial: bool = False) -> FolderHashes:
     """Read every file of a skill's folder once.
 
     SourceError for a link that leads out, a pipe, too many files or what cannot be read; with
-    `partial` such entries are left out, since the caller lists them by itself.
+    `partial` such entries are left out and listed.
     """
     found: list[HashedFile] = []
+    problems: list[TreeEntry] = []
     left = MAX_MANIFEST_BYTES
     try:
         with SkillTree(folder, folder) as tree:
             for entry in tree.entries():
                 if entry.problem:
                     if partial:
+                        problems.append(entry)
                         continue
                     raise SourceError(folder, f"{one_line(entry.path)!r} {entry.reason}")
                 if entry.kind != "folder":
@@ -72,7 +80,12 @@ def hash_folder(folder: str, *, partial: bool = False) -> FolderHashes:
     except (OSError, PathEscape) as error:
         raise SourceError(folder, str(error)) from error
     found.sort(key=lambda file: os.fsencode(file.path))
-    return FolderHashes(content_digest(found), git_tree_id(found), tuple(found))
+    return FolderHashes(
+        content_digest=content_digest(found),
+        tree_sha=git_tree_id(found),
+        files=tuple(found),
+        problems=tuple(problems),
+    )
 
 
 def _hash_entry(tree: SkillTree, entry: TreeEntry, left: int) -> HashedFile:
@@ -111,7 +124,7 @@ def content_digest(files: Iterable[HashedFile]) -> str:
     for path, sha256 in sorted(
         (os.fsencode(file.path), file.sha256) for file in files if file.kind == "file"
     ):
-        if any(byte < 32 or byte == 127 for byte in path):
+        if _CONTROL.search(path):
             raise SourceError(
                 one_line(os.fsdecode(path)), "a file's name holds a control character"
             )

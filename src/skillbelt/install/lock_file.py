@@ -302,7 +302,10 @@ class LockChanges:
             else:
                 skills[name] = _written(entry, place)
         document["skills"] = sort_as_javascript(skills) if place.scope == "project" else skills
-        return _dump(document, place.scope)
+        try:
+            return _dump(document, place.scope)
+        except RecursionError as error:
+            raise _fault(place.lock, 0, "is nested too deeply", "restore it from git") from error
 
 
 @contextmanager

@@ -180,13 +180,13 @@ class FolderTree:
     """A source in a folder on disk. Nothing outside the folder is opened."""
 
     def __init__(self, folder: str) -> None:
-        self.folder = os.path.abspath(folder)
+        self.folder = os.path.realpath(folder)
 
     def items(self, folder: str) -> Sequence[TreeItem]:
-        """Return what is in a folder, in the order of bytes; a link to a folder has nothing."""
+        """Return what is in a folder, in the order of bytes; nothing is reached by a link."""
         place = os.path.join(self.folder, folder) if folder else self.folder
         try:
-            if folder and os.path.islink(place):
+            if os.path.realpath(place) != place:  # a link on the way may lead anywhere
                 return ()
             with os.scandir(place) as found:
                 items = [_describe(entry) for entry in found if entry.name not in _HISTORIES]

@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from skillbelt.errors import ConfigError, PathEscape, SourceError
-from skillbelt.files.tree import SkillTree
+from skillbelt.errors import ConfigError, SourceError
 from skillbelt.install.content_store import has_skill, store_folder
 from skillbelt.install.entries import stored_of
 from skillbelt.install.hashes import FolderHashes, HashedFile, computed_hash, hash_folder
@@ -67,7 +66,7 @@ def verify_skill(lock: SkillLock, entry: LockEntry, settings: Settings) -> Verif
     except SourceError as error:
         unsafe = _drift(entry, "unsafe", folder, error.reason, "look at it, then remove it")
         return found._replace(drift=(unsafe,), edited=True)
-    drift = [*_unsafe(entry, folder), *_contents(lock, entry, folder, hashes, settings)]
+    drift = [*_unsafe(entry, folder, hashes), *_contents(lock, entry, folder, hashes, settings)]
     edited = bool(drift) and not _is_known(hashes, settings)
     drift += _clients(place, entry, folder, hashes, settings)
     return found._replace(hashes=hashes, drift=tuple(drift), edited=edited)
@@ -77,16 +76,10 @@ def _drift(entry: LockEntry, kind: DriftKind, path: str, message: str, remedy: s
     return Drift(name=entry.name, kind=kind, path=path, message=message, remedy=remedy)
 
 
-def _unsafe(entry: LockEntry, folder: str) -> Iterator[Drift]:
+def _unsafe(entry: LockEntry, folder: str, hashes: FolderHashes) -> Iterator[Drift]:
     """Yield what no skill may hold: links that lead out, pipes, what cannot be read."""
-    try:
-        with SkillTree(folder, folder) as tree:
-            for one in tree.entries():
-                if one.problem:
-                    path = os.path.join(folder, one.path)
-                    yield _drift(entry, "unsafe", path, one.reason, "remove it")
-    except (OSError, PathEscape) as error:
-        yield _drift(entry, "unsafe", folder, str(error), "look at it, then remove it")
+    for one in hashes.problems:
+        yield _drift(entry, "unsafe", os.path.join(folder, one.path), one.reason, "remove it")
 
 
 def _contents(

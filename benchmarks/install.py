@@ -1,0 +1,107 @@
+"""What `skillbelt add` costs beside git and beside `skills`: `python -m benchmarks.install`.
+
+One skill of a local bare repository of 1,000 is added, by whole processes, in turn with the git
+commands that fetch the same files. `--skills "node .../skills/bin/cli.mjs"` compares with `skills`
+too, where it is installed. Exit code 1 when a bar is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+SKILLS, ROUNDS = 1_000, 5
+GIT_BAR, SKILLS_BAR = 1.5, 0.5
+WANTED = f"skill-{SKILLS // 2}"
+TEXT = "---\nname: {0}\ndescription: Test skill {0}. Use when testing it.\n---\n\n# {0}\n\n{1}\n"
+IDENTITY = ("-c", "user.name=bench", "-c", "user.email=bench@example.com")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and print; return 1 when a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--skills", default="", help="the command that starts `skills`")
+    parser.add_argument("--count", type=int, default=SKILLS, help="skills of the repository")
+    options = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory() as folder:
+        top = Path(folder)
+        url = make_repository(top, options.count)
+        ways = {"git": git_commands(url), "skillbelt": [ours(url)]}
+        if options.skills:
+            words = shlex.split(options.skills)
+            ways["skills"] = [[*words, "add", url, "--skill", WANTED, "-y"]]
+        found: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(ROUNDS):
+            for name, commands in ways.items():
+                found[name].append(run(commands, top))
+    return report({name: statistics.median(times) for name, times in found.items()})
+
+
+def make_repository(top: Path, count: int) -> str:
+    """Write a bare repository with so many skills; return its address."""
+    work = top / "work"
+    for number in range(1, count + 1):
+        skill = work / "skills" / f"skill-{number}"
+        (skill / "scripts").mkdir(parents=True)
+        (skill / "SKILL.md").write_text(TEXT.format(skill.name, "A line of text.\n" * 200))
+        (skill / "scripts" / "a.py").write_text(f"print({number})\n")
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "x"]):
+        subprocess.run(["git", *IDENTITY, *words], cwd=work, check=True)
+    subprocess.run(
+        ["git", "clone", "-q", "--bare", "--no-local", str(work), str(top / "source.git")],
+        check=True,
+    )
+    return (top / "source.git").as_uri()
+
+
+def git_commands(url: str) -> list[list[str]]:
+    """Return the commands that fetch one skill, shallow and sparse."""
+    return [
+        ["git", "init", "-q", "."],
+        ["git", "fetch", "-q", "--depth=1", "--filter=blob:none", url, "HEAD"],
+        ["git", "sparse-checkout", "set", f"skills/{WANTED}"],
+        ["git", "checkout", "-q", "FETCH_HEAD"],
+    ]
+
+
+def ours(url: str) -> list[str]:
+    """Return our command."""
+    return [sys.executable, "-m", "skillbelt", "add", url, "--skill", WANTED, "--yes", "-q"]
+
+
+def run(commands: Sequence[Sequence[str]], top: Path) -> float:
+    """Run the commands in an empty project; return the seconds."""
+    project = top / "project"
+    shutil.rmtree(project, ignore_errors=True)
+    project.mkdir()
+    environment = {**os.environ, "HOME": str(top), "DISABLE_TELEMETRY": "1"}
+    start = time.perf_counter()
+    for words in commands:
+        subprocess.run(words, cwd=project, env=environment, check=True, capture_output=True)
+    return time.perf_counter() - start
+
+
+def report(seconds: dict[str, float]) -> int:
+    """Print the figures; return 1 when a bar is missed."""
+    for name, value in seconds.items():
+        print(f"{name:<10} {value * 1000:8.0f} ms")
+    missed = False
+    for name, bar in (("git", GIT_BAR), ("skills", SKILLS_BAR)):
+        if name in seconds:
+            ratio = seconds["skillbelt"] / seconds[name]
+            missed |= ratio > bar
+            print(f"skillbelt / {name}: {ratio:.2f} (at most {bar})")
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
