@@ -26,12 +26,13 @@ from skillbelt.errors import (
     ObjectsAway,
 )
 from skillbelt.files.manifest import LocalFiles
-from skillbelt.objects.blobs import GRACE_SECONDS, blob_path
+from skillbelt.objects.blobs import GRACE_SECONDS, blob_path, tenant_prefix
 from skillbelt.objects.cache import kept_folder
 from skillbelt.objects.pack import PACK_BYTES, SMALL_BYTES
 from skillbelt.objects.remote import open_store
 from skillbelt.objects.space import Objects, ObjectSpace
 from skillbelt.objects.tree import StoredTree, TreeLimits, decode_entry
+from skillbelt.running.workspace import prefix_of
 from skillbelt.settings import load_settings
 from skillbelt.store.protocol import SessionKey
 from tests.examples import examples
@@ -460,6 +461,14 @@ def test_tenants_have_nothing_of_each_other(objects: Objects) -> None:
     for other in (KEY._replace(user="other"), KEY._replace(app="other")):
         assert not objects.tenant(other).has_file(digest)
     assert objects.tenant(KEY._replace(session="other")).has_file(digest)
+
+
+def test_a_name_with_nul_in_it_leads_to_nothing_of_another() -> None:
+    one, other = SessionKey("a", "b\0c", "d"), SessionKey("a", "b", "c\0d")
+    assert prefix_of(one) != prefix_of(other)
+    assert prefix_of(KEY) == hashlib.sha256(b"app\0user\0session").hexdigest()[:16]
+    one, other = SessionKey("a\0b", "c", ""), SessionKey("a", "b\0c", "")
+    assert tenant_prefix(one) != tenant_prefix(other)
 
 
 def test_an_old_blob_is_sent_again(tmp_path: Path) -> None:
