@@ -431,7 +431,8 @@ def test_a_folder_whose_name_is_no_text(tree: Tree) -> None:
     for command in CALLS:
         for more in ([], ["--json"]):
             done = tree.run(*called(command, *more))
-            assert done.exit_code in (0, 1)
+            # The folder that is to be packed is named by its path, and there is none of that name.
+            assert done.exit_code in ((2,) if command == "pack" else (0, 1))
             assert "Traceback" not in done.stderr
     tree.run("enable", "pdf")
     assert os.fsencode(tree.run("where", "pdf").stdout).endswith(b"pdf-\xff\n")

@@ -34,8 +34,8 @@ def test_an_unknown_option(tree: Tree, name: str) -> None:
     assert f"skillbelt {name} --help" in found["remedy"]
 
 
-# The demo has settings of its own.
-@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"demo"}))
+# The demo has settings of its own; the script for a shell depends on none.
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"demo", "completion"}))
 def test_a_settings_file_that_is_not_there(tree: Tree, name: str) -> None:
     found = error_of(tree.run(*called(name, "--json", "--config", "/nope.toml")))
     assert (found["kind"], found["exit_code"]) == ("config", 2)

@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check and pack the skills; the same files always give the same bytes."""
-    load_settings(args.project, config=args.config)  # a wrong one is told by every command
+    load_settings(args.project, config=args.config)  # every command refuses a wrong one
     base = os.path.abspath(args.project or ".")
     skills = [read_skill_to_pack(_folder(path, base)) for path in args.paths]
     files = pack_skills(skills, args.format)
