@@ -511,6 +511,12 @@ def test_a_wrong_setting_says_so(url: str) -> None:
         open_store(url)
 
 
+def test_a_password_in_the_setting_is_refused_and_not_shown() -> None:
+    with pytest.raises(ConfigError, match="has a password in it") as caught:
+        open_store("s3://key:hunter2@bucket/prefix")
+    assert "hunter2" not in str(caught.value)
+
+
 def test_a_variable_that_is_set_to_nothing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library would panic at the first request."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "")
