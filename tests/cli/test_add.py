@@ -190,6 +190,15 @@ def test_claude_code_is_a_client_too(tree: Tree, source: BareRepository) -> None
     assert os.readlink(tree.project / ".claude/skills/beta") == "../../.agents/skills/beta"
 
 
+def test_what_a_skill_has_is_broken_between_words(tree: Tree, source: BareRepository) -> None:
+    scripts = [f"scripts/quite_a_long_name_{number}.py" for number in range(5)]
+    files = {name.partition("/")[2]: "print(1)\n" for name in scripts}
+    source.commit({"skills": {"gamma": {"SKILL.md": skill_text("gamma"), "scripts": files}}})
+    shown = on_terminal(tree, "add", source.url, "-s", "gamma", "--dry-run", columns=60).lines
+    for name in scripts:
+        assert any(name in line and len(line) <= 60 for line in shown)
+
+
 def test_a_mistyped_client_is_told_the_nearest(tree: Tree) -> None:
     done = tree.run("add", "./gone", "--to", "claude-cod")
     assert done.exit_code == 2 and "did you mean 'claude-code'" in done.stderr

@@ -231,6 +231,15 @@ def test_colours_only_on_a_terminal(here: Tree, monkeypatch: pytest.MonkeyPatch)
     assert "\x1b" not in on_terminal("check", "a", "--dry-run")
 
 
+def test_a_terminal_breaks_findings_between_words(here: Tree) -> None:
+    link = "gone/quite/far/away/and/further/document.md"
+    here.write("project/a/pdf/SKILL.md", f"---\nname: pdf\ndescription: b\n---\n[x]({link})\n")
+    lines = on_terminal("check", "a").splitlines()
+    assert max(map(len, lines)) <= 80 + len("\x1b[33m\x1b[0m")
+    assert sum(link in line for line in lines) == 1
+    assert " ".join(line.strip() for line in lines).count(f"the link '{link}' leads to a file") == 1
+
+
 def on_terminal(*arguments: str) -> str:
     """What the command shows on a terminal."""
     import sys

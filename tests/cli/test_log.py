@@ -215,6 +215,15 @@ def test_nothing_from_a_skill_reaches_the_terminal(tree: Tree) -> None:
     assert len(tree.run("log").stdout.splitlines()) == 1
 
 
+def test_a_terminal_is_told_briefly_that_no_one_was_asked(tree: Tree) -> None:
+    tree.skill("project/.agents/skills/pdf")
+    refused = tree.run("run", "pdf", "--", "true")
+    assert refused.exit_code == 4 and "permissions allow" in refused.stderr
+    shown = "\n".join(on_terminal(tree, "log").lines)
+    assert "no one could be asked" in shown and "permissions allow" not in shown
+    assert "permissions allow" in tree.run("log").stdout
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.events import NewEvent
+from skillbelt.cli.transcript import to_markdown
+from skillbelt.events import Event, NewEvent
 from skillbelt.permission.remembered import RememberedAnswers
 from skillbelt.permission.rules import Request
 from skillbelt.store import STATE_FILE, SessionKey, open_store
@@ -357,6 +358,16 @@ def test_an_exported_document_has_only_our_speakers(tree: Tree, hostile: SqliteS
     outside = re.sub(r"(?ms)^(`{3,})text$.*?^\1$", "", text)
     assert re.findall(r"(?m)^## (?:You|Assistant)$", outside) == ["## You", "## Assistant"]
     assert "\x1b" not in text and "\u202e" not in text
+
+
+@pytest.mark.parametrize("name", ["You", "  assistant ", "**You**", "__You__"])
+@pytest.mark.parametrize("line", ["---", "  ==", "-"])
+def test_an_underlined_name_in_a_message_is_no_heading(name: str, line: str) -> None:
+    said = {"role": "assistant", "content": f"a\n\n{name}\n{line}\nb\n\nPlan\n---"}
+    event = Event(seq=1, time=0.0, type="message", agent="", data=said)
+    text = to_markdown([event])
+    marks = line.strip()
+    assert f"{name}\n{line.replace(marks, chr(92) + marks)}\nb\n\nPlan\n---" in text
 
 
 def test_export_as_json_is_what_show_prints(tree: Tree, talk: SqliteStore) -> None:

@@ -340,4 +340,5 @@ def test_a_local_source_is_installed_again(tree: Tree) -> None:
     shutil.rmtree(store_folder(made.settings))
     done = made.run("sync", "--frozen", "--yes")
     assert done.exit_code == 0, done.stderr
+    assert f"alpha: comes from outside the project: {made.work}/skills\n" in done.stderr
     assert made.run("verify").exit_code == 0

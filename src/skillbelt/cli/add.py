@@ -15,6 +15,7 @@ from skillbelt.cli.output import (
     print_diagnostics,
     print_json,
     print_table,
+    print_words,
     say,
     show_progress,
     wants_progress,
@@ -242,7 +243,7 @@ def _show(offer: SkillOffer, args: argparse.Namespace) -> None:
         return
     print(f"{one_line(offer.name)}", file=sys.stderr)
     for label, text in describe_offer(offer):
-        print(f"  {label:<9} {text}", file=sys.stderr)
+        print_words(f"  {label:<9} {text}", " " * 12, file=sys.stderr)
     if args.verbose:
         print_diagnostics(offer.findings, args)
 

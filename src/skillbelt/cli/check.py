@@ -16,7 +16,7 @@ from skillbelt.check.check import check_all
 from skillbelt.check.fix import Fixed, diff, fix_file
 from skillbelt.check.rules import finding, harden
 from skillbelt.check.sarif import log
-from skillbelt.cli.output import diagnostics_json, print_json, say
+from skillbelt.cli.output import diagnostics_json, print_json, print_words, say
 from skillbelt.discovery.clients import fence_of, local_roots
 from skillbelt.discovery.scan import rules
 from skillbelt.discovery.sources import is_remote
@@ -192,9 +192,9 @@ def _print_findings(found: Iterable[Diagnostic], args: argparse.Namespace) -> No
             continue
         where = f"{_relative(path)}:{line}" if line else _relative(path)
         mark = _paint(severity, severity)
-        print(f"{one_line(where)}: {mark} {code}: {one_line(message)}")
+        print_words(f"{one_line(where)}: {mark} {code}: {one_line(message)}", "  ")
         if remedy:
-            print(f"    {one_line(remedy)}")
+            print_words(f"    {one_line(remedy)}", "    ")
 
 
 def _print_annotations(found: Iterable[Diagnostic], args: argparse.Namespace) -> None:

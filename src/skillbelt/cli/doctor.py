@@ -13,6 +13,7 @@ from skillbelt.cli.output import (
     open_catalog,
     print_json,
     print_table,
+    print_words,
     rule_problems,
     show_progress,
     wants_progress,
@@ -197,9 +198,9 @@ def _print_problems(diagnostics: Sequence[Diagnostic], args: argparse.Namespace)
         return
     print(f"{count(len(shown), 'problem')}:")
     for diagnostic in shown:
-        print(f"  {one_line(str(diagnostic._replace(remedy='')))}")
+        print_words(f"  {one_line(str(diagnostic._replace(remedy='')))}", "    ")
         if diagnostic.remedy:
-            print(f"    {one_line(diagnostic.remedy)}")
+            print_words(f"    {one_line(diagnostic.remedy)}", "    ")
 
 
 def _probe_all(settings: Settings) -> list[SandboxState]:

@@ -123,7 +123,7 @@ def _print_table(events: list[AuditEvent], wide: bool) -> None:
             _describe_outcome(event),
             f"{event.type} {what}" if (what := _what(event)) else event.type,
             _who(event),
-            _why(event),
+            _why(event, whole=wide),
             *((event.session, event.project) if wide else ()),
         )
         for event in events
@@ -292,9 +292,11 @@ def _outcome(event: AuditEvent) -> str:
     return next((_text(data[key]) for key in _OUTCOME if key in data), "")
 
 
-def _why(event: AuditEvent) -> str:
+def _why(event: AuditEvent, *, whole: bool = True) -> str:
     data = event.data
     parts = [_text(data.get("by")), _rule(data.get("rule")), _text(data.get("reason"))]
+    if not whole and data.get("by") == "nobody":
+        parts[2] = "no one could be asked"  # the reason repeats the row, and adds advice
     return "; ".join(part for part in parts if part)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
+from unicodedata import east_asian_width
 
 from skillbelt.cli.failure import Printed
 from skillbelt.discovery.catalog import Catalog
@@ -21,6 +23,7 @@ from skillbelt.values import Diagnostic, SkillSettings
 
 _ONE_RUN = 3600.0
 _DAYS_AGO = 14  # from then on a date says more
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 NO_COLOURS: Mapping[str, Mapping[str, str]] = {}
 SANDBOX_HELP = "auto, none, or one that `skillbelt doctor -v` lists (default: the setting sandbox)"
 # The session of runs from the command line, as the parts of a SessionKey: importing that class
@@ -97,6 +100,30 @@ def width(stream: TextIO) -> int:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):
         return 80
+
+
+def print_words(text: str, margin: str = "", file: TextIO | None = None) -> None:
+    """Print a line; on a terminal it is broken between words, with a margin below the first."""
+    stream = file or sys.stdout
+    if not stream.isatty():
+        print(text, file=stream)
+        return
+    room = width(stream)
+    start = len(text) - len(text.lstrip(" "))
+    line = text[:start]
+    empty = True
+    for word in text[start:].split(" "):
+        if not empty and _shown_width(line) + 1 + _shown_width(word) > room:
+            print(line, file=stream)
+            line, empty = margin, True
+        line += word if empty else f" {word}"
+        empty = False
+    print(line, file=stream)
+
+
+def _shown_width(text: str) -> int:
+    plain = _COLOUR.sub("", text)
+    return len(plain) + sum(east_asian_width(char) in "WF" for char in plain if char > "\x7f")
 
 
 def print_json(document: object) -> None:

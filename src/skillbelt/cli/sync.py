@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from skillbelt.cli.asking import open_gate
 from skillbelt.cli.installing import add_options, place_of, print_drift, print_result, reporter
 from skillbelt.cli.output import say
 from skillbelt.errors import ConfigError
-from skillbelt.install.entries import install_request
+from skillbelt.files.contain import below
+from skillbelt.install.entries import install_request, reference_of
 from skillbelt.install.lock_file import SkillLock, read_lock
 from skillbelt.install.placing import using_place
 from skillbelt.install.sync import (
@@ -19,6 +21,7 @@ from skillbelt.install.sync import (
     plan_sync,
     prune,
 )
+from skillbelt.install.values import InstallPlace, LockEntry
 from skillbelt.settings import Settings, load_settings
 from skillbelt.text import one_line
 
@@ -64,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
         return result.exit_code
     wanted = [one.name for one in plan.changes if one.action in ("install", "replace")]
     if wanted:
+        _say_outside([lock.entries[name] for name in wanted], lock.place, args)
         gate = open_gate(settings, args)
         gate.require(install_request(lock.entries[name] for name in wanted))
     report = reporter(args)
@@ -77,6 +81,16 @@ def run(args: argparse.Namespace) -> int:
     report("")
     print_result(result, lock.entries, args)
     return result.exit_code
+
+
+def _say_outside(entries: list[LockEntry], place: InstallPlace, args: argparse.Namespace) -> None:
+    """Name the folders outside the project from which its lock takes skills."""
+    for entry in entries:
+        if place.scope == "project" and entry.source_type == "local":
+            folder = reference_of(entry, place).url
+            if not below(folder, os.path.abspath(place.base)):
+                name = one_line(entry.name)
+                say(f"{name}: comes from outside the project: {one_line(folder)}", args)
 
 
 def _prune(

@@ -16,6 +16,11 @@ _MAX_TITLE_CHARS = 60
 _MAX_TOOL_CHARS = 120
 _INDENT = " " * 4
 _SPEAKERS = {"user": "you", "assistant": "assistant"}
+# The name of a speaker, with marks around it or not, and the line below that makes it a heading.
+_UNDERLINED = re.compile(
+    rf"^([^a-z\n]*(?:{'|'.join(_SPEAKERS.values())})[^a-z\n]*\n[^\S\n]*)([-=]+[^\S\n]*)$",
+    re.IGNORECASE | re.MULTILINE,
+)
 NO_FACTS: Mapping[str, str] = {}
 # A browser that opens it sends nothing, loads nothing and runs nothing.
 _PAGE = """<!doctype html>
@@ -101,6 +106,7 @@ def _sections(message: Mapping[str, object]) -> Iterator[str]:
     if text and role != "system":
         # No heading of a message is one of ours.
         text = break_lines(text, *(f"## {name.capitalize()}" for name in _SPEAKERS.values()))
+        text = _UNDERLINED.sub(r"\1\\\2", text)
         yield f"## {_SPEAKERS.get(role, one_line(role)).capitalize()}\n\n{text}"
     for call in _calls(message):
         yield f"Tool: `{_cut(_call(call)).replace('`', chr(39))}`"
