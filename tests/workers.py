@@ -39,8 +39,6 @@ def take_over(config: pytest.Config) -> None:
     if sys.platform != "linux" or option.dist != OURS or hasattr(config, "workerinput"):
         return
     count, option.dist, option.tx = len(option.tx), "no", []
-    if reporter := config.pluginmanager.getplugin("terminalreporter"):
-        reporter.showfspath = False  # tests of several modules come in turn
     config.pluginmanager.register(Workers(count), "forked-workers")
 
 
@@ -68,6 +66,8 @@ class Workers:
         if session.testsfailed or session.config.option.collectonly or len(session.items) < 2:
             return None  # pytest's own way
         assert len(os.listdir("/proc/self/task")) == 1, "importing a test started a thread"
+        if reporter := session.config.pluginmanager.getplugin("terminalreporter"):
+            reporter.showfspath = False  # tests of several modules come in turn
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
         scopes = _split(session.items)
         queue, end = os.pipe()

@@ -26,12 +26,13 @@ from skillbelt.errors import (
     ObjectsAway,
 )
 from skillbelt.files.manifest import LocalFiles
-from skillbelt.objects.blobs import GRACE_SECONDS, blob_path
+from skillbelt.objects.blobs import GRACE_SECONDS, blob_path, tenant_prefix
 from skillbelt.objects.cache import kept_folder
 from skillbelt.objects.pack import PACK_BYTES, SMALL_BYTES
 from skillbelt.objects.remote import open_store
 from skillbelt.objects.space import Objects, ObjectSpace
 from skillbelt.objects.tree import StoredTree, TreeLimits, decode_entry
+from skillbelt.running.workspace import prefix_of
 from skillbelt.settings import load_settings
 from skillbelt.store.protocol import SessionKey
 from tests.examples import examples
@@ -462,6 +463,14 @@ def test_tenants_have_nothing_of_each_other(objects: Objects) -> None:
     assert objects.tenant(KEY._replace(session="other")).has_file(digest)
 
 
+def test_a_name_with_nul_in_it_leads_to_nothing_of_another() -> None:
+    one, other = SessionKey("a", "b\0c", "d"), SessionKey("a", "b", "c\0d")
+    assert prefix_of(one) != prefix_of(other)
+    assert prefix_of(KEY) == hashlib.sha256(b"app\0user\0session").hexdigest()[:16]
+    one, other = SessionKey("a\0b", "c", ""), SessionKey("a", "b\0c", "")
+    assert tenant_prefix(one) != tenant_prefix(other)
+
+
 def test_an_old_blob_is_sent_again(tmp_path: Path) -> None:
     space = Objects(LocalStore(tmp_path)).tenant(KEY)
     digits = space.put_file(b"x")[7:]
@@ -500,6 +509,12 @@ def test_the_setting_names_the_store(tree: Tree, tmp_path: Path) -> None:
 def test_a_wrong_setting_says_so(url: str) -> None:
     with pytest.raises(ConfigError, match="give a URL such as s3://bucket/prefix"):
         open_store(url)
+
+
+def test_a_password_in_the_setting_is_refused_and_not_shown() -> None:
+    with pytest.raises(ConfigError, match="has a password in it") as caught:
+        open_store("s3://key:hunter2@bucket/prefix")
+    assert "hunter2" not in str(caught.value)
 
 
 def test_a_variable_that_is_set_to_nothing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

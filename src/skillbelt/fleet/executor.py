@@ -42,7 +42,6 @@ from skillbelt.running.mirrors import Carried, EntryFact, Mirror, carry, put
 from skillbelt.running.orders import (
     PrivateValues,
     RunOrder,
-    hash_names,
     write_facts,
 )
 from skillbelt.running.run import Run
@@ -59,6 +58,7 @@ from skillbelt.sandbox.protocol import (
 from skillbelt.sandbox.registry import AUTO, CONTAINER, WASM, Choice, Sandboxes
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey
+from skillbelt.store.key_hash import hash_texts
 from skillbelt.values import SkillSettings
 
 try:
@@ -256,7 +256,7 @@ class RayExecutor(Sandboxes):
                 loads = [self._load.get(f"{place.name}-{n}", 0) for n in range(place.actors)]
             number = loads.index(min(loads))
         else:
-            number = int(hash_names((*run.who.key, run.workspace.name)), 16) % place.actors
+            number = int(hash_texts(*run.who.key, run.workspace.name), 16) % place.actors
         until = time.monotonic() + min(seconds, _CREATION_SECONDS)
         lost = passed = 0
         while lost < _TRIES and time.monotonic() < until and not is_over():
@@ -352,11 +352,11 @@ class RayExecutor(Sandboxes):
         """
         with self._guard:
             actors = list(self._actors.values())
-        tenant = hash_names(key[:2])
+        tenant = hash_texts(*key[:2])
         for actor in actors:
             method = actor.handle.forget.options(concurrency_group="control")
             for name in workspaces:
-                method.remote(tenant, hash_names((*key, name)))
+                method.remote(tenant, hash_texts(*key, name))
 
     def sealed(self, order: RunOrder, values: PrivateValues) -> tuple[bytes, str, bytes]:
         """Return the order, its seal and the values that belong to it."""

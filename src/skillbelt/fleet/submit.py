@@ -13,7 +13,6 @@ from skillbelt.running.orders import (
     PrivateValues,
     RunOrder,
     granted,
-    hash_names,
     private_seal,
     seal,
     write_order,
@@ -21,6 +20,7 @@ from skillbelt.running.orders import (
 )
 from skillbelt.running.run import Run
 from skillbelt.sandbox.protocol import Job
+from skillbelt.store.key_hash import hash_texts
 from skillbelt.tracing import inject
 
 
@@ -33,7 +33,7 @@ def seal_order(key: bytes, order: RunOrder, values: PrivateValues) -> tuple[byte
 
 def tenant_of(run: Run) -> str:
     """Return whose run it is, for fair shares: a hash of the application and the user."""
-    return hash_names(run.who.key[:2])
+    return hash_texts(*run.who.key[:2])
 
 
 def order_of(
@@ -54,7 +54,7 @@ def order_of(
     order = RunOrder(
         id=id,
         tenant=tenant_of(run),
-        workspace="" if run.who.once else hash_names((*run.who.key, run.workspace.name)),
+        workspace="" if run.who.once else hash_texts(*run.who.key, run.workspace.name),
         skill=run.skill.name,
         hash=run.staged.hash,
         sandbox=run.sandbox.name,

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, cast
 from skillbelt.errors import ObjectDamaged, ObjectError, ObjectMissing, ObjectsAway
 from skillbelt.metrics import count
 from skillbelt.objects.remote import load_obstore, reported
+from skillbelt.store.key_hash import hash_texts
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -253,17 +254,12 @@ class Blobs:
 
 def tenant_prefix(key: SessionKey) -> str:
     """Return the prefix of the key's `app` and `user`."""
-    return f"{TENANTS}/{_digits(key.app, key.user)}"
+    return f"{TENANTS}/{hash_texts(key.app, key.user)}"
 
 
 def text_space(store: ObjectStore, key: SessionKey) -> Blobs:
     """Return where the long texts of a conversation are, by their SHA-256."""
-    return Blobs(store, f"{tenant_prefix(key)}/texts/{_digits(*key)}")
-
-
-def _digits(*parts: str) -> str:
-    whole = "\0".join(parts).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(whole).hexdigest()[:32]
+    return Blobs(store, f"{tenant_prefix(key)}/texts/{hash_texts(*key)}")
 
 
 def blob_path(blob: str) -> str:

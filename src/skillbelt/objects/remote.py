@@ -44,6 +44,11 @@ def open_store(url: str, **config: Any) -> ObjectStore:
     obstore = load_obstore("keeping objects in an object store")
     kind = urlsplit(url).scheme
     _refuse_empty(kind)
+    if urlsplit(url).password is not None:  # obstore ignores it, and messages would show it
+        raise ConfigError(
+            "objects: the URL has a password in it, which is not used; keep it in a variable such"
+            " as AWS_SECRET_ACCESS_KEY"
+        )
     try:
         if kind == "file":
             make_folder(unquote(urlsplit(url).path))

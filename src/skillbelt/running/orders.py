@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from skillbelt.errors import PermissionDenied, RunRefused
@@ -232,9 +232,3 @@ def read_private(key: bytes, order: RunOrder, data: bytes) -> PrivateValues:
 def private_seal(key: bytes, id: str, data: bytes) -> str:
     """Return what an order says of its values: nothing that leads back to them."""
     return seal(key, id.encode() + b"\0" + data)
-
-
-def hash_names(parts: Iterable[str]) -> str:
-    """Return one hash for the parts of a key."""
-    whole = "\0".join(parts).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(whole).hexdigest()[:32]

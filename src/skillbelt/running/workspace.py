@@ -42,6 +42,7 @@ from skillbelt.files.locks import hold, release
 from skillbelt.files.private import make_folder
 from skillbelt.files.remove import open_anyhow, remove_tree
 from skillbelt.running.cleanup import BELONGS, LOCKS, METADATA, clean_copies
+from skillbelt.store.key_hash import hash_texts
 from skillbelt.store.protocol import SessionKey
 from skillbelt.untrusted_json import read_json
 
@@ -124,19 +125,14 @@ def open_workspace(
 
 def name_of(key: SessionKey, owner: Owner | None = None, project: str = "") -> str:
     """Return the name of the session's workspace in a project."""
-    name = prefix_of(key) + _digits(*key, project)
+    name = prefix_of(key) + hash_texts(*key, project)[:PREFIX_DIGITS]
     # A run cannot use files that another user owns.
     return name if owner is None else f"{name}-{owner[0]}"
 
 
 def prefix_of(key: SessionKey) -> str:
     """Return how the names of a session's workspaces begin, in all projects."""
-    return _digits(*key)
-
-
-def _digits(*parts: str) -> str:
-    whole = "\0".join(parts).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(whole).hexdigest()[:PREFIX_DIGITS]
+    return hash_texts(*key)[:PREFIX_DIGITS]
 
 
 class Workspace:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -82,6 +81,7 @@ from skillbelt.runtime.survivors import Survivors
 from skillbelt.runtime.threads import cancelling, followed, in_thread
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey, Store, open_store
+from skillbelt.store.key_hash import hash_texts
 from skillbelt.tools.caller import (
     BROUGHT,
     SEARCH_WAIT_SECONDS,
@@ -524,10 +524,7 @@ class Runtime:
 
     def _storage(self, key: SessionKey | None = None) -> Storage:
         """Return where long texts of a conversation are kept; no other one can read them."""
-        own = "shared"
-        if key is not None:
-            whole = "\0".join(key).encode("utf-8", "surrogatepass")
-            own = hashlib.sha256(whole).hexdigest()[:32]
+        own = "shared" if key is None else hash_texts(*key)
         folder = os.path.join(self.settings.state_dir, "runs", own)
         if key is None or not self.settings.objects:
             return Storage(folder)
