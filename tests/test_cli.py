@@ -406,6 +406,16 @@ def test_a_full_disk_is_told_in_a_line(skills: Tree, name: str) -> None:
     assert done.stderr.count(b"\n") == 1
 
 
+@needs.full_device
+def test_an_error_that_a_full_disk_does_not_take_is_a_line_too(tree: Tree) -> None:
+    command = [sys.executable, "-m", "skillbelt", "show", "nope", "--json"]
+    with open("/dev/full", "wb") as full:
+        done = warm.run(command, stdout=full, stderr=subprocess.PIPE, timeout=50, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"skillbelt: no skill named 'nope'")
+    assert done.stderr.count(b"\n") == 1
+
+
 @every_call
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_any_locale_will_do(tree: Tree, name: str, encoding: str) -> None:

@@ -184,6 +184,17 @@ def test_an_unknown_client_is_named_before_anything_is_fetched(tree: Tree) -> No
     assert done.exit_code == 2 and "clod" in done.stderr
 
 
+def test_claude_code_is_a_client_too(tree: Tree, source: BareRepository) -> None:
+    done = tree.run("add", source.url, "-s", "beta", "--to", "claude-code", "--yes")
+    assert done.exit_code == 0
+    assert os.readlink(tree.project / ".claude/skills/beta") == "../../.agents/skills/beta"
+
+
+def test_a_mistyped_client_is_told_the_nearest(tree: Tree) -> None:
+    done = tree.run("add", "./gone", "--to", "claude-cod")
+    assert done.exit_code == 2 and "did you mean 'claude-code'" in done.stderr
+
+
 def test_a_denied_skill_stays_away_even_with_yes(tree: Tree, source: BareRepository) -> None:
     assert tree.run("permissions", "deny", "skill:beta", "--type", "install").exit_code == 0
     done = tree.run("add", source.url, "-s", "beta", "--yes", "--json")

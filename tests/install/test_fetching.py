@@ -354,7 +354,7 @@ def test_a_wrong_name_says_what_the_source_has(
 ) -> None:
     write_skill(tmp_path / "source/skills/alpha", "alpha")
     source = open_source(parse_source(str(tmp_path / "source")), settings, into)
-    with pytest.raises(SourceFailure, match="it has alpha"):
+    with pytest.raises(SourceFailure, match="did you mean 'alpha'"):
         source.choose(["alpah"])
 
 

@@ -57,3 +57,27 @@ def test_a_range_allows_nothing_and_denies_the_name(pattern: str) -> None:
     assert rule_patterns(pattern, allows=True) == ()
     assert decided(PYTHON, pattern, "allow") == "deny"
     assert decided(PYTHON, pattern, "deny") == "deny"
+
+
+def test_who_allows_packages_has_not_allowed_a_skill() -> None:
+    skill = Request("install", ("skill:beta@sha256:00",))
+    for pattern in ("*", "s*", "skill*", "beta"):
+        assert RuleSet([Rule("install", pattern, "allow")]).decide(skill)[0] == "ask"
+    for pattern in ("skill:beta", "skill:*", "skill:beta@sha256:00"):
+        assert RuleSet([Rule("install", pattern, "allow")]).decide(skill)[0] == "allow"
+    assert RuleSet([Rule("*", "*", "allow")]).decide(skill)[0] == "allow"
+
+
+def test_who_denies_every_install_denies_skills_too() -> None:
+    rules = RuleSet([Rule("install", "skill:*", "allow"), Rule("install", "*", "deny")])
+    assert rules.decide(Request("install", ("skill:beta",)))[0] == "deny"
+    rules = RuleSet([Rule("*", "*", "allow"), Rule("install", "skill:*", "deny")])
+    assert rules.decide(Request("install", ("skill:beta",)))[0] == "deny"
+
+
+def test_packages_and_skills_are_decided_apart_by_one_set_of_rules() -> None:
+    rules = RuleSet([Rule("install", "*", "allow")])
+    asked = (PYTHON,), ("skill:beta",), (PYTHON,), (PYTHON, "skill:beta")
+    assert [rules.decide(Request("install", texts))[0] for texts in asked] == [
+        "allow", "ask", "allow", "ask"
+    ]  # fmt: skip

@@ -243,8 +243,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Printed.document = False
     try:
         return _run(arguments, _wants_json(arguments))
-    except BrokenPipeError:
-        # The reader closed the pipe while an error was printed to it.
+    except OSError:
+        # The reader closed the pipe, or the disk is full, while an error was printed to it.
         _discard_output()
         return 1
 

@@ -35,6 +35,7 @@ from skillbelt.install.content_store import incoming
 from skillbelt.install.fetching import OpenSource, open_source
 from skillbelt.install.find_skills import FoundSkill
 from skillbelt.install.lock_file import find_place
+from skillbelt.install.placing import client_name
 from skillbelt.install.source_syntax import check_ref, parse_source
 from skillbelt.install.values import SourceReference
 from skillbelt.settings import Settings, load_settings
@@ -61,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="CLIENT",
         action="append",
         default=[],
-        help="a client that gets a link, such as claude (may be repeated)",
+        help="a client that gets a link, such as claude-code (may be repeated)",
     )
     parser.add_argument(
         "-g", "--global", dest="user", action="store_true", help="for all your projects"
@@ -81,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     reference = _read_reference(args)
     target = AddTarget(
         place=find_place(settings, "user" if args.user else "project"),
-        clients=tuple(dict.fromkeys(args.to)),
+        clients=tuple(dict.fromkeys(map(client_name, args.to))),
         copy=args.copy,
         pin=args.pin,
     )

@@ -87,8 +87,10 @@ class OpenSource(NamedTuple):
 
     def _no_skill(self, name: str) -> SourceFailure:
         known = [skill.name for skill in self.found.skills]
-        near = closest(name, known) or known[:_MAX_NAMED]
-        there = f"it has {', '.join(near)}" if near else "it has no skill"
+        near = closest(name, known)
+        there = f"it has {', '.join(known[:_MAX_NAMED])}" if known else "it has no skill"
+        if near:
+            there = f"did you mean {' or '.join(map(repr, near))}?"
         return SourceFailure(
             self.reference.source,
             f"has no skill {name!r}; {there}",

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Literal, NamedTuple
 
 from skillbelt.discovery.clients import CLIENTS, Client, expand_folder
-from skillbelt.errors import ConfigError, PathEscape, SourceError, log_warning
+from skillbelt.errors import ConfigError, PathEscape, SourceError, closest, log_warning
 from skillbelt.files.contain import below, check_segment, open_dir, open_file, read_handle
 from skillbelt.files.private import replace_file
 from skillbelt.files.remove import remove_tree
@@ -39,6 +39,14 @@ from skillbelt.untrusted_json import BadJson, read_json
 
 _FORMAT = 1
 _MAX_JOURNAL = 16 * 2**20
+# What `mcp install` and other tools call a client.
+_OTHER_NAMES = {
+    "claude-code": "claude",
+    "gemini-cli": "gemini",
+    "github-copilot": "copilot",
+    "kiro-cli": "kiro",
+    "qwen-code": "qwen",
+}
 
 
 class PlaceStep(NamedTuple):
@@ -68,12 +76,21 @@ def skill_folder(place: InstallPlace, name: str) -> str:
     return os.path.join(place.skills, check_segment(folder_name(name)))
 
 
+def client_name(name: str) -> str:
+    """Return what a client is called here, by a name that other tools have for it."""
+    return _OTHER_NAMES.get(name, name)
+
+
 def client_folder(place: InstallPlace, client: str, settings: Settings) -> str:
     """Return the folder of a client for skills; ConfigError for a client that is not known."""
     known = next((one for one in CLIENTS if one.name == client), None)
     if known is None:
-        names = ", ".join(one.name for one in CLIENTS)
-        raise ConfigError(f"no client is called {client!r}; known are {names}")
+        names = [one.name for one in CLIENTS]
+        near = closest(client, [*names, *_OTHER_NAMES])
+        hint = f"known are {', '.join(names)}"
+        if near:
+            hint = f"did you mean {' or '.join(map(repr, near))}?"
+        raise ConfigError(f"no client is called {client!r}; {hint}")
     return _folder_of(place, known, settings)
 
 

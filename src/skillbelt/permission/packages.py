@@ -14,6 +14,8 @@ Kind = Literal["python", "node"]
 FOLDER, HALF_MADE, LOCK = "environments", ".part-", ".lock"
 # Of our own making in an environment: nothing of a package is in there.
 INTERPRETER = "interpreter"
+# What stands before the name of a skill that is to be installed; a package has no such name.
+SKILL_PREFIX = "skill:"
 _NAMED = re.compile(r"(@?[^@=<>!~;\[(\s]*)(.*)", re.DOTALL)
 
 
@@ -87,6 +89,8 @@ def rule_patterns(pattern: str, *, allows: bool) -> tuple[str, ...]:
     A name alone means every version of it. A range of versions is never what comes; so it allows
     nothing, and stands for the name where it does not allow.
     """
+    if pattern == f"{SKILL_PREFIX}*":
+        return (f"{SKILL_PREFIX}?*",)  # as it stands, `:*` at the end means a command's arguments
     found = _NAMED.fullmatch(pattern.removesuffix(":*") if pattern != ":*" else pattern)
     head, rest = found.groups() if found else (pattern, "")
     rest = rest.strip()

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Self
 
 from skillbelt.errors import ConfigError, closest
 from skillbelt.permission.command_lines import WHOLE
-from skillbelt.permission.packages import rule_patterns
+from skillbelt.permission.packages import SKILL_PREFIX, rule_patterns
 from skillbelt.permission.wrappers import NOTHING, started
 
 Action = Literal["allow", "ask", "deny"]
@@ -32,7 +32,7 @@ TYPES: Mapping[str, str] = MappingProxyType(
         "run": "a command line",
         "network": "a host name, with a port if it is not the usual one",
         "host_file": "a path outside the workspace",
-        "install": "a package by its name, or with the version that comes",
+        "install": "a package by its name, or with the version that comes; a skill as skill:NAME",
         "trust": "a project folder or an origin",
         "tool": "a tool that a skill declares",
         "secret": "a skill and the name of a secret, as SKILL/NAME",
@@ -458,7 +458,8 @@ class RuleSet:
 
     def _view(self, request: Request) -> "_View":
         skill = request.skill if self._scopes else ""
-        key = (request.type, request.agent, request.initiator, request.trusted, skill)
+        of_skills = _installs_skills(request)
+        key = (request.type, request.agent, request.initiator, request.trusted, skill, of_skills)
         return self._views.get(key) or self._new_view(request, key)
 
     def _new_view(self, request: Request, key: tuple[object, ...]) -> "_View":
@@ -470,7 +471,8 @@ class RuleSet:
         named = frozenset(name for name in agents if _is_agent(name, request.agent))
         about = frozenset(name for name in self._scopes if _is_skill(name, request.skill))
         type = request.type if known else "*"
-        same = (type, named, request.initiator, request.trusted, about)
+        of_skills = _installs_skills(request)
+        same = (type, named, request.initiator, request.trusted, about, of_skills)
         view = self._made.get(same)
         if view is None:
             view = self._made[same] = _View(
@@ -478,6 +480,7 @@ class RuleSet:
                 for position, rule in enumerate(self._rules)
                 for pattern in _patterns(rule, request.type)
                 if rule.type in ("*", request.type)
+                and (not of_skills or _is_about_skills(rule))
                 and (not rule.agent or rule.agent in named)
                 and (not rule.skill or rule.skill in about)
                 and _is_asker(rule, request.initiator, request.trusted)
@@ -491,6 +494,18 @@ def _patterns(rule: Rule, type: str) -> tuple[str, ...]:
     if type != "install":
         return (rule.pattern,)
     return rule_patterns(rule.pattern, allows=rule.action == "allow")
+
+
+def _installs_skills(request: Request) -> bool:
+    return request.type == "install" and any(
+        text.startswith(SKILL_PREFIX) for text in request.patterns
+    )
+
+
+def _is_about_skills(rule: Rule) -> bool:
+    # Who allows all packages has not allowed a skill; who denies all installs means both.
+    named = rule.pattern.lower().startswith(SKILL_PREFIX)
+    return named or rule.action != "allow" or rule.type == "*"
 
 
 def _of_project(rule: Rule, files: Collection[str]) -> bool:
