@@ -444,7 +444,9 @@ def _dispatch(arguments: list[str]) -> int:
             if COMMANDS[name].words
             else (arguments[1:], [])
         )
-        parsed = made.parse_intermixed_args(options)
+        # Only plain words mix with options, and mixing costs each command the text of its usage.
+        mixed = bool(made._get_positional_actions())
+        parsed = made.parse_intermixed_args(options) if mixed else made.parse_args(options)
         parsed.words = words
     except SystemExit as stop:
         return int(stop.code or 0)
