@@ -1,8 +1,10 @@
-"""What `skillbelt add` costs beside git and beside `skills`: `python -m benchmarks.install`.
+"""What installing costs beside git, `skills` and plain reading: `python -m benchmarks.install`.
 
 One skill of a local bare repository of 1,000 is added, by whole processes, in turn with the git
 commands that fetch the same files. `--skills "node .../skills/bin/cli.mjs"` compares with `skills`
-too, where it is installed. Exit code 1 when a bar is missed.
+too, where it is installed. Then 200 skills are installed, and the processor time of `verify` and
+`sync --frozen` is compared with that of reading their files, in this process: without the start of
+Python. Exit code 1 when a bar is missed.
 """
 
 from __future__ import annotations
@@ -16,11 +18,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
+
+from skillbelt.cli import main as run_command
 
 SKILLS, ROUNDS = 1_000, 5
 GIT_BAR, SKILLS_BAR = 1.5, 0.5
+UNCHANGED, READ_ROUNDS, READ_BAR = 200, 40, 2.0
 WANTED = f"skill-{SKILLS // 2}"
 TEXT = "---\nname: {0}\ndescription: Test skill {0}. Use when testing it.\n---\n\n# {0}\n\n{1}\n"
 IDENTITY = ("-c", "user.name=bench", "-c", "user.email=bench@example.com")
@@ -43,7 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         for _ in range(ROUNDS):
             for name, commands in ways.items():
                 found[name].append(run(commands, top))
-    return report({name: statistics.median(times) for name, times in found.items()})
+        medians = {name: statistics.median(times) for name, times in found.items()}
+        missed = report(medians) | report_unchanged(measure_unchanged(top))
+    return int(missed)
 
 
 def make_repository(top: Path, count: int) -> str:
@@ -90,8 +99,68 @@ def run(commands: Sequence[Sequence[str]], top: Path) -> float:
     return time.perf_counter() - start
 
 
-def report(seconds: dict[str, float]) -> int:
-    """Print the figures; return 1 when a bar is missed."""
+def measure_unchanged(top: Path) -> dict[str, list[float]]:
+    """Install skills; return the seconds of reading, verifying and syncing them, in turn."""
+    project, source = top / "unchanged", top / "some"
+    project.mkdir()
+    for number in range(1, UNCHANGED + 1):
+        name = f"skills/skill-{number}"
+        shutil.copytree(top / "work" / name, source / name)
+        (source / name / "references").mkdir()
+        for page in ("a", "b", "c"):
+            text = f"{number} {page}: a line of text.\n" * 300
+            (source / name / "references" / f"{page}.md").write_text(text)
+    os.environ["HOME"] = str(top)
+    here = ["--project", str(project), "-q"]
+    in_silence(["add", str(source), "--all", "--yes", *here])
+    ways: dict[str, Callable[[], object]] = {
+        "reading": lambda: read_all(project / ".agents"),
+        "verify": lambda: in_silence(["verify", *here]),
+        "sync --frozen": lambda: in_silence(["sync", "--frozen", *here]),
+    }
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for way in ways.values():
+        way()  # imports what it needs
+    for _ in range(READ_ROUNDS):
+        for name, way in ways.items():
+            start = time.process_time()
+            way()
+            found[name].append(time.process_time() - start)
+    return found
+
+
+def read_all(top: Path) -> None:
+    """Find and read every file below a folder, as a plain program does."""
+    for folder, _, names in os.walk(top):
+        for name in names:
+            with open(os.path.join(folder, name), "rb") as file:
+                file.read()
+
+
+def in_silence(words: list[str]) -> None:
+    """Run a command in this process; it must succeed."""
+    said = StringIO()
+    with redirect_stdout(said), redirect_stderr(said):
+        code = run_command(words)
+    if code:
+        raise SystemExit(f"skillbelt {words[0]} ended with {code}: {said.getvalue()}")
+
+
+def report_unchanged(found: dict[str, list[float]]) -> bool:
+    """Print the figures; return whether a bar is missed."""
+    missed = False
+    base = statistics.median(found["reading"])
+    for name, times in found.items():
+        median, least = statistics.median(times), min(times)
+        print(f"{name:<14} {median * 1000:6.1f} ms of processor time, at least {least * 1000:.1f}")
+        if name != "reading":
+            missed |= median / base > READ_BAR
+            print(f"{name} / reading: {median / base:.2f} (at most {READ_BAR})")
+    return missed
+
+
+def report(seconds: dict[str, float]) -> bool:
+    """Print the figures; return whether a bar is missed."""
     for name, value in seconds.items():
         print(f"{name:<10} {value * 1000:8.0f} ms")
     missed = False
@@ -100,7 +169,7 @@ def report(seconds: dict[str, float]) -> int:
             ratio = seconds["skillbelt"] / seconds[name]
             missed |= ratio > bar
             print(f"skillbelt / {name}: {ratio:.2f} (at most {bar})")
-    return int(missed)
+    return missed
 
 
 if __name__ == "__main__":

@@ -219,7 +219,7 @@ def write_markdown(report: Report, path: str) -> None:
     """Renew what this run measured between the page's markers; the rest stays as it is."""
     with open(path, encoding="utf-8") as file:
         page = file.read()
-    tables = {"bars": bars_table(report), "sizes": _brief(sizes_table(report))}
+    tables = {"bars": _page_bars(report), "sizes": _brief(sizes_table(report))}
     if report.peers:
         tables["peers"] = _brief(peers_table(report, largest=True))
     page = _between(page, "machine", f"{machine()}. {_rounds(report)}")
@@ -228,6 +228,13 @@ def write_markdown(report: Report, path: str) -> None:
             page = _between(page, name, markdown(table))
     with open(path, "w", encoding="utf-8") as file:
         file.write(page)
+
+
+def _page_bars(report: Report) -> Table:
+    """Return the table of bars with a verdict only where one was missed."""
+    head, rows = bars_table(report)
+    shown = [(*row[:2], row[2] if row[3] == "pass" else f"{row[2]}, {row[3]}") for row in rows]
+    return head[:3], shown
 
 
 def _brief(table: Table) -> Table:

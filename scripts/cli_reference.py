@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import runpy
 import sys
 import textwrap
@@ -17,35 +18,39 @@ BEGIN, END = "<!--generated:commands-->\n", "<!--/generated:commands-->\n"
 # Every command takes these; the page says so once.
 _COMMON = {"help", "json", "project", "config", "quiet", "verbose"}
 _PLAIN = ("the skill", "the skills", "what to do")  # the line of usage says it
+_REPEATED = re.compile(r";? \(?may be repeated\)?")  # the page writes `...` for it
 
 
 def reference() -> str:
     """Return a section for each command: what it does, its arguments and its own options."""
-    said: dict[str, str] = {}
+    said: dict[str, tuple[str, str]] = {}
     return "\n".join(_section(name, said) for name in cli.COMMANDS)
 
 
-def _section(name: str, said: dict[str, str]) -> str:
-    """Describe one command; `said` has the options that an earlier one describes in full."""
+def _section(name: str, said: dict[str, tuple[str, str]]) -> str:
+    """Describe one command; `said` has what earlier ones describe in full, by its help."""
     parser = cli.parser(name)
     words = cli.COMMANDS[name].words
     own = [one for one in parser._actions if one.dest not in _COMMON]
     usage = [_spell(one) for one in own if not one.option_strings]
-    usage = [f"skillbelt {name}", *(["[options]"] if len(usage) < len(own) else []), *usage]
-    lines = [" ".join([*usage, *([f"-- {words}"] if words else [])]), ""]
+    usage += [f"-- {words}"] if words else []
+    lines = [" ".join([f"skillbelt {name}", *usage]), ""] if usage else []
     again: dict[str, list[str]] = {}
     for one in own:
-        described = _lines(one)
-        text = normal(" ".join(described))
-        if text in said:
-            again.setdefault(said[text], []).append(_spell(one))
-        elif (one.help or "").partition(" (default")[0] not in _PLAIN:
-            said[text] = name
-            lines += described
+        spelled, help = _spell(one), _help(one)
+        where, first = said.get(help, ("", ""))
+        if where and first == spelled:
+            again.setdefault(where, []).append(one.option_strings[-1])
+        elif where and one.option_strings:
+            lines.append(f"{spelled}  as {first.split()[0]} of {where}")
+        elif help.partition(" (default")[0] not in _PLAIN:
+            said[help] = (name, spelled)
+            lines += _wrapped(f"{spelled}  {help}")
     for other, options in again.items():
         lines += _wrapped(f"as for {other}: {', '.join(options)}")
     text = "\n".join(lines).rstrip()
-    return f"### {name}\n\n{parser.description}\n\n```text\n{text}\n```\n"
+    block = f"\n```text\n{text}\n```\n" if text else ""
+    return f"### {name}\n\n{parser.description}\n{block}"
 
 
 def _spell(one: argparse.Action) -> str:
@@ -57,13 +62,14 @@ def _spell(one: argparse.Action) -> str:
         many = "..." if one.nargs in ("*", "+") else ""
         return f"[{value}{many}]" if one.nargs in ("?", "*") else f"{value}{many}"
     shown = ", ".join(one.option_strings)
-    return shown if one.nargs == 0 else f"{shown} {value}"
+    many = "..." if _REPEATED.search(one.help or "") else ""
+    return shown if one.nargs == 0 else f"{shown} {value}{many}"
 
 
-def _lines(one: argparse.Action) -> list[str]:
-    spelled = _spell(one)
-    help = " ".join(((one.help or "") % {**vars(one), "prog": "skillbelt"}).split())
-    return _wrapped(f"{spelled}  {help}")
+def _help(one: argparse.Action) -> str:
+    """Return what the help says of it; that it may be repeated is in how it is spelled."""
+    help = (one.help or "") % {**vars(one), "prog": "skillbelt"}
+    return _REPEATED.sub("", " ".join(help.split()))
 
 
 def _wrapped(line: str) -> list[str]:

@@ -165,9 +165,9 @@ def _short(value: object) -> str:
 
 
 def _first(thing: object) -> str:
-    """Return the first sentence of a docstring, in one line."""
+    """Return the first sentence of a docstring in one line, without its "Return"."""
     text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
-    return re.split(r"(?<=[.;])\s", text)[0].rstrip(".;")
+    return re.split(r"(?<=[.;])\s", text)[0].rstrip(".;").removeprefix("Return ")
 
 
 def names(group: str) -> str:

@@ -259,8 +259,12 @@ def test_json_is_one_document_and_nothing_else(skills: Tree, name: str) -> None:
 def documented() -> dict[str, tuple[set[str], set[str]]]:
     """For each command the keys of its document: those that are always there, and others."""
     text = Path(__file__).parents[1].joinpath("docs", "reference", "commands.md").read_text("utf-8")
-    rows = re.findall(r"^- `(\w+)`: `?([^`|]*)`?(.*)$", text, re.M)
-    return {name: (keys(shown), set(re.findall(r"`(\w+)`", rest))) for name, shown, rest in rows}
+    rows = re.findall(r"^- (`[\w`, ]+`): `?([^`|]*)`?(.*)$", text, re.M)
+    return {
+        name: (keys(shown), set(re.findall(r"`(\w+)`", rest)))
+        for names, shown, rest in rows
+        for name in re.findall(r"\w+", names)
+    }
 
 
 def keys(shown: str) -> set[str]:

@@ -676,7 +676,7 @@ _SWITCHES: Mapping[str, str] = MappingProxyType(
 SKILL_USER_ONLY = frozenset(("env", "gpus", "hosts", "packages", "pin", "sandbox"))
 NO_SWITCHES = SkillSettings()
 _VISIBLE = ("full", "name", "manual")  # the strictest last
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
 def _merge_switches(all_switches: Iterable[SkillSwitches], name: str) -> SkillSettings:
@@ -910,7 +910,7 @@ def _variables(value: object, where: str) -> dict[str, object]:
     else:
         raise ConfigError(f"{where}: env must be {_SWITCHES['env']}")
     for name, text in pairs:
-        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
+        if not isinstance(name, str) or not re.fullmatch(_VARIABLE, name):
             raise ConfigError(f"{where}: env: {str(name)[:80]!r} is not the name of a variable")
         if text is not None and (not isinstance(text, str) or "\0" in text):
             raise ConfigError(f"{where}: env: the value of {name} must be text")
@@ -1122,16 +1122,16 @@ def _first_line(text: str, places: Collection[tuple[str, ...]]) -> int:
 
 
 # The name of a project. No path is one, nor what stands for a folder of one machine.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}"
 # A part of a dotted key, up to the end of the key: quoted, or bare.
-_PART = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([\w-]+))\s*(\.|.|$)""")
+_PART = r"""\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([\w-]+))\s*(\.|.|$)"""
 
 
 def _parts(dotted: str) -> tuple[str, ...]:
     """Return the parts of the key that a line begins with."""
     parts: list[str] = []
     at, end = 0, "."
-    while end == "." and (found := _PART.match(dotted, at)):
+    while end == "." and (found := re.compile(_PART).match(dotted, at)):
         parts.append((found[1] or found[2] or found[3] or "").replace("-", "_"))
         at, end = found.end(), found[4]
     return tuple(parts)
@@ -1207,7 +1207,7 @@ def _checked(key: str, value: object, where: str) -> object:
         raise ConfigError(
             f"{where}: store must be postgresql://USER@HOST/DATABASE, or empty for a SQLite file"
         )
-    if key == "project_name" and value and not _NAME.fullmatch(str(value)):
+    if key == "project_name" and value and not re.fullmatch(_NAME, str(value)):
         raise ConfigError(
             f"{where}: project_name must begin with a letter or digit and hold only letters, "
             f"digits and ._/-, at most 200, such as team/shop, not {str(value)[:80]!r}"
@@ -1285,7 +1285,7 @@ def _expand(path: str, home: str) -> str:
     return path
 
 
-_DATABASE_URL = re.compile(r"(\w+://)(?:([^:/@?#]*)(:[^/@?#]*)?@)?([^@?#]*)(\?[^@#]*)?")
+_DATABASE_URL = r"(\w+://)(?:([^:/@?#]*)(:[^/@?#]*)?@)?([^@?#]*)(\?[^@#]*)?"
 
 
 def hide_password(value: object) -> object:
@@ -1295,7 +1295,7 @@ def hide_password(value: object) -> object:
     """
     if not (isinstance(value, str) and value.startswith(DATABASES)):
         return value
-    if not (found := _DATABASE_URL.fullmatch(value)):
+    if not (found := re.fullmatch(_DATABASE_URL, value)):
         return f"{value.partition('://')[0]}://***"
     scheme, user, password, place, query = found.groups("")
     account = f"{user}{password and ':***'}@" if user or password else ""

@@ -8,8 +8,6 @@ Origins may also be kept where all machines of a team see them. Folders never ar
 nothing about what is there on another machine, and no machine can see who may write it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pwd

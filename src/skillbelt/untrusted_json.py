@@ -16,8 +16,9 @@ from typing import Any, NoReturn
 MAX_JSON_BYTES = 256 * 2**20
 # A string is matched too, so that nothing inside one is taken for a comment or a comma.
 _STRING = r'"(?:[^"\\\n]|\\.)*+"'
-_COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)")
-_COMMA = re.compile(_STRING + r"|,(?=\s*[\]}])")
+# Compiled when first used: most processes read no such document.
+_COMMENT = _STRING + r"|//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)"
+_COMMA = _STRING + r"|,(?=\s*[\]}])"
 
 
 class BadJson(ValueError):
@@ -71,7 +72,7 @@ def read_jsonc(data: bytes, *, most: int = MAX_JSON_BYTES) -> Any:
         text = data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise BadJson(f"is not UTF-8: byte {error.start}") from error
-    return read_json(_COMMA.sub(_blank, _COMMENT.sub(_blank, text)), most=most)
+    return read_json(re.sub(_COMMA, _blank, re.sub(_COMMENT, _blank, text)), most=most)
 
 
 def _blank(match: re.Match[str]) -> str:

@@ -63,6 +63,13 @@ class SmallCluster:
         self._made.shutdown()
 
 
+def _use_token() -> None:
+    """Have Ray send the token also where a test imported it, and it read its settings, before."""
+    from skillbelt.fleet.ray_parts import Config
+
+    Config.initialize('{"AUTH_MODE": "token"}')
+
+
 @contextmanager
 def open_cluster(nodes: int = 1, cpus: int = 2) -> Iterator[SmallCluster]:
     """Start a cluster; stop it and remove its folders afterwards."""
@@ -77,6 +84,7 @@ def open_cluster(nodes: int = 1, cpus: int = 2) -> Iterator[SmallCluster]:
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         patch.setenv("SKILLBELT_STATE_DIR", os.path.join(folder, "state"))
         patch.setenv("SKILLBELT_CACHE_DIR", os.path.join(folder, "cache"))
+        _use_token()
         cluster = SmallCluster(folder)
         try:
             for _ in range(nodes):

@@ -39,9 +39,8 @@ COMMANDS: dict[str, CliCommand] = {
     "add": CliCommand(
         "add",
         "add skills from a folder, a repository, an archive, a site or a registry, and lock them",
-        "Says what each skill can do and asks once; nothing of a skill is run. Without --skill or "
-        "--all a terminal shows a list. Exit code 3: some skills were added and some refused; 4: "
-        "all were refused.",
+        "Says what each skill can do and asks once; nothing of a skill is run. Without --skill "
+        "or --all a terminal shows a list. Exit code 3: some skills were refused; 4: all were.",
     ),
     "init": CliCommand(
         "init",
@@ -56,8 +55,8 @@ COMMANDS: dict[str, CliCommand] = {
     "enable": CliCommand(
         "switch",
         "enable disabled skills again",
-        "Changes your own settings. Exit code 4: a file of the project or the environment disables "
-        "the skill, and only that can change it.",
+        "Changes your own settings. Exit code 4: a file of the project or the environment "
+        "disables the skill.",
     ),
     "disable": CliCommand(
         "switch",
@@ -67,37 +66,34 @@ COMMANDS: dict[str, CliCommand] = {
     "sync": CliCommand(
         "sync",
         "install exactly what the lock file says",
-        "Reads skills-lock.json of the project, which `skills` reads and writes too, or with -g "
-        "the lock of your home. A skill with local edits is never replaced without --force. "
-        "Exit code 2: the lock and the disk differ; 3: some skills could not be installed; "
-        "4: refused.",
+        "Reads skills-lock.json of the project, which `skills` uses too, or with -g the lock of "
+        "your home. Exit code 2: the lock and the disk differ; 3: some skills could not be "
+        "installed; 4: refused.",
     ),
     "verify": CliCommand(
         "verify",
         "compare installed skills with the lock file",
-        "Names every file that was changed, added or removed, changed modes, and links that lead "
-        "elsewhere. Exit code 2: something differs.",
+        "Names every change of files, modes and links. Exit code 2: something differs.",
     ),
     "update": CliCommand(
         "update",
         "replace installed skills by the newest versions of their sources",
-        "Shows what is new and asks. Local edits stay: lines that only one side changed are "
-        "merged, and of a file that both changed yours stays, with the new one beside it as "
-        "FILE.upstream. "
-        "Exit code 2: --check found a new version; 3: a conflict, or some skills were not updated.",
+        "Shows what is new and asks. Local edits stay: they are merged, and where both sides "
+        "changed the same lines your file stays, with the new one beside it as FILE.upstream. "
+        "Exit code 2: --check found a new version; 3: a conflict, or some skills were not "
+        "updated.",
     ),
     "outdated": CliCommand("update", "list installed skills whose sources have a newer version"),
     "remove": CliCommand(
         "remove",
         "remove installed skills, their links and their entries in the lock file",
-        "A skill with local edits is only removed with --force. Exit code 2: nothing was removed; "
-        "3: some were not.",
+        "Exit code 2: nothing was removed; 3: some were not.",
     ),
     "link": CliCommand(
         "link",
         "use a skill that you are working on: a link to its folder in place of a copy",
-        "The lock stays as it is. `skillbelt remove NAME` takes the link away. In a project the "
-        "folder must lie inside it; -g takes any folder.",
+        "The lock stays as it is; `skillbelt remove NAME` takes the link away. In a project the "
+        "folder must lie inside it; -g takes any.",
     ),
     "where": CliCommand("where", "print the folder of a skill"),
     "search": CliCommand(
@@ -108,7 +104,7 @@ COMMANDS: dict[str, CliCommand] = {
     "check": CliCommand(
         "check",
         "check skills against the rules of the format",
-        "Exit code 0: no errors; 1: problems were found; 2: wrong usage.",
+        "Exit code 1: there are errors.",
     ),
     "prompt": CliCommand("prompt", "print the overview of skills for a model's system prompt"),
     "load": CliCommand("load", "print the instructions of a skill, and documents on request"),
@@ -116,10 +112,9 @@ COMMANDS: dict[str, CliCommand] = {
     "run": CliCommand(
         "run",
         "run a command of a skill in a sandbox",
-        "The arguments after -- are passed as they are, without a shell; use `bash -c` for a "
-        "shell. The -- may be left out where no argument is an option of this command too. The "
-        "exit code is that of the command; with --json it is 1 for any failure, and 124 after a "
-        "timeout.",
+        "The arguments after -- are passed as they are; use `bash -c` for a shell. The -- may "
+        "be left out where no argument is an option of this command too. The exit code is that "
+        "of the command; with --json it is 1 for any failure, and 124 after a timeout.",
         "COMMAND...",
     ),
     "exec": CliCommand(
@@ -130,17 +125,15 @@ COMMANDS: dict[str, CliCommand] = {
     "try": CliCommand(
         "trial",
         "start every script of a skill, and say what those lack that fail",
-        "Each script is started by itself with --help, or with the example in its own `# /// try` "
-        "block, in an empty workspace and without a network. Exit code 0: all start; 1: some do "
-        "not.",
+        "Each script is started with --help, or with the example in its own `# /// try` block, "
+        "in an empty workspace and without a network. Exit code 1: some do not start.",
     ),
     "ask": CliCommand(
         "ask",
         "answer a question with the skills, with or without a model",
         "Without --model no language model is used: the best matching skill is loaded, and its "
-        "script is run. A model needs the API key of its provider in the environment. "
-        "Refused permissions are printed to stderr; exit code 4 means that the model found no "
-        "other way.",
+        "script is run. A model needs the API key of its provider in the environment. Exit code "
+        "4: permission was refused, and the model found no other way.",
     ),
     "chat": CliCommand(
         "chat",
@@ -152,43 +145,41 @@ COMMANDS: dict[str, CliCommand] = {
     "build": CliCommand(
         "build",
         "build the source of a skill into a WASM module",
-        "Builds TypeScript, JavaScript, Python, C and WAT. With --check exit code 1 means that the "
-        "module does not match the source.",
+        "Builds TypeScript, JavaScript, Python, C and WAT. Exit code 1 with --check: the module "
+        "is not current.",
     ),
     "sessions": CliCommand("sessions", "list, show, export and delete stored conversations"),
     "store": CliCommand(
         "store",
         "move sessions to another store, delete old ones, clear objects",
-        "`migrate` can be ended and begun again at any time; it compares every session. `collect` "
-        "removes from the object store what nothing refers to any more, beside machines at work.",
+        "`migrate` can be ended and begun again at any time; it compares every session. "
+        "`collect` removes from the object store what nothing refers to.",
     ),
     "artifacts": CliCommand(
         "artifacts",
         "list the files that runs saved, get or delete one",
-        "NAME@V is one version, NAME the newest; `list NAME` shows all versions. The default for "
-        "--session is the session of runs from the command line.",
+        "NAME@V is one version, NAME the newest; `list NAME` shows all. Without --session: "
+        "those of runs from the command line.",
     ),
     "permissions": CliCommand(
         "permissions",
         "list, explain and change permissions; answer pending requests",
-        "`why NAME` shows which rule decides, with its file and line; allow, ask and deny add a "
-        "user rule; revoke removes a rule or a remembered answer; watch answers the requests of "
+        "`why NAME` shows which rule decides, with file and line; allow, ask and deny add a "
+        "user rule; revoke removes a rule or a remembered answer; watch answers requests of "
         "other processes, pending lists them, and answer answers one.",
         json="print one JSON document; with watch one line per request",
     ),
     "secrets": CliCommand(
         "secrets",
         "set, list and remove the secrets that skills may be given",
-        "The value of `set` is typed at a hidden prompt, or read from standard input, or taken "
-        "from a variable; it is never an argument. A skill gets a secret after a question, in the "
-        "environment of that run alone; `permissions allow SKILL/NAME --type secret` answers it "
-        "for good.",
+        "The value of `set` is typed at a hidden prompt, read from standard input, or taken "
+        "from a variable. A skill gets a secret after a question, in the environment of that "
+        "run alone; `permissions allow SKILL/NAME --type secret` answers it for good.",
     ),
     "doctor": CliCommand(
         "doctor",
         "show the skill folders, what was found there, and problems",
-        "With --sandbox exit code 1 also means that a sandbox did not stop an attack that it "
-        "claims to stop, and 5 that there was no sandbox to attack.",
+        "Exit code 1 with --sandbox: an attack was not stopped; 5: there is no sandbox.",
     ),
     "trust": CliCommand("trust", "list and change the trusted project folders and origins"),
     "log": CliCommand(
@@ -199,18 +190,18 @@ COMMANDS: dict[str, CliCommand] = {
     "serve": CliCommand(
         "serve",
         "serve skills to MCP clients",
-        "Over standard input and output there is one client, which starts this program. Over HTTP "
-        "there may be many; each sends the token, which is printed to stderr unless you give one.",
+        "Over standard input and output there is one client, which starts this program. Over "
+        "HTTP there may be many; each sends the token.",
         json="with --http: print the URL of the server and its token as one JSON document",
     ),
     "fleet": CliCommand(
         "fleet",
         "show and look after the machines that runs are sent to",
-        "status: nodes, what waits, whether the stores answer. nodes: what each can do and holds. "
-        "drain NODE: no new work there; saves its workspaces and waits for what runs. doctor: "
-        "attacks the sandboxes of every node, and compares versions and settings. join HOST:PORT: "
-        "makes this machine a node that announces what it can do, with COMMAND beside it. Exit "
-        "code 1: problems were found; 124: something still runs on the node.",
+        "status: nodes, what waits, whether the stores answer. nodes: what each can do and "
+        "holds. drain NODE: no new work there; saves its workspaces and waits for what runs. "
+        "doctor: attacks the sandboxes of every node, compares versions and settings. join "
+        "HOST:PORT: makes this machine a node, with COMMAND beside it. Exit code 1: problems "
+        "were found; 124: something still runs on the node.",
         "COMMAND...",
         own_words=2,
     ),
@@ -226,9 +217,9 @@ COMMANDS: dict[str, CliCommand] = {
     "mcp": CliCommand(
         "mcp",
         "put the MCP server into the settings of a client, such as an editor, and take it out",
-        "clients: which clients there are, and which have it. install CLIENT and uninstall CLIENT "
-        "change one file after a question; everything else in it stays. Exit code 4: you said no, "
-        "or there was no terminal to ask at and no --yes.",
+        "clients: which clients there are, and which have it. install CLIENT and uninstall "
+        "CLIENT change one file after a question. Exit code 4: you said no, or there was no "
+        "terminal to ask at and no --yes.",
     ),
     "completion": CliCommand(
         "completion",
@@ -453,7 +444,9 @@ def _dispatch(arguments: list[str]) -> int:
             if COMMANDS[name].words
             else (arguments[1:], [])
         )
-        parsed = made.parse_intermixed_args(options)
+        # Only plain words mix with options, and mixing costs each command the text of its usage.
+        mixed = bool(made._get_positional_actions())
+        parsed = made.parse_intermixed_args(options) if mixed else made.parse_args(options)
         parsed.words = words
     except SystemExit as stop:
         return int(stop.code or 0)

@@ -72,7 +72,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pin", action="store_true", help="stay at this commit in later updates")
     parser.add_argument("--copy", action="store_true", help="give clients copies in place of links")
     parser.add_argument("-y", "--yes", action="store_true", help="answer the question with yes")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be done, and change nothing"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -30,9 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check", action="store_true", help="only report whether wasm/skill.wasm is current"
     )
-    parser.add_argument(
-        "--yes", action="store_true", help="answer permission requests of this build with yes"
-    )
+    parser.add_argument("--yes", action="store_true", help="answer permission requests with yes")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -56,9 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     secret_option(parser)
     parser.add_argument("--session", metavar="S", help=SESSION_HELP)
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
-    parser.add_argument(
-        "--yes", action="store_true", help="answer permission requests of this run with yes"
-    )
+    parser.add_argument("--yes", action="store_true", help="answer permission requests with yes")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,7 +1,5 @@
 """What the help says beyond the options: groups of commands, examples, topics, other words."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 

@@ -26,7 +26,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tests", action="store_true", help="add a test set, evals/evals.json")
     parser.add_argument("--license", metavar="NAME", default="", help="such as MIT or Apache-2.0")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be written")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be done, and change nothing"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -81,7 +81,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the program that the client starts (default: this one, by its absolute path)",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="show what would change, and change nothing"
+        "--dry-run", action="store_true", help="say what would be done, and change nothing"
     )
     parser.add_argument("--yes", action="store_true", help="change the file without a question")
 

@@ -23,7 +23,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="DIR", default=".", help="the folder to write to (default: here)"
     )
     parser.add_argument("--force", action="store_true", help="replace files that are there")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be written")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be done, and change nothing"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -66,9 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the timeout in seconds, up to run_timeout_seconds (default: 300)",
     )
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
-    parser.add_argument(
-        "--yes", action="store_true", help="answer permission requests of this run with yes"
-    )
+    parser.add_argument("--yes", action="store_true", help="answer permission requests with yes")
 
 
 def package_options(parser: argparse.ArgumentParser) -> None:

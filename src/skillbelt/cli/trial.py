@@ -67,9 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"seconds for each script (default: {TRIAL_SECONDS:g})",
     )
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
-    parser.add_argument(
-        "--yes", action="store_true", help="answer the permission requests of this try with yes"
-    )
+    parser.add_argument("--yes", action="store_true", help="answer permission requests with yes")
 
 
 def run(args: argparse.Namespace) -> int:

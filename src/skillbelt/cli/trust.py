@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 
 from skillbelt.cli.output import print_diagnostics, print_json, print_table, say
+from skillbelt.discovery.trusted import open_trust
 from skillbelt.errors import ConfigError, NotFound
 from skillbelt.permission.audit import AuditEvent, open_audit, user_name
 from skillbelt.settings import Settings, load_settings
-from skillbelt.store.trusted import open_trust
 from skillbelt.text import one_line
 from skillbelt.trust import Record, Trust, TrustEntry
 

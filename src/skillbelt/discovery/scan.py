@@ -22,11 +22,11 @@ from skillbelt.discovery.sources.folder import (
     WalkRules,
     link_outside,
 )
+from skillbelt.discovery.trusted import open_trust
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import Fence
 from skillbelt.format.skill import Skill
 from skillbelt.settings import Settings
-from skillbelt.store.trusted import open_trust
 from skillbelt.trust import Trust
 from skillbelt.untrusted_json import read_json
 from skillbelt.values import DERIVED, INTERNAL, MODEL, SKILL_FILE, SKIPPED, USER, Diagnostic

@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 
 from skillbelt.errors import ConfigError
+from skillbelt.store import open_postgres
 from skillbelt.store.postgres.database import Database
 from skillbelt.store.postgres.store import decode_text, encode_text
 from skillbelt.trust import TrustEntry, normal_url
@@ -60,6 +61,17 @@ class PostgresOrigins:
             return db.execute("DELETE FROM skillbelt.trust WHERE mark = %s", [_mark(url)]).rowcount
 
         self._database.write(work)
+
+
+# One for each database and process, which remembers that the server is away.
+_OPENED: dict[str, PostgresOrigins] = {}
+
+
+def open_origins(url: str) -> PostgresOrigins:
+    """Return the trusted origins in the database at the URL: the same ones each time."""
+    if url not in _OPENED:
+        _OPENED.setdefault(url, PostgresOrigins(open_postgres(url).database))
+    return _OPENED[url]
 
 
 def move_origins(source: Database, target: Database) -> int:

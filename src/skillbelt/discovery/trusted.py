@@ -1,0 +1,16 @@
+"""What the user trusts, together with what all machines of a team trust."""
+
+from skillbelt.errors import MissingExtra
+from skillbelt.settings import Settings
+from skillbelt.trust import Trust
+
+
+def open_trust(settings: Settings) -> Trust:
+    """Return what this machine trusts, with the origins in the database of the setting `store`."""
+    if not settings.store:
+        return Trust(settings.state_dir)
+    try:
+        from skillbelt.store.postgres.origins import open_origins  # extra: postgres
+    except ImportError as error:
+        raise MissingExtra("postgres", "a store in PostgreSQL") from error
+    return Trust(settings.state_dir, open_origins(settings.store))
