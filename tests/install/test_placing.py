@@ -357,3 +357,10 @@ def test_a_folder_that_is_there_is_not_replaced_by_a_link(tree: Tree) -> None:
     there = tree.skill("project/.agents/skills/mine")
     assert tree.run("link", str(folder)).exit_code == 2
     assert there.exists()
+
+
+def test_a_skill_in_its_place_needs_no_link(tree: Tree) -> None:
+    tree.skill("project/.agents/skills/alpha")
+    done = tree.run("link", ".agents/skills/alpha")
+    assert done.exit_code == 2 and "it needs no link" in done.stderr
+    assert "remove" not in done.stderr

@@ -188,6 +188,8 @@ def link_skill(place: InstallPlace, name: str, folder: str, settings: Settings) 
     """
     target = skill_folder(place, name)
     if os.path.lexists(target) and not os.path.islink(target):
+        if os.path.realpath(folder) == os.path.realpath(target):
+            raise ConfigError(f"{target} is where skills are looked for: it needs no link")
         raise ConfigError(f"{target} is there already; `skillbelt remove {name}` removes it")
     with _Preparation(place, settings) as prepared:
         prepared.put_link(_relative(folder, place.skills), target)
