@@ -300,7 +300,9 @@ def _options(arguments: Sequence[str] | None) -> tuple[Options, argparse.Namespa
     parser.add_argument("--peer", action="append", default=[], metavar="NAME", help="only these")
     parser.add_argument("--quick", action="store_true", help="small trees, three rounds, no peers")
     parser.add_argument("--json", metavar="FILE", help="write every figure there")
-    parser.add_argument("--markdown", metavar="FILE", help="renew the tables of this page")
+    parser.add_argument(
+        "--markdown", metavar="FILE", nargs="+", help="renew the tables of these pages"
+    )
     given = parser.parse_args(arguments)
     options = Options(
         sizes=tuple(given.sizes),
@@ -327,7 +329,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.json:
         report.write_json(result, given.json)
     if given.markdown:
-        report.write_markdown(result, given.markdown)
+        report.write_markdown(result, *given.markdown)
     return 0 if all(bar.passed for bar in result.bars) else 1
 
 

@@ -8,6 +8,7 @@ import platform
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.measure import Pair, Series
@@ -212,22 +213,24 @@ def _escaped(cells: Iterable[str]) -> list[str]:
     return [cell.replace("|", "\\|") for cell in cells]
 
 
+_START, _END = "<!-- bench:{} -->", "<!-- /bench:{} -->"
 LEFT_OUT = ("floor CPU s", "wall x", "CPU s", "import CPU s", "note")
 
 
-def write_markdown(report: Report, path: str) -> None:
-    """Renew what this run measured between the page's markers; the rest stays as it is."""
-    with open(path, encoding="utf-8") as file:
-        page = file.read()
+def write_markdown(report: Report, *paths: str) -> None:
+    """Renew what this run measured between the markers of the pages; the rest stays as it is."""
     tables = {"bars": _page_bars(report), "sizes": _brief(sizes_table(report))}
     if report.peers:
         tables["peers"] = _brief(peers_table(report, largest=True))
-    page = _between(page, "machine", f"{machine()}. {_rounds(report)}")
-    for name, table in tables.items():
-        if table[1]:
-            page = _between(page, name, markdown(table))
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(page)
+    texts = {name: markdown(table) for name, table in tables.items() if table[1]}
+    texts["machine"] = f"{machine()}. {_rounds(report)}"
+    pages = {path: Path(path).read_text("utf-8") for path in paths}
+    for name, text in sorted(texts.items()):
+        pages = {path: _between(page, name, text) for path, page in pages.items()}
+        if not any(_START.format(name) in page for page in pages.values()):
+            raise SystemExit(f"no {_START.format(name)} … {_END.format(name)} in the page")
+    for path, page in pages.items():
+        Path(path).write_text(page, "utf-8")
 
 
 def _page_bars(report: Report) -> Table:
@@ -250,10 +253,8 @@ def _rounds(report: Report) -> str:
 
 
 def _between(page: str, name: str, content: str) -> str:
-    start, end = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
+    start, end = _START.format(name), _END.format(name)
     pattern = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)
-    if not pattern.search(page):
-        raise SystemExit(f"no {start} … {end} in the page")
     return pattern.sub(lambda _: f"{start}\n{content}\n{end}", page)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "docs" / "pictures"
+FIGURES = ROOT / "benchmarks" / "figures.md"
 STYLE = """
     .page { fill: #ffffff; }
     .box { fill: #f3f5f9; stroke: #54607a; stroke-width: 1.5; }
@@ -56,6 +59,11 @@ class Arrow(NamedTuple):
 def draw(title: str, width: int, height: int, parts: list[Box | Arrow]) -> str:
     """Return a picture as the text of an SVG file."""
     drawn = "\n".join(_box(part) if isinstance(part, Box) else _arrow(part) for part in parts)
+    return frame(title, width, height, drawn)
+
+
+def frame(title: str, width: int, height: int, drawn: str) -> str:
+    """Return an SVG file with what was drawn, on a page for light and dark."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" role="img" aria-label="{escape(title)}">\n'
@@ -94,7 +102,37 @@ def _arrow(arrow: Arrow) -> str:
     return text
 
 
+ROW = re.compile(r"^\| (.+?) \| ([\d.]+) \| ([\d,]+) \| (\d+) \|$", re.MULTILINE)
+LABELS, BARS = 226, 176  # how wide the names of readers are, and the longest bar
+
+
+def chart() -> str:
+    """Draw the table of readers in benchmarks/figures.md: a bar for each, and what it found."""
+    table = FIGURES.read_text("utf-8").partition("<!-- bench:peers -->")[2]
+    rows = [(name, float(time), found) for name, time, found, _ in ROW.findall(table)]
+    longest = max(time for _, time, _ in rows)
+    found_at = LABELS + BARS + 104
+    lines = [
+        f'  <text class="note" x="{LABELS}" y="24">time, x floor</text>',
+        f'  <text class="note" text-anchor="end" x="{found_at}" y="24">found</text>',
+    ]
+    for y, (name, time, found) in zip(range(34, 9999, 21), rows, strict=False):
+        kind = "safe" if name.startswith("skillbelt") else "box"
+        width = max(2, round(time / longest * BARS))
+        shown = re.sub(r" \(strict tree\)$", " *", name.replace("skills-adapters", "skills"))
+        lines += [
+            f'  <text class="note" text-anchor="end" x="{LABELS - 8}" y="{y + 12}">'
+            f"{escape(shown)}</text>",
+            f'  <rect class="{kind}" x="{LABELS}" y="{y}" width="{width}" height="14" rx="3"/>',
+            f'  <text class="note" x="{LABELS + width + 6}" y="{y + 12}">{time:.1f}</text>',
+            f'  <text class="note" text-anchor="end" x="{found_at}" y="{y + 12}">{found}</text>',
+        ]
+    title = "How long readers of skills take for 10,000 skills, and how many they find"
+    return frame(title, 520, 34 + 21 * len(rows) + 12, "\n".join(lines))
+
+
 PICTURES = {
+    "readers.svg": chart(),
     "data.svg": draw(
         "The way of the data: from sources to a result",
         520,

@@ -49,6 +49,9 @@ MAX_FIELDS = 5
 SHOWN = {"Filters", "Rule", "Answer", "LoadRequest", "Agent", "HostTool", "NewEvent", "SessionKey",
         "Called", "Reply", "Result", "Decision", "Pending", "RunResult", "ToolCall", "ToolResponse",
         "Final"}  # fmt: skip
+# What a runtime does too, for a program that has none; help() describes them.
+SINGLE = {"overview", "load_skill_body", "load_resource", "list_docs", "sample_files",
+        "injection_block", "Storage", "Session", "discover_skills"}  # fmt: skip
 # Calls that the product makes itself.
 INTERNAL = {"index_for_search", "take_over_settings", "findable", "search_in", "discover"}
 METHODS = ("Runtime", "RuntimeSession", "Catalog", "Runner")
@@ -174,13 +177,19 @@ def names(group: str) -> str:
     """Return the list of the public names of a group, the values that one only gets by name."""
     every = API[group].split()
     got = [name for name in every if _is_got(name)]
+    single = [name for name in every if name in SINGLE]
     listed = entries(
         (f"`{_described(name)}`", _first(getattr(skillbelt, name)))
         for name in every
-        if name not in got
+        if name not in got and name not in single
     )
-    values = ", ".join(f"`{name}`" for name in got)
-    return f"{listed}\nValues that you get: {values}.\n" if got else listed
+    listed += _names("Without a runtime", single) + _names("Values that you get", got)
+    return listed
+
+
+def _names(title: str, names: list[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in names)
+    return f"\n{title}: {shown}.\n" if names else ""
 
 
 def _is_got(name: str) -> bool:

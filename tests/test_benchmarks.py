@@ -184,9 +184,10 @@ def test_a_page_without_the_markers_is_refused(tmp_path: Path) -> None:
         report.write_markdown(report.Report(), str(page))
 
 
-def test_the_published_page_has_every_marker() -> None:
-    page = Path(__file__).parents[1] / "docs" / "performance.md"
-    text = page.read_text(encoding="utf-8")
+def test_the_published_pages_have_every_marker() -> None:
+    root = Path(__file__).parents[1]
+    pages = (root / "docs" / "performance.md", root / "benchmarks" / "figures.md")
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
     for name in ("machine", "bars", "sizes", "peers"):
         assert f"<!-- bench:{name} -->" in text
         assert f"<!-- /bench:{name} -->" in text

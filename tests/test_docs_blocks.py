@@ -33,7 +33,7 @@ BLOCKS = [
 CHECKED = {"python", "console", "sh", "toml", "json", "yaml", "sql"}
 # What no test can run or check, by page: how many blocks, and why.
 NOT_CHECKED = {
-    "fleet.md": (3, "commands for several machines, as root"),
+    "fleet.md": (2, "commands for several machines, as root"),
     "deploy/README.md": (2, "commands of engines; tests/fleet/test_deploy.py checks the files"),
     "packages.md": (1, "needs a package index; tests/running/packages has the same with one"),
     "write-skills.md": (2, "a tree of files, and a comment block that tests/running/trial reads"),
