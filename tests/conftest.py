@@ -5,6 +5,7 @@ import itertools
 import os
 import re
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -35,6 +36,9 @@ load_profile()
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Share the work among processes."""
+    # A shell starts what runs in the background with Ctrl-C ignored, and programs inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     take_over(config)
 
 

@@ -17,6 +17,10 @@ from tests.workers import take_over
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
     take_over(config)
+
+def pytest_unconfigure(config):
+    if hasattr(config, "workerinput"):
+        raise OSError("at the end of a worker")
 """
 TESTS = """
 import os
@@ -103,3 +107,8 @@ def test_a_worker_that_ends_fails_its_test_and_what_follows_is_run(told: str) ->
 def test_a_fixture_of_a_module_ends_with_it(told: str) -> None:
     assert told.count("module begins") == 4  # again in the worker that took over
     assert told.count("module ends") == 2
+
+
+def test_a_worker_that_does_not_end_well_hides_no_summary(told: str) -> None:
+    assert told.count("OSError: at the end of a worker") == 2
+    assert "4 failed, 46 passed, 2 errors" in told

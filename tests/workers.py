@@ -124,7 +124,7 @@ class Workers:
             del self._alive[worker.inbox]
             os.waitpid(worker.process, 0)
             if said[0]:
-                raise RuntimeError(f"worker {worker.number} did not end well:\n{said[0]}")
+                self._fail(session, f"worker {worker.number} did not end well:\n{said[0]}")
         if session.shouldfail:
             raise session.Failed(session.shouldfail)
         if session.shouldstop:
@@ -149,6 +149,12 @@ class Workers:
         self._done.add(index)
         scope = next(one for one in scopes.values() if index in one)
         return list(range(index + 1, scope.stop))
+
+    def _fail(self, session: pytest.Session, problem: str) -> None:
+        """Let the run fail for what belongs to no test, and go on: the summary names the others."""
+        session.testsfailed += 1
+        if reporter := session.config.pluginmanager.getplugin("terminalreporter"):
+            reporter.write_line(problem, red=True)
 
     def _tell(self, config: pytest.Config, item: pytest.Item, reports: list[Any]) -> None:
         hook, where = config.hook, {"nodeid": item.nodeid, "location": item.location}
