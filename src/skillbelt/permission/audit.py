@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import stat
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -56,6 +57,10 @@ MAX_AUDIT_FILES = 4
 _LOG, _LOCK = "log.jsonl", "lock"
 _CHUNK = 2**16
 _OLDER_IN_A_ROW = 1_000
+# More than any head has, so that what follows it makes it invalid.
+_MAX_HEAD_BYTES = 4096
+# The first format had no `older`.
+_HEAD = rb"(\d{20}) ([0-9a-f]{64}) (\d{20}) (\d{20}) ([0-9a-f]{64})(?: (-?\d{19,20}))?\n"
 
 
 class AuditLog:
@@ -474,8 +479,9 @@ class HeadFile:
     def __init__(self, path: str) -> None:
         self._handle = os.open(path, READ_WRITE_FILE, 0o600)
         try:
+            self._data = os.pread(self._handle, _MAX_HEAD_BYTES, 0)
             # Reserve the space, so that later writes need no more.
-            if not os.fstat(self._handle).st_size:
+            if not self._data:
                 os.pwrite(self._handle, b" " * len(_encode_head(Head())), 0)
         except BaseException:
             self.close()
@@ -487,14 +493,15 @@ class HeadFile:
 
     def read(self) -> Head | None:
         """Return the head; None when it is missing or invalid."""
-        return _decode_head(os.pread(self._handle, 4096, 0))
+        return _decode_head(self._data)
 
     def write(self, head: Head) -> None:
         """Replace the head."""
-        data = _encode_head(head)
-        if os.pwrite(self._handle, data, 0) != len(data):
+        before, self._data = self._data, _encode_head(head)
+        if os.pwrite(self._handle, self._data, 0) != len(self._data):
             raise OSError(0, "the head of the audit log was only partly written")
-        os.ftruncate(self._handle, len(data))
+        if len(before) > len(self._data):
+            os.ftruncate(self._handle, len(self._data))
 
 
 def read_head(path: str) -> Head | None:
@@ -504,33 +511,27 @@ def read_head(path: str) -> Head | None:
     except FileNotFoundError:
         return None
     try:
-        return _decode_head(os.read(handle, 4096))
+        return _decode_head(os.read(handle, _MAX_HEAD_BYTES))
     finally:
         os.close(handle)
 
 
 def _encode_head(head: Head) -> bytes:
     """Return the head as text of a fixed length."""
-    return _encode_head_v1(head).encode() + f" {head.older:020d}\n".encode()
-
-
-def _encode_head_v1(head: Head) -> str:
-    """Return the head in the first format, which has no `older`."""
-    return f"{head.seq:020d} {head.hash} {head.size:020d} {head.gone:020d} {head.gone_hash}"
+    first = f"{head.seq:020d} {head.hash} {head.size:020d} {head.gone:020d} {head.gone_hash}"
+    return f"{first} {head.older:020d}\n".encode()
 
 
 def _decode_head(data: bytes) -> Head | None:
-    try:
-        seq, last, size, gone, gone_hash, *older = data.decode("ascii").split()
-        head = Head(
-            seq=int(seq),
-            hash=last,
-            size=int(size),
-            gone=int(gone),
-            gone_hash=gone_hash,
-            older=int(older[0]) if older else -1,
-        )
-    except (ValueError, TypeError):
+    found = re.fullmatch(_HEAD, data)
+    if found is None:
         return None
-    whole = _encode_head(head) if older else f"{_encode_head_v1(head)}\n".encode()
-    return head if whole == data else None
+    seq, last, size, gone, gone_hash, older = found.groups(b"-1")
+    return Head(
+        seq=int(seq),
+        hash=last.decode(),
+        size=int(size),
+        gone=int(gone),
+        gone_hash=gone_hash.decode(),
+        older=int(older),
+    )

@@ -26,6 +26,7 @@ FOLLOW_SECONDS = 0.5
 NONE = "0" * 64  # the hash before the first record
 _LINK_FIELDS = ("seq", "prev", "torn")  # of a record, beside those of the event
 _MOST_FAULTS = 100
+_encode = json.JSONEncoder(allow_nan=False, default=str, separators=(",", ":")).encode
 
 
 class AuditEvent(NamedTuple):
@@ -162,13 +163,13 @@ def _line(event: AuditEvent) -> bytes:
     if event.data:
         try:
             fields["data"] = dict(event.data)
-            text = json.dumps(fields, allow_nan=False, default=str, separators=(",", ":"))
+            text = _encode(fields)
             if not _too_deep(text):
                 return text.encode() + b"\n"
         except (ValueError, TypeError, RecursionError):
             pass
         fields["data"] = {"text": _repr(event.data)}
-    return json.dumps(fields, default=str, separators=(",", ":")).encode() + b"\n"
+    return _encode(fields).encode() + b"\n"
 
 
 def _repr(data: object) -> str:

@@ -230,9 +230,10 @@ def _read_imports(needs: Needs, place: StartedIn, found: _Found, declared: Seque
     What the skill itself declares may turn out to be unused; what a user names is always wanted.
     """
     kind = needs.kind
-    paths = _paths(place.home)
     code = tuple(text for one, text in found.code if one == kind)
     scripts = tuple(one for one in found.scripts if kind_of(one) == kind)
+    # Where nothing is read that could import, the folder need not be walked.
+    paths = _paths(place.home) if scripts or code else frozenset[str]()
     started = StartedCode(kind, scripts, code, tuple(dict.fromkeys(found.folders)))
     sources = Sources(paths, lambda path: _read_beneath(place.home, path))
     imported = propose(sources, started)

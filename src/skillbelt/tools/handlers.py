@@ -590,7 +590,8 @@ def run(call: Call) -> ToolResult:
         raise Refused("skill and command are required", WRONG_ARGUMENTS)
     skill = _runnable(call, str(call.arguments["skill"]), ("skill_run", "claude_bash"))
     for name in skills_named(call.arguments.get("inputs")):
-        find(call.caller, name)
+        if name != skill.name:  # which was found just now
+            find(call.caller, name)
     return run_command(call, skill)
 
 
