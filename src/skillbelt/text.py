@@ -104,9 +104,14 @@ def json_string(text: str) -> str:
 
 def file_url(path: str) -> str:
     """Return the URL of a file on this machine."""
-    from urllib.parse import quote  # cost: 4 ms, only for spans and archives on this disk
+    return f"file://{percent_encode(os.fsencode(path), keep='/')}"
 
-    return f"file://{quote(os.fsencode(path))}"
+
+def percent_encode(text: str | bytes, *, keep: str = "") -> str:
+    """Return the text as a part of a URL; letters, digits, `_.-~` and `keep` stay as they are."""
+    from urllib.parse import quote  # cost: 4 ms, only for spans, archives and mcp_commands
+
+    return quote(text, safe=keep)
 
 
 def hidden(text: str) -> list[str]:

@@ -341,16 +341,13 @@ def _create(name: str) -> ProviderModel:
     environ = process_environment()
     model, _, url = name.partition("@")
     if "://" in url:
-        return _create_compatible(model, _check_url(url), environ.get(COMPATIBLE_KEY) or "none")
+        return _create_on_server(model, _check_url(url), environ.get(COMPATIBLE_KEY) or "none")
     kind, _, model = name.partition(":")
     if kind == "openai" and _OFFICIAL not in environ.get("OPENAI_BASE_URL", _OFFICIAL):
         # Other servers support the chat protocol; few support the newer one.
         return infer_model(f"openai-chat:{model}")
     if kind == "ollama" and not environ.get("OLLAMA_BASE_URL"):
-        from pydantic_ai.models.ollama import OllamaModel  # extra: agent
-        from pydantic_ai.providers.ollama import OllamaProvider  # extra: agent
-
-        return OllamaModel(model, provider=OllamaProvider(base_url=OLLAMA_URL))
+        return _create_on_server(model, OLLAMA_URL)
     return infer_model(name)
 
 
@@ -366,14 +363,10 @@ def _check_url(url: str) -> str:
     return url
 
 
-def _create_compatible(model: str, url: str, key: str) -> ProviderModel:
-    from pydantic_ai.models.openai import OpenAIChatModel  # extra: agent
-    from pydantic_ai.providers.openai_compatible import (  # extra: agent
-        OpenAICompatibleProvider,
-    )
+def _create_on_server(model: str, url: str, key: str = "") -> ProviderModel:
+    from skillbelt.agent.openai_models import create_on_server  # cost: 300 ms, not for other APIs
 
-    provider = OpenAICompatibleProvider("compatible", base_url=url, api_key=key)
-    return OpenAIChatModel(model, provider=provider)
+    return create_on_server(model, url, key)
 
 
 # Messages

@@ -110,10 +110,6 @@ class Session:
         draft = self._draft(state)
         return {name: draft.given(name) for name in draft.names("given")}
 
-    def given_of(self, name: str, state: Mapping[str, str] | None = None) -> list[RecordedText]:
-        """Return the texts of one skill that a model was given; the newest is last."""
-        return self._draft(state).given(name)
-
     def order(self, state: Mapping[str, str] | None = None) -> list[str]:
         """Return the skills that are loaded or were shown, the least recently used first."""
         draft = self._draft(state)

@@ -3,9 +3,7 @@
 The parser is imported when a file is read: with a warm index, none is.
 """
 
-import errno
 import os
-import stat
 from collections.abc import (
     Callable,
     Hashable,
@@ -16,11 +14,8 @@ from collections.abc import (
     Mapping,
     ValuesView,
 )
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from skillbelt.errors import PathEscape, SkillNotFound
-from skillbelt.files.contain import Fence
 from skillbelt.text import one_line, shorten
 from skillbelt.values import (
     DERIVED,
@@ -42,6 +37,7 @@ if TYPE_CHECKING:
 
     from skillbelt.files.manifest import SkillFiles
     from skillbelt.format.frontmatter import Card
+    from skillbelt.format.skill_head import SkillHead
 
 LOCAL = Origin()
 T = TypeVar("T")
@@ -108,7 +104,7 @@ class Skill(NamedTuple):
     @property
     def frontmatter(self) -> Frontmatter:
         """The frontmatter, typed."""
-        return _parse_frontmatter(self._head, self.location)
+        return self._head.frontmatter
 
     def told(self, key: str) -> object:
         """Return the skill's value for this product: `metadata.skillbelt.KEY` or the flat key."""
@@ -120,14 +116,12 @@ class Skill(NamedTuple):
     @property
     def requirements(self) -> Requirements:
         """What it says it needs on the machine."""
-        from skillbelt.format.fields import requirements  # cost: 5 ms, only to parse
-
-        return requirements(self.frontmatter)
+        return self._head.requirements
 
     @property
     def fields(self) -> dict[str, object]:
         """The frontmatter's keys as they are written, unknown ones included."""
-        fields = _parse_fields(self._head, self.location)
+        fields = self._head.fields
         metadata = fields.get("metadata")
         # A copy without the marks of values as they were written, which some libraries refuse.
         if not isinstance(metadata, dict):
@@ -136,10 +130,10 @@ class Skill(NamedTuple):
         return {**fields, "metadata": plain}
 
     @property
-    def _head(self) -> bytes:
+    def _head(self) -> "SkillHead":
         if os.path.isabs(self.location):
-            return _head(self.location, self.fence)
-        return self.source.encode("utf-8", "surrogatepass")
+            return _heads().read(self.location, self.fence)
+        return _heads()(self.source.encode("utf-8", "surrogatepass"), self.location, "")
 
     def __repr__(self) -> str:
         about = shorten(one_line(self.description), 40)
@@ -167,15 +161,14 @@ class Skill(NamedTuple):
     def from_text(cls, text: str | bytes, *, folder: str = "") -> "Skill":
         """Make a skill from the text of a SKILL.md; `folder` names it when the text does not."""
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-        made = cls.from_card(_read_card(data, SKILL_FILE, folder), SKILL_FILE)
+        made = cls.from_card(_heads()(data, SKILL_FILE, folder).card, SKILL_FILE)
         return made._replace(source=data.decode("utf-8", "replace"))
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> "Skill":
         """Make a skill from a SKILL.md; raise SkillNotFound when there is no such file to read."""
         location = os.path.abspath(os.fspath(path))
-        data = _head(location)
-        return cls.from_card(_read_card(data, location, _folder_name(location)), location)
+        return cls.from_card(_heads().read(location).card, location)
 
     @classmethod
     def from_folder(cls, path: str | os.PathLike[str]) -> "Skill":
@@ -243,39 +236,7 @@ class Skills(Mapping[str, Skill]):
         return self._skills.items()
 
 
-def _read_card(data: bytes, location: str, folder: str) -> "Card":
-    from skillbelt.format.frontmatter import read_card  # cost: 5 ms, only to parse
+def _heads() -> "type[SkillHead]":
+    from skillbelt.format.skill_head import SkillHead  # cost: 5 ms, only to parse
 
-    return read_card(data, location, folder)
-
-
-def _head(location: str, fence: str = "") -> bytes:
-    """Read the head of a skill's file; SkillNotFound when there is no regular file to read."""
-    from skillbelt.format.frontmatter import read_head  # cost: 5 ms, only to parse
-
-    try:
-        if not stat.S_ISREG(os.stat(location).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", location)
-        with Fence(fence) as opener:
-            return read_head(location, fence=opener)
-    except (OSError, PathEscape) as error:
-        raise SkillNotFound(location, ()) from error
-
-
-def _folder_name(location: str) -> str:
-    return os.path.basename(os.path.dirname(location))
-
-
-def _parse_fields(head: bytes, location: str) -> dict[str, object]:
-    from skillbelt.format.frontmatter import parse  # cost: 5 ms, only to parse
-
-    parsed = parse(head, path=location, folder=_folder_name(location))
-    return {} if parsed.state == "derived" else parsed.fields
-
-
-@lru_cache(maxsize=64)
-def _parse_frontmatter(head: bytes, location: str) -> Frontmatter:
-    """Parse the same head once: a run needs what it says at several steps."""
-    from skillbelt.format.fields import to_frontmatter  # cost: 5 ms, only to parse
-
-    return to_frontmatter(_parse_fields(head, location))
+    return SkillHead

@@ -6,6 +6,7 @@ Every command imports this module, so it imports nothing that takes time.
 import os
 from typing import NamedTuple
 
+from skillbelt.text import percent_encode
 from skillbelt.values import Diagnostic, Origin, OriginKind
 
 MCP = ("mcp+http://", "mcp+https://")
@@ -51,9 +52,7 @@ def command_source(label: str, command: str) -> str:
     """Return the source for an MCP command; empty without a valid label or a command."""
     if not (command and is_label(label)):
         return ""
-    from urllib.parse import quote  # cost: 4 ms, only with mcp_commands
-
-    return f"{MCP_COMMAND}{label}?{quote(command, safe='')}"
+    return f"{MCP_COMMAND}{label}?{percent_encode(command)}"
 
 
 def origin_of(kind: OriginKind, url: str) -> Origin:
