@@ -19,6 +19,9 @@ DRIFT = 2
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `verify`."""
     parser.add_argument("names", metavar="NAME", nargs="*", help="the skills (default: all)")
+    parser.add_argument(
+        "--full", action="store_true", help="read every file, also those that did not change"
+    )
     add_options(parser, changes=False)
 
 
@@ -28,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     place = place_of(args, settings)
     with using_place(place, settings):
         lock = read_lock(place)
-        verified = verify_lock(lock, settings, check_names(lock, args.names))
+        verified = verify_lock(lock, settings, check_names(lock, args.names), full=args.full)
     drift = [one for skill in verified for one in skill.drift]
     refused = [] if args.names else lock.refused
     if args.json:
