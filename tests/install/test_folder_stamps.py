@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from skillbelt.files.manifest import TICK_NS
 from skillbelt.install import folder_stamps
 from skillbelt.install.entries import stored_of
 from skillbelt.install.folder_stamps import FolderStamps
+from skillbelt.install.hashes import hash_folder
 from skillbelt.install.lock_file import read_lock
 from skillbelt.install.verify import verify_lock
 from tests.install.desk import InstallDesk
@@ -35,7 +37,7 @@ def drift(desk: InstallDesk, *, full: bool = False) -> list[str]:
 
 def count_reads(desk: InstallDesk, monkeypatch: pytest.MonkeyPatch, *, full: bool = False) -> int:
     read: list[str] = []
-    real = folder_stamps.hash_folder
+    real = hash_folder
 
     def count(folder: str, *, partial: bool = False) -> object:
         read.append(folder)
@@ -107,7 +109,7 @@ def test_files_that_are_no_stamps_count_as_none(desk: InstallDesk) -> None:
 def test_a_folder_that_was_written_just_now_is_read_again(tree: Tree) -> None:
     desk = InstallDesk(tree)
     desk.install()
-    soon = folder_stamps.TICK_NS * 1_000
+    soon = TICK_NS * 1_000
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(folder_stamps, "TICK_NS", soon)
         assert not drift(desk)

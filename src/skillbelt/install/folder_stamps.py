@@ -64,15 +64,15 @@ class FolderStamps:
                 content_digest=known.content_digest, tree_sha=known.tree_sha, files=()
             )
         hashes = hash_folder(folder, partial=True)
-        if before and started - before.newest_ns >= TICK_NS and not hashes.problems:
-            # What was changed while it was read has another stamp now.
-            if _stamp(folder) == before:
-                self._known[folder] = StampedFolder(
-                    stamp=before.text,
-                    content_digest=hashes.content_digest,
-                    tree_sha=hashes.tree_sha,
-                )
-                self._changed = True
+        settled = before and started - before.newest_ns >= TICK_NS and not hashes.problems
+        # What was changed while it was read has another stamp now.
+        if before and settled and _stamp(folder) == before:
+            self._known[folder] = StampedFolder(
+                stamp=before.text,
+                content_digest=hashes.content_digest,
+                tree_sha=hashes.tree_sha,
+            )
+            self._changed = True
         return hashes
 
     def save(self) -> None:
