@@ -6,6 +6,7 @@ Without a port it means 443 and 80. The star stands for one or more whole labels
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
@@ -138,8 +139,6 @@ def address_of(text: str) -> Address | None:
 
 def resolve(host: str, port: int) -> list[str]:
     """Return the addresses of a host, as this machine resolves names."""
-    import socket  # cost: 3 ms, and rules about hosts are read without it
-
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 

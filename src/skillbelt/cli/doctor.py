@@ -10,7 +10,6 @@ from typing import NamedTuple
 from skillbelt.cli.output import (
     count,
     diagnostics_json,
-    open_catalog,
     print_json,
     print_table,
     print_words,
@@ -18,6 +17,7 @@ from skillbelt.cli.output import (
     show_progress,
     wants_progress,
 )
+from skillbelt.cli.scanning import open_catalog
 from skillbelt.disclosure.overview import default_budget, diagnose_pins, overview, visible
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.discovery.scan import Scan

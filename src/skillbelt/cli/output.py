@@ -15,7 +15,7 @@ from unicodedata import east_asian_width
 from skillbelt.cli.failure import Printed
 from skillbelt.errors import ConfigError
 from skillbelt.format.skill import Skill
-from skillbelt.settings import NO_SWITCHES, Settings, load_settings
+from skillbelt.settings import NO_SWITCHES, Settings
 from skillbelt.text import one_line, shorten
 from skillbelt.trust import Trust
 from skillbelt.values import Diagnostic, SkillSettings
@@ -23,7 +23,6 @@ from skillbelt.values import Diagnostic, SkillSettings
 if TYPE_CHECKING:
     from skillbelt.discovery.catalog import Catalog
 
-_ONE_RUN = 3600.0
 _DAYS_AGO = 14  # from then on a date says more
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 NO_COLOURS: Mapping[str, Mapping[str, str]] = {}
@@ -35,21 +34,6 @@ SESSION_HELP = (
     "the conversation it belongs to; its workspace is kept for the next run (default: none, with "
     "an empty workspace)"
 )
-
-
-def open_catalog(args: argparse.Namespace, *, refresh: bool = False) -> Catalog:
-    """Scan and return the catalogue for the common options; show progress on a terminal."""
-    from skillbelt.discovery.catalog import Catalog  # cost: 10 ms, which `add` and `verify` save
-
-    wanted = wants_progress(args)
-    progress = show_progress if wanted else None
-    settings = load_settings(args.project, config=args.config)
-    # One scan per command.
-    catalog = Catalog(settings=settings._replace(rescan_seconds=_ONE_RUN), progress=progress)
-    _ = catalog.refresh() if refresh else catalog.discover()
-    if wanted:
-        show_progress("")
-    return catalog
 
 
 def rule_problems(settings: Settings) -> list[Diagnostic]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from importlib import import_module
 from types import ModuleType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from skillbelt.discovery.sources.bounds import Deadline, PullBudget, Refusal
 from skillbelt.discovery.sources.failure import SourceFailure, redact
@@ -64,7 +65,7 @@ class OpenSource(NamedTuple):
         os.makedirs(folder, 0o700)
         source = redact(self.reference.url or self.reference.source)
         if self.reference.kind == "mcp":
-            whole = FolderTree(_pulled().fetch_listed(self.tree, skill, source))
+            whole = FolderTree(_load("pulled").fetch_listed(self.tree, skill, source))
             export_skill(whole, "", folder, source=source, budget=self.budget)
         else:
             export_skill(self.tree, skill.folder, folder, source=source, budget=self.budget)
@@ -190,13 +191,13 @@ def _open(
         return _open_git(reference, settings, into, commit, say)
     if reference.kind in _PULLED:
         say(f"fetching {redact(reference.url)}")
-        pulled = _pulled().pull_source(reference, settings, into)
+        pulled = _load("pulled").pull_source(reference, settings, into)
         return _new(pulled.reference, FolderTree(pulled.folder), into)._replace(
             digests=pulled.digests
         )
     if reference.kind in ("oci", "clawhub"):
         say(f"fetching {reference.source}")
-        fetched = _online().fetch(reference, settings, into)
+        fetched = _load("online").fetch(reference, settings, into)
         return _new(reference, FolderTree(fetched.folder), into)._replace(
             provenance=fetched.provenance
         )
@@ -277,20 +278,13 @@ def _addresses(wanted: GitFetch, settings: Settings, deadline: Deadline) -> Iter
         # ssh knows its hosts by keys, and by names that only its own settings resolve.
         yield wanted
         return
-    online, private = _online(), settings.private_sources
+    online, private = _load("online"), settings.private_sources
     yield wanted._replace(resolved=online.pin_host(wanted.url, private))
     target = online.redirected(wanted.url, private, settings.limits, deadline)
     pinned = online.pin_host(target, private, source=wanted.url)
     yield wanted._replace(url=target, resolved=pinned)
 
 
-def _online() -> ModuleType:
-    from skillbelt.install import online  # cost: httpx2, 60 ms, not for what is on this machine
-
-    return online
-
-
-def _pulled() -> ModuleType:
-    from skillbelt.install import pulled  # cost: 9 ms for archives and MCP, which git needs not
-
-    return pulled
+def _load(name: Literal["online", "pulled"]) -> ModuleType:
+    """Return a module that a repository on this disk does not need: httpx2 alone takes 60 ms."""
+    return import_module(f"skillbelt.install.{name}")
