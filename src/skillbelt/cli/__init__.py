@@ -128,6 +128,14 @@ COMMANDS: dict[str, CliCommand] = {
         "Each script is started with --help, or with the example in its own `# /// try` block, "
         "in an empty workspace and without a network. Exit code 1: some do not start.",
     ),
+    "eval": CliCommand(
+        "evals",
+        "measure whether skills are found, work and help",
+        "init NAME writes a first set of cases. route: is each skill found among its neighbours, "
+        "and which words lead elsewhere? Needs no model. Cases are read from evals/ in the "
+        "skill: evals.json of agentskills.io and NVIDIA, trigger sets, files of waza, promptfoo "
+        "and tessl. Exit code 1: under a bar; 2: a file is wrong.",
+    ),
     "ask": CliCommand(
         "ask",
         "answer a question with the skills, with or without a model",

@@ -7,7 +7,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Find and read skills": ("list", "search", "show", "load", "read", "where", "prompt"),
     "Install skills": ("add", "sync", "update", "outdated", "verify", "remove", "link"),
     "Use skills": ("ask", "chat", "run", "exec", "sessions", "artifacts", "demo"),
-    "Write skills": ("init", "check", "try", "build", "pack"),
+    "Write skills": ("init", "check", "try", "eval", "build", "pack"),
     "Control what skills may do": (
         *("permissions", "trust", "secrets", "enable", "disable", "log"),
     ),
@@ -115,6 +115,10 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
     "try": (
         HelpExample("skillbelt try pdf", "does every script start?"),
         HelpExample("skillbelt try pdf --json", "what each lacks, for a program"),
+    ),
+    "eval": (
+        HelpExample("skillbelt eval init pdf", "write a first set of cases"),
+        HelpExample("skillbelt eval route --min 0.8", "is every skill found? for CI"),
     ),
     "ask": (
         HelpExample("skillbelt ask 'What does it come to?' --file a.txt", "without a model"),
