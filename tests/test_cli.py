@@ -39,6 +39,7 @@ CALLS = {
     "run": ["pdf", "--yes"],
     "exec": ["pdf", "--yes"],
     "try": ["pdf", "--yes"],
+    "eval": ["route"],
     "ask": ["Read this PDF.", "--yes"],
     "build": ["pdf"],
     "sessions": ["list"],

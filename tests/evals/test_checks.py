@@ -42,7 +42,7 @@ def passed(tmp_path: Path, *given: object, **named: object) -> bool | None:
          EvalCheck("json-schema", {"required": ["m"]}, "data.json")),
         (EvalCheck("file-exists", "report.md"), EvalCheck("file-exists", "other.md")),
         (EvalCheck("file-exists", "*.json"), EvalCheck("file-exists", "*.csv")),
-        (EvalCheck("contains", ("# Rep",), "report.md"), EvalCheck("contains", ("x",), "missing.md")),
+        (EvalCheck("contains", ("# Rep",), "report.md"), EvalCheck("contains", ("x",), "no.md")),
         (EvalCheck("exit-code", 3), EvalCheck("exit-code", 0)),
         (EvalCheck("max-seconds", 3), EvalCheck("max-seconds", 2)),
         (EvalCheck("max-tokens", 100), EvalCheck("max-tokens", 99)),

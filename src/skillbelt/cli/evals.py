@@ -32,6 +32,7 @@ from skillbelt.text import one_line, shorten
 ACTIONS = ("init", "route", "script", "trigger", "run", "diff")
 _K = 5
 _NEIGHBOURS = 12
+_NO_CASES = "no skill here has cases to measure; `skillbelt eval init NAME` writes the first"
 _REPORT_SECONDS = 0.1
 
 
@@ -171,12 +172,7 @@ def _route(args: argparse.Namespace) -> EvalReport:
         told=progress.tell,
     )
     progress.end()
-    if not report.skills:
-        raise ConfigError(
-            "eval route: no skill here has requests to measure; `skillbelt eval init NAME` writes "
-            "a first set"
-        )
-    return report
+    return report if report.skills else report._replace(warnings=(_NO_CASES,))
 
 
 def read_sets(
