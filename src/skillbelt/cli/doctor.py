@@ -13,11 +13,11 @@ from skillbelt.cli.output import (
     open_catalog,
     print_json,
     print_table,
-    print_words,
     rule_problems,
     show_progress,
     wants_progress,
 )
+from skillbelt.cli.words import print_words
 from skillbelt.disclosure.overview import default_budget, diagnose_pins, overview, visible
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.discovery.scan import Scan
