@@ -77,15 +77,15 @@ def belt(cluster: SmallCluster, project: Path) -> Iterator[Runtime]:
         yield made
 
 
-def processes(mark: str) -> list[int]:
-    """The processes of this machine whose command line has the mark as a word."""
+def processes(mark: str, program: str = "sleep") -> list[int]:
+    """The processes of this machine whose command line begins with the program and the mark."""
     found = []
     for path in glob.glob("/proc/[0-9]*/cmdline"):
         try:
             words = Path(path).read_bytes().split(b"\0")
         except OSError:
             continue
-        if words[:2] == [b"sleep", mark.encode()]:
+        if words[:2] == [program.encode(), mark.encode()]:
             found.append(int(path.split("/")[2]))
     return found
 
@@ -138,6 +138,43 @@ def test_a_cancelled_command_is_dead_on_its_node(belt: Runtime) -> None:
     thread.join(WAIT_SECONDS)
     assert not processes("7001.25")
     assert ended[0].cancelled  # type: ignore[attr-defined]
+
+
+def peak_bytes(pid: int | str) -> int:
+    """The most memory that a process had at once."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def test_output_that_is_not_taken_fills_no_memory_and_outlasts_no_deadline(belt: Runtime) -> None:
+    from ray._private.state import actors
+
+    belt.run_sync("echo", "echo warm")
+    pids = [one["Pid"] for one in actors().values() if one["State"] == "ALIVE"]
+    before = {pid: peak_bytes(pid) for pid in (*pids, "self")}
+
+    def hold(stream: str, data: bytes) -> None:
+        # Its node ends the command, though this server takes nothing.
+        wait_for(lambda: not processes("/dev/zero", "cat"))
+
+    done = belt.run_sync("echo", "exec cat /dev/zero", listener=hold, timeout_seconds=5)
+    assert done.timed_out
+    grown = {pid: peak_bytes(pid) - peak for pid, peak in before.items()}
+    assert max(grown.values()) < 200 * 2**20, grown
+
+
+def test_live_output_of_many_windows_arrives_whole(belt: Runtime) -> None:
+    from skillbelt.fleet.window import WINDOW_BYTES
+
+    arrived = 0
+
+    def count(stream: str, data: bytes) -> None:
+        nonlocal arrived
+        arrived += len(data)
+
+    size = 4 * WINDOW_BYTES
+    done = belt.run_sync("echo", f"head -c {size} /dev/zero | tr '\\0' x", listener=count)
+    assert (done.exit_code, arrived) == (0, size)
 
 
 def test_runs_of_a_server_that_is_gone_are_ended(cluster: SmallCluster, project: Path) -> None:
