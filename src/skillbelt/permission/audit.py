@@ -158,6 +158,17 @@ class AuditLog:
         finally:
             _close(files)
 
+    def records(self) -> Generator[tuple[int, bytes], None, None]:
+        """Yield number and text of each record of the chain, oldest first."""
+        files = self._open_files()
+        try:
+            for file in files:
+                for line in _lines(file):
+                    if (link := link_of(line)) is not None:
+                        yield link.seq, line.removesuffix(b"\n")
+        finally:
+            _close(files)
+
     def expire(self, before: float) -> int:
         """Raise ConfigError: the files of the log bound themselves."""
         raise ConfigError(
