@@ -206,6 +206,23 @@ def test_a_run_on_a_worker_that_dies_is_lost_and_not_repeated(belt: Runtime) -> 
     assert done.stdout == "kept\ninputs\nkept\n"
 
 
+def test_a_large_conversation_outlives_its_worker(belt: Runtime) -> None:
+    """More than one message holds, there and back."""
+    import ray
+
+    session = belt.session("me", "large")
+    write = "for n in 1 2 3 4 5; do head -c 70000000 /dev/zero | tr '\\0' $n > $WORK_DIR/$n; done"
+    done = belt.run_sync("echo", write, session=session)
+    assert (done.exit_code, done.warnings) == (0, ())
+    for name in ray.util.list_named_actors():
+        if name.startswith("skillbelt-workspaces-"):
+            ray.kill(ray.get_actor(name))
+    read = "for n in 1 2 3 4 5; do tail -c 1 $WORK_DIR/$n; wc -c < $WORK_DIR/$n; done"
+    done = belt.run_sync("echo", read, session=session)
+    assert done.stdout == "".join(f"{number}70000000\n" for number in range(1, 6))
+    belt.delete_session("me", "large")
+
+
 def test_nothing_of_ray_is_printed_when_a_worker_dies(cluster: SmallCluster, project: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", QUIET, str(project), cluster.address, "quiet"],

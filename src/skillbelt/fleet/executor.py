@@ -21,6 +21,7 @@ from skillbelt.errors import (
     RunLost,
     RunRefused,
     SandboxUnavailable,
+    SkillbeltError,
 )
 from skillbelt.fleet.facts import label_of
 from skillbelt.fleet.fair import FairSlots, QueuePlace
@@ -34,12 +35,27 @@ from skillbelt.fleet.placing import (
     interpreter_of,
     lacking_sandbox,
 )
-from skillbelt.fleet.replies import ActorEnded, NodeReply, error_of, lost_run, read_reply
+from skillbelt.fleet.replies import (
+    ActorEnded,
+    NodeReply,
+    error_of,
+    lost_run,
+    read_carried,
+    read_reply,
+)
 from skillbelt.fleet.submit import is_kept, order_of, pack_of, seal_order, tenant_of
 from skillbelt.fleet.window import TOLD_BYTES
 from skillbelt.format.skill import Skill
 from skillbelt.objects.space import Objects
-from skillbelt.running.mirrors import EntryFact, Mirror, carry, put
+from skillbelt.running.mirrors import (
+    BATCH_BYTES,
+    MAX_CARRIED_BYTES,
+    Carried,
+    EntryFact,
+    Mirror,
+    carry,
+    put,
+)
 from skillbelt.running.orders import (
     PrivateValues,
     RunOrder,
@@ -84,6 +100,7 @@ _CREATION_SECONDS = 120.0
 _AGAIN_SECONDS = 0.05
 _LOOK_SECONDS = 5.0
 _TRIES = 4
+_MAX_SHOWN = 3  # names in a warning
 _MAX_KNOWN = 4_096
 _CONNECTING = threading.Lock()
 _NOTHING_SAID = SkillSettings()
@@ -436,7 +453,8 @@ class RemoteRun:
             )
         known = self._executor.known_for(self._run)
         lacks: Mapping[str, tuple[str, ...]] = {}
-        for _ in range(_TRIES):
+        tries = 0
+        while tries < _TRIES:
             actor = self._executor.actor_for(
                 self._run, self._job.timeout_seconds, lambda: self._killed
             )
@@ -445,11 +463,13 @@ class RemoteRun:
                     reply = self._send(actor, known, lacks)
             except ActorEnded:
                 self._executor.drop(actor)
-                lacks = {}
+                lacks, tries = {}, tries + 1
                 continue
             if reply.ran:
                 return self._take_back(actor, known, reply)
-            lacks = reply.lacks
+            # Each message brings a batch, as long as the node lacks less each time.
+            fewer = len(reply.lacks["contents"]) < len(lacks.get("contents", ()))
+            lacks, tries = reply.lacks, tries + (not fewer)
         raise RunRefused("the node lacks what the run needs, though it was sent; nothing was run")
 
     def _send(
@@ -461,14 +481,13 @@ class RemoteRun:
             facts = known.mirror.look(run.workspace, run.folder)
             there = known.facts if known.actor == actor.id else {}
         changed = {path: fact for path, fact in facts.items() if there.get(path) != fact}
-        wanted = set(lacks.get("contents", ()))
-        wanted.update(fact.content for fact in changed.values())
+        wanted = set(lacks.get("contents", ())) or {fact.content for fact in changed.values()}
         needed = {p: f for p, f in facts.items() if f.kind == "file" and f.content in wanted}
-        sending = carry(run.workspace, needed)
-        if sending.left:
-            raise RunRefused(
-                f"{sending.left[0]!r} is too large to be sent to a node; give it as an artifact"
-            )
+        # A single run has one message: nothing of it is kept on the node for the next one.
+        sending = carry(run.workspace, needed, batch_bytes=_batch_bytes(run))
+        if sending.left or (run.who.once and sending.later):
+            (path, *_) = (*sending.left, *sending.later)
+            raise RunRefused(f"{path!r} is too large to be sent to a node; give it as an artifact")
         facts = {path: sending.changed.get(path, fact) for path, fact in facts.items()}
         contents = sending.contents
         stdin = self._job.stdin
@@ -531,16 +550,48 @@ class RemoteRun:
     def _take_back(self, actor: _Actor, known: _Known, reply: NodeReply) -> Outcome:
         """Put what the command wrote into the workspace here, and return how it ended."""
         run = self._run
-        with known.lock:
-            put(run.workspace, reply.carried)
-            known.actor, known.facts = actor.id, known.mirror.look(run.workspace, run.folder)
+        self._put(actor, known, reply.carried)
         run.warnings += tuple(
-            f"{path} was not brought back from the node: it is too large" for path in reply.left
+            f"{path} was not brought back from the node: it is too large"
+            for path in self._collect(actor, known, reply.carried).left
         )
         if isinstance(run.egress, NodeNetwork):
             run.egress.connections = reply.connections
             run.egress.limits_hit = reply.limits_hit
         return reply.outcome
+
+    def _put(self, actor: _Actor, known: _Known, carried: Carried) -> None:
+        with known.lock:
+            put(self._run.workspace, carried)
+            known.actor = actor.id
+            known.facts = known.mirror.look(self._run.workspace, self._run.folder)
+
+    def _collect(self, actor: _Actor, known: _Known, last: Carried) -> Carried:
+        """Bring back what had no room in the first answer, batch by batch; return the last one."""
+        run = self._run
+        while last.later:
+            method = actor.handle.collect.options(concurrency_group="runs")
+            names = tenant_of(run), hash_texts(*run.who.key, run.workspace.name)
+            try:
+                told = ray.get(method.remote(*names, run.folder))
+                if (error := error_of(run.skill.name, told)) is not None:
+                    raise error
+                batch = read_carried(told)
+                self._put(actor, known, batch)
+            except (SkillbeltError, exceptions.RayError) as error:
+                shown = ", ".join(last.later[:_MAX_SHOWN])
+                run.warnings += (
+                    f"{shown} and more were not brought back from the node: {first_line(error)}",
+                )
+                return last
+            if not batch.contents:
+                return batch
+            last = batch
+        return last
+
+
+def _batch_bytes(run: Run) -> int:
+    return MAX_CARRIED_BYTES if run.who.once else BATCH_BYTES
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from skillbelt.fleet.fair import FairSlots
 from skillbelt.fleet.perform import NodeBench, Performed, Sent, node_settings
 from skillbelt.fleet.replies import ActorEnded
 from skillbelt.fleet.window import OutputWindow
+from skillbelt.running.mirrors import Carried
 from skillbelt.running.orders import RunOrder
 from skillbelt.sandbox.protocol import Listener, Running
 
@@ -129,6 +130,13 @@ class WorkspaceActor:
             if order.workspace:
                 self._used[f"{order.tenant}/{order.workspace}"] = time.time()
             self._changed.notify_all()
+
+    def collect(self, tenant: str, workspace: str, folder: str) -> dict[str, Any]:
+        """Return the next batch of what the runs of a conversation changed, as plain data."""
+        try:
+            return plain_carried(self.bench.collect(tenant, workspace, folder))
+        except (SkillbeltError, OSError) as error:
+            return {"error": plain_error(error, self._node)}
 
     # Control
 
@@ -293,13 +301,16 @@ def _plain(done: Performed, node: str) -> dict[str, Any]:
             "stderr": tuple(outcome.stderr),
             "enforced": dict(outcome.enforced),
         },
-        "changed": {path: tuple(fact) for path, fact in done.carried.changed.items()},
-        "removed": done.carried.removed,
-        "left": done.carried.left,
-        "contents": done.carried.contents,
+        **plain_carried(done.carried),
         "connections": [tuple(one) for one in done.connections],
         "limits_hit": done.limits_hit,
     }
+
+
+def plain_carried(carried: Carried) -> dict[str, Any]:
+    """Return what is carried as plain data."""
+    changed = {path: tuple(fact) for path, fact in carried.changed.items()}
+    return {**carried._asdict(), "changed": changed}
 
 
 def plain_error(error: Exception, node: str) -> Mapping[str, str]:

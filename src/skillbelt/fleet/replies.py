@@ -6,7 +6,8 @@ of an answer is one error, and nothing of it is used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from skillbelt.errors import (
@@ -36,7 +37,6 @@ class NodeReply(NamedTuple):
     outcome: Outcome
     carried: Carried
     lacks: Mapping[str, tuple[str, ...]]
-    left: tuple[str, ...]
     connections: tuple[Connection, ...]
     limits_hit: tuple[str, ...]
 
@@ -75,26 +75,44 @@ class ActorEnded(RunRefused):
 
 def read_reply(reply: object) -> NodeReply:
     """Return the answer of a node that carried out an order; RunLost when it is none."""
-    try:
+    with _expected():
         plain = _mapping(reply)
         return NodeReply(
             outcome=_outcome(_mapping(plain["outcome"])),
-            carried=Carried(
-                {
-                    _is(path, str): _row(fact, EntryFact(""))
-                    for path, fact in _mapping(plain["changed"]).items()
-                },
-                _texts(plain["removed"]),
-                {_is(k, str): _is(v, bytes) for k, v in _mapping(plain["contents"]).items()},
-            ),
+            carried=_carried(plain),
             lacks={name: _texts(_mapping(plain["lacks"])[name]) for name in ("contents", "skills")},
-            left=_texts(plain["left"]),
             connections=tuple(_row(one, _CONNECTION) for one in plain["connections"]),
             limits_hit=_texts(plain["limits_hit"]),
         )
+
+
+def read_carried(reply: object) -> Carried:
+    """Return what a node brings back of a workspace; RunLost when it is nothing of the kind."""
+    with _expected():
+        return _carried(_mapping(reply))
+
+
+@contextmanager
+def _expected() -> Iterator[None]:
+    """Let what has not the form of an answer be RunLost."""
+    try:
+        yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         told = f"{type(error).__name__}: {error}"
         raise lost_run(f"its answer is none of this version ({told})") from error
+
+
+def _carried(plain: Mapping[str, Any]) -> Carried:
+    return Carried(
+        changed={
+            _is(path, str): _row(fact, EntryFact(""))
+            for path, fact in _mapping(plain["changed"]).items()
+        },
+        removed=_texts(plain["removed"]),
+        contents={_is(k, str): _is(v, bytes) for k, v in _mapping(plain["contents"]).items()},
+        left=_texts(plain["left"]),
+        later=_texts(plain["later"]),
+    )
 
 
 def _outcome(plain: Mapping[str, Any]) -> Outcome:
