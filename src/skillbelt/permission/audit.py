@@ -158,17 +158,6 @@ class AuditLog:
         finally:
             _close(files)
 
-    def records(self) -> Generator[tuple[int, bytes], None, None]:
-        """Yield number and text of each record of the chain, oldest first."""
-        files = self._open_files()
-        try:
-            for file in files:
-                for line in _lines(file):
-                    if (link := link_of(line)) is not None:
-                        yield link.seq, line.removesuffix(b"\n")
-        finally:
-            _close(files)
-
     def expire(self, before: float) -> int:
         """Raise ConfigError: the files of the log bound themselves."""
         raise ConfigError(
@@ -289,6 +278,18 @@ class _File(NamedTuple):
         info = os.fstat(handle)
         size = info.st_size if stat.S_ISREG(info.st_mode) else 0
         return cls(handle, (info.st_dev, info.st_ino), size, path=path)
+
+
+def read_records(log: AuditLog) -> Generator[tuple[int, bytes], None, None]:
+    """Yield number and text of each record of the chain, oldest first."""
+    files = log._open_files()
+    try:
+        for file in files:
+            for line in _lines(file):
+                if (link := link_of(line)) is not None:
+                    yield link.seq, line.removesuffix(b"\n")
+    finally:
+        _close(files)
 
 
 def _close(files: list[_File]) -> None:

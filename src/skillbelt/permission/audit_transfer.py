@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skillbelt.errors import ConfigError
-from skillbelt.permission.audit import AuditLog, machine_name, read_head
+from skillbelt.permission.audit import AuditLog, machine_name, read_head, read_records
 from skillbelt.permission.audit_events import NONE, Verified, decode_event, hash_of
 from skillbelt.permission.postgres_audit import PostgresAuditLog, columns_of
 from skillbelt.store.postgres.origins import move_origins
@@ -73,10 +73,10 @@ def move_files(log: AuditLog, target: "Database") -> int:
     wanted = _ChainEnd(found.seq, found.hash, found.gone, found.gone_hash)
     there = _read_ends(target).get(chain)
     last = there.seq if there else 0
-    with closing(log.records()) as records:
+    with closing(read_records(log)) as records:
         known = [hash_of(record) for seq, record in records if seq == last]
     _begin_chain(target, chain, (wanted, there), known)
-    with closing(log.records()) as records:
+    with closing(read_records(log)) as records:
         missing = ((seq, record) for seq, record in records if seq > last)
         while page := list(itertools.islice(missing, _PAGE)):
             _add_rows(target, [_row_of(chain, seq, record, place) for seq, record in page])

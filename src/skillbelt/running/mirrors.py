@@ -155,7 +155,8 @@ def carry(
         sha256 = _hash(data)
         kept[path] = fact._replace(content=sha256, size=len(data))
         contents[sha256] = data
-    return Carried(kept, tuple(removed), contents, tuple(left), tuple(later))
+    gone = tuple(removed)
+    return Carried(kept, gone, contents, left=tuple(left), later=tuple(later))
 
 
 def put(workspace: Workspace, carried: Carried) -> None:
