@@ -32,6 +32,7 @@ _HOMES = {
     "MAX_CODE_BLOCKS": "agent.loop",
     "MAX_CONTAINERS": "sandbox.container.sandbox",
     "MAX_DOWNLOAD_BYTES": "discovery.sources.bounds",
+    "MAX_ENDED": "running.background",
     "MAX_ENTRY_DEPTH": "files.tree",
     "MAX_ENUM_SKILLS": "tools.handlers",
     "MAX_EXTRACTED_BYTES": "discovery.sources.bounds",

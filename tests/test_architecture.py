@@ -37,8 +37,8 @@ ORDER = [
     "settings",
     "format", "check",
     "search", "store", "discovery", "objects", "artifacts", "permission", "disclosure", "sandbox",
-    "running", "install", "fleet", "conversation", "tools", "runtime", "agent", "integrations",
-    "serving", "mcp", "testing", "cli", "__main__",
+    "running", "install", "fleet", "conversation", "tools", "runtime", "agent", "evals",
+    "integrations", "serving", "mcp", "testing", "cli", "__main__",
 ]  # fmt: skip
 
 AT_IMPORT = ("yaml", "httpx2", "rich", "sqlite3", "json", "asyncio", "dataclasses", "threading")

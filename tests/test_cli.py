@@ -39,6 +39,7 @@ CALLS = {
     "run": ["pdf", "--yes"],
     "exec": ["pdf", "--yes"],
     "try": ["pdf", "--yes"],
+    "eval": ["route"],
     "ask": ["Read this PDF.", "--yes"],
     "build": ["pdf"],
     "sessions": ["list"],
@@ -207,6 +208,8 @@ def test_an_unknown_command_is_answered_with_the_closest(tree: Tree) -> None:
         ("Info", "did you mean 'show'?"),
         ("trsut", "did you mean 'trust'?"),
         ("settings", "did you mean 'config'?"),
+        ("publish", "did you mean 'pack'?"),
+        ("version", "did you mean '--version'?"),
     ],
 )
 def test_an_unknown_command_is_answered_by_what_is_meant(tree: Tree, word: str, said: str) -> None:
@@ -220,6 +223,44 @@ def test_what_is_suggested_can_be_done(word: str) -> None:
     named = re.fullmatch(r"did you mean '(\w+).*'\?", said)
     assert named[1] in COMMANDS if named else ".agents/skills/NAME" in said
     assert suggest(word, ()) == "" or ".agents" in suggest(word, ())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("list", "--clinet", "x"), "did you mean '--client'?"),
+        (("mcp", "install", "claud-code"), "did you mean 'claude-code'?"),
+        (("list", "--scope", "projct"), "did you mean 'project'?"),
+    ],
+)
+def test_a_mistyped_option_or_choice_is_answered_by_the_closest(
+    tree: Tree, words: tuple[str, ...], said: str
+) -> None:
+    *_, told, remedy = tree.run(*words).stderr.splitlines()
+    assert told.endswith(said)
+    assert remedy == f"    `skillbelt {words[0]} --help` shows what it takes"
+
+
+def test_what_to_do_is_below_an_error_that_does_not_say_it(skills: Tree) -> None:
+    done = skills.run("read", "pdf", "../x")
+    assert done.stderr.splitlines()[-1] == "    give a path inside the folder"
+    assert skills.run("show", "pfd").stderr.count("\n") == 1
+
+
+def test_an_error_on_a_terminal_breaks_no_word(skills: Tree) -> None:
+    screen = on_terminal(skills, "mcp", "install", "claud-code", columns=60)
+    choices = next(n for n, line in enumerate(screen.lines) if "invalid choice" in line)
+    shown = screen.lines[choices:]
+    assert max(map(len, shown)) <= 60
+    assert "'claude-desktop'," in " ".join(shown).split()
+
+
+def test_help_on_a_terminal_is_in_colour(tree: Tree) -> None:
+    plain = on_terminal(tree, "list", "--help", NO_COLOR="1")
+    assert "\x1b[" not in plain.written
+    painted = on_terminal(tree, "list", "--help")
+    assert "\x1b[36m  --wide\x1b[0m" in painted.written
+    assert painted.lines == plain.lines
 
 
 def test_an_unknown_command_like_no_other_is_answered_with_the_help(tree: Tree) -> None:

@@ -161,9 +161,8 @@ def test_what_is_not_there_is_answered_with_the_closest(tree: Tree, kept: list[A
         reason = "skillbelt: there is no artifact 'report.mb'; closest: report.md\n"
         assert done.stderr == reason
     assert "; session skillbelt/cli/default has 2 others\n" in raw_error(tree, "xyzzy")
-    assert raw_error(tree, "report.md@7").endswith(
-        "'report.md' in version 7; there is version 0, 1\n"
-    )
+    missing = "'report.md' in version 7; there is version 0, 1\n"
+    assert missing in raw_error(tree, "report.md@7")
 
 
 def raw_error(tree: Tree, name: str) -> str:

@@ -99,7 +99,7 @@ def test_all_adds_hidden_and_shadowed_ones(skills: Tree) -> None:
 def test_all_marks_them_in_the_table(skills: Tree) -> None:
     rows = [line.split("\t") for line in skills.run("list", "--all").stdout.splitlines()]
     assert rows == [
-        ["mail", "user, user only", "Mail.", "agents"],
+        ["mail", "user, manual", "Mail.", "agents"],
         ["pdf", "project", "Reads PDF files.", "agents"],
         ["pdf", "user, shadowed", "Older.", "agents"],
         ["secret", "project, hidden", "Inside.", "agents"],
@@ -130,7 +130,7 @@ def test_a_pipe_gets_plain_lines(skills: Tree) -> None:
     done = skills.run("list")
     assert done.exit_code == 0
     assert done.stdout == (
-        "mail\tuser, user only\tMail.\tagents\n"
+        "mail\tuser, manual\tMail.\tagents\n"
         "pdf\tproject\tReads PDF files.\tagents\n"
         "text\tproject\tReads text.\tagents\n"
     )

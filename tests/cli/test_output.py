@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from skillbelt.cli import output, scanning
+from skillbelt.cli import output, scanning, words
 from skillbelt.values import Diagnostic
 from tests.terminal import on_terminal
 from tests.tree import Tree
@@ -126,7 +126,7 @@ def test_a_terminal_sees_progress_and_a_pipe_does_not(
 
 
 def test_without_a_terminal_there_are_eighty_columns() -> None:
-    assert output.width(io.StringIO()) == 80
+    assert words.width(io.StringIO()) == 80
 
 
 def test_progress_fits_a_narrow_terminal(tree: Tree) -> None:

@@ -217,7 +217,7 @@ def test_a_full_disk_lets_rules_go_that_have_no_remembered_answers(rules: Tree) 
     gate.close()
     given(rules, "deny", "pdf")
     done = _on_a_full_disk(rules, "revoke", "pdf")
-    assert (done.returncode, done.stderr) == (0, "revoked: 1 rules, 0 remembered answers\n")
+    assert (done.returncode, done.stderr) == (0, "revoked: 1 rule, 0 remembered answers\n")
     assert given(rules, "why", "pdf")["model"]["action"] == "allow"
 
 

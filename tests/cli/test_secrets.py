@@ -191,7 +191,7 @@ def test_what_was_answered_for_good_is_revoked_by_the_name_of_the_secret(kit: Tr
     kit.run("permissions", "allow", "python3 *", "--type", "run")
     on_terminal(kit, *words, answers=[(CHOICE, "a\n")])
     done = kit.run("permissions", "revoke", f"{SKILL}/A_KEY", "--type", "secret")
-    assert done.stderr == "revoked: 0 rules, 1 remembered answers\n"
+    assert done.stderr == "revoked: 0 rules, 1 remembered answer\n"
     assert kit.run(*words).exit_code == 4
 
 

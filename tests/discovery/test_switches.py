@@ -178,7 +178,7 @@ def test_list_says_how_a_skill_is_shown(skills: Tree) -> None:
     lines = skills.run("list").stdout.splitlines()
     assert [line.split("\t")[1] for line in lines] == [
         "user",
-        "user, user only",
+        "user, manual",
         "user, name only, pinned",
     ]
 

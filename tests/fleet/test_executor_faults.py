@@ -77,15 +77,15 @@ def belt(cluster: SmallCluster, project: Path) -> Iterator[Runtime]:
         yield made
 
 
-def processes(mark: str) -> list[int]:
-    """The processes of this machine whose command line has the mark as a word."""
+def processes(mark: str, program: str = "sleep") -> list[int]:
+    """The processes of this machine whose command line begins with the program and the mark."""
     found = []
     for path in glob.glob("/proc/[0-9]*/cmdline"):
         try:
             words = Path(path).read_bytes().split(b"\0")
         except OSError:
             continue
-        if words[:2] == [b"sleep", mark.encode()]:
+        if words[:2] == [program.encode(), mark.encode()]:
             found.append(int(path.split("/")[2]))
     return found
 
@@ -140,6 +140,43 @@ def test_a_cancelled_command_is_dead_on_its_node(belt: Runtime) -> None:
     assert ended[0].cancelled  # type: ignore[attr-defined]
 
 
+def peak_bytes(pid: int | str) -> int:
+    """The most memory that a process had at once."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def test_output_that_is_not_taken_fills_no_memory_and_outlasts_no_deadline(belt: Runtime) -> None:
+    from ray._private.state import actors
+
+    belt.run_sync("echo", "echo warm")
+    pids = [one["Pid"] for one in actors().values() if one["State"] == "ALIVE"]
+    before = {pid: peak_bytes(pid) for pid in (*pids, "self")}
+
+    def hold(stream: str, data: bytes) -> None:
+        # Its node ends the command, though this server takes nothing.
+        wait_for(lambda: not processes("/dev/zero", "cat"))
+
+    done = belt.run_sync("echo", "exec cat /dev/zero", listener=hold, timeout_seconds=5)
+    assert done.timed_out
+    grown = {pid: peak_bytes(pid) - peak for pid, peak in before.items()}
+    assert max(grown.values()) < 200 * 2**20, grown
+
+
+def test_live_output_of_many_windows_arrives_whole(belt: Runtime) -> None:
+    from skillbelt.fleet.window import WINDOW_BYTES
+
+    arrived = 0
+
+    def count(stream: str, data: bytes) -> None:
+        nonlocal arrived
+        arrived += len(data)
+
+    size = 4 * WINDOW_BYTES
+    done = belt.run_sync("echo", f"head -c {size} /dev/zero | tr '\\0' x", listener=count)
+    assert (done.exit_code, arrived) == (0, size)
+
+
 def test_runs_of_a_server_that_is_gone_are_ended(cluster: SmallCluster, project: Path) -> None:
     words = [sys.executable, "-c", SERVER, str(project), cluster.address, "gone", "7002.25"]
     server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -167,6 +204,23 @@ def test_a_run_on_a_worker_that_dies_is_lost_and_not_repeated(belt: Runtime) -> 
     # The conversation goes on elsewhere, with what was there after its last run.
     done = belt.run_sync("echo", "cat $WORK_DIR/kept; ls $WORK_DIR", session=session)
     assert done.stdout == "kept\ninputs\nkept\n"
+
+
+def test_a_large_conversation_outlives_its_worker(belt: Runtime) -> None:
+    """More than one message holds, there and back."""
+    import ray
+
+    session = belt.session("me", "large")
+    write = "for n in 1 2 3 4 5; do head -c 70000000 /dev/zero | tr '\\0' $n > $WORK_DIR/$n; done"
+    done = belt.run_sync("echo", write, session=session)
+    assert (done.exit_code, done.warnings) == (0, ())
+    for name in ray.util.list_named_actors():
+        if name.startswith("skillbelt-workspaces-"):
+            ray.kill(ray.get_actor(name))
+    read = "for n in 1 2 3 4 5; do tail -c 1 $WORK_DIR/$n; wc -c < $WORK_DIR/$n; done"
+    done = belt.run_sync("echo", read, session=session)
+    assert done.stdout == "".join(f"{number}70000000\n" for number in range(1, 6))
+    belt.delete_session("me", "large")
 
 
 def test_nothing_of_ray_is_printed_when_a_worker_dies(cluster: SmallCluster, project: Path) -> None:

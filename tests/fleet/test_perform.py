@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import subprocess
@@ -246,6 +247,44 @@ def test_what_is_missing_is_asked_for(node: NodeBench, make: Callable[..., Made]
     assert done.lacks.skills == (made.order.hash,)
     done = perform(node, made.sent())
     assert done.lacks.contents == (made.order.stdin,)
+
+
+def test_a_workspace_comes_back_in_batches(
+    node: NodeBench, make: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(perform_module, "BATCH_BYTES", 3_000)
+    write = "for n in 1 2 3 4 5; do head -c 1400 /dev/zero | tr '\\0' $n > $WORK_DIR/$n; done"
+    made = make(f"{write}; mkdir $WORK_DIR/d; chmod 500 $WORK_DIR/d; echo x > $OUTPUT_DIR/x")
+    batches = [perform(node, made.sent()).carried]
+    whose = made.order.tenant, made.order.workspace, made.order.folder
+    while batches[-1].later:
+        batches.append(node.collect(*whose))
+    assert len(batches) > 1
+    sizes = [sum(map(len, one.contents.values())) for one in batches]
+    assert max(sizes) <= 3_000
+    found = {path for one in batches for path, fact in one.changed.items() if fact.kind == "file"}
+    assert found == {"out/x", *(f"work/{number}" for number in range(1, 6))}
+    assert node.collect(*whose) == Carried({}, (), {})
+    with pytest.raises(RunRefused, match="no such workspace"):
+        node.collect("other", *whose[1:])
+    with pytest.raises(RunRefused, match="no folder of a run"):
+        node.collect(*whose[:2], "work/..")
+
+
+def test_a_workspace_is_brought_in_batches(node: NodeBench, make: Callable[..., Made]) -> None:
+    """To a node that has nothing of it: the node lacks less each time, and then runs it."""
+    files = {"work/a": b"first", "work/d/b": b"second", "work/d/c": b"third"}
+    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    facts = {name: EntryFact("file", 0o600, len(files[name]), hashes[name]) for name in files}
+    made = make("cat $WORK_DIR/a $WORK_DIR/d/*; stat -c %a $WORK_DIR/d")
+    made = made._replace(facts={**made.facts, "work/d": EntryFact("folder", 0o500), **facts})
+    digest = hashlib.sha256(write_facts(made.facts)).hexdigest()
+    lacking = []
+    for path, data in files.items():
+        done = perform(node, made._replace(contents={hashes[path]: data}).sent(files=digest))
+        lacking.append(len(done.lacks.contents))
+    assert lacking == [2, 1, 0]
+    assert done.outcome.stdout.data == b"firstsecondthird500\n"
 
 
 def test_a_skill_comes_from_the_object_store(

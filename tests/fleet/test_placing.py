@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from skillbelt import Rule, Runtime
+from skillbelt import Rule, Runtime, __version__
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.fleet.facts import UNITS, needs_of
 from skillbelt.fleet.placing import AnnouncedNode, NodeNeeds, find_placement, interpreter_of
@@ -44,6 +44,17 @@ def test_memory_that_no_node_has_is_refused_with_the_nodes_and_the_remedy() -> N
     assert "8.0 GiB (max_memory_bytes)" in said
     assert "host-1 (111111111111) has 4.0 GiB, host-2 (222222222222) has 1.0 GiB" in said
     assert "lower max_memory_bytes, or add a node" in said and "head" not in said
+
+
+def test_nodes_of_another_version_are_left_out() -> None:
+    """While a fleet is renewed, a server uses the nodes that speak as it does."""
+    other, same = node("1")._replace(version="99.1"), node("2")._replace(version=__version__)
+    place = find_placement([HEAD, other, same], NodeNeeds("bubblewrap", GIB))
+    assert place.actors == 2
+    assert place.options["label_selector"] == {"ray.io/node-id": f"in({'2' * 56})"}
+    with pytest.raises(RunRefused, match=f"version of skillbelt, {__version__}: ") as caught:
+        find_placement([HEAD, other], NodeNeeds("bubblewrap", GIB))
+    assert "host-1 (111111111111) has 99.1; nothing was run" in str(caught.value)
 
 
 def test_each_gpu_has_its_actor() -> None:
@@ -107,7 +118,7 @@ def placed(cluster: SmallCluster, tree: Tree, **options: Any) -> tuple[str, tupl
 def test_ray_places_runs_by_memory_and_gpus(cluster: SmallCluster, tree: Tree) -> None:
     tree.skill("project/.agents/skills/sum")
     name, where = placed(cluster, tree, max_memory_bytes=4 * GIB)
-    assert (name, where) == ("skillbelt-workspaces-bubblewrap-4096m-0", (8.0, 0))
+    assert (name, where) == (f"skillbelt-workspaces-{__version__}-bubblewrap-4096m-0", (8.0, 0))
     name, where = placed(cluster, tree, skills={"sum": {"gpus": 1}})
     assert (name[-12:], where) == ("2048m-gpu1-0", (3.0, 2.0))
     # The node with GPUs has too little memory for this.

@@ -338,6 +338,26 @@ def test_so_many_runs_go_on_at_once_and_no_more(desk: Desk) -> None:
 
 
 @linux
+def test_no_user_takes_the_places_of_others(desk: Desk) -> None:
+    """Not with any number of conversations, nor with what has ended."""
+    bounds(MAX_BACKGROUND_RUNS=8, MAX_ENDED=4)
+    greedy = [Asker(SessionKey("app", "greedy", str(number))) for number in range(8)]
+    with pytest.raises(RunRefused, match="4 of this user, 4 in all"):
+        for who in greedy:
+            desk.start("cat", who)
+    mine = desk.start("cat")
+    desk.background.kill(KEY, mine)
+    for who in greedy:
+        for id in [one.id for one in desk.background.list(who.key)]:
+            desk.background.kill(who.key, id)
+    for who in greedy:
+        desk.background.kill(who.key, desk.start("cat", who))
+    assert mine in [one.id for one in desk.background.list(KEY)]
+    kept = sum(len(desk.background.list(who.key)) for who in greedy)
+    assert kept == 4  # three, and the last one that began
+
+
+@linux
 def test_of_what_has_ended_the_last_are_kept(desk: Desk) -> None:
     ids = [desk.start(f"echo {number}") for number in range(MAX_SESSION_ENDED + 2)][:1]
     for one in desk.background.list(KEY):

@@ -316,6 +316,13 @@ def _cache_key(session: str) -> str:
 # By name
 
 
+def _hint(name: str) -> str:
+    """Return how a model is named, or that one needs no key."""
+    if ":" in name or "@" in name:
+        return f" ({OFFLINE!r} needs no key)"
+    return f"; write PROVIDER:MODEL as in openai:gpt-5, MODEL@URL, or {OFFLINE!r}"
+
+
 def model_by_name(name: str, settings: Mapping[str, object] = _NOTHING) -> ProvidedModel:
     """Return the model `provider:model`, or `model@URL` for an OpenAI-compatible server.
 
@@ -327,7 +334,7 @@ def model_by_name(name: str, settings: Mapping[str, object] = _NOTHING) -> Provi
         # The rest of the message is about classes of pydantic-ai.
         reason = _shorten_error(error).partition(" or pass it via")[0]
         raise ConfigError(
-            f"the model {one_line(name)!r} cannot be used: {reason} ({OFFLINE!r} needs no key)"
+            f"the model {one_line(name)!r} cannot be used: {reason}{_hint(name)}"
         ) from error
     except ImportError as error:
         group = _GROUP.search(str(error))

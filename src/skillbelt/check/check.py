@@ -355,7 +355,8 @@ def check_fields(subject: Subject) -> Iterator[Diagnostic]:
         meant = correct_spelling(key, fields) or closest_field(key, fields)
         if meant and key not in KNOWN:
             message = f"the field {_quote(key)} looks like `{meant}` spelled wrongly"
-            yield subject.says("field-misspelled", key, message, f"write `{meant}`")
+            remedy = f"write `{meant}` (--fix --unsafe-fixes does)"
+            yield subject.says("field-misspelled", key, message, remedy)
         else:
             message = f"the field {_quote(key)} is not part of the specification"
             yield subject.says("field-unknown", key, message)

@@ -7,16 +7,18 @@ import argparse
 import gc
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from skillbelt import __version__
 from skillbelt.cli.failure import INTERRUPTED, Printed, describe, describe_error, print_error
 from skillbelt.cli.helping import TOPICS, list_commands, show_examples, suggest
-from skillbelt.errors import SkillbeltError, UsageError, closest
+from skillbelt.cli.words import has_colours, paint_help, print_failure
+from skillbelt.errors import PermissionDenied, SkillbeltError, UsageError, closest
 from skillbelt.text import one_line
 
 _MANY_OBJECTS = 50_000
@@ -79,7 +81,7 @@ COMMANDS: dict[str, CliCommand] = {
     ),
     "update": CliCommand(
         "update",
-        "replace installed skills by the newest versions of their sources",
+        "update installed skills to the newest versions of their sources",
         "Shows what is new and asks. Local edits stay: they are merged, and where both sides "
         "changed the same lines your file stays, with the new one beside it as FILE.upstream. "
         "Exit code 2: --check found a new version; 3: a conflict, or some skills were not "
@@ -93,7 +95,7 @@ COMMANDS: dict[str, CliCommand] = {
     ),
     "link": CliCommand(
         "link",
-        "use a skill that you are working on: a link to its folder in place of a copy",
+        "link a skill that you are writing, instead of installing a copy",
         "The lock stays as it is; `skillbelt remove NAME` takes the link away. In a project the "
         "folder must lie inside it; -g takes any.",
     ),
@@ -126,9 +128,17 @@ COMMANDS: dict[str, CliCommand] = {
     ),
     "try": CliCommand(
         "trial",
-        "start every script of a skill, and say what those lack that fail",
+        "start every script of a skill, and say what the failing ones lack",
         "Each script is started with --help, or with the example in its own `# /// try` block, "
         "in an empty workspace and without a network. Exit code 1: some do not start.",
+    ),
+    "eval": CliCommand(
+        "evals",
+        "measure whether skills are found, work and help",
+        "init NAME writes a first set of cases. route: is each skill found among its neighbours, "
+        "and which words lead elsewhere? Needs no model. Cases are read from evals/ in the "
+        "skill: evals.json of agentskills.io and NVIDIA, trigger sets, files of waza, promptfoo "
+        "and tessl. Exit code 1: under a bar; 2: a file is wrong.",
     ),
     "ask": CliCommand(
         "ask",
@@ -173,7 +183,7 @@ COMMANDS: dict[str, CliCommand] = {
     ),
     "secrets": CliCommand(
         "secrets",
-        "set, list and remove the secrets that skills may be given",
+        "set, list and remove the secrets that skills may use",
         "The value of `set` is typed at a hidden prompt, read from standard input, or taken "
         "from a variable. A skill gets a secret after a question, in the environment of that "
         "run alone; `permissions allow SKILL/NAME --type secret` answers it for good.",
@@ -191,14 +201,14 @@ COMMANDS: dict[str, CliCommand] = {
     ),
     "serve": CliCommand(
         "serve",
-        "serve skills to MCP clients",
+        "serve skills over MCP, or as a JSON API over HTTP",
         "Over standard input and output there is one client, which starts this program. Over "
         "HTTP there may be many; each sends the token.",
         json="with --http: print the URL of the server and its token as one JSON document",
     ),
     "fleet": CliCommand(
         "fleet",
-        "show and look after the machines that runs are sent to",
+        "show and manage the machines that run commands",
         "status: nodes, what waits, whether the stores answer. nodes: what each can do and "
         "holds. drain NODE: no new work there; saves its workspaces and waits for what runs. "
         "doctor: attacks the sandboxes of every node, compares versions and settings. join "
@@ -218,7 +228,7 @@ COMMANDS: dict[str, CliCommand] = {
     "config": CliCommand("config", "print the merged settings and the source of each"),
     "mcp": CliCommand(
         "mcp",
-        "put the MCP server into the settings of a client, such as an editor, and take it out",
+        "add skillbelt to an MCP client, such as Claude Code or an editor, or remove it",
         "clients: which clients there are, and which have it. install CLIENT and uninstall "
         "CLIENT change one file after a question. Exit code 4: you said no, or there was no "
         "terminal to ask at and no --yes.",
@@ -236,6 +246,10 @@ COMMANDS: dict[str, CliCommand] = {
 # What the loader of shared libraries says, and Python.
 _NO_MEMORY = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
 _NO_THREAD = "can't start new thread"
+# What argparse says of a choice and of an option that it does not know.
+_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)$", re.DOTALL)
+_CHOICES = re.compile(r"[\w-]+")
+_OPTION = re.compile(r"unrecognized arguments: (--[\w-]+)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -265,7 +279,7 @@ def _run(arguments: list[str], as_json: bool) -> int:
         sys.stdout.flush()
         return code
     except SkillbeltError as error:
-        print(f"skillbelt: {one_line(str(error))}", file=sys.stderr)
+        print_failure(one_line(str(error)), _remedy(error))
         if as_json:
             print_error(describe_error(error))
         return error.exit_code
@@ -280,7 +294,7 @@ def _run(arguments: list[str], as_json: bool) -> int:
         _discard_output()
         return code
     except OSError as error:
-        print(f"skillbelt: {one_line(str(error))}", file=sys.stderr)
+        print_failure(one_line(str(error)))
         return _report_system_error(error, as_json)
     except Exception as error:
         if _report_shortage(error, as_json):
@@ -291,11 +305,21 @@ def _run(arguments: list[str], as_json: bool) -> int:
         raise
 
 
+def _remedy(error: SkillbeltError) -> str:
+    """Return what to do, for a line below the error; "" where that would say nothing new."""
+    if error.remedy == SkillbeltError.remedy:
+        return ""
+    # Another refusal has its own command in the message, or a person said no.
+    if error.remedy == PermissionDenied.remedy and "is denied by" not in str(error):
+        return ""
+    return one_line(error.remedy)
+
+
 def _report_shortage(error: Exception, as_json: bool) -> bool:
     """Print what the process lacks, if that is why it failed; return whether it is."""
     said = _shortage(error)
     if said:
-        print(f"skillbelt: {said}", file=sys.stderr)
+        print_failure(said)
     if said and as_json:
         print_error(describe("system", said, "raise the limit, or end other programs", 1))
     return bool(said)
@@ -347,11 +371,27 @@ def _discard_output() -> None:
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors are ours, so that they reach programs too."""
 
+    def print_help(self, file: Any = None) -> None:
+        """Print the help, in colour on a terminal that has some."""
+        text = self.format_help()
+        print(paint_help(text) if has_colours(sys.stdout) else text, end="", file=file)
+
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        error = UsageError(f"{self.prog.removeprefix('skillbelt ')}: {message}")
+        told = f"{message}{self._suggest(message)}"
+        error = UsageError(f"{self.prog.removeprefix('skillbelt ')}: {told}")
         error.remedy = f"`{self.prog} --help` shows what it takes"
         raise error
+
+    def _suggest(self, message: str) -> str:
+        """Return which choice or option was meant, if one is close to what was typed."""
+        choice = _CHOICE.search(message)
+        option = _OPTION.search(message)
+        if choice:
+            close = closest(choice[1], _CHOICES.findall(choice[2]), most=1)
+        else:
+            close = closest(option[1], self._option_string_actions, most=1) if option else []
+        return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def parser(name: str) -> argparse.ArgumentParser:
@@ -432,7 +472,10 @@ def _help(words: list[str]) -> int:
         error = UsageError(f"help: no topic or command named {one_line(named[0])!r}; {hint}")
         error.remedy = hint
         raise error
-    print(json.dumps({"topic": " ".join(named[:1]), "text": text}) if "--json" in words else text)
+    if "--json" in words:
+        print(json.dumps({"topic": " ".join(named[:1]), "text": text}))
+    else:
+        print(paint_help(text) if has_colours(sys.stdout) else text)
     return 0
 
 

@@ -15,11 +15,11 @@ from skillbelt.cli.output import (
     print_diagnostics,
     print_json,
     print_table,
-    print_words,
     say,
     show_progress,
     wants_progress,
 )
+from skillbelt.cli.words import print_words
 from skillbelt.errors import PermissionDenied, UsageError
 from skillbelt.install.add import (
     AddTarget,

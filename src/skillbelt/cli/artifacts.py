@@ -139,7 +139,9 @@ def _print(data: bytes, artifact: Artifact) -> None:
             raise ValueError
     except ValueError as error:
         reason = f"{artifact.name!r} is not text ({artifact.mime}, {artifact.size} bytes)"
-        raise ArtifactError(f"{reason}; write it to a file with --output FILE") from error
+        refused = ArtifactError(f"{reason}; write it to a file with --output FILE")
+        refused.remedy = "write it to a file with --output FILE"
+        raise refused from error
     print_text(text)
 
 

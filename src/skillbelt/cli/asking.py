@@ -11,7 +11,8 @@ from functools import partial
 from unicodedata import east_asian_width
 
 from skillbelt.cli.keyboard import Burst, Keyboard, Menu, MenuRow, NoLongerNeeded, can_ask
-from skillbelt.cli.output import show_progress, width
+from skillbelt.cli.output import show_progress
+from skillbelt.cli.words import width
 from skillbelt.permission.gate import Gate
 from skillbelt.permission.rules import OPAQUE, TYPES, Answer, AnswerKind, Request
 from skillbelt.permission.waiting import Pending, WaitingRequests

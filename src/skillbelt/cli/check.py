@@ -16,7 +16,8 @@ from skillbelt.check.check import check_all
 from skillbelt.check.fix import Fixed, diff, fix_file
 from skillbelt.check.rules import finding, harden
 from skillbelt.check.sarif import log
-from skillbelt.cli.output import diagnostics_json, print_json, print_words, say
+from skillbelt.cli.output import diagnostics_json, print_json, say
+from skillbelt.cli.words import print_words
 from skillbelt.discovery.clients import fence_of, local_roots
 from skillbelt.discovery.scan import rules
 from skillbelt.discovery.sources import is_remote

@@ -19,7 +19,8 @@ from textwrap import wrap
 from typing import Any, NamedTuple
 
 from skillbelt.agent.offline import rank_skills
-from skillbelt.cli.output import print_json, say, show_progress, wants_progress, width
+from skillbelt.cli.output import print_json, say, show_progress, wants_progress
+from skillbelt.cli.words import width
 from skillbelt.errors import RunRefused, SkillbeltError
 from skillbelt.files.remove import remove_tree
 from skillbelt.format.bounds import FIRST_READ_BYTES

@@ -12,12 +12,12 @@ from skillbelt.cli.output import (
     diagnostics_json,
     print_json,
     print_table,
-    print_words,
     rule_problems,
     show_progress,
     wants_progress,
 )
 from skillbelt.cli.scanning import open_catalog
+from skillbelt.cli.words import print_words
 from skillbelt.disclosure.overview import default_budget, diagnose_pins, overview, visible
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.discovery.scan import Scan

@@ -7,7 +7,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Find and read skills": ("list", "search", "show", "load", "read", "where", "prompt"),
     "Install skills": ("add", "sync", "update", "outdated", "verify", "remove", "link"),
     "Use skills": ("ask", "chat", "run", "exec", "sessions", "artifacts", "demo"),
-    "Write skills": ("init", "check", "try", "build", "pack"),
+    "Write skills": ("init", "check", "try", "eval", "build", "pack"),
     "Control what skills may do": (
         *("permissions", "trust", "secrets", "enable", "disable", "log"),
     ),
@@ -116,6 +116,10 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
         HelpExample("skillbelt try pdf", "does every script start?"),
         HelpExample("skillbelt try pdf --json", "what each lacks, for a program"),
     ),
+    "eval": (
+        HelpExample("skillbelt eval init pdf", "write a first set of cases"),
+        HelpExample("skillbelt eval route --min 0.8", "is every skill found? for CI"),
+    ),
     "ask": (
         HelpExample("skillbelt ask 'What does it come to?' --file a.txt", "without a model"),
         HelpExample("skillbelt ask 'Sum it up' --model openai:gpt-5", "with a model"),
@@ -204,7 +208,7 @@ _WRITE_IT = (
 # What is meant, and the words of other tools for it. The first command that this version has is
 # suggested; what begins with a blank is advice.
 _WORDS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("list",), "ls ll dir skills inventory index"),
+    (("list",), "ls ll dir skills list-skills inventory index"),
     (("search",), "find grep query lookup discover match"),
     (("show",), "info view describe inspect details about"),
     (("load",), "cat print open activate use"),
@@ -218,7 +222,7 @@ _WORDS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("remove", "disable"), "remove rm uninstall del delete erase"),
     (("update", "refresh"), "update upgrade pull sync up fetch"),
     (("init", _WRITE_IT), "init new create generate scaffold template"),
-    (("pack", "build"), "pack package bundle compile make"),
+    (("pack", "build"), "pack package bundle compile make publish release zip export"),
     (("sessions",), "history conversations threads resume"),
     (("permissions",), "rules policy grant allow deny permit revoke approve"),
     (("secrets",), "secret keys key env credentials login auth"),
@@ -231,6 +235,8 @@ _WORDS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("disable",), "off stop mute"),
     (("enable",), "on unmute"),
     (("watch",), "follow tail"),
+    (("sync",), "lock freeze restore ci"),
+    (("--version",), "version"),
 )
 _MEANT = {word: meant for meant, words in _WORDS for word in words.split()}
 
@@ -307,6 +313,6 @@ def suggest(word: str, commands: Collection[str]) -> str:
     for said in _MEANT.get(word.casefold().removeprefix("skill-"), ()):
         if said.startswith(" "):
             return said.strip()
-        if said.partition(" ")[0] in commands:
+        if said.startswith("--") or said.partition(" ")[0] in commands:
             return f"did you mean {said!r}?"
     return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 
 from skillbelt.cli.output import count, print_json, say, show_progress, wants_progress
 from skillbelt.install.lock_file import find_place
@@ -12,6 +12,7 @@ from skillbelt.install.values import Drift, InstallPlace, LockEntry, PlannedChan
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
 
+NOTHING_INSTALLED = "nothing is installed yet; `skillbelt add SOURCE` installs skills"
 _WORDS = {
     "install": "installed",
     "replace": "replaced",
@@ -88,7 +89,12 @@ def print_result(
     if kept:
         say(f"{count(kept, 'skill')} unchanged", args)
     elif not result.changes and not result.refused:
-        say("nothing to do", args)
+        say_locked("nothing to do", args, entries)
+
+
+def say_locked(text: str, args: argparse.Namespace, installed: Sized) -> None:
+    """Say how installed skills are; that there are none where the lock has none."""
+    say(text if len(installed) else NOTHING_INSTALLED, args)
 
 
 def print_refusals(refused: Iterable[SyncRefusal], args: argparse.Namespace) -> None:

@@ -19,7 +19,7 @@ from time import monotonic
 from types import FrameType
 from typing import Any, NamedTuple, Self
 
-from skillbelt.cli.output import width
+from skillbelt.cli.words import width
 
 # Keys within this time were not typed by hand.
 _BURST_SECONDS = 0.01

@@ -112,7 +112,7 @@ def _print_skills(
         print_table(("name", "scope", "description", "from"), rows)
         return
     head = ("name", "scope", "from", "description")
-    shown = [(a, b, d or "-", c) for a, b, c, d in rows]
+    shown = [(a, b, d or "-", c or "(no description)") for a, b, c, d in rows]
     if args.wide:
         places = [skill.location for skill in skills]
         full = [(*row, at) for row, at in zip(shown, places, strict=True)]
@@ -153,7 +153,7 @@ def _describe_scope(
     if skill.hidden:
         marks.append("hidden")
     elif not skill.model_visible:
-        marks.append("user only")
+        marks.append("manual")  # as the setting `visible` calls it
     elif skill.visible == "name":
         marks.append("name only")
     marks += ["pinned"] * said.pin + ["required"] * said.required

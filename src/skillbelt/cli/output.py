@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TextIO
-from unicodedata import east_asian_width
+from typing import TYPE_CHECKING
 
 from skillbelt.cli.failure import Printed
+from skillbelt.cli.words import print_words, width
 from skillbelt.errors import ConfigError
 from skillbelt.format.skill import Skill
 from skillbelt.settings import NO_SWITCHES, Settings
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from skillbelt.discovery.catalog import Catalog
 
 _DAYS_AGO = 14  # from then on a date says more
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 NO_COLOURS: Mapping[str, Mapping[str, str]] = {}
 SANDBOX_HELP = "auto, none, or one that `skillbelt doctor -v` lists (default: the setting sandbox)"
 # The session of runs from the command line, as the parts of a SessionKey: importing that class
@@ -80,38 +78,6 @@ def show_progress(text: str) -> None:
     """Overwrite the progress line of the terminal; an empty text clears it."""
     room = min(78, width(sys.stderr) - 1)
     print(f"\r\x1b[K{shorten(one_line(text), room)}", end="", file=sys.stderr, flush=True)
-
-
-def width(stream: TextIO) -> int:
-    """Return the width of the terminal behind a stream; 80 without one."""
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or 80
-    except (OSError, ValueError):
-        return 80
-
-
-def print_words(text: str, margin: str = "", file: TextIO | None = None) -> None:
-    """Print a line; on a terminal it is broken between words, with a margin below the first."""
-    stream = file or sys.stdout
-    if not stream.isatty():
-        print(text, file=stream)
-        return
-    room = width(stream)
-    start = len(text) - len(text.lstrip(" "))
-    line = text[:start]
-    empty = True
-    for word in text[start:].split(" "):
-        if not empty and _shown_width(line) + 1 + _shown_width(word) > room:
-            print(line, file=stream)
-            line, empty = margin, True
-        line += word if empty else f" {word}"
-        empty = False
-    print(line, file=stream)
-
-
-def _shown_width(text: str) -> int:
-    plain = _COLOUR.sub("", text)
-    return len(plain) + sum(east_asian_width(char) in "WF" for char in plain if char > "\x7f")
 
 
 def print_json(document: object) -> None:
@@ -257,10 +223,10 @@ def print_diagnostics(diagnostics: Iterable[Diagnostic], args: argparse.Namespac
         if diagnostic.severity == "info" and not args.verbose:
             continue
         shown = diagnostic if args.verbose else diagnostic._replace(remedy="")
-        print(one_line(str(shown)), file=sys.stderr)
+        print_words(one_line(str(shown)), "  ", sys.stderr)
 
 
 def say(text: str, args: argparse.Namespace) -> None:
     """Print a message to stderr, unless --quiet was given."""
     if not args.quiet:
-        print(text, file=sys.stderr)
+        print_words(text, "  ", sys.stderr)

@@ -25,6 +25,7 @@ from skillbelt.cli.output import (
     wide_option,
 )
 from skillbelt.cli.scanning import open_catalog
+from skillbelt.cli.words import print_failure
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError
 from skillbelt.permission.command_lines import simple_commands
@@ -56,6 +57,16 @@ _HASH_CHARS = 19  # shown of a hash
 _COLOURS = {"action": {"allow": "green", "ask": "yellow", "deny": "red"}}
 _INITIATORS: tuple[Initiator, ...] = get_args(Initiator)
 _ANSWERS: tuple[AnswerKind, ...] = get_args(AnswerKind)
+_RULE = "'python3 scripts/*' --type run"
+# What may stand after each action.
+_SUBJECTS = {
+    "why": "SKILL",
+    "allow": _RULE,
+    "ask": _RULE,
+    "deny": _RULE,
+    "revoke": _RULE,
+    "answer": "ID once",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -112,7 +123,10 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "watch":
         return _watch(_gate(args), args)
     if args.subject is None:
-        raise ConfigError(f"permissions {args.action} needs a SUBJECT; see --help")
+        wanted = f"permissions {args.action}"
+        raise ConfigError(
+            f"{wanted} needs a SUBJECT: `skillbelt {wanted} {_SUBJECTS[args.action]}`"
+        )
     if args.skill and args.type == "skill":
         raise ConfigError("--skill needs a --type: of the type skill, SUBJECT is the skill itself")
     if args.action == "why":
@@ -311,12 +325,11 @@ def _revoke(gate: Gate, args: argparse.Namespace) -> int:
     if args.json:
         print_json({"rules": rules, "remembered": [one._asdict() for one in taken]})
     elif rules or taken:
-        say(f"revoked: {rules} rules, {len(taken)} remembered answers", args)
+        told = f"{count(rules, 'rule')}, {count(len(taken), 'remembered answer')}"
+        say(f"revoked: {told}", args)
     if not rules and not taken:
         hint = "`skillbelt permissions list` shows all"
-        print(
-            f"skillbelt: nothing to revoke for {one_line(args.subject)!r}; {hint}", file=sys.stderr
-        )
+        print_failure(f"nothing to revoke for {one_line(args.subject)!r}; {hint}")
     return 0 if rules or taken else 1
 
 
@@ -402,5 +415,6 @@ def _answer(gate: Gate, args: argparse.Namespace) -> int:
     elif not done:
         asked = one_line(args.subject)
         why = f"the process that asked for {asked!r} has ended; nothing waits for the answer"
-        print(f"skillbelt: {why if left else f'no pending request {asked!r}'}", file=sys.stderr)
+        none = f"no pending request {asked!r}; `skillbelt permissions pending` lists them"
+        print_failure(why if left else none)
     return 0 if done else 1

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if (args.query is None) == (args.eval is None):
         raise ConfigError("search: give a query, or --eval FILE")
     catalog = open_catalog(args)
-    filters = _filters_of(catalog, args)
+    filters = visible_filters(catalog, args.agent)
     catalog.index_for_search()
     if wants_progress(args):
         show_progress("")
@@ -75,13 +75,13 @@ def run(args: argparse.Namespace) -> int:
     return 0 if found else 1
 
 
-def _filters_of(catalog: Catalog, args: argparse.Namespace) -> Filters:
+def visible_filters(catalog: Catalog, agent: str | None = None) -> Filters:
     """Return filters that hide skills which the rules deny."""
     settings = catalog.settings
     gate = Gate(settings, lambda: open_store(settings))
     if not gate.hides_skills:
-        return Filters(agent=args.agent)
-    return Filters(agent=args.agent, keep=lambda skill: gate.permit(args.agent, skill))
+        return Filters(agent=agent)
+    return Filters(agent=agent, keep=lambda skill: gate.permit(agent, skill))
 
 
 def _print(found: list[Result], args: argparse.Namespace) -> None:

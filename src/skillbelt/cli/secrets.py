@@ -62,7 +62,7 @@ def _one_name(args: argparse.Namespace) -> str:
     if len(args.name) != 1 or "=" in args.name[0]:
         given = bool(args.name) and args.action == "set"
         error = UsageError(
-            f"secrets {args.action} takes one NAME"
+            f"secrets {args.action} takes one NAME, as GITHUB_TOKEN"
             + (
                 " and no value: it is typed at the prompt or read from standard input. What you "
                 "typed is in the history of your shell now: use another value"

@@ -13,6 +13,7 @@ from skillbelt.cli.output import count, positive, print_json, say
 from skillbelt.errors import ConfigError, UsageError
 from skillbelt.objects.collect import collect
 from skillbelt.objects.space import Objects
+from skillbelt.permission.audit import AuditLog
 from skillbelt.running.snapshots import clean_deleted
 from skillbelt.settings import DATABASES, load_settings
 from skillbelt.store import STATE_FILE, open_postgres, open_store
@@ -73,42 +74,56 @@ def _migrate(args: argparse.Namespace) -> int:
         raise UsageError("store migrate takes two stores, not one twice")
     if isinstance(source, SqliteStore) and not os.path.isfile(source.path):
         raise ConfigError(f"{source.path}: no such file; give the state.sqlite3 to move")
-    whole = all(place.startswith(DATABASES) for place in args.places)
     with closing(source), closing(target):
-        rest = _move_records(args.places) if whole else {"audit": 0, "origins": 0}
+        rest = _move_rest(args.places, source)
         total = sum(1 for _ in list_sessions(source))
         moved = move_store(source, target, _reporter(total, args))
+    left = [name for name in _REST if name not in rest]
     if args.json:
         places = {"from": source.place, "to": target.place}
-        left = [] if whole else list(rest)
-        print_json({**places, **moved._asdict(), **rest, "left": left, "verified": True})
+        counts = dict.fromkeys(_REST, 0) | rest
+        print_json({**places, **moved._asdict(), **counts, "left": left, "verified": True})
     else:
         if any(rest.values()):
-            records, origins = count(rest["audit"], "audit record"), rest["origins"]
-            say(f"{records} with unbroken chains, {count(origins, 'trusted origin')}", args)
+            records = count(rest["audit"], "audit record")
+            origins = f", {count(rest['origins'], 'trusted origin')}" if "origins" in rest else ""
+            say(f"{records} with unbroken chains{origins}", args)
         say(
             f"{count(moved.sessions, 'session')} with {count(moved.events, 'event')} are in"
             f" {target.place}, compared one by one; {moved.copied} were missing",
             args,
         )
-        if not whole:
-            say(f"not moved: the audit log and what is trusted; {_left(source)}", args)
+        if left:
+            say(_describe_left(left, source), args)
     return 0
 
 
-def _left(source: Movable) -> str:
-    """Say where the audit log and what is trusted are after a move from or to SQLite."""
+# What a store holds beside sessions, and how a message calls it.
+_REST = {"audit": "the audit log", "origins": "what is trusted"}
+
+
+def _describe_left(left: list[str], source: Movable) -> str:
+    """Say what was not moved, where it stays, and what to do about it."""
+    text = f"not moved: {' and '.join(_REST[one] for one in left)}"
+    if not isinstance(source, SqliteStore):
+        return f"{text}; it stays in {source.place}"
+    text += "; it stays in the state folder, and this machine still trusts it"
+    if "audit" in left:
+        return text
+    return f"{text}. To trust an origin on all machines: `skillbelt trust add URL`, with `store`"
+
+
+def _move_rest(places: list[str], source: Movable) -> dict[str, int]:
+    """Move what a store holds beside sessions to a database; return how many there are of each."""
+    if not places[1].startswith(DATABASES):
+        return {}
+    target = open_postgres(places[1]).database
+    from skillbelt.permission import audit_transfer  # extra: postgres
+
     if isinstance(source, SqliteStore):
-        return "their files stay in the state folder, and this machine still trusts what they name"
-    return f"both stay in {source.place}"
-
-
-def _move_records(places: list[str]) -> dict[str, int]:
-    """Move what two databases hold beside sessions."""
-    source, target = (open_postgres(place).database for place in places)
-    from skillbelt.permission.audit_transfer import move_records  # extra: postgres
-
-    return move_records(source, target)
+        log = AuditLog(os.path.join(os.path.dirname(os.path.abspath(source.path)), "audit"))
+        return {"audit": audit_transfer.move_files(log, target)}
+    return audit_transfer.move_records(open_postgres(places[0]).database, target)
 
 
 def _open(place: str) -> Movable:

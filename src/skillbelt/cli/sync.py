@@ -6,7 +6,14 @@ import argparse
 import os
 
 from skillbelt.cli.asking import open_gate
-from skillbelt.cli.installing import add_options, place_of, print_drift, print_result, reporter
+from skillbelt.cli.installing import (
+    add_options,
+    place_of,
+    print_drift,
+    print_result,
+    reporter,
+    say_locked,
+)
 from skillbelt.cli.output import say
 from skillbelt.errors import ConfigError
 from skillbelt.files.contain import below
@@ -116,5 +123,6 @@ def _check(plan: SyncResult, lock: SkillLock, args: argparse.Namespace) -> int:
         name, message = one_line(one.name), one_line(one.message)
         say(f"skillbelt: {name}: the entry in {lock.place.lock} {message}", args)
     if not differs:
-        say(f"all {len(lock.entries)} skills are as {lock.place.lock} says", args)
+        said = f"all {len(lock.entries)} skills are as {lock.place.lock} says"
+        say_locked(said, args, lock.entries)
     return DRIFT if differs else 0

@@ -59,6 +59,8 @@ class _Table:
             head[:shown], [row[:shown] for row in rows], self._room, look.wrap
         )
         self._starts = [sum(self._widths[:n]) + _GAP * n for n in range(len(self._widths))]
+        # One place for all rows.
+        self._below = min((self._start_of(self._detail(row)) for row in rows), default=0)
 
     def lines(self) -> Iterator[Text]:
         """Yield every line: a head, then each row."""
@@ -113,7 +115,7 @@ class _Table:
 
     def _start_of(self, text: str) -> int:
         """Return where a wrapped text begins: further to the left if that keeps a word whole."""
-        start = self._starts[-1]
+        start = self._starts[-1] if self._starts else 0
         return start if _longest_word(text) <= self._room - start else min(start, _INDENT)
 
     def _fold(self, cell: Text, start: int) -> list[Text]:
@@ -122,16 +124,18 @@ class _Table:
 
     def _add_details(self, line: Text, row: Sequence[str]) -> Iterator[Text]:
         """Yield the last line of a row and the columns that go below, as one text."""
-        text = " · ".join(one for one in row[self._shown :] if one not in ("", "-"))
+        text = self._detail(row)
         details = Text(text, style="dim")
         if text and line.cell_len + _GAP + details.cell_len <= self._room:
             yield Text.assemble(line, " " * _GAP, details)
             return
         yield line
         if text:
-            start = self._start_of(text)
-            for part in self._fold(details, start):
-                yield Text.assemble(" " * start, part)
+            for part in self._fold(details, self._below):
+                yield Text.assemble(" " * self._below, part)
+
+    def _detail(self, row: Sequence[str]) -> str:
+        return " · ".join(one for one in row[self._shown :] if one not in ("", "-"))
 
     def _stack(self, row: Sequence[str], aligned: Sequence[int]) -> Iterator[Text]:
         """Yield the cells that fit on one line, and each of the others below it with its title."""

@@ -11,8 +11,9 @@ from skillbelt.cli.installing import (
     print_refusals,
     print_result,
     reporter,
+    say_locked,
 )
-from skillbelt.cli.output import print_json, print_table, say
+from skillbelt.cli.output import print_json, print_table
 from skillbelt.errors import ConfigError, SkillbeltError
 from skillbelt.install.entries import install_request
 from skillbelt.install.lock_file import SkillLock, read_lock
@@ -170,5 +171,6 @@ def _print_outdated(found: FoundVersions, args: argparse.Namespace) -> int:
             print_table(("name", "locked", "newest", "source"), table)
         print_refusals(found.refused, args)
         if not rows and not found.refused:
-            say("every skill is the newest version of its source", args)
+            said = "every installed skill is the newest version of its source"
+            say_locked(said, args, found.current)
     return PARTLY if found.refused else 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from skillbelt.cli.installing import add_options, place_of, print_drift
-from skillbelt.cli.output import print_json, say
+from skillbelt.cli.installing import add_options, place_of, print_drift, say_locked
+from skillbelt.cli.output import print_json
 from skillbelt.install.lock_file import read_lock
 from skillbelt.install.placing import using_place
 from skillbelt.install.sync import check_names
@@ -55,5 +55,6 @@ def run(args: argparse.Namespace) -> int:
         for one in refused:
             print(f"{one_line(one.name)}: the entry in {place.lock} {one_line(one.message)}")
         good = sum(not skill.drift for skill in verified)
-        say(f"{good} of {len(verified)} skills are as {place.lock} says", args)
+        said = f"{good} of {len(verified)} skills are as {place.lock} says"
+        say_locked(said, args, (*verified, *refused))
     return DRIFT if drift or refused else 0

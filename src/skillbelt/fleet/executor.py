@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
+from skillbelt import __version__
 from skillbelt.errors import (
-    DiskFull,
     MissingExtra,
-    PermissionDenied,
     RunLost,
     RunRefused,
     SandboxUnavailable,
     SkillbeltError,
 )
+from skillbelt.fleet.facts import label_of
 from skillbelt.fleet.fair import FairSlots, QueuePlace
 from skillbelt.fleet.node import CONCURRENCY, RUNS_AT_ONCE, WorkspaceActor
 from skillbelt.fleet.placing import (
@@ -35,10 +35,27 @@ from skillbelt.fleet.placing import (
     interpreter_of,
     lacking_sandbox,
 )
+from skillbelt.fleet.replies import (
+    ActorEnded,
+    NodeReply,
+    error_of,
+    lost_run,
+    read_carried,
+    read_reply,
+)
 from skillbelt.fleet.submit import is_kept, order_of, pack_of, seal_order, tenant_of
+from skillbelt.fleet.window import TOLD_BYTES
 from skillbelt.format.skill import Skill
 from skillbelt.objects.space import Objects
-from skillbelt.running.mirrors import Carried, EntryFact, Mirror, carry, put
+from skillbelt.running.mirrors import (
+    BATCH_BYTES,
+    MAX_CARRIED_BYTES,
+    Carried,
+    EntryFact,
+    Mirror,
+    carry,
+    put,
+)
 from skillbelt.running.orders import (
     PrivateValues,
     RunOrder,
@@ -47,7 +64,6 @@ from skillbelt.running.orders import (
 from skillbelt.running.run import Run
 from skillbelt.sandbox.network.connection import Connection
 from skillbelt.sandbox.protocol import (
-    Captured,
     Job,
     Keepless,
     Listener,
@@ -84,16 +100,12 @@ _CREATION_SECONDS = 120.0
 _AGAIN_SECONDS = 0.05
 _LOOK_SECONDS = 5.0
 _TRIES = 4
+_MAX_SHOWN = 3  # names in a warning
 _MAX_KNOWN = 4_096
 _CONNECTING = threading.Lock()
 _NOTHING_SAID = SkillSettings()
 _LOST = (exceptions.ActorDiedError, exceptions.ActorUnavailableError,
          exceptions.NodeDiedError, exceptions.WorkerCrashedError)  # fmt: skip
-
-_FAILED = (
-    "the node failed while it carried out the run, and what the command did is not known: "
-    "{reason}; `skillbelt fleet nodes` says whether versions differ"
-)
 
 
 class NodeSandbox(Keepless):
@@ -294,7 +306,8 @@ class RayExecutor(Sandboxes):
         """Return the actor of that name; Ray makes it on a node that announces what it needs."""
         try:
             handle: Any = self._class.options(
-                name=f"{WORKSPACES}{name}",
+                # Servers of another version have actors of their own, while a fleet is renewed.
+                name=f"{WORKSPACES}{label_of(__version__)}-{name}",
                 namespace=NAMESPACE,
                 lifetime="detached",
                 get_if_exists=True,
@@ -440,42 +453,41 @@ class RemoteRun:
             )
         known = self._executor.known_for(self._run)
         lacks: Mapping[str, tuple[str, ...]] = {}
-        for _ in range(_TRIES):
+        tries = 0
+        while tries < _TRIES:
             actor = self._executor.actor_for(
                 self._run, self._job.timeout_seconds, lambda: self._killed
             )
-            with self._executor.loading(actor):
-                reply = self._send(actor, known, lacks)
-            if reply.get("error", {}).get("kind") == "actor_ended":
-                self._executor.drop(actor)
-                lacks = {}
-                continue
-            if "error" in reply:
-                raise _error_of(self._run, reply["error"])
             try:
-                lacks = reply["lacks"]
-                if not any(lacks.values()):
-                    return self._take_back(actor, known, reply)
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
-                raise RunLost(_FAILED.format(reason=f"its answer has no sense: {error}")) from error
+                with self._executor.loading(actor):
+                    reply = self._send(actor, known, lacks)
+            except ActorEnded:
+                self._executor.drop(actor)
+                lacks, tries = {}, tries + 1
+                continue
+            if reply.ran:
+                return self._take_back(actor, known, reply)
+            # Each message brings a batch, as long as the node lacks less each time.
+            fewer = len(reply.lacks["contents"]) < len(lacks.get("contents", ()))
+            lacks, tries = reply.lacks, tries + (not fewer)
         raise RunRefused("the node lacks what the run needs, though it was sent; nothing was run")
 
     def _send(
         self, actor: _Actor, known: _Known, lacks: Mapping[str, tuple[str, ...]]
-    ) -> dict[str, Any]:
+    ) -> NodeReply:
+        """Send the order with what the node may lack; return its answer, or raise its error."""
         run, executor = self._run, self._executor
         with known.lock:
             facts = known.mirror.look(run.workspace, run.folder)
             there = known.facts if known.actor == actor.id else {}
         changed = {path: fact for path, fact in facts.items() if there.get(path) != fact}
-        wanted = set(lacks.get("contents", ()))
-        wanted.update(fact.content for fact in changed.values())
+        wanted = set(lacks.get("contents", ())) or {fact.content for fact in changed.values()}
         needed = {p: f for p, f in facts.items() if f.kind == "file" and f.content in wanted}
-        sending = carry(run.workspace, needed)
-        if sending.left:
-            raise RunRefused(
-                f"{sending.left[0]!r} is too large to be sent to a node; give it as an artifact"
-            )
+        # A single run has one message: nothing of it is kept on the node for the next one.
+        sending = carry(run.workspace, needed, batch_bytes=_batch_bytes(run))
+        if sending.left or (run.who.once and sending.later):
+            (path, *_) = (*sending.left, *sending.later)
+            raise RunRefused(f"{path!r} is too large to be sent to a node; give it as an artifact")
         facts = {path: sending.changed.get(path, fact) for path, fact in facts.items()}
         contents = sending.contents
         stdin = self._job.stdin
@@ -492,29 +504,38 @@ class RemoteRun:
         with self._lock:
             self._actor, killed = actor, self._killed
         if killed:
-            return {"error": {"kind": "run_refused", "message": "the call was cancelled"}}
-        reply = self._call(actor, data, sealed, private, write_facts(facts), contents, skills)
+            raise RunRefused("the call was cancelled")
+        told = self._call(actor, data, sealed, private, write_facts(facts), contents, skills)
         executor.hear(actor)
-        if "error" not in reply and not reply["lacks"]["skills"]:
+        if (error := error_of(run.skill.name, told)) is not None:
+            raise error
+        reply = read_reply(told)
+        if not reply.lacks["skills"]:
             executor.note_skills(actor, hashes)
         return reply
 
-    def _call(self, actor: _Actor, *sent: Any) -> dict[str, Any]:
+    def _call(self, actor: _Actor, *sent: Any) -> object:
         """Send it and wait for its end; RunLost when the node is gone meanwhile."""
         try:
             if self._listener is None:
                 method = actor.handle.run.options(concurrency_group="runs", name="skillbelt.run")
-                plain: dict[str, Any] = ray.get(method.remote(*sent))
-                return plain
+                told: object = ray.get(method.remote(*sent))
+                return told
             method = actor.handle.stream.options(
                 concurrency_group="runs", name="skillbelt.run", num_returns="streaming"
             )
+            taken = told = 0
             for ref in method.remote(*sent):
                 name, value = ray.get(ref)
                 if name == "end":
-                    end: dict[str, Any] = value
+                    end: object = value
                     return end
                 self._listener(name, value)
+                taken += len(value)
+                if taken - told >= TOLD_BYTES:
+                    tell = actor.handle.note_taken.options(concurrency_group="control")
+                    tell.remote(self._id, taken)
+                    told = taken
         except _LOST as error:
             self._executor.drop(actor)
             raise RunLost(
@@ -523,51 +544,59 @@ class RemoteRun:
                 f"({type(error).__name__})"
             ) from error
         except exceptions.RayError as error:
-            raise RunLost(_FAILED.format(reason=first_line(error))) from error
+            raise lost_run(first_line(error)) from error
         raise RunLost("the node ended the run without a result")
 
-    def _take_back(self, actor: _Actor, known: _Known, reply: Mapping[str, Any]) -> Outcome:
+    def _take_back(self, actor: _Actor, known: _Known, reply: NodeReply) -> Outcome:
         """Put what the command wrote into the workspace here, and return how it ended."""
         run = self._run
-        carried = Carried(
-            {path: EntryFact(*fact) for path, fact in reply["changed"].items()},
-            tuple(reply["removed"]),
-            reply["contents"],
-        )
-        with known.lock:
-            put(run.workspace, carried)
-            known.actor, known.facts = actor.id, known.mirror.look(run.workspace, run.folder)
+        self._put(actor, known, reply.carried)
         run.warnings += tuple(
-            f"{path} was not brought back from the node: it is too large" for path in reply["left"]
+            f"{path} was not brought back from the node: it is too large"
+            for path in self._collect(actor, known, reply.carried).left
         )
         if isinstance(run.egress, NodeNetwork):
-            run.egress.connections = tuple(Connection(*one) for one in reply["connections"])
-            run.egress.limits_hit = tuple(reply["limits_hit"])
-        plain = reply["outcome"]
-        return Outcome(
-            **{
-                **plain,
-                "stdout": Captured(*plain["stdout"]),
-                "stderr": Captured(*plain["stderr"]),
-                "limits_hit": tuple(plain["limits_hit"]),
-            }
-        )
+            run.egress.connections = reply.connections
+            run.egress.limits_hit = reply.limits_hit
+        return reply.outcome
+
+    def _put(self, actor: _Actor, known: _Known, carried: Carried) -> None:
+        with known.lock:
+            put(self._run.workspace, carried)
+            known.actor = actor.id
+            known.facts = known.mirror.look(self._run.workspace, self._run.folder)
+
+    def _collect(self, actor: _Actor, known: _Known, last: Carried) -> Carried:
+        """Bring back what had no room in the first answer, batch by batch; return the last one."""
+        run = self._run
+        while last.later:
+            method = actor.handle.collect.options(concurrency_group="runs")
+            names = tenant_of(run), hash_texts(*run.who.key, run.workspace.name)
+            try:
+                told = ray.get(method.remote(*names, run.folder))
+                if (error := error_of(run.skill.name, told)) is not None:
+                    raise error
+                batch = read_carried(told)
+                self._put(actor, known, batch)
+            except (SkillbeltError, exceptions.RayError) as error:
+                shown = ", ".join(last.later[:_MAX_SHOWN])
+                run.warnings += (
+                    f"{shown} and more were not brought back from the node: {first_line(error)}",
+                )
+                return last
+            if not batch.contents:
+                return batch
+            last = batch
+        return last
+
+
+def _batch_bytes(run: Run) -> int:
+    return MAX_CARRIED_BYTES if run.who.once else BATCH_BYTES
 
 
 @contextmanager
 def _noted(network: NodeNetwork) -> Iterator[NodeNetwork]:
     yield network
-
-
-def _error_of(run: Run, plain: Mapping[str, str]) -> SkillbeltError:
-    kind, message = plain["kind"], plain["message"]
-    if kind == PermissionDenied.kind:
-        return PermissionDenied(run.skill.name, message)
-    if kind == SandboxUnavailable.kind:
-        return SandboxUnavailable(message)
-    if kind == RunLost.kind:
-        return RunLost(_FAILED.format(reason=message))
-    return DiskFull(message) if kind == DiskFull.kind else RunRefused(message)
 
 
 def _wrap() -> Any:

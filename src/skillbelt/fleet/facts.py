@@ -106,7 +106,7 @@ class NodeFacts(NamedTuple):
     def labels(self) -> dict[str, str]:
         """Return the Ray labels that say which product and which settings this node has."""
         return {
-            VERSION_LABEL: _NOT_LABEL.sub("-", self.version),
+            VERSION_LABEL: label_of(self.version),
             SETTINGS_LABEL: self.settings_digest,
         }
 
@@ -147,6 +147,11 @@ def read_facts(text: str) -> NodeFacts:
     if not isinstance(document, dict):
         raise ValueError("no facts of a node: no object")
     return NodeFacts.from_json(document)
+
+
+def label_of(version: str) -> str:
+    """Return a version as a label of Ray."""
+    return _NOT_LABEL.sub("-", version)
 
 
 def needs_of(sandbox: str = registry.AUTO, interpreters: Iterable[str] = ()) -> dict[str, float]:

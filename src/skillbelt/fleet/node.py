@@ -25,6 +25,9 @@ from skillbelt.errors import (
 )
 from skillbelt.fleet.fair import FairSlots
 from skillbelt.fleet.perform import NodeBench, Performed, Sent, node_settings
+from skillbelt.fleet.replies import ActorEnded
+from skillbelt.fleet.window import OutputWindow
+from skillbelt.running.mirrors import Carried
 from skillbelt.running.orders import RunOrder
 from skillbelt.sandbox.protocol import Listener, Running
 
@@ -65,15 +68,19 @@ class WorkspaceActor:
 
     def run(self, *sent: Any) -> dict[str, Any]:
         """Carry out an order and return how it ended, as plain data."""
-        return self._perform(sent, None)
+        return self._perform(sent, None, OutputWindow())
 
     def stream(self, *sent: Any) -> Iterator[tuple[str, Any]]:
         """Carry out an order; yield its output while it comes, and last how it ended."""
         pieces: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        window = OutputWindow()
+
+        def listen(stream: str, data: bytes) -> None:
+            if window.enter(len(data)):
+                pieces.put((stream, data))
 
         def work() -> None:
-            end = self._perform(sent, lambda stream, data: pieces.put((stream, data)))
-            pieces.put(("end", end))
+            pieces.put(("end", self._perform(sent, listen, window)))
 
         threading.Thread(target=work, name="skillbelt-node-run", daemon=True).start()
         while True:
@@ -86,11 +93,13 @@ class WorkspaceActor:
             if name == "end":
                 return
 
-    def _perform(self, came: tuple[Any, ...], listener: Listener | None) -> dict[str, Any]:
+    def _perform(
+        self, came: tuple[Any, ...], listener: Listener | None, window: OutputWindow
+    ) -> dict[str, Any]:
         try:
             sent = Sent(*came)
             order = self.bench.read(sent)
-            run = self._admit(order)
+            run = self._admit(order, window)
             try:
                 if not run.turn.wait(order.timeout_seconds, lambda: run.killed):
                     raise RunRefused(_LATE if not run.killed else _CANCELLED)
@@ -104,11 +113,11 @@ class WorkspaceActor:
             told = {"kind": RunLost.kind, "message": f"{type(error).__name__}: {error}"}
             return {"error": told, "node": self._node}
 
-    def _admit(self, order: RunOrder) -> _NodeRun:
+    def _admit(self, order: RunOrder, window: OutputWindow) -> _NodeRun:
         with self._changed:
             if self._draining:
-                raise _Ended("this node takes no more runs")
-            run = _NodeRun(self._slots, order)
+                raise ActorEnded("this node takes no more runs")
+            run = _NodeRun(self._slots, order, window)
             run.killed = order.id in self._killed
             self._runs[order.id] = run
             return run
@@ -121,6 +130,13 @@ class WorkspaceActor:
             if order.workspace:
                 self._used[f"{order.tenant}/{order.workspace}"] = time.time()
             self._changed.notify_all()
+
+    def collect(self, tenant: str, workspace: str, folder: str) -> dict[str, Any]:
+        """Return the next batch of what the runs of a conversation changed, as plain data."""
+        try:
+            return plain_carried(self.bench.collect(tenant, workspace, folder))
+        except (SkillbeltError, OSError) as error:
+            return {"error": plain_error(error, self._node)}
 
     # Control
 
@@ -139,6 +155,12 @@ class WorkspaceActor:
         """Write to the stdin of a run; False once it takes no more."""
         run = self._runs.get(id)
         return run is not None and run.write(data, close)
+
+    def note_taken(self, id: str, total: int) -> None:
+        """Let a run print more: its server took so many bytes of live output in all."""
+        run = self._runs.get(id)
+        if run is not None:
+            run.window.note_taken(total)
 
     def ping(self) -> str:
         """Say that it is there; return its node, "" when it takes no more runs."""
@@ -215,8 +237,8 @@ class WorkspaceActor:
 class _NodeRun:
     """A run that waits or goes on."""
 
-    def __init__(self, slots: FairSlots, order: RunOrder) -> None:
-        self.order, self.turn = order, slots.enter(order.tenant)
+    def __init__(self, slots: FairSlots, order: RunOrder, window: OutputWindow) -> None:
+        self.order, self.turn, self.window = order, slots.enter(order.tenant), window
         self.killed = False
         self._running: Running | None = None
         self._lock = threading.Lock()
@@ -225,6 +247,7 @@ class _NodeRun:
         """Remember the command, to end it."""
         with self._lock:
             self._running, killed = running, self.killed
+        self.window.end_after(self.order.timeout_seconds)
         if killed:
             running.kill()
 
@@ -232,6 +255,7 @@ class _NodeRun:
         """End it, now or once it starts."""
         with self._lock:
             self.killed, running = True, self._running
+        self.window.end_after(0)
         if running is not None:
             running.kill()
 
@@ -248,12 +272,6 @@ class _NodeRun:
         except BrokenPipeError:
             return False
         return True
-
-
-class _Ended(RunRefused):
-    """The actor takes no more runs; another one does."""
-
-    kind = "actor_ended"
 
 
 _LATE = "the run waited for a node for as long as it may last; nothing was run; try again later"
@@ -283,13 +301,16 @@ def _plain(done: Performed, node: str) -> dict[str, Any]:
             "stderr": tuple(outcome.stderr),
             "enforced": dict(outcome.enforced),
         },
-        "changed": {path: tuple(fact) for path, fact in done.carried.changed.items()},
-        "removed": done.carried.removed,
-        "left": done.carried.left,
-        "contents": done.carried.contents,
+        **plain_carried(done.carried),
         "connections": [tuple(one) for one in done.connections],
         "limits_hit": done.limits_hit,
     }
+
+
+def plain_carried(carried: Carried) -> dict[str, Any]:
+    """Return what is carried as plain data."""
+    changed = {path: tuple(fact) for path, fact in carried.changed.items()}
+    return {**carried._asdict(), "changed": changed}
 
 
 def plain_error(error: Exception, node: str) -> Mapping[str, str]:

@@ -27,7 +27,16 @@ from skillbelt.running.call import Asker, RunCall
 from skillbelt.running.cleanup import held_environment, retire
 from skillbelt.running.executors import LocalExecutor
 from skillbelt.running.job import make_job, shell
-from skillbelt.running.mirrors import Carried, EntryFact, Mirror, carry, differing, put
+from skillbelt.running.mirrors import (
+    BATCH_BYTES,
+    MAX_CARRIED_BYTES,
+    Carried,
+    EntryFact,
+    Mirror,
+    carry,
+    differing,
+    put,
+)
 from skillbelt.running.named_files import ground_of
 from skillbelt.running.orders import (
     PrivateValues,
@@ -234,9 +243,7 @@ class NodeBench:
         """Return the workspace of the order, and make the folder of the run."""
         workspace = self._open(order, stack)
         stack.enter_context(quota_for_run(workspace, order.limits))
-        top, _, name = order.folder.partition("/")
-        if top != RUNS or not name.replace("-", "").isalnum():
-            raise RunRefused(f"{order.folder!r} is no folder of a run")
+        _check_folder(order.folder)
         os.close(workspace.make_folders(order.folder))
         stack.callback(workspace.end_run, order.folder)
         return workspace
@@ -288,6 +295,14 @@ class NodeBench:
         if order.stdin and order.stdin not in contents:
             missing.add(order.stdin)
         if missing:
+            if order.workspace:  # the next message brings more, and not the same again
+                here = {
+                    path: fact
+                    for path, fact in changed.items()
+                    if fact.kind == "file" and fact.content in contents
+                }
+                put(workspace, Carried(here, (), dict(contents)))
+                held.known = {**known, **here}
             return MissingParts(contents=tuple(sorted(missing)))
         gone = tuple(path for path in removed if not path.startswith(f"{RUNS}/"))
         put(workspace, Carried(changed, gone, dict(contents)))
@@ -370,14 +385,27 @@ class NodeBench:
         if run.egress is not None:
             run.egress.close()
             reached, hit = run.egress.connections, run.egress.limits_hit
+        # The workspace of a single run is gone afterwards, so all of it goes now.
+        batch = BATCH_BYTES if order.workspace else MAX_CARRIED_BYTES
         with held.lock:
-            now = held.mirror.look(run.workspace, run.folder)
-            changed, removed = differing(held.known or {}, now)
-            carried = carry(run.workspace, changed, removed)
-            # What was left behind is offered again after the next run.
-            kept = {path: fact for path, fact in now.items() if path not in carried.left}
-            held.known = {**kept, **carried.changed}
+            carried = _take_changed(held, run.workspace, run.folder, batch)
         return Performed(outcome, carried, reached, hit)
+
+    def collect(self, tenant: str, workspace: str, folder: str) -> Carried:
+        """Return the next batch of what the runs of a conversation changed."""
+        _check_folder(folder)
+        with self._lock:
+            held = self._held.get(f"{tenant}/{workspace}")
+            if held is None:
+                raise RunRefused("this node has no such workspace any more")
+            held.runs += 1
+        try:
+            key = SessionKey(tenant, "node", workspace)
+            with held.lock, open_workspace(self._folder, key, run_identity()) as opened:
+                return _take_changed(held, opened, folder, BATCH_BYTES)
+        finally:
+            with self._lock:
+                held.runs, held.used = held.runs - 1, time.monotonic()
 
     def forget_unused(self) -> list[str]:
         """Remove workspaces that were not used for long, or are too many; return their names."""
@@ -403,3 +431,28 @@ class NodeBench:
             opened = open_workspace(self._folder, key, run_identity())
             opened.close()
             retire(os.path.dirname(opened.path), opened.name)
+
+
+def _check_folder(folder: str) -> None:
+    top, _, name = folder.partition("/")
+    if top != RUNS or not name.replace("-", "").isalnum():
+        raise RunRefused(f"{folder!r} is no folder of a run")
+
+
+def _take_changed(held: _Held, workspace: Workspace, folder: str, batch_bytes: int) -> Carried:
+    """Return what changed since the server knew it; that is what the server knows from now on."""
+    now, known = held.mirror.look(workspace, folder), held.known or {}
+    changed, removed = differing(known, now)
+    # The folders of other runs were not looked at.
+    others = {
+        path: fact
+        for path, fact in known.items()
+        if path.startswith(f"{RUNS}/") and not path.startswith(f"{folder}/")
+    }
+    gone = tuple(path for path in removed if path not in others)
+    carried = carry(workspace, changed, gone, batch_bytes)
+    # What was left behind is offered again, after the next run at the latest.
+    waits = {*carried.left, *carried.later}
+    kept = {path: fact for path, fact in now.items() if path not in waits}
+    held.known = {**others, **kept, **carried.changed}
+    return carried

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from skillbelt import __version__
 from skillbelt.errors import RunRefused, SandboxUnavailable
-from skillbelt.fleet.facts import INTERPRETERS, PRODUCT, needs_of
+from skillbelt.fleet.facts import INTERPRETERS, PRODUCT, VERSION_LABEL, label_of, needs_of
 from skillbelt.sandbox.registry import CONTAINER, WASM
 from skillbelt.text import one_line
 
@@ -21,17 +22,20 @@ _MIB = 2**20
 
 
 class AnnouncedNode(NamedTuple):
-    """A living node, and what it has in all."""
+    """A living node, what it has in all, and its version of the product; "" when it says none."""
 
     id: str
     host: str
     resources: Mapping[str, float]
+    version: str = ""
 
     @classmethod
     def from_ray(cls, plain: Mapping[str, Any]) -> AnnouncedNode:
         """Return a node as `ray.nodes()` lists it."""
         host = one_line(str(plain.get("NodeManagerHostname", "")))
-        return cls(str(plain["NodeID"]), host, dict(plain.get("Resources") or {}))
+        labels = plain.get("Labels") or {}
+        resources, version = dict(plain.get("Resources") or {}), str(labels.get(VERSION_LABEL, ""))
+        return cls(str(plain["NodeID"]), host, resources, version)
 
     @property
     def shown(self) -> str:
@@ -75,7 +79,14 @@ def interpreter_of(argv: Sequence[str], sandbox: str) -> str:
 
 def find_placement(nodes: Sequence[AnnouncedNode], needs: NodeNeeds) -> NodePlacement:
     """Return where runs with these needs go; RunRefused names the need that no node meets."""
-    takers = [one for one in nodes if one.has([PRODUCT])]
+    all_takers = [one for one in nodes if one.has([PRODUCT])]
+    takers = [one for one in all_takers if one.version in ("", label_of(__version__))]
+    if all_takers and not takers:
+        raise RunRefused(
+            f"no node of the Ray cluster has this version of skillbelt, {__version__}: "
+            f"{_list(all_takers, lambda one: one.version)}; nothing was run; install the same "
+            "version on nodes and servers, and join the nodes again"
+        )
     fitting = [one for one in takers if one.has(needs_of(needs.sandbox))]
     if not fitting:
         raise lacking_sandbox(needs.sandbox)
@@ -100,7 +111,7 @@ def find_placement(nodes: Sequence[AnnouncedNode], needs: NodeNeeds) -> NodePlac
     if not chosen:  # the command then says itself what is missing, as on one machine
         chosen, wanted = able, needs_of(needs.sandbox)
     options: dict[str, Any] = {"resources": wanted}
-    if len(enough) < len(fitting):
+    if len(enough) < len(fitting) or len(takers) < len(all_takers):
         options["label_selector"] = {NODE_LABEL: f"in({','.join(one.id for one in chosen)})"}
     actors = sum(one.resources.get(CPU, 0) for one in chosen)
     if needs.gpus:

@@ -360,5 +360,7 @@ def check_names(lock: SkillLock, names: Sequence[str]) -> tuple[str, ...]:
         if name not in lock.entries:
             known: Iterable[str] = sorted(lock.entries)
             shown = ", ".join(known) or "nothing"
-            raise ConfigError(f"{lock.place.lock} has no skill {name!r}; it has {shown}")
+            error = ConfigError(f"{lock.place.lock} has no skill {name!r}; it has {shown}")
+            error.remedy = "`skillbelt list` shows every skill and where it comes from"
+            raise error
     return tuple(names)

@@ -280,6 +280,18 @@ class _File(NamedTuple):
         return cls(handle, (info.st_dev, info.st_ino), size, path=path)
 
 
+def read_records(log: AuditLog) -> Generator[tuple[int, bytes], None, None]:
+    """Yield number and text of each record of the chain, oldest first."""
+    files = log._open_files()
+    try:
+        for file in files:
+            for line in _lines(file):
+                if (link := link_of(line)) is not None:
+                    yield link.seq, line.removesuffix(b"\n")
+    finally:
+        _close(files)
+
+
 def _close(files: list[_File]) -> None:
     for file in files:
         os.close(file.handle)

@@ -1,13 +1,17 @@
-"""Move the audit log of a database into another one, record by record, with its hash chains."""
+"""Move an audit log into a database, record by record, with its hash chains."""
 
+import itertools
+from collections.abc import Iterable
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skillbelt.errors import ConfigError
-from skillbelt.permission.audit_events import NONE, hash_of
-from skillbelt.permission.postgres_audit import PostgresAuditLog
+from skillbelt.permission.audit import AuditLog, machine_name, read_head, read_records
+from skillbelt.permission.audit_events import NONE, Verified, decode_event, hash_of
+from skillbelt.permission.postgres_audit import PostgresAuditLog, columns_of
 from skillbelt.store.postgres.origins import move_origins
-from skillbelt.store.postgres.store import decode_text
+from skillbelt.store.postgres.store import decode_text, encode_text
 
 if TYPE_CHECKING:
     import psycopg
@@ -42,32 +46,81 @@ def move_audit(source: "Database", target: "Database") -> int:
     records = _verify(source)
     wanted, there = _read_ends(source), _read_ends(target)
     for chain, end in wanted.items():
-        _begin_chain(source, target, chain, (end, there.get(chain)))
+        last = there.get(chain, _ChainEnd()).seq
+        query = "SELECT record FROM skillbelt.audit WHERE chain = %s AND seq = %s"
+        known = [hash_of(record.encode()) for (record,) in source.read(query, [chain, last])]
+        _begin_chain(target, chain, (end, there.get(chain)), known)
     after = 0
     query = f"SELECT id, {_COLUMNS} FROM skillbelt.audit WHERE id > %s ORDER BY id LIMIT {_PAGE}"
     while rows := source.read(query, [after]):
         after = rows[-1][0]
-        if not target.write(partial(_add_page, rows=[row[1:] for row in rows])):
-            raise ConfigError(
-                f"{target.place}: the audit log was changed meanwhile; end what uses either store"
-            )
+        _add_rows(target, [row[1:] for row in rows])
+    _check_ends(target, wanted)
+    return records
+
+
+def move_files(log: AuditLog, target: "Database") -> int:
+    """Copy the records of a log in files that are missing, and return how many there are.
+
+    They are a chain of their own, named by this machine and the folder. Errors as of `move_audit`.
+    """
+    place = log.folder
+    checked = _require_whole(log.verify(), place)
+    found = read_head(log.head_path)
+    if found is None or not checked.records:
+        return 0
+    chain = encode_text(f"{machine_name()} {place}")
+    wanted = _ChainEnd(found.seq, found.hash, found.gone, found.gone_hash)
+    there = _read_ends(target).get(chain)
+    last = there.seq if there else 0
+    with closing(read_records(log)) as records:
+        known = [hash_of(record) for seq, record in records if seq == last]
+    _begin_chain(target, chain, (wanted, there), known)
+    with closing(read_records(log)) as records:
+        missing = ((seq, record) for seq, record in records if seq > last)
+        while page := list(itertools.islice(missing, _PAGE)):
+            _add_rows(target, [_row_of(chain, seq, record, place) for seq, record in page])
+    _check_ends(target, {chain: wanted})
+    return checked.records
+
+
+def _row_of(chain: str, seq: int, record: bytes, place: str) -> tuple[Any, ...]:
+    event = decode_event(record)
+    if event is None:
+        raise ConfigError(
+            f"{place}: record {seq} of the audit log is no event; nothing of it moved"
+        )
+    return (chain, seq, *columns_of(event), record.decode("utf-8"))
+
+
+def _add_rows(target: "Database", rows: list[tuple[Any, ...]]) -> None:
+    if not target.write(partial(_add_page, rows=rows)):
+        raise ConfigError(
+            f"{target.place}: the audit log was changed meanwhile; end what uses either store"
+        )
+
+
+def _check_ends(target: "Database", wanted: dict[str, _ChainEnd]) -> None:
+    """Verify what was moved."""
     _verify(target)
     found = _read_ends(target)
     for chain, end in wanted.items():
         if found.get(chain, _ChainEnd()).seq < end.seq:
             raise _refuse(target, chain, "is not complete after it was copied")
-    return records
 
 
 def _verify(database: "Database") -> int:
-    found = PostgresAuditLog(database).verify()
+    return _require_whole(PostgresAuditLog(database).verify(), database.place).records
+
+
+def _require_whole(found: Verified, place: str) -> Verified:
     if found.broken:
         fault = found.faults[0]
         raise ConfigError(
-            f"{database.place}: the audit log is broken: {fault.path} record {fault.line}:"
+            f"{place}: the audit log is broken: {fault.path} record {fault.line}:"
             f" {fault.message}; `skillbelt log --verify` shows all"
         )
-    return found.records
+    return found
 
 
 def _read_ends(database: "Database") -> dict[str, _ChainEnd]:
@@ -76,22 +129,23 @@ def _read_ends(database: "Database") -> dict[str, _ChainEnd]:
 
 
 def _begin_chain(
-    source: "Database",
     target: "Database",
     chain: str,
     ends: tuple[_ChainEnd, _ChainEnd | None],
+    hashes: Iterable[str],
 ) -> None:
-    """Make the chain there, or check that the source goes on where it ends."""
+    """Make the chain there, or check that the source goes on where it ends.
+
+    `hashes` has that of the record of the source with the number of the last one there.
+    """
     wanted, there = ends
     if there is None:
         head = (chain, wanted.gone, wanted.gone_hash, wanted.gone, wanted.gone_hash)
         query = "INSERT INTO skillbelt.audit_head VALUES (%s, %s, %s, %s, %s)"
         target.write(lambda db: db.execute(query, head).rowcount)
         return
-    query = "SELECT record FROM skillbelt.audit WHERE chain = %s AND seq = %s"
     known = {0: NONE, wanted.gone: wanted.gone_hash}
-    for (record,) in source.read(query, [chain, there.seq]):
-        known[there.seq] = hash_of(record.encode())
+    known.update((there.seq, one) for one in hashes)
     # Each hash covers all records before it, so that one comparison is enough.
     if known.get(there.seq) != there.hash or there.seq < wanted.gone:
         raise _refuse(target, chain, "has other records there")

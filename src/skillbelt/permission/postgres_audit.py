@@ -54,7 +54,7 @@ class _Entry:
 
     def __init__(self, event: AuditEvent) -> None:
         self.line = encode_event(event).decode("ascii").removesuffix("\n")
-        self.row = _row(event)
+        self.row = columns_of(event)
         self.done = False
         self.error: ConfigError | None = None
 
@@ -291,7 +291,7 @@ class PostgresAuditLog:
                 line = record.encode()
                 check.take(place, seq, line)
                 event = decode_event(line)
-                if event is None or list(_row(event)) != columns:
+                if event is None or list(columns_of(event)) != columns:
                     said = "is found under other columns than its own: they were changed"
                     odd.append(Fault(place, seq, said))
         found = check.end()
@@ -326,7 +326,7 @@ class PostgresAuditLog:
         return self._database.write(work)
 
 
-def _row(event: AuditEvent) -> tuple[object, ...]:
+def columns_of(event: AuditEvent) -> tuple[object, ...]:
     """Return the columns by which an event is found."""
     texts = map(encode_text, (event.type, event.session, event.skill))
     tenant = tenant_of(event.session)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from contextvars import copy_context
@@ -248,10 +249,13 @@ class Background:
                 raise RunRefused("no run can be started: the runtime was closed")
             going = [one for one in self._runs.values() if not one.ended]
             mine = [one for one in going if one.who.key == run.who.key]
-            if len(mine) >= MAX_SESSION_RUNS or len(going) >= MAX_BACKGROUND_RUNS:
+            own = [one for one in going if one.who.key[:2] == run.who.key[:2]]
+            # No user takes more places than are left, so that each user always finds one.
+            free = MAX_BACKGROUND_RUNS - len(going)
+            if len(mine) >= MAX_SESSION_RUNS or len(own) >= free:
                 raise RunRefused(
-                    f"{len(mine)} runs of this conversation go on in the background, {len(going)} "
-                    "in all, which is the limit; end one of them first"
+                    f"{len(mine)} runs of this conversation go on in the background, {len(own)} of "
+                    f"this user, {len(going)} in all, which is the limit; end one of them first"
                 )
             self._forget(run.who.key)
             # Under the lock, so that `close` finds either no run or a thread to join.
@@ -259,9 +263,16 @@ class Background:
             self._runs[run.id] = run
 
     def _forget(self, key: SessionKey) -> None:
+        """Forget the oldest results of the conversation, and of those with the most of them."""
         ended = [one for one in self._runs.values() if one.ended]
         mine = [one for one in ended if one.who.key == key]
-        for one in (*mine[:-MAX_SESSION_ENDED], *ended[:-MAX_ENDED]):
+        gone = mine[:-MAX_SESSION_ENDED]
+        kept = [one for one in ended if one not in gone]
+        while len(kept) > MAX_ENDED:
+            ((most, _),) = Counter(one.who.key[:2] for one in kept).most_common(1)
+            gone.append(next(one for one in kept if one.who.key[:2] == most))
+            kept.remove(gone[-1])
+        for one in gone:
             self._runs.pop(one.id, None)
 
     def _await_start(self, run: _BackgroundRun) -> None:

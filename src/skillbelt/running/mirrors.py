@@ -20,8 +20,10 @@ from skillbelt.files.contain import NEW_FILE, READ_FILE, READ_FOLDER
 from skillbelt.files.remove import remove_tree
 from skillbelt.running.workspace import OUT, WORK, WRITABLE, Workspace
 
-# What one run may bring along, or back. More belongs into artifacts, or into an object store.
+# The largest file that is carried; a larger one belongs into artifacts, or into an object store.
 MAX_CARRIED_BYTES = 256 * 2**20
+# What is carried at a time: both machines have so much of it in memory.
+BATCH_BYTES = 64 * 2**20
 MAX_CARRIED_DEPTH = 64
 _CHUNK = 2**20
 _FRESH_NS = 100_000_000  # two changes this near to each other may bear the same time
@@ -48,6 +50,7 @@ class Carried(NamedTuple):
     removed: tuple[str, ...]
     contents: dict[str, bytes]
     left: tuple[str, ...] = ()  # files that are too large to be carried
+    later: tuple[str, ...] = ()  # files that are carried with the next batch
 
 
 class Mirror:
@@ -125,16 +128,23 @@ def differing(before: Facts, now: Facts) -> tuple[dict[str, EntryFact], tuple[st
 
 
 def carry(
-    workspace: Workspace, changed: Mapping[str, EntryFact], removed: Iterable[str] = ()
+    workspace: Workspace,
+    changed: Mapping[str, EntryFact],
+    removed: Iterable[str] = (),
+    batch_bytes: int = MAX_CARRIED_BYTES,
 ) -> Carried:
-    """Read what changed; files beyond the bound are left where they are, and named."""
+    """Read what changed, up to a batch: one file at least, if there is any.
+
+    Files that are too large are left where they are, and named.
+    """
     contents: dict[str, bytes] = {}
-    kept, left, room = dict(changed), [], MAX_CARRIED_BYTES
+    left, later = list[str](), list[str]()
+    kept, room = dict(changed), batch_bytes
     for path, fact in changed.items():
         if fact.kind != "file" or fact.content in contents:
             continue
-        if fact.size > room:
-            left.append(path)
+        if fact.size > MAX_CARRIED_BYTES or (contents and fact.size > room):
+            (left if fact.size > MAX_CARRIED_BYTES else later).append(path)
             del kept[path]
             continue
         data = _read(workspace, path, fact.size)
@@ -145,7 +155,8 @@ def carry(
         sha256 = _hash(data)
         kept[path] = fact._replace(content=sha256, size=len(data))
         contents[sha256] = data
-    return Carried(kept, tuple(removed), contents, tuple(left))
+    gone = tuple(removed)
+    return Carried(kept, gone, contents, left=tuple(left), later=tuple(later))
 
 
 def put(workspace: Workspace, carried: Carried) -> None:

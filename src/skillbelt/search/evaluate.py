@@ -89,7 +89,8 @@ def evaluate(
             given = ", ".join(sorted(found[0])) if found else "nothing"
             misses.append((shorten(one_line(one.query), 80), given))
     measures = {
-        name: _mean([measure(rank) for rank in ranks]) for name, measure in MEASURES.items()
+        name: mean_with_interval([measure(rank) for rank in ranks])
+        for name, measure in MEASURES.items()
     }
     hits = [sum(rank.hit(depth) for rank in ranks) / len(ranks) for depth in range(1, DEPTH + 1)]
     return SearchReport(len(ranks), measures, hits, misses)
@@ -129,8 +130,8 @@ MEASURES: Mapping[str, Callable[[_Ranks], float]] = {
 }
 
 
-def _mean(values: Sequence[float]) -> Measure:
-    """Return the mean with a bootstrap confidence interval."""
+def mean_with_interval(values: Sequence[float]) -> Measure:
+    """Return the mean with a bootstrap interval; the same values give the same interval."""
     draw = random.Random(_SEED)
     means = sorted(sum(draw.choices(values, k=len(values))) / len(values) for _ in range(_DRAWS))
     low, high = means[int(_TAIL * _DRAWS)], means[int((1 - _TAIL) * _DRAWS) - 1]

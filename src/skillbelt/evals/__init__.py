@@ -1,0 +1,1 @@
+"""Evaluations: is a skill found, do its scripts run, does it help."""

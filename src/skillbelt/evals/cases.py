@@ -1,0 +1,160 @@
+"""The cases of an evaluation as values, in one spelling for files of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class CheckKind(NamedTuple):
+    """A kind of check: what it needs of a value, and whether it looks at text.
+
+    `value` is `text`, `texts`, `number`, `any` or `none`. A check of text may name a file.
+    """
+
+    value: str
+    about: str
+    on_text: bool = False
+
+
+# Every kind that needs no model. `not` before one turns it round.
+CHECKS: Mapping[str, CheckKind] = MappingProxyType(
+    {
+        "contains": CheckKind("texts", "contains {}", True),
+        "icontains": CheckKind("texts", "contains {}, in any case", True),
+        "contains-any": CheckKind("texts", "contains one of {}", True),
+        "equals": CheckKind("any", "equals {}", True),
+        "starts-with": CheckKind("text", "starts with {}", True),
+        "regex": CheckKind("text", "matches {}", True),
+        "is-json": CheckKind("none", "is JSON", True),
+        "json-schema": CheckKind("any", "fits the schema {}", True),
+        "golden": CheckKind("text", "is the same as {}", True),
+        "file-exists": CheckKind("text", "leaves a file {}"),
+        "exit-code": CheckKind("number", "ends with exit code {}"),
+        "max-seconds": CheckKind("number", "takes at most {} s"),
+        "max-tokens": CheckKind("number", "takes at most {} tokens"),
+        "max-tool-calls": CheckKind("number", "takes at most {} calls of tools"),
+        "min-tool-calls": CheckKind("number", "makes at least {} calls of tools"),
+        "tool-used": CheckKind("text", "calls the tool {}"),
+        "skill-used": CheckKind("text", "uses the skill {}"),
+        "script-run": CheckKind("text", "runs {}"),
+        "permission-asked": CheckKind("text", "asks for the permission {}"),
+        "no-surprises": CheckKind("none", "reaches for nothing that it does not declare"),
+    }
+)
+
+
+class EvalCheck(NamedTuple):
+    """One check that needs no model. `file` is the output that it looks at, "" for the text."""
+
+    kind: str
+    value: object = None
+    file: str = ""
+    negated: bool = False
+
+    @property
+    def text(self) -> str:
+        """What is expected, as a person reads it."""
+        shown = self.value
+        if isinstance(shown, tuple):
+            shown = " and ".join(repr(one) for one in shown)
+        elif isinstance(shown, str):
+            shown = repr(shown)
+        elif isinstance(shown, dict | list):
+            shown = "given here"
+        about = CHECKS[self.kind].about.format(shown)
+        subject = f"{self.file}: " if self.file else ""
+        return f"{subject}not: {about}" if self.negated else f"{subject}{about}"
+
+    def document(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        value = list(self.value) if isinstance(self.value, tuple) else self.value
+        return {**self._asdict(), "value": value}
+
+
+class TriggerCase(NamedTuple):
+    """A request, and whether the skill is meant by it.
+
+    `expected` is the skill that is meant; "" where none is, or where the file does not say. Any of
+    `acceptable` is right too. `draft` marks a request that a program wrote.
+    """
+
+    id: str
+    query: str
+    skill: str
+    should_trigger: bool
+    expected: str = ""
+    acceptable: tuple[str, ...] = ()
+    source: str = ""
+    draft: bool = False
+
+
+class TaskCase(NamedTuple):
+    """A task for a model. `checks` need no model, `expectations` are sentences for a judge.
+
+    `ungraded` are expectations that only another program can decide, each with the reason.
+    """
+
+    id: str
+    prompt: str
+    skill: str
+    name: str = ""
+    files: tuple[str, ...] = ()
+    checks: tuple[EvalCheck, ...] = ()
+    expectations: tuple[str, ...] = ()
+    ungraded: tuple[str, ...] = ()
+    source: str = ""
+
+
+class ScriptCase(NamedTuple):
+    """A call of a script, or of a module with JSON, and what is expected of it.
+
+    `files` are put into the workspace by the name on the left. `json` is given as the input of
+    a JSON call when `calls_json` is set.
+    """
+
+    id: str
+    skill: str
+    script: str
+    arguments: tuple[str, ...] = ()
+    stdin: str = ""
+    files: Mapping[str, str] = MappingProxyType({})
+    calls_json: bool = False
+    json: object = None
+    seconds: float = 0.0
+    checks: tuple[EvalCheck, ...] = ()
+    source: str = ""
+
+
+class EvalProblem(NamedTuple):
+    """Something in a file that is not used, and why."""
+
+    path: str
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.path}: {self.place}" if self.place else self.path
+        return f"{where}: {self.message}"
+
+
+class EvalSet(NamedTuple):
+    """All cases of one skill, the files they came from, and what in these is not used."""
+
+    skill: str
+    triggers: tuple[TriggerCase, ...] = ()
+    tasks: tuple[TaskCase, ...] = ()
+    scripts: tuple[ScriptCase, ...] = ()
+    problems: tuple[EvalProblem, ...] = ()
+    files: tuple[str, ...] = ()
+
+    def plus(self, other: EvalSet) -> EvalSet:
+        """Return both together."""
+        return self._replace(
+            triggers=(*self.triggers, *other.triggers),
+            tasks=(*self.tasks, *other.tasks),
+            scripts=(*self.scripts, *other.scripts),
+            problems=(*self.problems, *other.problems),
+            files=(*self.files, *other.files),
+        )

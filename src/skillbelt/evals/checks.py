@@ -1,0 +1,268 @@
+"""Decide the checks that need no model, from what a run or a conversation left."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import NamedTuple
+
+from skillbelt.errors import SkillbeltError
+from skillbelt.evals.cases import EvalCheck
+from skillbelt.evals.json_schema import UnknownKeyword, equal, find_faults
+from skillbelt.evals.patterns import BadPattern, search_pattern
+from skillbelt.files.manifest import SkillFiles
+from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import BadJson, read_json
+
+_MAX_REFERENCE_BYTES = 8 * 2**20
+_MAX_DIFF_LINES = 60
+_MAX_COMPARED_LINES = 5_000
+_SHOWN_CHARS = 300
+
+
+class EvalEvidence(NamedTuple):
+    """What a check may look at. `text` is the answer of a model, or what a script printed.
+
+    `files` are the outputs by name, `surprises` what was reached for and not declared. None for
+    an exit code means that nothing was run.
+    """
+
+    text: str
+    files: Mapping[str, str] = MappingProxyType({})
+    exit_code: int | None = None
+    tools: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+    surprises: tuple[str, ...] = ()
+    seconds: float = 0.0
+    tokens: int = 0
+
+
+class Grade(NamedTuple):
+    """A decision about one expectation. `passed` is None where nothing could decide it."""
+
+    text: str
+    passed: bool | None
+    evidence: str = ""
+    judged: bool = False
+
+    def document(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        return self._asdict()
+
+
+class _Undecided(Exception):
+    """The check cannot be decided; the text says why."""
+
+
+# What a check gives: whether it holds, and what was seen.
+_Seen = tuple[bool, str]
+
+
+def decide(check: EvalCheck, seen: EvalEvidence, references: SkillFiles) -> Grade:
+    """Decide one check; `references` hold the files that it compares with."""
+    try:
+        holds, evidence = _DECIDERS[check.kind](check, seen, references)
+    except (_Undecided, BadPattern, UnknownKeyword) as error:
+        return Grade(check.text, None, one_line(str(error)))
+    except RecursionError:
+        return Grade(check.text, None, "is nested too deeply")
+    return Grade(check.text, holds != check.negated, evidence)
+
+
+def _text(check: EvalCheck, seen: EvalEvidence) -> str | None:
+    """Return the text that the check looks at; None where the file is missing."""
+    if not check.file:
+        return seen.text
+    found = [name for name in sorted(seen.files) if _is_named(name, check.file)]
+    return seen.files[found[0]] if found else None
+
+
+def _is_named(name: str, pattern: str) -> bool:
+    """Whether an output is meant: by its path, with or without `out/`, or by a pattern."""
+    plain = pattern.removeprefix("out/")
+    return any(fnmatchcase(name.removeprefix("out/"), one) for one in (plain, pattern))
+
+
+def _on_text(
+    decide_text: Callable[[str, EvalCheck, SkillFiles], _Seen],
+) -> Callable[[EvalCheck, EvalEvidence, SkillFiles], _Seen]:
+    def decided(check: EvalCheck, seen: EvalEvidence, references: SkillFiles) -> _Seen:
+        text = _text(check, seen)
+        if text is None:
+            there = ", ".join(sorted(seen.files)[:10]) or "none"
+            return check.negated, f"there is no file {check.file!r}; files: {one_line(there)}"
+        return decide_text(text, check, references)
+
+    return decided
+
+
+def _show(text: str) -> str:
+    return shorten(one_line(text), _SHOWN_CHARS) or "(nothing)"
+
+
+def _wanted(check: EvalCheck) -> tuple[str, ...]:
+    return check.value if isinstance(check.value, tuple) else (str(check.value),)
+
+
+def _contains(text: str, check: EvalCheck, _: SkillFiles) -> _Seen:
+    missing = [one for one in _wanted(check) if one not in text]
+    if check.negated:
+        return len(missing) < len(_wanted(check)), f"found in: {_show(text)}" if missing else ""
+    return not missing, f"{missing[0]!r} is not in: {_show(text)}" if missing else ""
+
+
+def _icontains(text: str, check: EvalCheck, references: SkillFiles) -> _Seen:
+    folded = check._replace(value=tuple(one.casefold() for one in _wanted(check)))
+    return _contains(text.casefold(), folded, references)
+
+
+def _contains_any(text: str, check: EvalCheck, _: SkillFiles) -> _Seen:
+    found = [one for one in _wanted(check) if one in text]
+    return bool(found), f"{found[0]!r}" if found else f"none is in: {_show(text)}"
+
+
+def _equals(text: str, check: EvalCheck, _: SkillFiles) -> _Seen:
+    if isinstance(check.value, str):
+        return text.strip() == check.value.strip(), _show(text)
+    return equal(_json(text), check.value), _show(text)
+
+
+def _json(text: str) -> object:
+    try:
+        return read_json(text)
+    except BadJson as error:
+        raise _Undecided(f"is not JSON: {error}") from None
+
+
+def _starts(text: str, check: EvalCheck, _: SkillFiles) -> _Seen:
+    return text.startswith(str(check.value)), _show(text)
+
+
+def _regex(text: str, check: EvalCheck, _: SkillFiles) -> _Seen:
+    return search_pattern(str(check.value), text), _show(text)
+
+
+def _is_json(text: str, _check: EvalCheck, _: SkillFiles) -> _Seen:
+    try:
+        read_json(text)
+    except BadJson as error:
+        return False, f"{error}: {_show(text)}"
+    return True, ""
+
+
+def _schema(text: str, check: EvalCheck, references: SkillFiles) -> _Seen:
+    schema = check.value
+    if isinstance(schema, str):
+        schema = _json(_reference(schema, references))
+    try:
+        value = read_json(text)
+    except BadJson as error:
+        return False, f"is not JSON: {error}: {_show(text)}"
+    faults = find_faults(value, schema)
+    return not faults, one_line("; ".join(faults[:5]))
+
+
+def _reference(path: str, references: SkillFiles) -> str:
+    """Return a file of the skill that a result is compared with."""
+    try:
+        with references.open(path, _MAX_REFERENCE_BYTES) as file:
+            return file.read().decode("utf-8", "replace")
+    except (OSError, SkillbeltError) as error:
+        raise _Undecided(f"{one_line(path)}: {one_line(str(error))}") from None
+
+
+def _golden(text: str, check: EvalCheck, references: SkillFiles) -> _Seen:
+    wanted = _reference(str(check.value), references).replace("\r\n", "\n")
+    found = text.replace("\r\n", "\n")
+    if found.rstrip("\n") == wanted.rstrip("\n"):
+        return True, ""
+    return False, show_difference(wanted, found, str(check.value), check.file or "output")
+
+
+def show_difference(old: str, new: str, old_name: str, new_name: str) -> str:
+    """Return a unified diff of two texts, cut to what a person reads."""
+    before = old.splitlines()[:_MAX_COMPARED_LINES]
+    after = new.splitlines()[:_MAX_COMPARED_LINES]
+    lines = list(difflib.unified_diff(before, after, old_name, new_name, lineterm="", n=2))
+    if not lines:
+        return "they differ only in white space at the end, or in lines that are not compared"
+    more = len(lines) - _MAX_DIFF_LINES
+    shown = [shorten(line, 200) for line in lines[:_MAX_DIFF_LINES]]
+    return "\n".join([*shown, *([f"... {more} more lines"] if more > 0 else [])])
+
+
+def _file_exists(check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
+    found = [name for name in seen.files if _is_named(name, str(check.value))]
+    there = ", ".join(sorted(found or seen.files)[:10]) or "none"
+    return bool(found), f"files: {one_line(there)}"
+
+
+def _exit_code(check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
+    if seen.exit_code is None:
+        raise _Undecided("nothing was run")
+    return seen.exit_code == check.value, f"exit code {seen.exit_code}: {_show(seen.text[-2000:])}"
+
+
+def _at_most(
+    figure: Callable[[EvalEvidence], float], unit: str
+) -> Callable[[EvalCheck, EvalEvidence, SkillFiles], _Seen]:
+    def decided(check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
+        assert isinstance(check.value, int | float)
+        return figure(seen) <= check.value, f"{figure(seen):g} {unit}"
+
+    return decided
+
+
+def _least_calls(check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
+    assert isinstance(check.value, int | float)
+    return len(seen.tools) >= check.value, f"{len(seen.tools)} calls"
+
+
+def _among(
+    figures: Callable[[EvalEvidence], tuple[str, ...]],
+) -> Callable[[EvalCheck, EvalEvidence, SkillFiles], _Seen]:
+    def decided(check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
+        found = figures(seen)
+        shown = ", ".join(dict.fromkeys(found)) or "none"
+        return str(check.value) in found, _show(shown)
+
+    return decided
+
+
+def _script_run(check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
+    found = [one for one in seen.commands if str(check.value) in one]
+    return bool(found), _show("; ".join(found or seen.commands) or "nothing was run")
+
+
+def _no_surprises(_check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
+    return not seen.surprises, _show("; ".join(seen.surprises)) if seen.surprises else ""
+
+
+_DECIDERS: Mapping[str, Callable[[EvalCheck, EvalEvidence, SkillFiles], _Seen]] = MappingProxyType(
+    {
+        "contains": _on_text(_contains),
+        "icontains": _on_text(_icontains),
+        "contains-any": _on_text(_contains_any),
+        "equals": _on_text(_equals),
+        "starts-with": _on_text(_starts),
+        "regex": _on_text(_regex),
+        "is-json": _on_text(_is_json),
+        "json-schema": _on_text(_schema),
+        "golden": _on_text(_golden),
+        "file-exists": _file_exists,
+        "exit-code": _exit_code,
+        "max-seconds": _at_most(lambda seen: seen.seconds, "s"),
+        "max-tokens": _at_most(lambda seen: seen.tokens, "tokens"),
+        "max-tool-calls": _at_most(lambda seen: len(seen.tools), "calls"),
+        "min-tool-calls": _least_calls,
+        "tool-used": _among(lambda seen: seen.tools),
+        "skill-used": _among(lambda seen: seen.skills),
+        "script-run": _script_run,
+        "permission-asked": _among(lambda seen: seen.asked),
+        "no-surprises": _no_surprises,
+    }
+)

@@ -1,0 +1,302 @@
+"""Read what is expected of a result: checks, sentences for a judge, and what nothing here decides.
+
+The spellings are those of agentskills.io, NVIDIA, waza and promptfoo, and our own `expect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from skillbelt.errors import ConfigError
+from skillbelt.evals.cases import CHECKS, EvalCheck
+from skillbelt.text import one_line, shorten
+
+_MAX_SHOWN = 200
+# How others name the same checks.
+_ALIASES = {
+    "contains-all": "contains",
+    "icontains-all": "icontains",
+    "output-contains": "contains",
+    "matches": "regex",
+    "regex-match": "regex",
+    "jsonschema": "json-schema",
+    "schema": "json-schema",
+    "golden-file": "golden",
+    "exit-status": "exit-code",
+    "exitcode": "exit-code",
+    "file": "file-exists",
+    "files-exist": "file-exists",
+    "skill-invoked": "skill-used",
+    "skill": "skill-used",
+    "tool-called": "tool-used",
+}
+# Sentences, which only a judge can decide.
+_JUDGED = (
+    "llm-rubric",
+    "model-graded-closedqa",
+    "factuality",
+    "prompt",
+    "rubric",
+    "judge",
+    "g-eval",
+)
+_MILLISECONDS = {"latency": "max-seconds", "max-duration-ms": "max-seconds"}
+
+
+class Expected(NamedTuple):
+    """What is expected of one result."""
+
+    checks: tuple[EvalCheck, ...] = ()
+    sentences: tuple[str, ...] = ()
+    ungraded: tuple[str, ...] = ()
+
+    def plus(self, other: Expected) -> Expected:
+        """Return both together, each only once."""
+        return Expected(
+            tuple(_once((*self.checks, *other.checks))),
+            tuple(_once((*self.sentences, *other.sentences))),
+            tuple(_once((*self.ungraded, *other.ungraded))),
+        )
+
+
+NOTHING = Expected()
+
+
+def _once(items: Iterable[Any]) -> list[Any]:
+    found: list[Any] = []
+    for one in items:
+        if one not in found:
+            found.append(one)
+    return found
+
+
+def gather(parts: Iterable[Expected]) -> Expected:
+    """Return all of them together."""
+    found = NOTHING
+    for one in parts:
+        found = found.plus(one)
+    return found
+
+
+def texts_of(value: object, where: str) -> tuple[str, ...]:
+    """Return a text or a list of texts as texts; ConfigError for anything else."""
+    listed = [value] if isinstance(value, str) else value
+    if value is None:
+        return ()
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+        raise ConfigError(f"{where}: takes a text or a list of texts, not {_show(value)}")
+    return tuple(one for one in listed if one.strip())
+
+
+def _show(value: object) -> str:
+    return shorten(one_line(repr(value)), 60)
+
+
+def sentence(text: str) -> str:
+    """Return a sentence for a judge, bounded."""
+    return shorten(one_line(text), 2_000)
+
+
+# One check by its kind
+
+
+def make_check(kind: str, value: object, where: str, *, file: str = "") -> tuple[EvalCheck, ...]:
+    """Return the check of that kind; ConfigError for an unknown kind or a wrong value."""
+    name = kind.strip().lower().replace("_", "-")
+    negated = name.startswith("not-")
+    name = name.removeprefix("not-")
+    if name in _MILLISECONDS:
+        seconds = _number(value, where) / 1000
+        return (EvalCheck(_MILLISECONDS[name], seconds, negated=negated),)
+    name = _ALIASES.get(name, name)
+    if name not in CHECKS:
+        raise ConfigError(f"{where}: unknown check {one_line(kind)!r}; known: {', '.join(CHECKS)}")
+    takes = CHECKS[name].value
+    if takes == "none":
+        return (EvalCheck(name, None, file, negated != (value is False)),)
+    if takes == "number":
+        return (EvalCheck(name, _number(value, where), file, negated),)
+    if takes == "any":
+        return (EvalCheck(name, value, file, negated),)
+    texts = texts_of(value, where)
+    if not texts:
+        raise ConfigError(f"{where}: the check {name} needs a text")
+    if takes == "texts":
+        return (EvalCheck(name, texts, file, negated),)
+    return tuple(EvalCheck(name, one, file, negated) for one in texts)
+
+
+def _number(value: object, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise ConfigError(f"{where}: takes a number of 0 or more, not {_show(value)}")
+    return value
+
+
+# Our own mapping: {"contains": ..., "exit_code": 0, "files": {"report.md": {...}}}
+
+
+def read_expect(value: object, where: str, *, file: str = "") -> Expected:
+    """Read a mapping of checks; `files` holds the checks of each output file."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where}: takes an object of checks, not {_show(value)}")
+    found: list[EvalCheck] = []
+    for key, given in value.items():
+        place = f"{where}.{one_line(str(key))}"
+        if key == "files" and not file:
+            if not isinstance(given, Mapping):
+                raise ConfigError(f"{place}: takes an object of checks by file")
+            for name, inner in given.items():
+                if inner in (None, True, {}):
+                    found.append(EvalCheck("file-exists", str(name)))
+                else:
+                    found += read_expect(inner, f"{place}.{name}", file=str(name)).checks
+        elif given is not None:
+            found += make_check(str(key), given, place, file=file)
+    return Expected(tuple(found))
+
+
+# Lists of assertions, as promptfoo and others have them
+
+
+def read_assertions(value: object, where: str) -> Expected:
+    """Read a list of assertions: sentences, or objects with a `type`."""
+    listed = value if isinstance(value, list) else [value]
+    return gather(
+        _read_assertion(one, f"{where}[{number}]") for number, one in enumerate(listed, 1)
+    )
+
+
+def _read_assertion(one: object, where: str) -> Expected:
+    if isinstance(one, str):
+        return Expected(sentences=(sentence(one),)) if one.strip() else NOTHING
+    if not isinstance(one, Mapping):
+        raise ConfigError(f"{where}: an assertion is a sentence or an object, not {_show(one)}")
+    if not isinstance(one.get("type"), str):
+        told = next((one[key] for key in _TOLD if isinstance(one.get(key), str)), "")
+        if not told:
+            raise ConfigError(f"{where}: an assertion needs a type or a text")
+        return Expected(sentences=(sentence(told),))
+    if "config" in one or one["type"] in _GRADERS:
+        return read_grader(one, where)
+    return _read_typed(one, where)
+
+
+_TOLD = ("text", "assertion", "expectation", "description", "criterion", "name")
+
+
+def _read_typed(one: Mapping[str, Any], where: str) -> Expected:
+    kind = str(one["type"]).lower().replace("_", "-")
+    value = one.get("value", one.get("threshold"))
+    if kind.removeprefix("not-") in _JUDGED:
+        told = value if isinstance(value, str) else one.get("prompt", "")
+        text = f"not: {told}" if kind.startswith("not-") else told
+        return Expected(sentences=(sentence(str(text)),)) if told else NOTHING
+    if kind in ("is-json", "contains-json") and isinstance(value, Mapping):
+        kind = "json-schema"
+    if kind.startswith(("icontains-any", "contains-any")):
+        kind = "contains-any"
+    known = kind.removeprefix("not-")
+    if known not in CHECKS and known not in _ALIASES and known not in _MILLISECONDS:
+        return Expected(ungraded=(f"{one_line(kind)}: nothing here can decide this kind",))
+    file = one.get("file", one.get("path", ""))
+    return Expected(make_check(kind, value, where, file=file if isinstance(file, str) else ""))
+
+
+# Graders of waza
+
+
+def read_grader(one: Mapping[str, Any], where: str) -> Expected:
+    """Read a grader of waza."""
+    kind = str(one.get("type", ""))
+    config = one.get("config") or {}
+    if not isinstance(config, Mapping):
+        raise ConfigError(f"{where}.config: takes an object")
+    read = _GRADERS.get(kind)
+    if read is None:
+        named = one_line(str(one.get("name") or kind))
+        return Expected(ungraded=(f"{named}: the grader {one_line(kind)} is not run here",))
+    return read(config, f"{where}.config")
+
+
+def _each(
+    config: Mapping[str, Any], table: Mapping[str, str], where: str, file: str = ""
+) -> Expected:
+    found: list[EvalCheck] = []
+    for key, kind in table.items():
+        given = config.get(key)
+        for text in texts_of(given, f"{where}.{key}"):
+            found += make_check(kind, text, f"{where}.{key}", file=file)
+    return Expected(tuple(found))
+
+
+def _read_text(config: Mapping[str, Any], where: str) -> Expected:
+    table = {
+        "contains": "icontains",
+        "not_contains": "not-icontains",
+        "contains_cs": "contains",
+        "not_contains_cs": "not-contains",
+        "regex_match": "regex",
+        "regex_not_match": "not-regex",
+    }
+    return _each(config, table, where)
+
+
+def _read_file(config: Mapping[str, Any], where: str) -> Expected:
+    found = _each(config, {"must_exist": "file-exists", "must_not_exist": "not-file-exists"}, where)
+    patterns = config.get("content_patterns") or []
+    if not isinstance(patterns, list):
+        raise ConfigError(f"{where}.content_patterns: takes a list")
+    for one in patterns:
+        if isinstance(one, Mapping) and isinstance(one.get("path"), str):
+            table = {"must_match": "regex", "must_not_match": "not-regex"}
+            found = found.plus(_each(one, table, where, one["path"]))
+    return found
+
+
+def read_behavior(config: Mapping[str, Any], where: str) -> Expected:
+    """Read bounds on what an agent does."""
+    found: list[EvalCheck] = []
+    numbers = {
+        "max_tool_calls": "max-tool-calls",
+        "min_tool_calls": "min-tool-calls",
+        "max_tokens": "max-tokens",
+        "max_duration_ms": "latency",
+        "max_response_time_ms": "latency",
+    }
+    for key, kind in numbers.items():
+        if config.get(key) is not None:
+            found += make_check(kind, config[key], f"{where}.{key}")
+    return Expected(tuple(found)).plus(_each(config, _TOOLS, where))
+
+
+_TOOLS = {"required_tools": "tool-used", "forbidden_tools": "not-tool-used"}
+
+
+def _read_skills(config: Mapping[str, Any], where: str) -> Expected:
+    table = {"required_skills": "skill-used", "forbidden_skills": "not-skill-used"}
+    return _each(config, table, where)
+
+
+def _read_schema(config: Mapping[str, Any], where: str) -> Expected:
+    given = config.get("schema", config.get("schema_file"))
+    return Expected(make_check("json-schema", given, where))
+
+
+def _read_prompt(config: Mapping[str, Any], where: str) -> Expected:
+    told = config.get("prompt")
+    return Expected(sentences=(sentence(told),)) if isinstance(told, str) else NOTHING
+
+
+_GRADERS: Mapping[str, Callable[[Mapping[str, Any], str], Expected]] = MappingProxyType(
+    {
+        "text": _read_text,
+        "file": _read_file,
+        "behavior": read_behavior,
+        "tool_calls": lambda config, where: _each(config, _TOOLS, where),
+        "skill_invocation": _read_skills,
+        "json_schema": _read_schema,
+        "prompt": _read_prompt,
+    }
+)

@@ -1,0 +1,182 @@
+"""What an evaluation found, as values: each case, each measure, and the bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from skillbelt.errors import ConfigError
+from skillbelt.evals.cases import EvalProblem
+from skillbelt.evals.statistics import Rate
+from skillbelt.text import one_line
+
+EvalKind = Literal["route", "script", "trigger", "run"]
+# `ungraded`: it ran, and nothing could decide it. `not-run`: a budget or a bound ended before it.
+Outcome = Literal["passed", "failed", "error", "timeout", "ungraded", "not-run"]
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+_FEW = 5  # cases; that all of them are right says little
+
+
+class CaseOutcome(NamedTuple):
+    """What became of one case. `group` says which measure it counts for; `data` is for programs."""
+
+    id: str
+    skill: str
+    group: str
+    text: str
+    outcome: Outcome
+    detail: str = ""
+    model: str = ""
+    seconds: float = 0.0
+    data: Mapping[str, object] = _NOTHING
+
+    def document(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        plain = self._asdict()
+        del plain["data"]
+        return {**plain, "seconds": round(self.seconds, 3), **self.data}
+
+
+class MeasuredSkill(NamedTuple):
+    """The measures of one skill, with one model where there is one."""
+
+    name: str
+    measures: Mapping[str, Rate]
+    model: str = ""
+
+    def document(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        measures = {name: rate.document() for name, rate in self.measures.items()}
+        return {"name": self.name, "model": self.model, "measures": measures}
+
+
+class Confusion(NamedTuple):
+    """A request that went to the wrong skill, and the words of it that led there.
+
+    `meant` is the skill it was for, "" for none; `rank` where that one stood, 0 for nowhere.
+    """
+
+    query: str
+    meant: str
+    found: str
+    words: tuple[str, ...] = ()
+    rank: int = 0
+
+    def document(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        return {**self._asdict(), "words": list(self.words)}
+
+
+class Bar(NamedTuple):
+    """The least that a measure must reach; "" as its name is the first measure of a report."""
+
+    measure: str
+    least: float
+
+
+class BarResult(NamedTuple):
+    """A bar and what one skill reached."""
+
+    measure: str
+    least: float
+    name: str
+    rate: float
+    passed: bool
+    model: str = ""
+
+
+class EvalReport(NamedTuple):
+    """Everything that one evaluation found. `facts` are figures of its kind, such as costs."""
+
+    kind: EvalKind
+    skills: tuple[MeasuredSkill, ...] = ()
+    overall: Mapping[str, Rate] = MappingProxyType({})
+    cases: tuple[CaseOutcome, ...] = ()
+    confusions: tuple[Confusion, ...] = ()
+    bars: tuple[BarResult, ...] = ()
+    warnings: tuple[str, ...] = ()
+    problems: tuple[EvalProblem, ...] = ()
+    facts: Mapping[str, object] = _NOTHING
+    complete: bool = True
+
+    @property
+    def passed(self) -> bool:
+        """Whether every bar was reached, and every case was run."""
+        return self.complete and all(bar.passed for bar in self.bars)
+
+    def document(self) -> dict[str, object]:
+        """Return the report as one JSON document."""
+        return {
+            "kind": self.kind,
+            "passed": self.passed,
+            "complete": self.complete,
+            "measures": {name: rate.document() for name, rate in self.overall.items()},
+            "skills": [one.document() for one in self.skills],
+            "bars": [one._asdict() for one in self.bars],
+            "confusions": [one.document() for one in self.confusions],
+            "cases": [one.document() for one in self.cases],
+            "warnings": list(self.warnings),
+            "problems": [one._asdict() for one in self.problems],
+            **self.facts,
+        }
+
+
+def parse_bar(text: str) -> Bar:
+    """Parse `[MEASURE=]SHARE`; ConfigError otherwise."""
+    name, _, share = text.rpartition("=")
+    try:
+        least = float(share)
+    except ValueError:
+        least = -1.0
+    if not 0.0 <= least <= 1.0:
+        raise ConfigError(
+            f"--min takes a share from 0 to 1, or MEASURE=SHARE, not {one_line(text)!r}"
+        )
+    return Bar(name.strip().lower(), least)
+
+
+def judge_bars(report: EvalReport, bars: Sequence[Bar]) -> EvalReport:
+    """Return the report with what each skill reached; ConfigError for an unknown measure."""
+    found: list[BarResult] = []
+    known = list(dict.fromkeys(name for one in report.skills for name in one.measures))
+    for bar in bars:
+        if not known:
+            raise ConfigError("--min: there is nothing to measure")
+        name = bar.measure or known[0]
+        if name not in known:
+            raise ConfigError(
+                f"--min: there is no measure {one_line(name)!r}; there are {', '.join(known)}"
+            )
+        found += _judge(report.skills, name, bar.least)
+    return report._replace(bars=tuple(found))
+
+
+def _judge(skills: Iterable[MeasuredSkill], name: str, least: float) -> list[BarResult]:
+    return [
+        BarResult(
+            measure=name,
+            least=least,
+            name=one.name,
+            rate=rate.rate,
+            passed=rate.rate >= least,
+            model=one.model,
+        )
+        for one in skills
+        if (rate := one.measures.get(name)) is not None and rate.rate is not None
+    ]
+
+
+def suspect(name: str, positives: Rate, negatives: Rate | None = None) -> list[str]:
+    """Return warnings about results that say more about the evaluation than about the skill."""
+    found = []
+    if positives.total and not positives.hits:
+        found.append(
+            f"{name}: not one of {positives.total} positives is right; that is rarely the "
+            "description alone: look at the cases, and at whether the skill is visible at all"
+        )
+    rates = [positives, *([negatives] if negatives else [])]
+    total = sum(one.total for one in rates)
+    if total > _FEW and sum(one.hits for one in rates) == total:
+        found.append(f"{name}: all {total} cases are right; harder ones would say more")
+    return found

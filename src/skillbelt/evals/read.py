@@ -1,0 +1,324 @@
+"""Find and read the evaluations of a skill. Everything in these files is untrusted.
+
+A file that is meant as an evaluation and cannot be read is a ConfigError that names the entry.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from posixpath import dirname, join, normpath
+from typing import Any
+
+from skillbelt.errors import ConfigError, SkillbeltError
+from skillbelt.evals.cases import EvalCheck, EvalProblem, EvalSet, ScriptCase, TaskCase, TriggerCase
+from skillbelt.evals.expectations import (
+    NOTHING,
+    Expected,
+    gather,
+    read_assertions,
+    read_grader,
+    sentence,
+    texts_of,
+)
+from skillbelt.evals.items import (
+    EntryPlace,
+    id_of,
+    is_eval_document,
+    read_document,
+    read_entry,
+    read_expected,
+)
+from skillbelt.files.manifest import LocalFiles, SkillFiles
+from skillbelt.format.skill import Skill
+from skillbelt.format.yaml import BrokenYaml, full
+from skillbelt.running.trial.scripts import scripts_of
+from skillbelt.text import one_line
+from skillbelt.untrusted_json import BadJson, read_json
+
+MAX_EVAL_BYTES = 4 * 2**20  # of one file
+_JSON = re.compile(r"(?:evals?/[^/]+|benchmark/evals|evals?|trigger[-_]evals?|triggers)\.json")
+# A file of this name is an evaluation, or a mistake.
+_CERTAIN = re.compile(r"(?:.*/)?(?:evals?|trigger[-_]evals?|triggers)\.json")
+_YAML = re.compile(r"(?:evals?/)?(?P<name>eval|trigger_tests|promptfooconfig)\.ya?ml")
+_SCENARIO = re.compile(r"evals/(?P<name>[^/]+)/task\.md")
+_VARIABLE = re.compile(r"\{\{\s*([\w.-]+)\s*\}\}")
+
+
+def read_evals(skill: Skill) -> EvalSet:
+    """Return every case in the skill's own files; ConfigError, exit code 2, for a wrong file."""
+    files = skill.files
+    paths = [one.path for one in files.entries() if one.kind == "file" and not one.problem]
+    found = EvalSet(skill.name)
+    for path in sorted(paths):
+        if _JSON.fullmatch(path):
+            found = found.plus(_read_json(files, path, skill.name))
+        elif match := _YAML.fullmatch(path):
+            found = found.plus(_read_yaml(files, path, skill.name, match["name"]))
+        elif match := _SCENARIO.fullmatch(path):
+            found = found.plus(_read_scenario(files, path, skill.name, match["name"]))
+    return with_examples(_without_copies(found), skill)
+
+
+def read_eval_file(path: str, skill: str = "") -> EvalSet:
+    """Read a file of the user's; cases that do not name their skill are those of `skill`."""
+    folder, name = os.path.split(os.path.abspath(path))
+    files = LocalFiles(folder)
+    if name.endswith((".yaml", ".yml")):
+        kind = name.rpartition(".")[0]
+        return _read_yaml(files, name, skill, kind)
+    return read_document(_json_of(files, name, path), path, skill)
+
+
+def with_examples(found: EvalSet, skill: Skill) -> EvalSet:
+    """Add the example in the `# /// try` block of each script that no case calls."""
+    called = {one.script for one in found.scripts}
+    more = [
+        ScriptCase(
+            id=f"{script.path} (its example)",
+            skill=skill.name,
+            script=script.path,
+            arguments=script.example.arguments,
+            stdin=script.example.stdin,
+            checks=(EvalCheck("exit-code", 0),),
+            source=script.path,
+        )
+        for script in scripts_of(skill)
+        if script.example and not script.example.fault and script.path not in called
+    ]
+    return found._replace(scripts=(*found.scripts, *more))
+
+
+def _without_copies(found: EvalSet) -> EvalSet:
+    """Count a request once, also where several files have it."""
+    triggers: dict[tuple[str, bool], TriggerCase] = {}
+    for one in found.triggers:
+        triggers.setdefault((one.query, one.should_trigger), one)
+    both = {query for query, should in triggers if (query, not should) in triggers}
+    problems = tuple(
+        EvalProblem(triggers[query, False].source, triggers[query, False].id,
+                    "the same request should and should not trigger; it is left out")
+        for query in sorted(both)
+    )  # fmt: skip
+    kept = tuple(one for one in triggers.values() if one.query not in both)
+    return found._replace(triggers=kept, problems=(*found.problems, *problems))
+
+
+# JSON
+
+
+def _open(files: SkillFiles, path: str, shown: str) -> bytes:
+    try:
+        with files.open(path, MAX_EVAL_BYTES) as file:
+            return file.read(MAX_EVAL_BYTES + 1)
+    except (OSError, SkillbeltError) as error:
+        raise ConfigError(f"{one_line(shown)}: cannot be read: {one_line(str(error))}") from None
+
+
+def _json_of(files: SkillFiles, path: str, shown: str) -> Any:
+    try:
+        return read_json(_open(files, path, shown), most=MAX_EVAL_BYTES)
+    except BadJson as error:
+        raise ConfigError(f"{one_line(shown)}: is not JSON: {error}") from None
+
+
+def _read_json(files: SkillFiles, path: str, skill: str) -> EvalSet:
+    if not _CERTAIN.fullmatch(path):
+        try:
+            value = _json_of(files, path, path)
+        except ConfigError as error:
+            return EvalSet(skill, problems=(EvalProblem(path, "", str(error)),))
+        if not is_eval_document(value):
+            return EvalSet(skill)  # such as a schema or a golden file beside the evaluations
+        return read_document(value, path, skill)
+    return read_document(_json_of(files, path, path), path, skill)
+
+
+# YAML: waza and promptfoo
+
+
+def _yaml_of(files: SkillFiles, path: str) -> dict[str, Any]:
+    try:
+        text = _open(files, path, path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{one_line(path)}: is not UTF-8: byte {error.start}") from None
+    loaded = full(text)
+    if isinstance(loaded, BrokenYaml):
+        line, message = loaded.problem.line, loaded.problem.message
+        raise ConfigError(f"{one_line(path)}:{line}: cannot be read as YAML: {message}")
+    return loaded.fields
+
+
+def _read_yaml(files: SkillFiles, path: str, skill: str, kind: str) -> EvalSet:
+    document = _yaml_of(files, path)
+    if "promptfoo" in kind or "prompts" in document or "tests" in document:
+        return _read_promptfoo(document, path, skill)
+    if any(key in document for key in ("should_trigger_prompts", "should_not_trigger_prompts")):
+        return read_document(document, path, skill or str(document.get("skill") or ""))
+    if "tasks" in document or "tasks_from" in document:
+        return _read_waza(files, document, path, skill)
+    if isinstance(document.get("inputs"), dict):
+        task = _waza_task(document, EntryPlace(path, skill, "task"), NOTHING)
+        return EvalSet(skill, tasks=(task,), files=(path,))
+    raise ConfigError(
+        f"{one_line(path)}: this is no evaluation; it takes `tasks` (waza), `tests` (promptfoo), "
+        "or should_trigger_prompts and should_not_trigger_prompts"
+    )
+
+
+def _read_waza(files: SkillFiles, document: Mapping[str, Any], path: str, skill: str) -> EvalSet:
+    named = document.get("skill")
+    skill = skill or (named if isinstance(named, str) else "")
+    graders = document.get("graders") or []
+    if not isinstance(graders, list):
+        raise ConfigError(f"{path}: graders takes a list")
+    common = gather(
+        read_grader(one, f"{path}: graders[{number}]")
+        for number, one in enumerate(graders, 1)
+        if isinstance(one, Mapping)
+    )
+    found = EvalSet(skill, files=(path,))
+    tasks = document.get("tasks") or []
+    for number, one in enumerate(tasks if isinstance(tasks, list) else [tasks], 1):
+        if isinstance(one, Mapping):
+            place = EntryPlace(path, skill, f"tasks[{number}]")
+            found = found.plus(_with_trigger(_waza_task(one, place, common)))
+            continue
+        for file in _matching(files, dirname(path), one, f"{path}: tasks[{number}]"):
+            entry = _yaml_of(files, file)
+            task = _waza_task(entry, EntryPlace(file, skill, "task"), common)
+            found = found.plus(_with_trigger(task))
+    if document.get("tasks_from"):
+        problem = EvalProblem(path, "tasks_from", "tables of tasks are not read")
+        found = found._replace(problems=(*found.problems, problem))
+    return found
+
+
+def _with_trigger(task: TaskCase) -> EvalSet:
+    trigger = TriggerCase(
+        id=task.id,
+        query=task.prompt,
+        skill=task.skill,
+        should_trigger=True,
+        expected=task.skill,
+        source=task.source,
+    )
+    return EvalSet(task.skill, triggers=(trigger,), tasks=(task,))
+
+
+def _waza_task(entry: Mapping[str, Any], place: EntryPlace, common: Expected) -> TaskCase:
+    inputs = entry.get("inputs")
+    if not isinstance(inputs, Mapping):
+        raise ConfigError(f"{place.text}: needs inputs with a prompt")
+    plain = {**entry, "prompt": inputs.get("prompt"), "files": inputs.get("files")}
+    made = read_entry({**plain, "assertions": None}, place, None).tasks
+    if not made:
+        raise ConfigError(f"{place.text}: needs inputs with a prompt")
+    expected = read_expected(plain, place.text).plus(common)
+    return made[0]._replace(
+        checks=expected.checks, expectations=expected.sentences, ungraded=expected.ungraded
+    )
+
+
+def _matching(files: SkillFiles, folder: str, pattern: object, where: str) -> list[str]:
+    if not isinstance(pattern, str):
+        raise ConfigError(f"{where}: takes a path, a pattern or a task")
+    wanted = normpath(join(folder, pattern))
+    if wanted.startswith(("..", "/")):
+        raise ConfigError(f"{where}: {one_line(pattern)!r} leads out of the folder")
+    entries = (one.path for one in files.entries() if one.kind == "file" and not one.problem)
+    parts = wanted.count("/")
+    found = [one for one in entries if one.count("/") == parts and fnmatchcase(one, wanted)]
+    if not found:
+        raise ConfigError(f"{where}: no file matches {one_line(pattern)!r}")
+    return sorted(found)
+
+
+def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalSet:
+    prompts = [one for one in _listed(document.get("prompts")) if isinstance(one, str)]
+    usable = [one for one in prompts if not one.startswith("file://")]
+    found = EvalSet(skill, files=(path,))
+    if len(usable) < len(prompts) or len(_listed(document.get("prompts"))) > len(prompts):
+        problem = EvalProblem(path, "prompts", "only prompts that are written out are read")
+        found = found._replace(problems=(problem,))
+    usual = document.get("defaultTest")
+    common = usual.get("assert") if isinstance(usual, Mapping) else None
+    for number, test in enumerate(_listed(document.get("tests")), 1):
+        place = EntryPlace(path, skill, f"tests[{number}]")
+        if not isinstance(test, Mapping):
+            problem = EvalProblem(path, place.place, "only tests that are written out are read")
+            found = found._replace(problems=(*found.problems, problem))
+            continue
+        given = test.get("vars")
+        values = given if isinstance(given, Mapping) else {}
+        for text in usable or [str(next(iter(values.values()), ""))]:
+            prompt = _fill(text, values)
+            found = found.plus(_promptfoo_task(test, prompt, common, place))
+    return found
+
+
+def _fill(text: str, values: Mapping[str, Any]) -> str:
+    return _VARIABLE.sub(lambda one: str(values.get(one[1], one[0])), text)
+
+
+def _promptfoo_task(
+    test: Mapping[str, Any], prompt: str, common: object, place: EntryPlace
+) -> EvalSet:
+    asserts = [*_listed(common), *_listed(test.get("assert"))]
+    expected = read_assertions(asserts, f"{place.text}: assert") if asserts else NOTHING
+    if not prompt.strip():
+        raise ConfigError(f"{place.text}: needs a prompt, or vars with one")
+    description = test.get("description")
+    return _with_trigger(
+        TaskCase(
+            id=id_of({"name": description} if isinstance(description, str) else {}, place),
+            prompt=prompt,
+            skill=place.skill,
+            checks=expected.checks,
+            expectations=expected.sentences,
+            ungraded=expected.ungraded,
+            source=place.path,
+        )
+    )
+
+
+def _listed(value: object) -> list[Any]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+# tessl: a folder for each scenario
+
+
+def _read_scenario(files: SkillFiles, path: str, skill: str, name: str) -> EvalSet:
+    prompt = _open(files, path, path).decode("utf-8", "replace").strip()
+    if not prompt:
+        raise ConfigError(f"{path}: the task is empty")
+    criteria = join(dirname(path), "criteria.json")
+    known = any(one.path == criteria for one in files.entries())
+    told = _criteria(_json_of(files, criteria, criteria), criteria) if known else ()
+    task = TaskCase(
+        id=name,
+        prompt=prompt,
+        skill=skill,
+        name=name,
+        expectations=told,
+        source=path,
+    )
+    return _with_trigger(task)._replace(files=(path,))
+
+
+def _criteria(value: object, path: str) -> tuple[str, ...]:
+    listed = value.get("checklist", value.get("criteria")) if isinstance(value, dict) else value
+    if not isinstance(listed, Iterable) or isinstance(listed, str | Mapping):
+        raise ConfigError(f"{path}: takes a checklist, a list of criteria")
+    found = []
+    for number, one in enumerate(listed, 1):
+        told = one
+        if isinstance(one, Mapping):
+            told = one.get("description") or one.get("text") or one.get("name")
+        found += [sentence(text) for text in texts_of(told, f"{path}: criterion {number}")]
+    return tuple(found)

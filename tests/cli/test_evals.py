@@ -1,0 +1,162 @@
+"""`skillbelt eval init` and `skillbelt eval route`."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from tests.terminal import on_terminal
+from tests.tree import Tree
+
+SKILLS = "project/.agents/skills"
+SETS = {
+    "pdf-merge": [
+        {"query": "join pdf pages", "should_trigger": True},
+        {"query": "chart of sales", "should_trigger": True},
+        {"query": "resize a photo", "should_trigger": False, "expected_skill": "images"},
+    ],
+    "csv-report": [{"query": "make a chart of this table", "should_trigger": True}],
+}
+
+
+@pytest.fixture
+def skills(tree: Tree) -> Tree:
+    tree.skill(f"{SKILLS}/pdf-merge", description="Joins PDF files. Use when pages are joined.")
+    tree.skill(f"{SKILLS}/csv-report", description="Makes a chart of a table, such as sales.")
+    tree.skill(f"{SKILLS}/images", description="Resizes a photo or an image.")
+    for name, rows in SETS.items():
+        tree.write(f"{SKILLS}/{name}/evals/evals.json", json.dumps(rows))
+    return tree
+
+
+def test_each_skill_is_measured_among_its_neighbours(skills: Tree) -> None:
+    done = skills.run("eval", "route", "--json")
+    assert done.exit_code == 0
+    by_name = {one["name"]: one["measures"] for one in done.document["skills"]}
+    merge = by_name["pdf-merge"]["hit@1"]
+    assert (merge["hits"], merge["total"], merge["rate"]) == (1, 2, 0.5)
+    assert 0 < merge["low"] < 0.5 < merge["high"] < 1
+    assert by_name["pdf-merge"]["negatives"]["rate"] == 1.0
+    assert by_name["csv-report"]["steals"]["hits"] == 1
+    assert done.document["measures"]["hit@1"]["total"] == 3
+    assert set(done.document["ranking"]) >= {"Hit@1", "MRR@10"}
+
+
+def test_a_stolen_request_names_the_thief_and_the_words(skills: Tree) -> None:
+    done = skills.run("eval", "route")
+    said = "csv-report takes what is meant for pdf-merge (sales, chart): chart of sales"
+    assert said in done.stderr
+    [confusion] = skills.run("eval", "route", "--json").document["confusions"]
+    assert (confusion["meant"], confusion["found"]) == ("pdf-merge", "csv-report")
+    assert confusion["words"] == ["sales", "chart"]
+
+
+def test_under_a_bar_is_a_no(skills: Tree) -> None:
+    assert skills.run("eval", "route", "--min", "0.5").exit_code == 0
+    done = skills.run("eval", "route", "--min", "0.8")
+    assert done.exit_code == 1
+    assert "under the bar: pdf-merge hit@1 0.50 < 0.8" in done.stderr
+    assert skills.run("eval", "route", "csv-report", "--min", "0.8").exit_code == 0
+    assert skills.run("eval", "route", "--min", "negatives=1").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--min", "2"), "--min takes a share"),
+        (("--min", "taste=0.5"), "there is no measure 'taste'"),
+        (("--report", "r.doc"), "ends in none of"),
+        (("--set", "none.json"), "none.json: cannot be read"),
+    ],
+)
+def test_wrong_options_are_wrong_usage(skills: Tree, options: tuple[str, ...], said: str) -> None:
+    done = skills.run("eval", "route", *options)
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+def test_a_wrong_file_is_named(skills: Tree) -> None:
+    skills.write(f"{SKILLS}/images/evals/evals.json", "[{}]")
+    done = skills.run("eval", "route", "--json")
+    assert done.exit_code == 2
+    assert "images/evals/evals.json" in done.document["error"]["message"]
+    # A neighbour's mistake does not keep a skill from being measured.
+    assert skills.run("eval", "route", "csv-report").exit_code == 0
+
+
+def test_an_unknown_skill_and_one_without_cases(skills: Tree) -> None:
+    assert skills.run("eval", "route", "none").exit_code == 3
+    done = skills.run("eval", "route", "images")
+    assert "`skillbelt eval init images` writes the first" in done.stderr
+
+
+def test_the_cases_of_a_file(skills: Tree) -> None:
+    skills.write("project/set.json", json.dumps([{"query": "resize", "should_trigger": True}]))
+    done = skills.run("eval", "route", "--set", "set.json", "images", "--json")
+    assert done.document["skills"][0]["measures"]["hit@1"]["rate"] == 1.0
+    done = skills.run("eval", "route", "--set", "set.json")
+    assert done.exit_code == 2
+    assert "does not say which skill" in done.stderr
+
+
+def test_reports_hold_every_case_and_escape_what_skills_say(skills: Tree) -> None:
+    hostile = '<script>alert(1)</script> | @team ]]> & "x" `code`\x00'
+    rows = [{"query": hostile, "should_trigger": True}]
+    skills.write(f"{SKILLS}/images/evals/evals.json", json.dumps(rows))
+    names = ("r.html", "r.md", "r.xml", "r.json")
+    options = [word for name in names for word in ("--report", name)]
+    assert skills.run("eval", "route", *options).exit_code == 0
+    page, text, junit, document = (skills.path(f"project/{name}").read_text() for name in names)
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert "default-src 'none'" in page
+    assert "<svg" in page
+    row = next(line for line in text.splitlines() if "alert" in line)
+    assert r"`<script>alert(1)</script> \| @team ]]> &" in row
+    suites = ET.fromstring(junit)
+    assert [one.get("tests") for one in suites] == ["1", "1", "3"]
+    assert len(suites.findall(".//failure")) == 2
+    assert len(json.loads(document)["cases"]) == 5
+
+
+def test_a_first_set_is_written_once(skills: Tree) -> None:
+    done = skills.run("eval", "init", "images", "--json")
+    assert done.exit_code == 0
+    made = json.loads(skills.path(f"{SKILLS}/images/evals/evals.json").read_text())
+    assert made["skill_name"] == "images"
+    expected = [(one["should_trigger"], one["expected_skill"]) for one in made["evals"]]
+    assert (True, "images") in expected
+    assert (False, None) in expected
+    assert done.document["positives"] >= 1
+    again = skills.run("eval", "init", "images")
+    assert again.exit_code == 2
+    assert "is there already" in again.stderr
+
+
+def test_a_first_set_is_measured_and_called_a_draft(skills: Tree) -> None:
+    skills.run("eval", "init", "images")
+    done = skills.run("eval", "route", "images")
+    assert done.exit_code == 0
+    assert "are drafts of `eval init`" in done.stderr
+
+
+def test_a_first_set_is_not_written_through_a_link(skills: Tree) -> None:
+    skills.path("project/elsewhere").mkdir()
+    skills.path(f"{SKILLS}/images/evals").symlink_to(skills.path("project/elsewhere"))
+    done = skills.run("eval", "init", "images")
+    assert done.exit_code == 2
+    assert list(skills.path("project/elsewhere").iterdir()) == []
+
+
+def test_scripts_get_a_first_case(skills: Tree) -> None:
+    skills.write(f"{SKILLS}/images/scripts/resize.py", "print(1)\n")
+    skills.run("eval", "init", "images")
+    made = json.loads(skills.path(f"{SKILLS}/images/evals/evals.json").read_text())
+    assert made["scripts"][0]["script"] == "scripts/resize.py"
+
+
+def test_a_terminal_shows_a_table_with_its_head(skills: Tree) -> None:
+    screen = on_terminal(skills, "eval", "route", "csv-report")
+    assert "hit@1" in str(screen)

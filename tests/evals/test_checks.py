@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skillbelt.evals.cases import CHECKS, EvalCheck
+from skillbelt.evals.checks import EvalEvidence, decide
+from skillbelt.files.manifest import LocalFiles
+
+SEEN = EvalEvidence(
+    text="Hello, world\nsecond line",
+    files={"out/report.md": "# Report", "data.json": '{"n": 1}'},
+    exit_code=3,
+    tools=("skill_load", "skill_run"),
+    skills=("pdf",),
+    commands=("python3 scripts/join.py a",),
+    asked=("run",),
+    surprises=("example.com:443",),
+    seconds=2.5,
+    tokens=100,
+)
+
+
+def passed(tmp_path: Path, *given: object, **named: object) -> bool | None:
+    check = EvalCheck(*given, **named)  # type: ignore[arg-type]
+    return decide(check, SEEN, LocalFiles(str(tmp_path))).passed
+
+
+@pytest.mark.parametrize(
+    ("check", "opposite"),
+    [
+        (EvalCheck("contains", ("Hello", "second")), EvalCheck("contains", ("Hello", "third"))),
+        (EvalCheck("icontains", ("hello",)), EvalCheck("icontains", ("bye",))),
+        (EvalCheck("contains-any", ("third", "Hello")), EvalCheck("contains-any", ("third",))),
+        (EvalCheck("equals", "Hello, world\nsecond line\n"), EvalCheck("equals", "Hello")),
+        (EvalCheck("equals", {"n": 1}, "data.json"), EvalCheck("equals", {"n": True}, "data.json")),
+        (EvalCheck("starts-with", "Hello"), EvalCheck("starts-with", "world")),
+        (EvalCheck("regex", r"^second \w+$"), EvalCheck("regex", r"^third")),
+        (EvalCheck("is-json", None, "data.json"), EvalCheck("is-json")),
+        (EvalCheck("json-schema", {"required": ["n"]}, "data.json"),
+         EvalCheck("json-schema", {"required": ["m"]}, "data.json")),
+        (EvalCheck("file-exists", "report.md"), EvalCheck("file-exists", "other.md")),
+        (EvalCheck("file-exists", "*.json"), EvalCheck("file-exists", "*.csv")),
+        (EvalCheck("contains", ("# Rep",), "report.md"), EvalCheck("contains", ("x",), "no.md")),
+        (EvalCheck("exit-code", 3), EvalCheck("exit-code", 0)),
+        (EvalCheck("max-seconds", 3), EvalCheck("max-seconds", 2)),
+        (EvalCheck("max-tokens", 100), EvalCheck("max-tokens", 99)),
+        (EvalCheck("max-tool-calls", 2), EvalCheck("max-tool-calls", 1)),
+        (EvalCheck("min-tool-calls", 2), EvalCheck("min-tool-calls", 3)),
+        (EvalCheck("tool-used", "skill_run"), EvalCheck("tool-used", "read_file")),
+        (EvalCheck("skill-used", "pdf"), EvalCheck("skill-used", "csv")),
+        (EvalCheck("script-run", "scripts/join.py"), EvalCheck("script-run", "scripts/cut.py")),
+        (EvalCheck("permission-asked", "run"), EvalCheck("permission-asked", "network")),
+    ],
+)  # fmt: skip
+def test_each_check_and_its_opposite(check: EvalCheck, opposite: EvalCheck, tmp_path: Path) -> None:
+    files = LocalFiles(str(tmp_path))
+    assert [decide(one, SEEN, files).passed for one in (check, opposite)] == [True, False]
+    assert decide(check._replace(negated=True), SEEN, files).passed is False
+
+
+def test_every_kind_is_decided(tmp_path: Path) -> None:
+    for kind in CHECKS:
+        grade = decide(EvalCheck(kind, 1), SEEN, LocalFiles(str(tmp_path)))
+        assert grade.text
+
+
+def test_a_missing_file_fails_also_a_check_that_something_is_absent(tmp_path: Path) -> None:
+    assert passed(tmp_path, "contains", ("x",), "missing.md", True) is False
+
+
+def test_a_surprise_is_named(tmp_path: Path) -> None:
+    grade = decide(EvalCheck("no-surprises"), SEEN, LocalFiles(str(tmp_path)))
+    assert (grade.passed, grade.evidence) == (False, "example.com:443")
+
+
+def test_a_golden_file_and_its_difference(tmp_path: Path) -> None:
+    (tmp_path / "want.txt").write_text("Hello, world\nother line\n")
+    grade = decide(EvalCheck("golden", "want.txt"), SEEN, LocalFiles(str(tmp_path)))
+    assert grade.passed is False
+    assert "-other line\n+second line" in grade.evidence
+    (tmp_path / "want.txt").write_text("Hello, world\nsecond line\n")
+    assert passed(tmp_path, "golden", "want.txt") is True
+
+
+def test_a_golden_file_outside_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "skill").mkdir()
+    (tmp_path / "secret").write_text("Hello, world\nsecond line")
+    grade = decide(EvalCheck("golden", "../secret"), SEEN, LocalFiles(str(tmp_path / "skill")))
+    assert grade.passed is None
+
+
+def test_a_pattern_without_end_is_not_decided(tmp_path: Path) -> None:
+    seen = SEEN._replace(text="a" * 50 + "!")
+    grade = decide(EvalCheck("regex", "(a|aa)+$"), seen, LocalFiles(str(tmp_path)))
+    assert grade.passed is None
+    assert "took more than" in grade.evidence
+
+
+def test_a_wrong_pattern_is_not_decided(tmp_path: Path) -> None:
+    assert passed(tmp_path, "regex", "(") is None

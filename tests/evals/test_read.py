@@ -1,0 +1,266 @@
+"""Evaluations are read in every spelling, and nothing in them is trusted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skillbelt.errors import ConfigError
+from skillbelt.evals.cases import EvalCheck, EvalSet
+from skillbelt.evals.items import read_document
+from skillbelt.evals.read import read_eval_file, read_evals
+from skillbelt.format.skill import Skill
+from tests.examples import examples
+from tests.tree import Tree
+
+FOLDER = "project/.agents/skills/pdf"
+
+
+@pytest.fixture
+def kit(tree: Tree) -> Tree:
+    tree.skill(FOLDER, description="Joins PDF files.")
+    return tree
+
+
+def read(tree: Tree, **files: object) -> EvalSet:
+    for path, value in files.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        tree.write(f"{FOLDER}/{path.replace('__', '/').replace('_DOT_', '.')}", text)
+    return read_evals(Skill.from_folder(str(tree.path(FOLDER))))
+
+
+def evals(tree: Tree, value: object) -> EvalSet:
+    return read(tree, evals__evals_DOT_json=value)
+
+
+def test_the_set_of_agentskills(kit: Tree) -> None:
+    found = evals(
+        kit,
+        {
+            "skill_name": "pdf",
+            "evals": [
+                {
+                    "id": 1,
+                    "prompt": "Join these",
+                    "expected_output": "One file",
+                    "files": ["evals/files/a.pdf"],
+                    "expectations": ["The pages are in order"],
+                }
+            ],
+        },
+    )
+    [task], [trigger] = found.tasks, found.triggers
+    assert (task.id, task.prompt, task.files) == ("1", "Join these", ("evals/files/a.pdf",))
+    assert task.expectations == (
+        "The pages are in order", "The result is as described: One file"
+    )  # fmt: skip
+    assert (trigger.should_trigger, trigger.expected) == (True, "pdf")
+
+
+def test_the_list_of_nvidia_with_negatives_and_alternatives(kit: Tree) -> None:
+    found = evals(
+        kit,
+        [
+            {"id": "a", "question": "Join", "expected_skill": "pdf", "ground_truth": "joined",
+             "expected_script": "scripts/join.py", "expected_behavior": ["runs it"]},
+            {"id": "b", "question": "Hello", "expected_skill": None},
+            {"id": "c", "question": "Split", "expected_skill": "split",
+             "acceptable_skills": ["cut"]},
+        ],
+    )  # fmt: skip
+    assert [(one.should_trigger, one.expected) for one in found.triggers] == [
+        (True, "pdf"), (False, ""), (False, "split")
+    ]  # fmt: skip
+    assert found.triggers[2].acceptable == ("cut",)
+    [task] = found.tasks
+    assert task.checks == (EvalCheck("script-run", "scripts/join.py"),)
+    assert "The answer agrees with this: joined" in task.expectations
+
+
+def test_cases_of_a_skill_and_a_bare_object(kit: Tree) -> None:
+    assert evals(kit, {"skill": "pdf", "cases": [{"prompt": "Join"}]}).tasks[0].prompt == "Join"
+    assert evals(kit, {"prompt": "One", "should_trigger": False}).triggers[0].query == "One"
+
+
+def test_a_trigger_set_has_no_tasks(kit: Tree) -> None:
+    rows = [{"query": "join", "should_trigger": True}, {"query": "hi", "should_trigger": False}]
+    found = read(kit, trigger_eval_DOT_json=rows)
+    assert [one.should_trigger for one in found.triggers] == [True, False]
+    assert found.tasks == ()
+
+
+def test_waza_with_tasks_graders_and_triggers(kit: Tree) -> None:
+    found = read(
+        kit,
+        evals__eval_DOT_yaml=(
+            "name: suite\nskill: pdf\nversion: '1.0'\n"
+            "graders:\n  - type: text\n    name: no\n    config: {not_contains: [fatal]}\n"
+            "tasks:\n  - tasks/*.yaml\n"
+        ),
+        evals__tasks__one_DOT_yaml=(
+            "id: one\nname: One\ninputs:\n  prompt: Join them\n  files: [{path: a.pdf}]\n"
+            "expected:\n  output_contains: [done]\n  behavior: {max_tool_calls: 3}\n"
+            "graders:\n  - {type: file, name: f, config: {must_exist: [out.pdf]}}\n"
+            "  - {type: code, name: py, config: {assertions: ['True']}}\n"
+        ),
+        evals__trigger_tests_DOT_yaml=(
+            "skill: pdf\nshould_trigger_prompts:\n  - {prompt: Merge, reason: r}\n"
+            "should_not_trigger_prompts:\n  - {prompt: Cook}\n"
+        ),
+    )
+    [task] = found.tasks
+    assert task.files == ("a.pdf",)
+    assert {(one.kind, one.negated) for one in task.checks} == {
+        ("icontains", False), ("max-tool-calls", False), ("file-exists", False),
+        ("icontains", True),
+    }  # fmt: skip
+    assert task.ungraded == ("py: the grader code is not run here",)
+    assert {(one.query, one.should_trigger) for one in found.triggers} == {
+        ("Join them", True), ("Merge", True), ("Cook", False)
+    }  # fmt: skip
+
+
+def test_promptfoo_with_variables_and_assertions(kit: Tree) -> None:
+    found = read(
+        kit,
+        promptfooconfig_DOT_yaml=(
+            "prompts: ['Please {{task}}']\nproviders: [echo]\n"
+            "defaultTest:\n  assert:\n    - {type: not-icontains, value: sorry}\n"
+            "tests:\n  - vars: {task: join}\n    assert:\n      - {type: contains, value: joined}\n"
+            "      - {type: llm-rubric, value: It is polite}\n"
+            "      - {type: javascript, value: 'true'}\n"
+        ),
+    )
+    [task] = found.tasks
+    assert task.prompt == "Please join"
+    assert [(one.kind, one.negated) for one in task.checks] == [
+        ("icontains", True), ("contains", False)
+    ]  # fmt: skip
+    assert task.expectations == ("It is polite",)
+    assert "javascript" in task.ungraded[0]
+
+
+def test_a_scenario_of_tessl(kit: Tree) -> None:
+    found = read(
+        kit,
+        evals__join__task_DOT_md="Join a and b.\n",
+        evals__join__criteria_DOT_json={"checklist": [{"name": "n", "description": "One file"}]},
+    )
+    [task] = found.tasks
+    assert (task.id, task.prompt, task.expectations) == ("join", "Join a and b.", ("One file",))
+
+
+def test_calls_of_scripts_and_their_expectations(kit: Tree) -> None:
+    found = evals(
+        kit,
+        {
+            "scripts": [
+                {"script": "scripts/a.py", "arguments": ["x"], "files": ["evals/in.txt"],
+                 "expect": {"exit_code": 0, "contains": ["a", "b"],
+                            "files": {"r.md": {"not_contains": "c"}, "s.md": {}}}},
+                {"script": "main.wasm", "input": {"n": 1}},
+            ]
+        },
+    )  # fmt: skip
+    first, second = found.scripts
+    assert first.files == {"in.txt": "evals/in.txt"}
+    assert first.checks == (
+        EvalCheck("exit-code", 0), EvalCheck("contains", ("a", "b")),
+        EvalCheck("contains", ("c",), "r.md", True), EvalCheck("file-exists", "s.md"),
+    )  # fmt: skip
+    assert (second.calls_json, second.json) == (True, {"n": 1})
+
+
+def test_the_example_in_a_script_is_a_case(kit: Tree) -> None:
+    script = '# /// try\n# arguments = ["--x"]\n# ///\nprint(1)\n'
+    [case] = read(kit, scripts__a_DOT_py=script).scripts
+    assert (case.script, case.arguments, case.checks) == (
+        "scripts/a.py", ("--x",), (EvalCheck("exit-code", 0),)
+    )  # fmt: skip
+
+
+def test_a_request_that_contradicts_itself_is_left_out(kit: Tree) -> None:
+    rows = [{"query": "join", "should_trigger": True}, {"query": "join", "should_trigger": False}]
+    found = evals(kit, rows)
+    assert found.triggers == ()
+    assert "should and should not" in found.problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("{", "evals/evals.json: is not JSON"),
+        ([{"id": 1}], "this is no evaluation"),
+        ({"evals": [{"prompt": 3}]}, "evals 1: needs a text"),
+        ([{"query": "a", "should_trigger": "yes"}], "should_trigger takes true or false"),
+        ([{"prompt": "a", "expected_skill": 3}], "expected_skill takes the name"),
+        ([{"prompt": "a", "files": 3}], "files: takes a text or a list"),
+        ([{"prompt": "a", "expect": {"smells": "good"}}], "unknown check 'smells'"),
+        ([{"prompt": "a", "expect": {"exit_code": "0"}}], "takes a number"),
+        ({"scripts": [{"arguments": []}]}, "scripts[1]: needs a script"),
+        ("[" * 100_000, "is nested too deeply"),
+    ],
+)
+def test_a_wrong_file_names_the_file_and_the_entry(kit: Tree, value: object, said: str) -> None:
+    with pytest.raises(ConfigError, match=r"evals\.json") as caught:
+        evals(kit, value)
+    assert said in str(caught.value)
+
+
+def test_yaml_that_expands_without_bound_is_refused(kit: Tree) -> None:
+    bomb = "a: &a [x,x,x,x,x,x,x,x]\n" + "".join(
+        f"{chr(98 + n)}: &{chr(98 + n)} [{','.join([f'*{chr(97 + n)}'] * 8)}]\n" for n in range(9)
+    )
+    with pytest.raises(ConfigError, match=r"eval\.yaml"):
+        read(kit, evals__eval_DOT_yaml=bomb)
+
+
+def test_tasks_are_not_read_from_outside(kit: Tree) -> None:
+    kit.write("project/secret.yaml", "inputs: {prompt: x}\n")
+    text = "skill: pdf\ntasks: ['../../../../secret.yaml']\n"
+    with pytest.raises(ConfigError, match="leads out of the folder"):
+        read(kit, evals__eval_DOT_yaml=text)
+
+
+def test_a_link_to_a_file_elsewhere_is_not_read(kit: Tree) -> None:
+    kit.write("project/outside.json", json.dumps([{"prompt": "secret"}]))
+    target = kit.path(f"{FOLDER}/evals/evals.json")
+    target.parent.mkdir()
+    target.symlink_to(kit.path("project/outside.json"))
+    assert read_evals(Skill.from_folder(str(kit.path(FOLDER)))).triggers == ()
+
+
+def test_a_file_of_the_user_names_its_skill(tmp_path: Path) -> None:
+    path = tmp_path / "set.json"
+    path.write_text(json.dumps({"skill_name": "pdf", "evals": [{"prompt": "Join"}]}))
+    assert read_eval_file(str(path)).triggers[0].skill == "pdf"
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_eval_file(str(tmp_path / "none.json"))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(
+            ["prompt", "query", "evals", "cases", "scripts", "expect", "assertions", "files",
+             "should_trigger", "expected_skill", "expected", "graders", "type", "value", "config"]
+        ),
+        inner,
+        max_size=4,
+    ),
+    max_leaves=20,
+)  # fmt: skip
+
+
+@settings(max_examples=examples(300))
+@given(JSON)
+def test_any_json_is_read_or_refused(value: object) -> None:
+    try:
+        read_document(value, "evals.json", "pdf")
+    except ConfigError as error:
+        assert "evals.json" in str(error)
