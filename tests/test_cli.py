@@ -60,6 +60,9 @@ CALLS = {
     "add": [".agents/skills", "--skill", "pdf", "--dry-run"],
     "init": ["new-skill", "--dry-run"],
     "pack": [".agents/skills/pdf", "--dry-run"],
+    "new-version": [".agents/skills/pdf", "--dry-run"],
+    "export": ["claude", "--dry-run"],
+    "import": ["--dry-run"],
     "enable": ["pdf"],
     "disable": ["pdf"],
 }

@@ -51,6 +51,11 @@ COMMANDS: dict[str, CliCommand] = {
         "write a new skill that passes every check",
         "Never writes over something that is there.",
     ),
+    "new-version": CliCommand(
+        "new_version",
+        "raise the version of a skill that you are writing",
+        "Changes metadata.version in its SKILL.md, and nothing else.",
+    ),
     "pack": CliCommand(
         "pack",
         "pack skills for others: .skill, a plugin, files for a site, an OCI layout",
@@ -98,6 +103,19 @@ COMMANDS: dict[str, CliCommand] = {
         "link a skill that you are writing, instead of installing a copy",
         "The lock stays as it is; `skillbelt remove NAME` takes the link away. In a project the "
         "folder must lie inside it; -g takes any.",
+    ),
+    "export": CliCommand(
+        "export",
+        "copy installed skills into the folder of a client",
+        "For clients that follow no links. Exit code 2: nothing was copied; 3: some were not.",
+    ),
+    "import": CliCommand(
+        "importing",
+        "record skills that openskills, clawhub, gh skill or apm installed in the lock file",
+        "Nothing is fetched, and no file of a skill changes. A skill in the folder of a client "
+        "moves to .agents/skills, and the client gets a link. What `skills` installed is in the "
+        "lock already: `skillbelt sync` records it. Exit code 2: nothing was recorded; 3: some "
+        "were not.",
     ),
     "where": CliCommand("where", "print the folder of a skill"),
     "search": CliCommand(

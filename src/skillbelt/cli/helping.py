@@ -5,9 +5,11 @@ from typing import NamedTuple
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Find and read skills": ("list", "search", "show", "load", "read", "where", "prompt"),
-    "Install skills": ("add", "sync", "update", "outdated", "verify", "remove", "link"),
+    "Install skills": (
+        *("add", "sync", "update", "outdated", "verify", "remove", "link", "export", "import"),
+    ),
     "Use skills": ("ask", "chat", "run", "exec", "sessions", "artifacts", "demo"),
-    "Write skills": ("init", "check", "try", "eval", "build", "pack"),
+    "Write skills": ("init", "check", "try", "eval", "build", "new-version", "pack"),
     "Control what skills may do": (
         *("permissions", "trust", "secrets", "enable", "disable", "log"),
     ),
@@ -59,6 +61,15 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
     "pack": (
         HelpExample("skillbelt pack .agents/skills/pdf", "write pdf.skill"),
         HelpExample("skillbelt pack skills/pdf --format well-known -o site", "files for a site"),
+    ),
+    "new-version": (
+        HelpExample("skillbelt new-version skills/pdf", "1.2.3 becomes 1.2.4"),
+        HelpExample("skillbelt new-version --part minor", "the skill in this folder: 1.3.0"),
+    ),
+    "export": (HelpExample("skillbelt export claude-code pdf", "a copy in .claude/skills"),),
+    "import": (
+        HelpExample("skillbelt import --dry-run", "see what other tools left behind"),
+        HelpExample("skillbelt import --from gh", "record what `gh skill` installed"),
     ),
     "update": (
         HelpExample("skillbelt update --check --diff", "see what is new"),
@@ -222,7 +233,9 @@ _WORDS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("remove", "disable"), "remove rm uninstall del delete erase"),
     (("update", "refresh"), "update upgrade pull sync up fetch"),
     (("init", _WRITE_IT), "init new create generate scaffold template"),
-    (("pack", "build"), "pack package bundle compile make publish release zip export"),
+    (("new-version",), "bump version"),
+    (("import",), "adopt migrate convert"),
+    (("pack", "build"), "pack package bundle compile make publish release zip"),
     (("sessions",), "history conversations threads resume"),
     (("permissions",), "rules policy grant allow deny permit revoke approve"),
     (("secrets",), "secret keys key env credentials login auth"),

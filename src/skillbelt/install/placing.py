@@ -181,6 +181,21 @@ def link_clients(
         return (*prepared.links, *prepared.copies)
 
 
+def copy_to_client(place: InstallPlace, entry: LockEntry, client: str, settings: Settings) -> str:
+    """Give a client a copy of an installed skill; return its folder. The caller holds the place.
+
+    The entry is written with the client. ConfigError if something else is there.
+    """
+    folder = client_folder(place, client, settings)
+    if os.path.realpath(folder) == os.path.realpath(place.skills):
+        raise ConfigError(f"{client} reads {place.skills} itself: it needs no copy")
+    clients = tuple(dict.fromkeys((*entry.clients, client)))
+    with _Preparation(place, settings) as prepared:
+        prepared.put_client(client, entry.name, skill_folder(place, entry.name), copy=True)
+        prepared.commit(entry.name, entry._replace(clients=clients), locks=True)
+    return os.path.join(folder, folder_name(entry.name))
+
+
 def link_skill(place: InstallPlace, name: str, folder: str, settings: Settings) -> str:
     """Put a link to a folder in the place of a skill; return its path. The caller holds the place.
 
@@ -260,7 +275,7 @@ class _Preparation:
         target = skill_folder(self._place, name)
         if not copy and os.path.islink(path) and os.readlink(path) == _relative(target, folder):
             return
-        self._check_free(path, target)
+        self._check_free(path, target, source)
         staged = self._staged(path)
         if not copy:
             try:
@@ -272,13 +287,13 @@ class _Preparation:
         (self.copies if copy else self.links).append(path)
         self._step("put", staged, path, staged)
 
-    def _check_free(self, path: str, target: str) -> None:
+    def _check_free(self, path: str, target: str, source: str) -> None:
         if not os.path.lexists(path) or os.path.realpath(path) == os.path.realpath(target):
             return
         if os.path.islink(path) and not os.path.exists(path):
             return  # it leads nowhere
-        if not os.path.islink(path) and _equal(path, target):
-            return  # a copy of what is installed
+        if not os.path.islink(path) and (_equal(path, target) or _equal(path, source)):
+            return  # a copy of what is installed, or will be
         raise ConfigError(f"{path} is there already and is not a link to {target}; move it away")
 
     def drop(self, target: str) -> bool:
