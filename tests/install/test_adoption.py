@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +46,13 @@ dependencies:
 """
 
 
-def put(tree: Tree, folder: str, text: str = "", **files: object) -> Path:
+def put(tree: Tree, folder: str, text: str = "", *, files: Mapping[str, object] = {}) -> Path:
     """Write a skill of the name `pdf`; values of files are JSON."""
     made = tree.project / folder
     made.mkdir(parents=True)
     (made / "SKILL.md").write_text(text or skill_text("pdf"))
     for name, value in files.items():
-        path = made / name.replace("__", "/")
+        path = made / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(value if isinstance(value, str) else json.dumps(value))
     return made
@@ -64,7 +65,7 @@ def entry(tree: Tree) -> dict[str, Any]:
 
 
 def test_a_skill_of_openskills_moves_and_its_client_gets_a_link(tree: Tree) -> None:
-    put(tree, ".claude/skills/pdf", **{".openskills.json": OPENSKILLS})
+    put(tree, ".claude/skills/pdf", files={".openskills.json": OPENSKILLS})
     done = tree.run("import")
     assert (done.exit_code, done.stdout) == (0, "pdf: linked\n"), done.stderr
     assert os.readlink(tree.project / ".claude/skills/pdf") == "../../.agents/skills/pdf"
@@ -84,13 +85,13 @@ def test_a_local_skill_of_openskills_keeps_its_folder_as_the_source(tree: Tree) 
     source.mkdir(parents=True)
     (source / "SKILL.md").write_text(skill_text("pdf"))
     record = {"source": "./mine/pdf", "sourceType": "local", "localPath": str(source)}
-    put(tree, ".agents/skills/pdf", **{".openskills.json": record})
+    put(tree, ".agents/skills/pdf", files={".openskills.json": record})
     assert tree.run("import").exit_code == 0
     assert entry(tree)["source"] == "./mine/pdf"
 
 
 def test_a_skill_of_clawhub_is_recorded_in_place(tree: Tree) -> None:
-    put(tree, ".agents/skills/pdf", **{".clawhub__origin.json": CLAWHUB})
+    put(tree, ".agents/skills/pdf", files={".clawhub/origin.json": CLAWHUB})
     done = tree.run("import")
     assert (done.exit_code, done.stdout) == (0, "pdf: recorded in the lock\n"), done.stderr
     assert (entry(tree)["source"], entry(tree)["sourceType"]) == ("pdf", "clawhub")
@@ -116,7 +117,7 @@ def test_a_skill_of_apm_has_its_commit(tree: Tree) -> None:
 
 
 def test_a_dry_run_changes_nothing(tree: Tree) -> None:
-    folder = put(tree, ".claude/skills/pdf", **{".openskills.json": OPENSKILLS})
+    folder = put(tree, ".claude/skills/pdf", files={".openskills.json": OPENSKILLS})
     done = tree.run("import", "--dry-run", "--json")
     assert [one["name"] for one in done.document["changes"]] == ["pdf"]
     assert not (tree.project / "skills-lock.json").exists()
@@ -144,7 +145,7 @@ def test_skills_that_no_tool_installed_are_left_alone(tree: Tree) -> None:
     ],
 )
 def test_a_record_that_no_source_can_be_is_refused(tree: Tree, record: object) -> None:
-    folder = put(tree, ".claude/skills/pdf", **{".openskills.json": record})
+    folder = put(tree, ".claude/skills/pdf", files={".openskills.json": record})
     done = tree.run("import", "--json")
     assert done.exit_code in (2, 4)
     assert [one["name"] for one in done.document["refused"]] == ["pdf"]
@@ -164,8 +165,8 @@ def test_a_record_that_is_a_link_to_a_private_file_is_not_read(tree: Tree) -> No
 
 
 def test_two_copies_that_differ_are_both_kept(tree: Tree) -> None:
-    put(tree, ".claude/skills/pdf", **{".openskills.json": OPENSKILLS})
-    put(tree, ".agents/skills/pdf", **{"other.md": "x"})
+    put(tree, ".claude/skills/pdf", files={".openskills.json": OPENSKILLS})
+    put(tree, ".agents/skills/pdf", files={"other.md": "x"})
     done = tree.run("import", "--json")
     assert (done.exit_code, done.document["changes"]) == (2, [])
     assert "differ" in done.document["refused"][0]["message"]

@@ -66,7 +66,10 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
         HelpExample("skillbelt new-version skills/pdf", "1.2.3 becomes 1.2.4"),
         HelpExample("skillbelt new-version --part minor", "the skill in this folder: 1.3.0"),
     ),
-    "export": (HelpExample("skillbelt export claude-code pdf", "a copy in .claude/skills"),),
+    "export": (
+        HelpExample("skillbelt export claude-code pdf", "a copy in .claude/skills"),
+        HelpExample("skillbelt export codex --dry-run", "what would be copied for Codex"),
+    ),
     "import": (
         HelpExample("skillbelt import --dry-run", "see what other tools left behind"),
         HelpExample("skillbelt import --from gh", "record what `gh skill` installed"),
