@@ -30,8 +30,7 @@ from tests import needs
 from tests.bounds import bounds
 from tests.registries import wheel
 from tests.sandbox.guests import hosts
-from tests.sandbox.ordinary import USER
-from tests.tree import Tree
+from tests.tree import NOBODY, Tree
 
 FOLDER = "project/.agents/skills/tool"
 ECHO = "import json, sys\njson.dump(json.load(sys.stdin), sys.stdout)\n"
@@ -595,6 +594,6 @@ def test_an_ordinary_user_gets_the_same(open_tree: Tree) -> None:
         open_tree.write(skill / "scripts/run.py", START)
     few, many = json.loads(open_tree.as_user(ORDINARY))
     assert (few["output"], many["output"]) == (NOT_STARTED, STARTED)
-    user = USER if os.getuid() == 0 else os.getuid()
+    user = NOBODY if os.getuid() == 0 else os.getuid()
     assert few["enforced"]["user"] == f"uid {user}, no capabilities"
     assert (few["permissions_used"], many["permissions_used"]) == (["Read"], ["Bash"])
