@@ -60,7 +60,7 @@ def evaluate_scripts(
     PermissionDenied when nothing may run.
     """
     scripts = {one.path: one for one in scripts_of(skill)}
-    runner = _CaseRunner(bench, skill, who, bounds, scripts)
+    runner = _CaseRunner(bench, skill, who, bounds=bounds, scripts=scripts)
     keys = [runner.key(one) for one in cases]
     known = [cache.get(key) if key else None for key in keys]
     open_cases = [one for one, found in zip(cases, known, strict=True) if found is None]
@@ -139,7 +139,7 @@ class _CaseRunner:
                 continue  # told when it is run
         if not calls:
             return gate
-        plan = TrialPlan(self._bench, self._skill, self._who, tuple(calls), "case")
+        plan = TrialPlan(self._bench, self._skill, self._who, tuple(calls), what="case")
         return ask_once(plan, gate)
 
     def _call(self, case: ScriptCase) -> RunCall:

@@ -85,7 +85,7 @@ async def run_tasks(
     keys = {id(side): skill_key(side.skill) if side.skill else "none"
             for each in sides.values() for side in each}  # fmt: skip
     jobs = [
-        _Job(case, place, number, model, side)
+        _Job(case=case, eval_id=place, number=number, model=model, side=side)
         for number in range(1, plan.repeats + 1)
         for place, case in enumerate(cases, 1)
         for model in sides
