@@ -38,6 +38,7 @@ from skillbelt.cli.output import (
     wants_progress,
 )
 from skillbelt.cli.screen import FRAME_SECONDS, MarkdownStream, Screen, can_draw
+from skillbelt.cli.tool_lines import describe_call as describe_step
 from skillbelt.cli.tool_lines import read_arguments
 from skillbelt.cli.transcript import plain
 from skillbelt.errors import ConfigError, PermissionDenied
@@ -124,7 +125,7 @@ def new_session(kind: str) -> str:
 def open_runner(args: argparse.Namespace, *, interactive: bool = False) -> Iterator[Runner]:
     """Open a runner for the model of the options; closed at the end."""
     with (
-        _ignore_warnings(),
+        ignore_warnings(),
         _open_runtime(args, interactive) as belt,
         Runner(
             Agent(belt, args.model or belt.settings.model or OFFLINE), interactive=interactive
@@ -134,7 +135,7 @@ def open_runner(args: argparse.Namespace, *, interactive: bool = False) -> Itera
 
 
 @contextmanager
-def _ignore_warnings() -> Iterator[None]:
+def ignore_warnings() -> Iterator[None]:
     """Hide the warnings of provider libraries, unless Python was started with -W."""
     with warnings.catch_warnings():
         if not sys.warnoptions:
@@ -208,7 +209,7 @@ class _Progress:
         )
         match event:
             case ToolCall():
-                self._show(describe_call(event))
+                self._show(describe_step(event, event.name))
             case ThinkingDelta() if not self._writing:
                 self._show("thinking")
             case ToolResponse():
