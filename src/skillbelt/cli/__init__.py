@@ -54,6 +54,12 @@ COMMANDS: dict[str, CliCommand] = {
         "pack skills for others: .skill, a plugin, files for a site, an OCI layout",
         "The same files always give the same bytes. A skill with errors is not packed.",
     ),
+    "sign": CliCommand(
+        "sign",
+        "sign skills, so that others know that every file is yours",
+        "Writes skill.oms.sig into each skill, as OpenSSF Model Signing does; `model_signing "
+        "verify` reads it too. Needs the extra `signing`.",
+    ),
     "enable": CliCommand(
         "switch",
         "enable disabled skills again",
