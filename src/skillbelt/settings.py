@@ -363,7 +363,7 @@ def load_settings(
         client_urls=tuple(opencode.urls),
         strangers=tuple(neighbours.found.items()),
         skills=skills,
-        demands=_demands(reads, theirs_read),
+        demands=_demands(reads, theirs_read, env, overrides or {}),
     )
 
 
@@ -689,14 +689,24 @@ def _tightens(key: str, value: object, own: object) -> bool:
 
 
 def _demands(
-    reads: Iterable[tuple[str, RuleTables]], of_project: Collection[str]
+    reads: Sequence[tuple[str, RuleTables]],
+    of_project: Collection[str],
+    env: Mapping[str, str],
+    overrides: Mapping[str, object],
 ) -> Mapping[str, tuple[str, ...]]:
-    """Return the lists of the project that count beside the user's, and their file."""
+    """Return the lists of the project that count beside the user's, and their file.
+
+    `own_signatures` is what the user says where the project says more.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for path, read in reads:
         for key, value in _settings(path, read).items() if path in of_project else ():
             if key in TIGHTENED and isinstance(value, tuple) and value:
                 found |= {key: value, f"{key}_file": (path,)}
+            elif key == "signatures":
+                mine = [one for one in reads if one[0] not in of_project]
+                own = _merged(mine, env, overrides)[0].get(key, DEFAULTS[key])
+                found["own_signatures"] = (str(own),)
     return found
 
 

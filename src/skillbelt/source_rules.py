@@ -105,7 +105,7 @@ def _normal(url: str) -> tuple[str, ...]:
     if found is None or _STEPS.search(found[4] or ""):
         return ()
     scheme, host, port, path, rest = (one or "" for one in found.groups())
-    plain = f"{scheme.lower()}://{host.lower()}{port and ':' + port}{path}{rest}"
+    plain = f"{scheme.lower()}://{host.lower()}{port and ':' + port}{path or '/'}{rest}"
     name = _HOSTS.get(host.lower(), "") if scheme.lower() == "https" and not port else ""
     if not name:
         return (plain,)

@@ -77,7 +77,7 @@ def sign_skill(folder: str, means: SigningMeans, password: Callable[[], bytes]) 
         data=data,
         files=len(files),
         hashes=hashes,
-        others=("--no-ignore_git_paths",) if git else (),
+        others=("--no-ignore-git-paths",) if git else (),
     )
 
 

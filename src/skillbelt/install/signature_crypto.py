@@ -93,7 +93,8 @@ def verify_key(bundle: SignatureBundle, pem: bytes) -> SkillSigner:
     """Return the signer if the trusted key made the signature; SignatureFault otherwise."""
     key = load_public_key(pem)
     if bundle.hint and bundle.hint != _hint(key):
-        raise SignatureFault(f"was made by another key than the trusted {key_identity(key)}")
+        other = f"was made by another key than the trusted {key_identity(key)}"
+        raise SignatureFault(other, unknown=True)
     _check_bytes(bundle, key, f"the key {key_identity(key)}")
     return SkillSigner("key", key_identity(key))
 
@@ -122,14 +123,16 @@ def verify_certificate(
         by = own.issuer.rfc4514_string()
         _check_use(own)
     except (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
-        raise SignatureFault(f"its certificate {_said(error)}") from error
+        raise SignatureFault(f"has a certificate that {_said(error)}") from error
     _check_chain(own, between, store, now or datetime.now(UTC))
     assert isinstance(key, ec.EllipticCurvePublicKey)
     _check_bytes(bundle, key, "the key of its certificate")
     if identity and identity not in names:
-        raise SignatureFault(f"was made by {one_line(names[0])}, not by {one_line(identity)}")
+        other = f"was made by {one_line(names[0])}, not by {one_line(identity)}"
+        raise SignatureFault(other, unknown=True)
     if issuer and issuer != by:
-        raise SignatureFault(f"its certificate was issued by {one_line(by)}, not {issuer}")
+        other = f"has a certificate that was issued by {one_line(by)}, not by {one_line(issuer)}"
+        raise SignatureFault(other, unknown=True)
     return SkillSigner("certificate", identity or names[0], by)
 
 
@@ -190,7 +193,7 @@ def _check_chain(
     start, end = own.not_valid_before_utc, own.not_valid_after_utc
     if not start <= now <= end:
         when = f"expired on {end:%Y-%m-%d}" if now > end else f"is not valid before {start}"
-        raise SignatureFault(f"its certificate {when}")
+        raise SignatureFault(f"has a certificate that {when}")
     authority = verification.ExtensionPolicy.permit_all().require_present(
         x509.BasicConstraints, verification.Criticality.AGNOSTIC, _check_authority
     )
@@ -208,7 +211,7 @@ def _check_chain(
         verifier.verify(own, list(between))
     except (verification.VerificationError, ValueError, UnsupportedAlgorithm) as error:
         raise SignatureFault(
-            f"its certificate does not lead to a trusted one: {_said(error)}"
+            f"has a certificate that does not lead to a trusted one: {_said(error)}", unknown=True
         ) from error
 
 

@@ -35,14 +35,19 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://model_signing/signature/v1.0"
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _SHOWN = 5
+_MEANS = {"key": "key", "certificate": "certificate", "sigstore": "Sigstore identity"}
 SignatureState = Literal["unsigned", "trusted", "unknown", "bad"]
 
 
 class SignatureFault(SourceError):
-    """A signature that does not hold; the reason names the file or the field."""
+    """A signature that does not hold; the reason names the file or the field.
 
-    def __init__(self, reason: str) -> None:
+    `unknown` says that it may be right, and is by another signer than the one that was asked for.
+    """
+
+    def __init__(self, reason: str, *, unknown: bool = False) -> None:
         super().__init__(SIGNATURE_FILE, reason)
+        self.unknown = unknown
 
 
 class SkillSigner(NamedTuple):
@@ -296,24 +301,31 @@ def check_signature(
     try:
         data = read_signature(folder)
         if data is None:
-            return SignatureCheck("unsigned", reason=f"it has no {SIGNATURE_FILE}")
+            return SignatureCheck("unsigned", reason=f"there is no {SIGNATURE_FILE}")
         _check_same(data, hashes)
         bundle = parse_bundle(data)
         compare_signed(signed_files(bundle.payload), hashes)
     except SignatureFault as error:
-        return SignatureCheck("bad", reason=str(error))
+        return SignatureCheck("bad", reason=f"{SIGNATURE_FILE} {error.reason}")
     said = [one for one in trusted if one.method == bundle.method]
     if not said:
         return SignatureCheck(
-            "unknown", reason=f"no trusted signer with a {bundle.method} is known for its source"
+            "unknown",
+            reason=f"{SIGNATURE_FILE} is by a {_MEANS[bundle.method]}, and no such signer is "
+            "trusted for this source",
         )
     reasons = []
+    unknown = True
     for one in said:
         try:
             return SignatureCheck("trusted", verify_bundle(bundle, one))
         except SignatureFault as error:
             reasons.append(error.reason)
-    return SignatureCheck("bad", reason="; ".join(dict.fromkeys(reasons)))
+            unknown = unknown and error.unknown
+    return SignatureCheck(
+        "unknown" if unknown else "bad",
+        reason=f"{SIGNATURE_FILE} {'; '.join(dict.fromkeys(reasons))}",
+    )
 
 
 def verify_bundle(bundle: SignatureBundle, trusted: TrustedSigner) -> SkillSigner:

@@ -3,28 +3,49 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from skillbelt.errors import SkillbeltError, SourceError
+from skillbelt.install.add import (
+    SkillAbilities,
+    compare_files,
+    describe_abilities,
+    list_names,
+)
 from skillbelt.install.content_store import StoredSkill, incoming, keep_skill, stored_skill
 from skillbelt.install.entries import entry_for, reference_of, stored_of
 from skillbelt.install.fetching import OpenSource, open_source
+from skillbelt.install.hashes import hash_folder
 from skillbelt.install.lock_file import SkillLock
 from skillbelt.install.merge import MergedFolder, merge_folders, show_difference
 from skillbelt.install.placing import put_skill
-from skillbelt.install.sync import Fetch, Report, SyncRefusal, refusal_of
+from skillbelt.install.policy import (
+    NOT_JUDGED,
+    NOTHING_ACCEPTED,
+    Acceptance,
+    JudgedSkill,
+    check_source,
+    committed_at,
+    judge_skill,
+)
+from skillbelt.install.sync import Fetch, Report, SyncRefusal, refusal_of, skill_to_judge
 from skillbelt.install.values import InstallPlace, LockEntry, PlannedChange
 from skillbelt.install.verify import verify_skill
 from skillbelt.settings import Settings
+from skillbelt.text import one_line
 
 
 class NewVersion(NamedTuple):
-    """A skill of the lock whose source has other content now; `after` is its entry to be."""
+    """A skill of the lock whose source has other content now; `after` is its entry to be.
+
+    `judged` is what the policy of the settings says.
+    """
 
     before: LockEntry
     after: LockEntry
     stored: StoredSkill
+    judged: JudgedSkill = NOT_JUDGED
 
 
 class FoundVersions(NamedTuple):
@@ -34,9 +55,30 @@ class FoundVersions(NamedTuple):
     current: tuple[str, ...] = ()
     refused: tuple[SyncRefusal, ...] = ()
 
+    def hold_back(self) -> FoundVersions:
+        """Return what may be installed; what the policy refuses is among the refused."""
+        faulty = [one for one in self.new if one.judged.faults]
+        refused = [
+            SyncRefusal(
+                name=one.before.name,
+                code=fault.code,
+                message=fault.message,
+                remedy=fault.remedy,
+                policy=True,
+            )
+            for one in faulty
+            for fault in one.judged.faults[:1]
+        ]
+        new = tuple(one for one in self.new if not one.judged.faults)
+        return self._replace(new=new, refused=(*self.refused, *refused))
+
 
 def find_versions(
-    lock: SkillLock, names: Iterable[str], settings: Settings, report: Report
+    lock: SkillLock,
+    names: Iterable[str],
+    settings: Settings,
+    report: Report,
+    accepts: Acceptance = NOTHING_ACCEPTED,
 ) -> FoundVersions:
     """Ask the source of each skill, all if none is named, for its newest version.
 
@@ -59,13 +101,14 @@ def find_versions(
         with incoming(settings) as folder:
             try:
                 reference = reference_of(entries[0], lock.place)._replace(skill="")
+                check_source(entries[0].name, reference.url, settings)
                 source = open_source(reference, settings, folder, progress=report)
             except (SkillbeltError, OSError) as error:
                 refused += [refusal_of(entry.name, error) for entry in entries]
                 continue
             for entry in entries:
                 try:
-                    found = _newest(entry, source, lock.place, settings)
+                    found = _newest(entry, source, lock.place, settings, accepts)
                 except (SkillbeltError, OSError) as error:
                     refused.append(refusal_of(entry.name, error))
                     continue
@@ -77,7 +120,11 @@ def find_versions(
 
 
 def _newest(
-    entry: LockEntry, source: OpenSource, place: InstallPlace, settings: Settings
+    entry: LockEntry,
+    source: OpenSource,
+    place: InstallPlace,
+    settings: Settings,
+    accepts: Acceptance,
 ) -> NewVersion | None:
     """Return the newest version of a skill; None if that is the locked one."""
     here = [one for one in source.found.skills if one.skill_path == entry.skill_path]
@@ -98,7 +145,41 @@ def _newest(
         )
     else:
         same = stored == known
-    return None if same else NewVersion(entry, after, stored)
+    if same:
+        return None
+    skill = skill_to_judge(entry, fetched.folder, place, fetched.reference)._replace(
+        committed_at=committed_at(fetched.provenance), command=("update", entry.name)
+    )
+    judged = judge_skill(skill, settings, accepts)
+    after = after._replace(provenance=judged.provenance(after.provenance), unsigned=judged.unsigned)
+    return NewVersion(entry, after, stored, judged)
+
+
+def describe_news(
+    version: NewVersion, place_folder: str, settings: Settings
+) -> Iterator[tuple[str, str]]:
+    """Yield what a person reads before the question: what is new, a label and a text a line."""
+    after, judged = version.after, version.judged
+    commit = f" at {after.commit[:12]}" if after.commit else ""
+    yield "from", f"{one_line(after.source)}{commit}"
+    if judged.signer is not None:
+        yield "signed", f"by {judged.signer.text}"
+    for warning in judged.warnings:
+        yield "WARNING", warning
+    is_there = os.path.isdir(place_folder)
+    with stored_skill(version.stored, settings, _nothing) as folder:
+        old = hash_folder(place_folder, partial=True) if is_there else None
+        files = compare_files(old, hash_folder(folder))
+        now = describe_abilities(folder)
+    before = describe_abilities(place_folder) if is_there else SkillAbilities()
+    for label, names in zip(files._fields, files, strict=True):
+        if names:
+            yield label, list_names(names)
+    for label in ("scripts", "programs", "packages", "secrets", "hosts", "tools", "links"):
+        known = set(getattr(before, label))
+        new = [one for one in getattr(now, label) if one not in known]
+        if new:
+            yield f"new {label}", list_names(new)
 
 
 def describe_version(version: NewVersion, place_folder: str, settings: Settings) -> str:
