@@ -320,9 +320,7 @@ def load_settings(
     theirs is an error, or left out with `leave_strangers`.
     """
     env = os.environ if environ is None else environ
-    start = os.path.abspath(os.path.expanduser(project or "."))
-    if not os.path.isdir(start):
-        raise ConfigError(f"{start}: no such folder; give an existing one as the project")
+    start = _start(project or ".")
     home = _home(env)
     config_home = _absolute(env.get("XDG_CONFIG_HOME")) or os.path.join(home, ".config")
     files = _files([*_config_dirs(env), config_home], config)
@@ -337,11 +335,10 @@ def load_settings(
         _check_project(reads, found)
         reads += found
     _warn_of_removed(reads, env, overrides or {})
-    theirs_read = {path for source, path in files if source == "project"}
-    values, sources = _merged(reads, env, overrides or {}, theirs_read)
+    of_project = {path for source, path in files if source == "project"}
+    values, sources = _merged(reads, env, overrides or {}, of_project)
     _complete(values, env, home)
     limits = Limits(**{key: values.pop(key) for key in Limits._fields if key in values})  # type: ignore[arg-type]
-    skills = _all_switches(files, reads, env, overrides or {})
     folders = upward(start, worktree) if config is None else []
     opencode = _Opencode(env, home, config_home)
     opencode.read(values, folders, neighbours)
@@ -362,9 +359,16 @@ def load_settings(
         client_paths=tuple(opencode.paths),
         client_urls=tuple(opencode.urls),
         strangers=tuple(neighbours.found.items()),
-        skills=skills,
-        demands=_demands(reads, theirs_read, env, overrides or {}),
+        skills=_all_switches(files, reads, env, overrides or {}),
+        demands=_demands(reads, of_project, env, overrides or {}),
     )
+
+
+def _start(project: str | os.PathLike[str]) -> str:
+    start = os.path.abspath(os.path.expanduser(project))
+    if not os.path.isdir(start):
+        raise ConfigError(f"{start}: no such folder; give an existing one as the project")
+    return start
 
 
 def _home(env: Mapping[str, str]) -> str:

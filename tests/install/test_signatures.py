@@ -19,15 +19,14 @@ from hypothesis import strategies as st
 from skillbelt.errors import ConfigError
 from skillbelt.install.hashes import hash_folder
 from skillbelt.install.sign import SigningMeans, sign_skill, write_signature
-from skillbelt.install.signatures import (
+from skillbelt.install.signature_file import (
     MAX_SIGNATURE_BYTES,
     SIGNATURE_FILE,
-    SignatureCheck,
     SignatureFault,
-    check_signature,
     parse_bundle,
     signed_files,
 )
+from skillbelt.install.signatures import SignatureCheck, check_signature
 from skillbelt.source_rules import TrustedSigner
 from tests.install.signing import Authority, Keypair, make_key
 

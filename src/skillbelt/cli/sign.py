@@ -12,13 +12,16 @@ from skillbelt.cli.output import count, print_json, say, show_progress, wants_pr
 from skillbelt.cli.pack import find_folder
 from skillbelt.errors import ConfigError, UsageError
 from skillbelt.install.sign import SignedSkill, SigningMeans, sign_skill, write_signature
-from skillbelt.install.signatures import SIGNATURE_FILE, read_trusted
+from skillbelt.install.signature_file import SIGNATURE_FILE
+from skillbelt.install.signatures import read_trusted
 from skillbelt.settings import load_settings
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `sign`."""
-    parser.add_argument("paths", metavar="PATH", nargs="+", help="the folders of the skills")
+    parser.add_argument(
+        "paths", metavar="PATH", nargs="+", help="the folders of the skills to sign"
+    )
     how = parser.add_mutually_exclusive_group(required=True)
     how.add_argument("--key", metavar="FILE", help="sign with a private key (elliptic curve, PEM)")
     how.add_argument(

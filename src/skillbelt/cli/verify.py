@@ -15,7 +15,8 @@ from skillbelt.install.hashes import hash_folder
 from skillbelt.install.lock_file import read_lock
 from skillbelt.install.placing import using_place
 from skillbelt.install.policy import SkillToJudge, signers_for, verify_policy
-from skillbelt.install.signatures import check_signature, signer_of
+from skillbelt.install.signature_file import signer_of
+from skillbelt.install.signatures import check_signature
 from skillbelt.install.sync import check_names, skill_to_judge
 from skillbelt.install.values import InstallPlace, SourceReference
 from skillbelt.install.verify import VerifiedSkill, verify_lock

@@ -19,12 +19,8 @@ from skillbelt.files.contain import open_file, read_handle
 from skillbelt.files.locks import locked
 from skillbelt.files.private import make_folder, replace_file
 from skillbelt.install.hashes import FolderHashes
-from skillbelt.install.signatures import (
-    SignatureCheck,
-    SkillSigner,
-    check_signature,
-    signer_of,
-)
+from skillbelt.install.signature_file import SkillSigner, signer_of
+from skillbelt.install.signatures import SignatureCheck, check_signature
 from skillbelt.install.values import NO_VALUES, Drift, LockEntry
 from skillbelt.settings import Settings
 from skillbelt.source_rules import TrustedSigner, matches_source, parse_signer

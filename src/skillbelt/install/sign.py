@@ -11,19 +11,17 @@ from skillbelt.files.private import replace_file
 from skillbelt.files.tree import LEFT_OUT, SkillTree, TreeRules
 from skillbelt.install.content_store import check_installable
 from skillbelt.install.hashes import FolderHashes, hash_folder
-from skillbelt.install.signatures import (
+from skillbelt.install.signature_file import (
     SIGNATURE_FILE,
     SkillSigner,
     compare_signed,
-    load_crypto,
-    load_sigstore,
     parse_bundle,
-    read_trusted,
     signed_files,
 )
+from skillbelt.install.signatures import load_crypto, load_sigstore, read_trusted
 from skillbelt.text import one_line
 
-# What the verifier of others leaves out unless it is told not to.
+# What the verifier of others leaves out without an option.
 _GIT_FILES = frozenset((".gitattributes", ".github", ".gitignore"))
 _EVERYTHING = TreeRules(left_out=frozenset(), exact=True)
 

@@ -22,7 +22,7 @@ from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from skillbelt.errors import ConfigError
-from skillbelt.install.signatures import (
+from skillbelt.install.signature_file import (
     BUNDLE_TYPE,
     PAYLOAD_TYPE,
     PREDICATE_TYPE,

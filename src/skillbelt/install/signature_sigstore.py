@@ -14,7 +14,7 @@ from sigstore.verify import Verifier
 from sigstore.verify.policy import Identity
 
 from skillbelt.errors import ConfigError
-from skillbelt.install.signatures import (
+from skillbelt.install.signature_file import (
     PAYLOAD_TYPE,
     SignatureBundle,
     SignatureFault,
