@@ -16,7 +16,8 @@ from skillbelt.cli.installing import (
     reporter,
     say_locked,
 )
-from skillbelt.cli.output import print_json, print_table, print_words
+from skillbelt.cli.output import print_json, print_table
+from skillbelt.cli.words import print_words
 from skillbelt.errors import ConfigError, SkillbeltError
 from skillbelt.install.entries import install_request
 from skillbelt.install.lock_file import SkillLock, read_lock

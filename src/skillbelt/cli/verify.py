@@ -50,8 +50,8 @@ def run(args: argparse.Namespace) -> int:
     settings = load_settings(args.project, config=args.config)
     if args.signed_by:
         signers = [f"** {one}" for one in args.signed_by]
-        said = {"trusted_signers": signers, "signatures": "require"}
-        settings = load_settings(args.project, config=args.config, overrides=said)
+        demands = {"trusted_signers": signers, "signatures": "require"}
+        settings = load_settings(args.project, config=args.config, overrides=demands)
     folders = [name for name in args.names if "/" in name] if args.signed_by else []
     if folders:
         return _verify_folders(folders, settings, args)
