@@ -33,7 +33,7 @@ def test_the_question_says_what_why_and_what_always_covers(asked: Tree) -> None:
     assert screen.exit_code == 0
     text = "\n".join(screen.lines)
     assert "load the skill pdf from" in text
-    assert "you asked for it, no rule allows it" in text
+    assert "you asked for it, and no rule allows it" in text
     assert "would cover skill pdf of pdf in this project, until the skill changes" in text
     assert "The body." in text
 
@@ -232,7 +232,7 @@ def test_a_hostile_request_can_not_forge_the_question() -> None:
 
 
 def test_a_type_that_is_not_known_is_said_so() -> None:
-    assert "unknown to this version" in describe_request(Request("teleport", ("home",)))[0]
+    assert "that this version does not know" in describe_request(Request("teleport", ("home",)))[0]
 
 
 def test_arrow_keys_choose_a_row(asked: Tree) -> None:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from skillbelt.cli import output, words
+from skillbelt.cli import output, scanning, words
 from skillbelt.values import Diagnostic
 from tests.terminal import on_terminal
 from tests.tree import Tree
@@ -107,8 +107,8 @@ def test_catalogue_of_the_common_options(tree: Tree) -> None:
     tree.skill("project/.agents/skills/pdf")
     config = tree.write("my.toml", 'disabled_clients = ["*"]\n')
     project = str(tree.project)
-    assert list(output.open_catalog(arguments(project=project))) == ["pdf"]
-    assert not list(output.open_catalog(arguments(project=project, config=str(config))))
+    assert list(scanning.open_catalog(arguments(project=project))) == ["pdf"]
+    assert not list(scanning.open_catalog(arguments(project=project, config=str(config))))
 
 
 def test_a_terminal_sees_progress_and_a_pipe_does_not(
@@ -117,11 +117,11 @@ def test_a_terminal_sees_progress_and_a_pipe_does_not(
     tree.skill("project/.agents/skills/pdf")
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
-    output.open_catalog(arguments(project=str(tree.project)))
+    scanning.open_catalog(arguments(project=str(tree.project)))
     assert screen.getvalue().endswith("\r\x1b[K")
     for silent, quiet in ((Terminal(), True), (io.StringIO(), False)):
         monkeypatch.setattr("sys.stderr", silent)
-        output.open_catalog(arguments(project=str(tree.project), quiet=quiet))
+        scanning.open_catalog(arguments(project=str(tree.project), quiet=quiet))
         assert silent.getvalue() == ""
 
 

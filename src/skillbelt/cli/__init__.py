@@ -4,6 +4,7 @@ Only the module of the chosen command is imported, to keep the start-up of `skil
 """
 
 import argparse
+import gc
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from skillbelt.cli.words import has_colours, paint_help, print_failure
 from skillbelt.errors import PermissionDenied, SkillbeltError, UsageError, closest
 from skillbelt.text import one_line
 
+_MANY_OBJECTS = 50_000
 _NEAR = 0.7  # how like a command a mistyped word must be
 
 
@@ -258,11 +260,17 @@ _OPTION = re.compile(r"unrecognized arguments: (--[\w-]+)")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
+    if argv is None:
+        # Importing makes many objects and no garbage: looking for it takes a tenth of a command.
+        gc.set_threshold(_MANY_OBJECTS)
     arguments = list(sys.argv[1:] if argv is None else argv)
     _escape_unencodable()
     Printed.document = False
     try:
-        return _run(arguments, _wants_json(arguments))
+        code = _run(arguments, _wants_json(arguments))
+        if argv is None:
+            gc.freeze()  # all of it ends with the process
+        return code
     except OSError:
         # The reader closed the pipe, or the disk is full, while an error was printed to it.
         _discard_output()

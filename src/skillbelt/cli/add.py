@@ -29,7 +29,6 @@ from skillbelt.install.add import (
     SkillOffer,
     ask_to_install,
     check_clients,
-    describe_offer,
     install_offers,
     offer_skills,
 )
@@ -97,7 +96,9 @@ def run(args: argparse.Namespace) -> int:
         return REFUSED
     with incoming(settings) as folder:
         progress = show_progress if wants_progress(args) else None
-        source = open_source(reference, settings, folder, progress=progress)
+        source = open_source(
+            reference, settings, folder, wanted=_wanted(reference, args), progress=progress
+        )
         _clear(args)
         if args.list:
             return _print_list(source, args)
@@ -139,8 +140,15 @@ def _read_reference(args: argparse.Namespace) -> SourceReference:
 # --- which skills --------------------------------------------------------------------------------
 
 
+def _wanted(reference: SourceReference, args: argparse.Namespace) -> list[str]:
+    """Return the names that were given; none for all, or for a choice."""
+    if args.all or args.list:
+        return []
+    return [*args.skill, *([reference.skill] if reference.skill else [])]
+
+
 def _choose(source: OpenSource, args: argparse.Namespace) -> list[FoundSkill]:
-    named = [*args.skill, *([source.reference.skill] if source.reference.skill else [])]
+    named = _wanted(source.reference, args)
     if args.all or "*" in named:
         return list(source.found.skills)
     if named:
@@ -263,11 +271,13 @@ def _plan(offer: SkillOffer) -> SkillChange:
 def _show(offer: SkillOffer, args: argparse.Namespace) -> None:
     if args.quiet:
         return
+    from skillbelt.install import describe  # cost: 14 ms for the checks, where nothing is shown
+
     print(f"{one_line(offer.name)}", file=sys.stderr)
-    for label, text in describe_offer(offer):
+    for label, text in describe.describe_offer(offer):
         print_words(f"  {label:<9} {text}", " " * 12, file=sys.stderr)
     if args.verbose:
-        print_diagnostics(offer.findings, args)
+        print_diagnostics(describe.check_offer(offer), args)
 
 
 def _print(

@@ -38,6 +38,7 @@ from skillbelt.cli.output import (
     wants_progress,
 )
 from skillbelt.cli.screen import FRAME_SECONDS, MarkdownStream, Screen, can_draw
+from skillbelt.cli.tool_lines import describe_call as describe_step
 from skillbelt.cli.tool_lines import read_arguments
 from skillbelt.cli.transcript import plain
 from skillbelt.errors import ConfigError, PermissionDenied
@@ -208,7 +209,7 @@ class _Progress:
         )
         match event:
             case ToolCall():
-                self._show(describe_call(event))
+                self._show(describe_step(event, event.name))
             case ThinkingDelta() if not self._writing:
                 self._show("thinking")
             case ToolResponse():

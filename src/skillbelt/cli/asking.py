@@ -112,11 +112,11 @@ def describe_request(
     A long fact goes on below itself where the terminal has so many `columns`. The question says
     what is new beside the closest request of those that were `allowed` before.
     """
-    kind = TYPES.get(request.type, "unknown to this version")
+    unknown = "" if request.type in TYPES else " (a type that this version does not know)"
     details, hidden = _pick_facts(request, whole)
     if new := find_new(request, allowed):
         details.append(Fact("new", new))
-    details.append(Fact("why", f"{_why(request)} ({kind})"))
+    details.append(Fact("why", f"{_why(request)}{unknown}"))
     if always := covered(request, whole=whole):
         details.append(Fact("always", always))
     wide = max(len(fact.label) for fact in details)
@@ -198,7 +198,7 @@ def _why(request: Request) -> str:
     who = f"the agent {one_line(request.agent)}" if request.agent else "a model"
     asked = "you asked for it" if request.initiator == "user" else f"{who} asked for it"
     origin = "" if request.trusted else ", and its origin is not trusted"
-    return f"{asked}, no rule allows it{origin}"
+    return f"{asked}, and no rule allows it{origin}"
 
 
 def _choices(request: Request, hidden: int, in_conversation: bool) -> list[MenuRow]:

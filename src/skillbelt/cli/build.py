@@ -6,7 +6,8 @@ import argparse
 import os
 
 from skillbelt.cli.asking import open_gate
-from skillbelt.cli.output import open_catalog, print_json, say, show_progress, wants_progress
+from skillbelt.cli.output import print_json, say, show_progress, wants_progress
+from skillbelt.cli.scanning import open_catalog
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError
 from skillbelt.format.skill import Skill

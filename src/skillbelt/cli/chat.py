@@ -36,6 +36,7 @@ from skillbelt.cli.output import count
 from skillbelt.cli.screen import Screen, can_draw
 from skillbelt.cli.tool_lines import WrittenFiles, kinds_by_name
 from skillbelt.cli.transcript import plain
+from skillbelt.cli.words import print_words
 from skillbelt.errors import SkillbeltError
 from skillbelt.text import one_line
 
@@ -126,7 +127,8 @@ class _Chat:
     def say(self, text: str) -> None:
         """Print a message that is not part of an answer to stderr."""
         if not self.args.quiet:
-            print(text, file=sys.stderr, flush=True)
+            print_words(text, "    ", sys.stderr)
+            sys.stderr.flush()
 
     def document(self, type: str, **fields: object) -> bool:
         """Print an own event with --json; return whether --json was given."""

@@ -129,8 +129,7 @@ class ChatCommands:
             f"{'@PATH':<18} attach a file of the project; Tab completes it",
             f"{'Alt-Enter, Ctrl-J':<18} begin a new line, as a backslash at the end does",
             f"{'Ctrl-C':<18} stop the answer; once more at the empty prompt leaves",
-            "A pasted block is one message. A message that begins with a space is not kept in the "
-            "history.",
+            "A pasted block is one message. One that begins with a space is in no history.",
         ]
         self._chat.say("\n".join(lines))
 

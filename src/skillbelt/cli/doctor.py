@@ -10,13 +10,13 @@ from typing import NamedTuple
 from skillbelt.cli.output import (
     count,
     diagnostics_json,
-    open_catalog,
     print_json,
     print_table,
     rule_problems,
     show_progress,
     wants_progress,
 )
+from skillbelt.cli.scanning import open_catalog
 from skillbelt.cli.words import print_words
 from skillbelt.disclosure.overview import default_budget, diagnose_pins, overview, visible
 from skillbelt.discovery.catalog import Catalog

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable
 from skillbelt.cli.build import find_skill
 from skillbelt.cli.output import (
     count,
-    open_catalog,
     positive,
     print_json,
     print_table,
@@ -17,6 +16,7 @@ from skillbelt.cli.output import (
     show_progress,
     wants_progress,
 )
+from skillbelt.cli.scanning import open_catalog
 from skillbelt.cli.search import visible_filters
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError, UsageError

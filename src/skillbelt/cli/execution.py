@@ -8,7 +8,7 @@ import sys
 
 from skillbelt.cli.failure import describe_error
 from skillbelt.cli.live import LiveOutput
-from skillbelt.cli.output import SANDBOX_HELP, SESSION_HELP, open_catalog, print_json
+from skillbelt.cli.output import SANDBOX_HELP, SESSION_HELP, print_json
 from skillbelt.cli.run import (
     TIMED_OUT,
     asker_of,
@@ -21,6 +21,7 @@ from skillbelt.cli.run import (
     print_outcome,
     secret_option,
 )
+from skillbelt.cli.scanning import open_catalog
 from skillbelt.errors import ConfigError, PermissionDenied
 from skillbelt.running.following import Watch
 from skillbelt.running.json_call import Execution, denied, execute

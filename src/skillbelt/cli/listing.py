@@ -12,13 +12,13 @@ from skillbelt.cli.output import (
     diagnostics_json,
     folders_of,
     judge_by_rules,
-    open_catalog,
     print_json,
     print_table,
     say,
     skill_json,
     wide_option,
 )
+from skillbelt.cli.scanning import open_catalog
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.discovery.clients import CLIENTS
 from skillbelt.errors import ConfigError, closest

@@ -7,7 +7,8 @@ import os
 import sys
 
 from skillbelt.cli.asking import open_gate
-from skillbelt.cli.output import open_catalog, print_json, say
+from skillbelt.cli.output import print_json, say
+from skillbelt.cli.scanning import open_catalog
 from skillbelt.disclosure.body import (
     Loaded,
     Report,

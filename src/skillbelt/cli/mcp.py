@@ -290,8 +290,9 @@ def print_snippets(args: argparse.Namespace) -> None:
         )
         return
     print(
-        "This is an MCP server: a client starts it and talks to it over standard input and\n"
-        "output. `skillbelt mcp install CLIENT` configures one; by hand, it takes these lines.\n"
+        "This is an MCP server. A client starts it and talks to it over standard input\n"
+        "and output. `skillbelt mcp install CLIENT` configures one. By hand, it needs\n"
+        "these lines:\n"
     )
     for clients, snippet in group_snippets(words):
         for client in clients:

@@ -8,18 +8,20 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from skillbelt.cli.failure import Printed
 from skillbelt.cli.words import print_words, width
-from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError
 from skillbelt.format.skill import Skill
-from skillbelt.settings import NO_SWITCHES, Settings, load_settings
+from skillbelt.settings import NO_SWITCHES, Settings
 from skillbelt.text import one_line, shorten
 from skillbelt.trust import Trust
 from skillbelt.values import Diagnostic, SkillSettings
 
-_ONE_RUN = 3600.0
+if TYPE_CHECKING:
+    from skillbelt.discovery.catalog import Catalog
+
 _DAYS_AGO = 14  # from then on a date says more
 NO_COLOURS: Mapping[str, Mapping[str, str]] = {}
 SANDBOX_HELP = "auto, none, or one that `skillbelt doctor -v` lists (default: the setting sandbox)"
@@ -30,19 +32,6 @@ SESSION_HELP = (
     "the conversation it belongs to; its workspace is kept for the next run (default: none, with "
     "an empty workspace)"
 )
-
-
-def open_catalog(args: argparse.Namespace, *, refresh: bool = False) -> Catalog:
-    """Scan and return the catalogue for the common options; show progress on a terminal."""
-    wanted = wants_progress(args)
-    progress = show_progress if wanted else None
-    settings = load_settings(args.project, config=args.config)
-    # One scan per command.
-    catalog = Catalog(settings=settings._replace(rescan_seconds=_ONE_RUN), progress=progress)
-    _ = catalog.refresh() if refresh else catalog.discover()
-    if wanted:
-        show_progress("")
-    return catalog
 
 
 def rule_problems(settings: Settings) -> list[Diagnostic]:

@@ -18,13 +18,13 @@ from skillbelt.cli.output import (
     count,
     diagnostics_json,
     local_time,
-    open_catalog,
     print_diagnostics,
     print_json,
     print_table,
     say,
     wide_option,
 )
+from skillbelt.cli.scanning import open_catalog
 from skillbelt.cli.words import print_failure
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from skillbelt.cli.output import open_catalog, print_json, say
+from skillbelt.cli.output import print_json, say
+from skillbelt.cli.scanning import open_catalog
 from skillbelt.disclosure.overview import Overview, default_budget, diagnose_pins, overview, visible
 from skillbelt.permission.gate import Gate
 from skillbelt.runtime.required import check_required

@@ -6,7 +6,8 @@ import argparse
 
 from skillbelt.cli.asking import open_gate
 from skillbelt.cli.load import open_storage, print_text, print_truncation, report_json
-from skillbelt.cli.output import open_catalog, print_json, say
+from skillbelt.cli.output import print_json, say
+from skillbelt.cli.scanning import open_catalog
 from skillbelt.disclosure.body import Loaded, load_resource
 from skillbelt.errors import ConfigError
 from skillbelt.text import one_line

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from skillbelt.cli.output import (
-    count,
-    diagnostics_json,
-    open_catalog,
-    print_diagnostics,
-    print_json,
-)
+from skillbelt.cli.output import count, diagnostics_json, print_diagnostics, print_json
+from skillbelt.cli.scanning import open_catalog
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -13,11 +13,11 @@ from skillbelt.cli.output import (
     CLI_SESSION,
     SANDBOX_HELP,
     SESSION_HELP,
-    open_catalog,
     print_json,
     say,
     wants_progress,
 )
+from skillbelt.cli.scanning import open_catalog
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError
 from skillbelt.fleet.choose import executor_for

@@ -7,7 +7,6 @@ import sys
 
 from skillbelt.cli.output import (
     count,
-    open_catalog,
     positive,
     print_json,
     print_table,
@@ -16,6 +15,7 @@ from skillbelt.cli.output import (
     wants_progress,
     wide_option,
 )
+from skillbelt.cli.scanning import open_catalog
 from skillbelt.discovery.catalog import Catalog, Filters
 from skillbelt.errors import ConfigError
 from skillbelt.permission.gate import Gate

@@ -8,7 +8,8 @@ import termios
 import time
 from collections.abc import Iterable, Mapping
 
-from skillbelt.cli.output import open_catalog, print_json, print_table, say
+from skillbelt.cli.output import print_json, print_table, say
+from skillbelt.cli.scanning import open_catalog
 from skillbelt.errors import ConfigError, NotFound, SkillNotFound, UsageError
 from skillbelt.format.skill import Skill
 from skillbelt.permission.audit import AuditEvent, open_audit, user_name

@@ -11,12 +11,12 @@ from skillbelt.cli.output import (
     count,
     diagnostics_json,
     judge_by_rules,
-    open_catalog,
     print_json,
     print_table,
     skill_json,
     switches_json,
 )
+from skillbelt.cli.scanning import open_catalog
 from skillbelt.format.skill import Skill
 from skillbelt.text import one_line, tokens, tokens_of_bytes
 from skillbelt.values import SKILL_FILE, Diagnostic, Manifest, SkillSettings

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from skillbelt.cli.output import open_catalog, print_json, say
+from skillbelt.cli.output import print_json, say
+from skillbelt.cli.scanning import open_catalog
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.format.skill import Skill
 from skillbelt.settings import load_settings, switch_skills

@@ -75,6 +75,9 @@ def run(args: argparse.Namespace) -> int:
         result = _prune(plan, lock, settings, args)
         print_result(result, lock.entries, args, dry_run=True)
         return result.exit_code
+    if not args.prune and all(one.action == "keep" and not one.reason for one in plan.changes):
+        print_result(plan, lock.entries, args)
+        return plan.exit_code
     wanted = [one.name for one in plan.changes if one.action in ("install", "replace")]
     if wanted:
         _say_outside([lock.entries[name] for name in wanted], lock.place, args)

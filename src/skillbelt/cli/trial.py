@@ -12,13 +12,13 @@ from skillbelt.cli.output import (
     CLI_SESSION,
     SANDBOX_HELP,
     count,
-    open_catalog,
     print_json,
     print_table,
     say,
     wants_progress,
 )
 from skillbelt.cli.run import NO_SANDBOX, open_workbench
+from skillbelt.cli.scanning import open_catalog
 from skillbelt.errors import ConfigError
 from skillbelt.running.call import Asker
 from skillbelt.running.trial.trial import (

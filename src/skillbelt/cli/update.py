@@ -34,7 +34,6 @@ from skillbelt.install.sync import (
 from skillbelt.install.update import (
     FoundVersions,
     NewVersion,
-    describe_news,
     describe_version,
     find_versions,
     put_version,
@@ -130,9 +129,11 @@ def _update(
 
 
 def _print_news(version: NewVersion, lock: SkillLock, settings: Settings) -> None:
+    from skillbelt.install import describe  # cost: 14 ms for the checks, where nothing is shown
+
     print(one_line(version.before.name), file=sys.stderr)
     folder = skill_folder(lock.place, version.before.name)
-    for label, text in describe_news(version, folder, settings):
+    for label, text in describe.describe_news(version, folder, settings):
         print_words(f"  {label:<12} {one_line(text)}", " " * 15, file=sys.stderr)
 
 

@@ -14,7 +14,7 @@ from skillbelt.install.entries import reference_of
 from skillbelt.install.hashes import hash_folder
 from skillbelt.install.lock_file import read_lock
 from skillbelt.install.placing import using_place
-from skillbelt.install.policy import SkillToJudge, signers_for, verify_policy
+from skillbelt.install.policy import SkillToJudge, needs_signature, signers_for, verify_policy
 from skillbelt.install.signature_file import signer_of
 from skillbelt.install.signatures import check_signature
 from skillbelt.install.sync import check_names, skill_to_judge
@@ -42,6 +42,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="demand this signer, such as 'key acme.pub' or 'certificate ca.pem' (may be "
         "repeated: one of them)",
     )
+    parser.add_argument(
+        "--full", action="store_true", help="read every file, also those that did not change"
+    )
     add_options(parser, changes=False)
 
 
@@ -58,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
     place = place_of(args, settings)
     with using_place(place, settings):
         lock = read_lock(place)
-        verified = verify_lock(lock, settings, check_names(lock, args.names))
-        by_policy = [*verify_policy(_to_judge(verified, place), settings)]
+        verified = verify_lock(lock, settings, check_names(lock, args.names), full=args.full)
+        by_policy = [*verify_policy(_to_judge(verified, place, settings), settings)]
     drift = [*(one for skill in verified for one in skill.drift), *by_policy]
     wrong = {one.name for one in drift}
     refused = [] if args.names else lock.refused
@@ -92,9 +95,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _to_judge(
-    verified: Iterable[VerifiedSkill], place: InstallPlace
+    verified: Iterable[VerifiedSkill], place: InstallPlace, settings: Settings
 ) -> Iterator[tuple[SkillToJudge, str]]:
-    """Yield what is installed, as the policy judges it; nothing is read again."""
+    """Yield what is installed, as the policy judges it; read again where a signature counts."""
     for skill in verified:
         if skill.hashes is None:
             continue
@@ -103,7 +106,8 @@ def _to_judge(
             reference = reference_of(entry, place)
         except SourceError:  # a kind that only another tool installs
             reference = SourceReference(kind="node_modules", source=entry.source, url=entry.source)
-        yield skill_to_judge(entry, folder, place, reference, hashes=skill.hashes), folder
+        known = None if needs_signature(entry, reference.url, settings) else skill.hashes
+        yield skill_to_judge(entry, folder, place, reference, hashes=known), folder
 
 
 def _verify_folders(folders: list[str], settings: Settings, args: argparse.Namespace) -> int:

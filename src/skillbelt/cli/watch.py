@@ -7,7 +7,8 @@ import json
 import signal
 import threading
 
-from skillbelt.cli.output import count, diagnostics_json, open_catalog, positive, say
+from skillbelt.cli.output import count, diagnostics_json, positive, say
+from skillbelt.cli.scanning import open_catalog
 from skillbelt.discovery.catalog import Catalog, Changes
 from skillbelt.text import one_line
 

@@ -6,7 +6,8 @@ import argparse
 import os
 import sys
 
-from skillbelt.cli.output import open_catalog, print_json
+from skillbelt.cli.output import print_json
+from skillbelt.cli.scanning import open_catalog
 from skillbelt.text import one_line
 
 

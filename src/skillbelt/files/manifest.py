@@ -29,7 +29,7 @@ MAX_MANIFEST_BYTES = 256 * 2**20
 PARTIAL = "+partial"
 _MAX_CACHED = 4_096
 # Two writes within a tick of the file system's clock leave the same times behind.
-_TICK_NS = 2_000_000_000
+TICK_NS = 2_000_000_000
 _CHUNK = 2**20
 _INCOMPLETE = ("skill-too-large", "unreadable")
 _LEFT_OUT = f"is not part of the skill: no file below {', '.join(sorted(LEFT_OUT))} is"
@@ -149,7 +149,7 @@ class LocalFiles:
         manifest = self.manifest()
         # Cached only if it was read whole and nothing can have changed without a trace meanwhile.
         if (
-            self._walked_ns - stamp.newest_ns >= _TICK_NS
+            self._walked_ns - stamp.newest_ns >= TICK_NS
             and all(diagnostic.code != "unreadable" for diagnostic in manifest.diagnostics)
             and stamp_of(_walk(self.folder, self.fence)) == stamp
         ):

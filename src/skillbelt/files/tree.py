@@ -7,11 +7,13 @@ has the same word (`TreeEntry.problem`) for all of them. The reasons are in desi
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
 from functools import lru_cache
 from heapq import nsmallest
+from itertools import chain, islice
 from typing import Literal, NamedTuple, Self
 
 from skillbelt.errors import PathEscape
@@ -101,12 +103,29 @@ class SkillTree:
     def __init__(self, folder: str, fence: str = "", rules: TreeRules = _OF_A_SKILL) -> None:
         self.folder, self.fence, self.rules = folder, fence, rules
         self._top = open_dir(folder, fence)
+        # The folder whose entries are being yielded, and a handle on it.
+        self._below, self._here = "", -1
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._leave_folder()
         os.close(self._top)
+
+    def _enter_folder(self, below: str) -> None:
+        self._leave_folder()
+        name = below.rstrip("/") or "."
+        if "/" in name:
+            self._here = open_beneath(self._top, name, READ_FOLDER)
+        else:  # no folder on the way that could be a link
+            self._here = os.open(name, READ_FOLDER, dir_fd=self._top)
+        self._below = below
+
+    def _leave_folder(self) -> None:
+        if self._here >= 0:
+            os.close(self._here)
+            self._here = -1
 
     def entries(self) -> Iterator[TreeEntry]:
         """Yield what is in the folder, the nearest folders first, the names of each sorted.
@@ -140,22 +159,29 @@ class SkillTree:
         """Open a file that `entries` yielded, following no link but that of a SKILL.md."""
         if entry.target:
             return open_file(os.path.join(self.folder, entry.path), self.fence)
+        above, slash, name = entry.path.rpartition("/")
+        if self._here >= 0 and self._below == above + slash:
+            # One name in an open folder, and no link: there is no way out of it.
+            try:
+                return os.open(name, READ_FILE, dir_fd=self._here)
+            except OSError as error:
+                if error.errno != errno.ELOOP:
+                    raise
         return open_beneath(self._top, entry.path, READ_FILE)
 
     def _list(self, below: str, most: int) -> tuple[int, list[TreeEntry]]:
         """Return how many names a folder has, at most `most` + 1, and the entries of `most`."""
         left_out, only = self.rules.left_out, self.rules.only
-        handle = open_beneath(self._top, below.rstrip("/") or ".", READ_FOLDER)
-        try:
-            with os.scandir(handle) as listing:
-                names = nsmallest(most + 1, (entry.name for entry in listing))
-            found = [
-                self._entry(handle, f"{below}{name}")
-                for name in names[:most]
-                if name not in left_out and (below or not only or name in only)
-            ]
-        finally:
-            os.close(handle)
+        self._enter_folder(below)
+        with os.scandir(self._here) as listing:
+            names = sorted(entry.name for entry in islice(listing, most + 1))
+            if len(names) > most:
+                names = nsmallest(most + 1, chain(names, (entry.name for entry in listing)))
+        found = [
+            self._entry(below, name)
+            for name in names[:most]
+            if name not in left_out and (below or not only or name in only)
+        ]
         if self.rules.folders_left_out:
             found = [entry for entry in found if not self._is_left_out_folder(entry)]
         return len(names), found
@@ -164,8 +190,8 @@ class SkillTree:
         name = entry.path.rpartition("/")[2]
         return entry.kind == "folder" and name in self.rules.folders_left_out
 
-    def _entry(self, folder: int, path: str) -> TreeEntry:
-        name, target = path.rpartition("/")[2], ""
+    def _entry(self, below: str, name: str) -> TreeEntry:
+        folder, path, target = self._here, f"{below}{name}", ""
         try:
             info = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if not stat.S_ISLNK(info.st_mode):
@@ -205,15 +231,17 @@ class SkillTree:
         kind: EntryKind = "file"
         problem: Problem = ""
         reason = ""
-        stamp = (*link, *_stamp(info))
-        if stat.S_ISDIR(info.st_mode):
+        stamp = (*link, *_stamp(info)) if link else _stamp(info)
+        if stat.S_ISREG(info.st_mode):
+            pass
+        elif stat.S_ISDIR(info.st_mode):
             # Each entry has a stamp, so the times of a folder add nothing; they would change
             # whenever an interpreter creates `__pycache__`.
             kind, stamp = "folder", (info.st_mode,)
             if path.count("/") + 1 >= MAX_ENTRY_DEPTH:
                 problem = "too-deep"
                 reason = f"is nested deeper than {MAX_ENTRY_DEPTH} folders"
-        elif not stat.S_ISREG(info.st_mode):
+        else:
             kind, problem = "other", "not-a-file"
             reason = _SPECIAL.get(stat.S_IFMT(info.st_mode), "is not a regular file")
         return TreeEntry(

@@ -10,9 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from skillbelt.check.check import check_file
-from skillbelt.errors import PathEscape, RunRefused, SkillbeltError, SourceError
-from skillbelt.format.skill import Skill
+from skillbelt.errors import SkillbeltError, SourceError
 from skillbelt.install.content_store import StoredSkill, keep_skill, stored_skill
 from skillbelt.install.entries import entry_for, portable_source
 from skillbelt.install.fetching import OpenSource
@@ -33,28 +31,8 @@ from skillbelt.install.policy import (
 from skillbelt.install.values import FetchedSkill, InstallPlace, LockEntry
 from skillbelt.permission.gate import Gate
 from skillbelt.permission.rules import Request
-from skillbelt.running.packages.declared import needs_of
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
-from skillbelt.values import SKILL_FILE, Diagnostic
-
-_SCRIPTS = (".py", ".sh", ".bash", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".ps1", ".lua")
-_HOST_KEYS = ("hosts", "network", "allowed_hosts", "allowed-hosts")
-_MOST_LISTED = 20
-
-
-class SkillAbilities(NamedTuple):
-    """What is known of what a skill can do, from its files and from what it declares."""
-
-    files: int = 0
-    bytes: int = 0
-    scripts: tuple[str, ...] = ()
-    programs: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
-    links: tuple[str, ...] = ()
 
 
 class FileDifference(NamedTuple):
@@ -75,7 +53,7 @@ class RefusedSkill(NamedTuple):
 
 
 class SkillOffer(NamedTuple):
-    """A skill that can be installed: all that a person needs to decide.
+    """A skill that can be installed; `describe_offer` says what a person needs to decide.
 
     `current` is the content digest of what is there now, "" for nothing, `judged` what the policy
     of the settings says.
@@ -83,8 +61,6 @@ class SkillOffer(NamedTuple):
 
     fetched: FetchedSkill
     stored: StoredSkill
-    abilities: SkillAbilities
-    findings: tuple[Diagnostic, ...] = ()
     difference: FileDifference = FileDifference()
     current: str = ""
     judged: JudgedSkill = NOT_JUDGED
@@ -171,8 +147,6 @@ def _offer(
     return SkillOffer(
         fetched=fetched,
         stored=stored,
-        abilities=describe_abilities(fetched.folder),
-        findings=check_file(os.path.join(fetched.folder, SKILL_FILE)).diagnostics,
         difference=compare_files(old, new),
         current=old.content_digest if old else "",
         judged=judged,
@@ -273,53 +247,6 @@ def compare_files(old: FolderHashes | None, new: FolderHashes) -> FileDifference
     )
 
 
-def describe_abilities(folder: str) -> SkillAbilities:
-    """Return what a skill can do, as far as its files and its own words tell. Never raises."""
-    try:
-        skill = Skill.from_folder(folder)
-        needs, front = skill.requirements, skill.frontmatter
-        files = hash_folder(folder).files
-    except SkillbeltError:
-        return SkillAbilities()
-    plain = [file for file in files if file.kind == "file"]
-    return SkillAbilities(
-        files=len(files),
-        bytes=sum(file.size for file in plain),
-        scripts=tuple(one.path for one in plain if _is_script(one.path, one.executable)),
-        programs=_lines((*needs.bins, *needs.any_bins)),
-        packages=_lines(_packages(folder)),
-        secrets=_lines((*needs.env, *needs.optional_env)),
-        hosts=_lines(_hosts(skill)),
-        tools=_lines(front.allowed_tools),
-        links=tuple(file.path for file in files if file.kind == "link"),
-    )
-
-
-def _is_script(path: str, executable: bool) -> bool:
-    return executable or path.lower().endswith(_SCRIPTS)
-
-
-def _lines(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one_line(text) for text in texts))
-
-
-def _packages(folder: str) -> Sequence[str]:
-    try:
-        needs = needs_of(folder)
-    except (RunRefused, PathEscape, OSError) as error:
-        return (f"unreadable: {error}",)
-    return needs.requirements if needs is not None else ()
-
-
-def _hosts(skill: Skill) -> Iterator[str]:
-    for key in _HOST_KEYS:
-        told = skill.told(key)
-        if isinstance(told, str):
-            yield from told.replace(",", " ").split()
-        elif isinstance(told, list | tuple):
-            yield from (one for one in told if isinstance(one, str))
-
-
 # --- the question, and what follows it -----------------------------------------------------------
 
 
@@ -399,45 +326,3 @@ def _install(
         commit=fetched.commit,
         source=entry.source,
     )
-
-
-def describe_offer(offer: SkillOffer) -> Iterator[tuple[str, str]]:
-    """Yield what a person reads before the question: a label and a text for each line."""
-    can, files = offer.abilities, offer.difference
-    commit = f" at {offer.fetched.commit[:12]}" if offer.fetched.commit else ""
-    yield "from", f"{offer.fetched.reference.source}{commit} ({offer.fetched.skill_path})"
-    if offer.judged.signer is not None:
-        yield "signed", f"by {offer.judged.signer.text}"
-    for warning in offer.judged.warnings:
-        yield "WARNING", warning
-    yield "files", f"{can.files} files, {can.bytes:,} bytes"
-    for label, values in (
-        ("scripts", can.scripts),
-        ("programs", can.programs),
-        ("packages", can.packages),
-        ("secrets", can.secrets),
-        ("hosts", can.hosts),
-        ("tools", can.tools),
-        ("links", can.links),
-    ):
-        if values:
-            yield label, list_names(values)
-    if not any((can.scripts, can.programs, can.packages, can.secrets, can.hosts, can.tools)):
-        yield "can", "only give instructions: it has no scripts and declares no needs"
-    errors = sum(one.severity == "error" for one in offer.findings)
-    warnings = sum(one.severity == "warning" for one in offer.findings)
-    yield "check", f"{errors} errors, {warnings} warnings" if errors or warnings else "passed"
-    if offer.current and not offer.is_installed:
-        for label, values in (
-            ("changed", files.changed),
-            ("added", files.added),
-            ("removed", files.removed),
-        ):
-            if values:
-                yield label, list_names(values)
-
-
-def list_names(values: Sequence[str]) -> str:
-    """Return names for one line, a long list cut."""
-    more = f" and {len(values) - _MOST_LISTED} more" if len(values) > _MOST_LISTED else ""
-    return ", ".join(map(one_line, values[:_MOST_LISTED])) + more

@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from importlib import import_module
 from types import ModuleType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from skillbelt.discovery.listed_files import ListedFiles
-from skillbelt.discovery.sources import pull_all
 from skillbelt.discovery.sources.bounds import Deadline, PullBudget, Refusal
-from skillbelt.discovery.sources.cache import CachedSource
 from skillbelt.discovery.sources.failure import SourceFailure, redact
-from skillbelt.errors import FileUnreadable, closest
-from skillbelt.format.skill import Skill
+from skillbelt.errors import closest
 from skillbelt.install import git, marketplaces
 from skillbelt.install.find_skills import (
     FoundSkill,
@@ -25,10 +22,10 @@ from skillbelt.install.find_skills import (
     read_skill,
 )
 from skillbelt.install.git import GitFetch, GitTree, RedirectedRepository, fetch_tree, scheme_of
-from skillbelt.install.source_tree import FolderTree, SourceTree, export_skill, is_file, join
+from skillbelt.install.source_tree import FolderTree, SourceTree, export_skill, join
 from skillbelt.install.values import FetchedSkill, SourceReference
 from skillbelt.settings import Settings
-from skillbelt.values import SKILL_FILE, Origin
+from skillbelt.values import SKILL_FILE
 
 Progress = Callable[[str], None]
 _GIT_KINDS = ("github", "gitlab", "git")
@@ -68,7 +65,7 @@ class OpenSource(NamedTuple):
         os.makedirs(folder, 0o700)
         source = redact(self.reference.url or self.reference.source)
         if self.reference.kind == "mcp":
-            whole = FolderTree(_fetch_listed(self.tree, skill, source))
+            whole = FolderTree(_load("pulled").fetch_listed(self.tree, skill, source))
             export_skill(whole, "", folder, source=source, budget=self.budget)
         else:
             export_skill(self.tree, skill.folder, folder, source=source, budget=self.budget)
@@ -127,16 +124,20 @@ def open_source(
     *,
     commit: str = "",
     skill_path: str = "",
+    wanted: Iterable[str] = (),
     progress: Progress | None = None,
 ) -> OpenSource:
-    """Fetch what is needed to know the skills of a source. Raises SourceError."""
+    """Fetch what is needed to know the skills of a source. Raises SourceError.
+
+    With `wanted` names, skills that have none of them need not be among those that are found.
+    """
     if reference.kind == "marketplace":
         found = marketplaces.resolve_plugin(reference, settings)
         reference, commit = found.reference, commit or found.commit
     say = progress or (lambda _: None)
     try:
         opened = _open(reference, settings, into, commit, say)
-        skills = _find(opened.tree, reference, skill_path)
+        skills = _find(opened.tree, reference, skill_path, wanted)
     except Refusal as error:
         raise SourceFailure(
             reference.source, str(error), code="remote-too-large", remedy="give a part of it"
@@ -146,16 +147,18 @@ def open_source(
     return opened._replace(found=skills)
 
 
-def _find(tree: SourceTree, reference: SourceReference, skill_path: str) -> SourceSkills:
+def _find(
+    tree: SourceTree, reference: SourceReference, skill_path: str, wanted: Iterable[str]
+) -> SourceSkills:
     if skill_path:
         folder = join(skill_path).rpartition("/")[0]
-        if not is_file(tree, join(folder, SKILL_FILE)):
+        if not tree.is_file(join(folder, SKILL_FILE)):
             return SourceSkills((), (SkippedSkill(skill_path, "it is not there any more"),))
         skill = read_skill(tree, folder)
         if isinstance(skill, SkippedSkill):
             return SourceSkills((), (skill,))
         return SourceSkills((skill,))
-    return find_skills(tree, reference.subpath, internal=bool(reference.skill))
+    return find_skills(tree, reference.subpath, internal=bool(reference.skill), wanted=wanted)
 
 
 def _nothing(reference: SourceReference, found: SourceSkills) -> SourceFailure:
@@ -188,10 +191,13 @@ def _open(
         return _open_git(reference, settings, into, commit, say)
     if reference.kind in _PULLED:
         say(f"fetching {redact(reference.url)}")
-        return _open_pulled(reference, settings, into)
+        pulled = _load("pulled").pull_source(reference, settings, into)
+        return _new(pulled.reference, FolderTree(pulled.folder), into)._replace(
+            digests=pulled.digests
+        )
     if reference.kind in ("oci", "clawhub"):
         say(f"fetching {reference.source}")
-        fetched = _online().fetch(reference, settings, into)
+        fetched = _load("online").fetch(reference, settings, into)
         return _new(reference, FolderTree(fetched.folder), into)._replace(
             provenance=fetched.provenance
         )
@@ -272,67 +278,13 @@ def _addresses(wanted: GitFetch, settings: Settings, deadline: Deadline) -> Iter
         # ssh knows its hosts by keys, and by names that only its own settings resolve.
         yield wanted
         return
-    online, private = _online(), settings.private_sources
+    online, private = _load("online"), settings.private_sources
     yield wanted._replace(resolved=online.pin_host(wanted.url, private))
     target = online.redirected(wanted.url, private, settings.limits, deadline)
     pinned = online.pin_host(target, private, source=wanted.url)
     yield wanted._replace(url=target, resolved=pinned)
 
 
-def _online() -> ModuleType:
-    from skillbelt.install import online  # cost: httpx2, 60 ms, not for what is on this machine
-
-    return online
-
-
-# --- what the sources of the catalogue fetch too -------------------------------------------------
-
-
-def _open_pulled(reference: SourceReference, settings: Settings, into: str) -> OpenSource:
-    cache = os.path.join(into, "pulled")
-    pulled = pull_all(
-        [reference.url],
-        cache_dir=cache,
-        limits=settings.limits,
-        refresh=True,
-        private=settings.private_sources,
-    )[0]
-    if not pulled.folders:
-        problem = next(iter(pulled.diagnostics), None)
-        raise SourceFailure(
-            reference.source,
-            problem.message if problem else "nothing was found there",
-            code=problem.code if problem else "remote-no-skills",
-            remedy=problem.remedy if problem else "check the address",
-        )
-    folder = pulled.folders[0].folder
-    kind = pulled.folders[0].origin.kind
-    if reference.kind == "well-known" and kind in ("archive", "url"):
-        reference = reference._replace(kind="download", source=reference.url)
-    digests = _published_digests(cache, reference.url) if kind == "well-known" else {}
-    return _new(reference, FolderTree(folder), into)._replace(digests=digests)
-
-
-def _fetch_listed(tree: SourceTree, skill: FoundSkill, source: str) -> str:
-    """Return a folder with every file that an MCP server lists for a skill, each verified."""
-    assert isinstance(tree, FolderTree)
-    made = Skill.from_folder(os.path.join(tree.folder, skill.folder))
-    listed = ListedFiles(made._replace(origin=Origin("mcp", source)))
-    try:
-        return listed.whole_folder()[0]
-    except FileUnreadable as error:
-        reason = f"{error.path}: {error.reason}"
-        remedy = "ask the operator of the server"
-        raise SourceFailure(source, reason, code="mcp-failed", remedy=remedy) from error
-
-
-def _published_digests(cache: str, url: str) -> dict[str, str]:
-    """Return the digest that a published list gives each skill, by its folder."""
-    cached = CachedSource(cache, url)
-    state = cached.read()
-    entries = cached.entries(state) if state else {}
-    return {
-        name: str(entry.get("key", "")).rpartition(" ")[2]
-        for name, entry in entries.items()
-        if isinstance(entry, dict) and "sha256:" in str(entry.get("key", ""))
-    }
+def _load(name: Literal["online", "pulled"]) -> ModuleType:
+    """Return a module that a repository on this disk does not need: httpx2 alone takes 60 ms."""
+    return import_module(f"skillbelt.install.{name}")

@@ -8,14 +8,15 @@ every folder down to five levels. Of two skills with one name the first counts.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 from skillbelt.discovery.sources.bounds import Refusal
 from skillbelt.format.bounds import MAX_FRONTMATTER_BYTES
 from skillbelt.format.fields import skill_name
 from skillbelt.format.frontmatter import parse
-from skillbelt.install.source_tree import SourceTree, is_file, join, read_file
+from skillbelt.install.source_tree import SourceTree, join, read_file
 from skillbelt.text import one_line
 from skillbelt.untrusted_json import read_json
 from skillbelt.values import SKILL_FILE
@@ -23,6 +24,13 @@ from skillbelt.values import SKILL_FILE
 LOCK_NAME = "skills-lock.json"
 MAX_MANIFEST_BYTES = 4 * 2**20
 MAX_SKILL_FILE_BYTES = 8 * 2**20
+# A frontmatter whose name can be read without reading YAML: first, plain, on one line, and no other
+# key is written so that it could be a second one. The names of most skills are like that.
+_PLAIN_NAME = re.compile(
+    rb"---\n(?:description: [^\n\"'>|&*!{\[#%@`][^\n]*\n)?"
+    rb"name: ([a-z0-9][a-z0-9-]{0,63})\n(?![ \t])"
+    rb"(?:(?!name[ \t]*:)[A-Za-z][\w-]*:[^\n]*\n|[ \t-][^\n]*\n|\n)*?---[ \t]*\n"
+)
 _SKIPPED = frozenset(("node_modules", ".git", "dist", "build", "__pycache__"))
 _DEEP = 3
 _MAX_DEPTH = 5
@@ -74,13 +82,26 @@ class SourceSkills(NamedTuple):
 
 
 def find_skills(
-    tree: SourceTree, subpath: str = "", *, internal: bool = False, whole: bool = False
+    tree: SourceTree,
+    subpath: str = "",
+    *,
+    internal: bool = False,
+    whole: bool = False,
+    wanted: Iterable[str] = (),
 ) -> SourceSkills:
     """Return the skills below a folder of the source.
 
     `internal` includes those that mark themselves as internal. `whole` searches every folder, also
-    beside a SKILL.md at the top.
+    beside a SKILL.md at the top. With `wanted` names, skills that have none of them may be missing,
+    as long as each name is found.
     """
+    names = frozenset(name.casefold() for name in wanted)
+    if names and "*" not in names:
+        search = _Search(tree, subpath, internal, names)
+        search.run(whole)
+        skills = tuple(search.found.values())
+        if all(choose_skills(skills, [name]) for name in names):
+            return SourceSkills(skills, tuple(search.skipped))
     search = _Search(tree, subpath, internal)
     search.run(whole)
     return SourceSkills(tuple(search.found.values()), tuple(search.skipped))
@@ -93,6 +114,10 @@ def read_skill(tree: SourceTree, folder: str) -> FoundSkill | SkippedSkill:
         data = read_file(tree, path, MAX_SKILL_FILE_BYTES)[: 2 * MAX_FRONTMATTER_BYTES]
     except Refusal as error:
         return SkippedSkill(path, str(error))
+    return _parse_skill(data, folder, path)
+
+
+def _parse_skill(data: bytes, folder: str, path: str) -> FoundSkill | SkippedSkill:
     fields = parse(data, path=path, folder=posixpath.basename(folder), derive=False).fields
     title, description = _text(fields, "name"), _text(fields, "description")
     if not title or not description:
@@ -109,14 +134,26 @@ def read_skill(tree: SourceTree, folder: str) -> FoundSkill | SkippedSkill:
     )
 
 
+def _below(folder: str, name: str) -> str:
+    """Return the path of an entry of a folder, both as the tree itself has them."""
+    return f"{folder}/{name}" if folder else name
+
+
 def _text(fields: Mapping[str, object], key: str) -> str:
     value = fields.get(key)
     return value.strip() if isinstance(value, str) else ""
 
 
 class _Search:
-    def __init__(self, tree: SourceTree, subpath: str, internal: bool) -> None:
+    def __init__(
+        self,
+        tree: SourceTree,
+        subpath: str,
+        internal: bool,
+        wanted: frozenset[str] = frozenset(),
+    ) -> None:
         self._tree, self._top, self._internal = tree, join(subpath), internal
+        self._wanted = wanted
         self._read: set[str] = set()
         self.found: dict[str, FoundSkill] = {}
         self.skipped: list[SkippedSkill] = []
@@ -129,14 +166,25 @@ class _Search:
             if self.found and not whole:
                 return
         places = list(dict.fromkeys(self._candidates()))
-        self._tree.prepare(join(place, SKILL_FILE) for place in places)
+        self._add_all(places)
+        if whole or not (self.found or (places and self._wanted)):
+            self._add_all(list(self._everywhere(self._top, 0)))
+
+    def _add_all(self, places: Sequence[str]) -> None:
+        """Add the skills of these folders, in this order."""
+        self._tree.prepare(_below(place, SKILL_FILE) for place in places)
         for place in places:
-            self._add(place)
-        if not self.found or whole:
-            places = list(self._everywhere(self._top, 0))
-            self._tree.prepare(join(place, SKILL_FILE) for place in places)
-            for place in places:
+            if not self._wanted or self._may_be_wanted(place):
                 self._add(place)
+
+    def _may_be_wanted(self, folder: str) -> bool:
+        """Whether the skill of a folder may have a wanted name, by a look at its text."""
+        try:
+            data = read_file(self._tree, _below(folder, SKILL_FILE), MAX_SKILL_FILE_BYTES)
+        except Refusal:
+            return True
+        plain = _PLAIN_NAME.match(data)
+        return plain is None or plain[1].decode() in self._wanted
 
     def _candidates(self) -> Iterator[str]:
         """Yield the folders with a SKILL.md, where skills are by custom or by declaration."""
@@ -150,7 +198,7 @@ class _Search:
         for item in self._tree.items(folder):
             if item.kind != "folder":
                 continue
-            child = join(folder, item.name)
+            child = _below(folder, item.name)
             if self._holds_skill(child):
                 yield child
             elif depth < deepest and item.name not in _SKIPPED:
@@ -163,10 +211,10 @@ class _Search:
             yield folder
         for item in self._tree.items(folder):
             if item.kind == "folder" and item.name not in _SKIPPED:
-                yield from self._everywhere(join(folder, item.name), depth + 1)
+                yield from self._everywhere(_below(folder, item.name), depth + 1)
 
     def _holds_skill(self, folder: str) -> bool:
-        return is_file(self._tree, join(folder, SKILL_FILE))
+        return self._tree.is_file(_below(folder, SKILL_FILE))
 
     def _add(self, folder: str) -> None:
         if folder in self._read:
@@ -207,7 +255,7 @@ def _locked_names(tree: SourceTree) -> Iterator[str]:
 
 def read_manifest(tree: SourceTree, path: str) -> Any:
     """Return a JSON document of the source; None where there is none that can be read."""
-    if not is_file(tree, path):
+    if not tree.is_file(path):
         return None
     try:
         return read_json(read_file(tree, path, MAX_MANIFEST_BYTES))

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import select
-import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, NamedTuple
@@ -23,6 +22,14 @@ from urllib.parse import unquote, urlsplit
 
 from skillbelt.discovery.sources.bounds import Deadline, Refusal
 from skillbelt.discovery.sources.failure import SourceFailure
+from skillbelt.errors import PathEscape
+from skillbelt.files.contain import (
+    NEW_FILE_TO_READ,
+    READ_FILE,
+    open_beneath,
+    open_folder,
+    read_handle,
+)
 from skillbelt.install.source_tree import MAX_TREE_ITEMS, ItemKind, TreeItem
 from skillbelt.settings import process_environment
 from skillbelt.text import one_line, shorten
@@ -37,6 +44,8 @@ _MAX_KEPT_BYTES = 64 * 2**20
 _CHUNK = 64 * 2**10
 _ERROR_CHARS = 400
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_LISTED = re.compile(rb"(\d{6}) \w+ ([0-9a-f]+)\t([^\0]+)\0")
+_MAX_REFS_BYTES = 64 * 2**20
 _LIMITS = 'ulimit -f "$1" 2>/dev/null; ulimit -v "$2" 2>/dev/null; shift 2; exec "$@"'
 _MODES: dict[bytes, tuple[ItemKind, bool]] = {
     b"100644": ("file", False),
@@ -46,6 +55,8 @@ _MODES: dict[bytes, tuple[ItemKind, bool]] = {
     b"160000": ("submodule", False),
     b"040000": ("folder", False),
 }
+_FOLDER = b"040000"
+_FILES = frozenset((b"100644", b"100664", b"100755"))
 _KEPT_VARIABLES = ("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_SSL_CAINFO")
 # The user's own keys that say how to prove who they are, and how to reach the network.
 _USER_KEYS = (
@@ -91,8 +102,10 @@ class GitFetch(NamedTuple):
 
 def find_git() -> str:
     """Return the path of git; raise SourceFailure where it is not installed."""
-    path = shutil.which("git")
-    if path is None:
+    folders = os.get_exec_path(process_environment())
+    paths = (os.path.join(folder, "git") for folder in folders if os.path.isabs(folder))
+    path = next((one for one in paths if os.path.isfile(one) and os.access(one, os.X_OK)), "")
+    if not path:
         raise SourceFailure(
             "git",
             "is not installed, and this source is a git repository",
@@ -121,6 +134,7 @@ class GitRepository:
         self._view = os.path.join(folder, "view.git")
         for place in (self._own, self._view):
             _make_bare(place)
+        self._objects = os.path.join(self._own, "objects")
         self._environment = self._make_environment()
 
     def _make_environment(self) -> dict[str, str]:
@@ -171,8 +185,15 @@ class GitRepository:
         return [(name, value) for name, _, value in found]
 
     def fetch_commit(self) -> str:
-        """Fetch the commit without files; return its id. Raises SourceFailure."""
+        """Fetch the commit without files; return its id. Raises SourceFailure.
+
+        The branch of a repository on this disk is read where it lies. A commit that the caller
+        names is fetched also then: git compares what it fetches with its ids.
+        """
         fetch = self._fetch
+        if not fetch.commit and (found := find_local(local_repository(fetch.url), fetch.ref)):
+            self._objects, commit = found
+            return commit
         wanted = [fetch.commit] if fetch.commit else list(_candidates(fetch.ref))
         for number, name in enumerate(wanted):
             try:
@@ -189,6 +210,13 @@ class GitRepository:
 
     def fetch_objects(self, ids: Iterable[str]) -> None:
         """Fetch these objects; raises SourceFailure where the server does not give them."""
+        if self._objects != os.path.join(self._own, "objects"):
+            raise SourceFailure(
+                self._fetch.url,
+                "does not have all of its files: it is a partial clone, or damaged",
+                code="git-failed",
+                remedy="give the repository that it was cloned from",
+            )
         noop = ("-c", "fetch.negotiationAlgorithm=noop")
         options = ("--filter=blob:none", "--no-write-fetch-head", "--stdin", "origin")
         self._run_fetch(*options, before=noop, stdin="".join(f"{one}\n" for one in ids))
@@ -205,7 +233,7 @@ class GitRepository:
             "--no-auto-maintenance",
             *words,
         ]
-        with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as given:
+        with _scratch_file(self._own) as errors, _scratch_file(self._own) as given:
             given.write(stdin.encode("ascii"))
             given.seek(0)
             code = self._wait(command, given, errors)
@@ -235,13 +263,12 @@ class GitRepository:
         environment = {
             **self._environment,
             "GIT_DIR": self._view,
-            "GIT_OBJECT_DIRECTORY": os.path.join(self._own, "objects"),
+            "GIT_OBJECT_DIRECTORY": self._objects,
             "GIT_CONFIG_COUNT": "0",
             "GIT_ALLOW_PROTOCOL": "none",
         }
-        command = [*_limited(), self._git, *words]
         reader = _GitReader(self._fetch.url, self._deadline)
-        reader.start(command, environment, stdin)
+        reader.start([self._git, *words], environment, stdin)
         return reader
 
 
@@ -257,7 +284,7 @@ class _GitReader:
         self, command: Sequence[str], environment: Mapping[str, str], stdin: Iterable[str]
     ) -> None:
         """Start git with these lines as its input."""
-        with tempfile.TemporaryFile() as given:
+        with _scratch_file(environment["GIT_DIR"]) as given:
             given.write("".join(f"{line}\n" for line in stdin).encode("ascii"))
             given.seek(0)
             self._process = subprocess.Popen(
@@ -268,12 +295,27 @@ class _GitReader:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
+        with suppress(ProcessLookupError):  # it is done already
+            _limit_memory(self._process.pid)
 
     def __enter__(self) -> _GitReader:
         return self
 
     def __exit__(self, *_: object) -> None:
         _end(self._process)
+
+    def whole(self, most: int) -> bytes | None:
+        """Return the object that comes next, empty if it is larger; None if it is not there."""
+        assert self._process.stdout is not None
+        words = self._process.stdout.readline(4096).split()
+        if len(words) != 3:
+            return None
+        size = int(words[2])
+        if size <= most:
+            return self.take(size + 1)[:size]
+        for _ in _take_chunks(self, size + 1):
+            pass
+        return b""
 
     def line(self) -> bytes:
         self._deadline.check()
@@ -309,9 +351,12 @@ class GitTree:
     def __init__(self, repository: GitRepository, commit: str, url: str) -> None:
         self._repository, self._url = repository, url
         self._ids: dict[str, str] = {}
+        self._files: set[str] = set()
         self._kept: dict[str, bytes] = {}
         self._kept_bytes = 0
-        self._folders: dict[str, list[TreeItem]] = {}
+        # Names and modes as git lists them; what is in a folder is made of them when it is needed.
+        self._listed: dict[str, list[tuple[str, bytes]]] = {"": []}
+        self._folders: dict[str, Sequence[TreeItem]] = {}
         self.commit, self.tree, self.time = self._read_commit(commit)
         self._list()
 
@@ -331,50 +376,73 @@ class GitTree:
     def _list(self) -> None:
         with self._repository.read("ls-tree", "-r", "-t", "-z", "--full-tree", self.commit) as git:
             listing = git.rest(_MAX_LISTING_BYTES)
-        count = 0
-        for line in listing.split(b"\0"):
-            if not line:
-                continue
-            count += 1
-            if count > MAX_TREE_ITEMS:
-                raise Refusal(f"more than {MAX_TREE_ITEMS} files and folders")
-            facts, _, path = line.partition(b"\t")
-            mode, _, identifier = facts.split(b" ")
-            kind, executable = _MODES.get(mode, ("special", False))
-            name = os.fsdecode(path)
-            self._ids[name] = identifier.decode()
-            parent, last = self._split(name)
-            self._folders.setdefault(parent, []).append(TreeItem(last, kind, executable))
-            if kind == "folder":
-                self._folders.setdefault(name, [])
-        for items in self._folders.values():
-            items.sort(key=lambda item: os.fsencode(item.name))
+        found = _LISTED.findall(listing)
+        if len(found) > MAX_TREE_ITEMS:
+            raise Refusal(f"more than {MAX_TREE_ITEMS} files and folders")
+        listed, ids, files = self._listed, self._ids, self._files
+        for mode, identifier, path in found:
+            name = path.decode("utf-8", "surrogateescape")
+            ids[name] = identifier.decode()
+            if mode in _FILES:
+                files.add(name)
+            parent, _, last = name.rpartition("/")
+            if not last or parent not in listed or name[0] == "/":
+                parent, last = self._split(name)
+            listed[parent].append((last, mode))
+            if mode == _FOLDER:
+                listed.setdefault(name, [])
 
     def _split(self, path: str) -> tuple[str, str]:
-        """Return the folder of an entry and its name, which may hold a `/` in a hostile tree."""
-        parent, _, last = path.rpartition("/")
-        if parent in self._folders or not parent:
-            return (parent, last) if last and not path.startswith("/") else ("", path)
-        while parent and parent not in self._folders:
+        """Return the folder of an entry whose name holds a `/`, as only a hostile tree has it."""
+        parent = path.rpartition("/")[0]
+        while parent not in self._listed:
             parent = parent.rpartition("/")[0]
-        return parent, path[len(parent) + 1 :] if parent else path
+        return (parent, path[len(parent) + 1 :]) if parent else ("", path)
 
     def tree_of(self, folder: str) -> str:
         """Return the id of a folder's tree."""
         return self._ids.get(folder, "") if folder else self.tree
 
     def items(self, folder: str) -> Sequence[TreeItem]:
-        """Return what is in a folder, in the order of bytes."""
-        return self._folders.get(folder, ())
+        """Return what is in a folder, by name."""
+        found = self._folders.get(folder)
+        if found is None:
+            listed = sorted(self._listed.get(folder, ()), key=lambda one: os.fsencode(one[0]))
+            found = [TreeItem(name, *_MODES.get(mode, ("special", False))) for name, mode in listed]
+            self._folders[folder] = found
+        return found
+
+    def is_file(self, path: str) -> bool:
+        """Whether there is a plain file."""
+        return path in self._files
+
+    def ready(self, path: str) -> bytes | None:
+        """Return a file that was prepared; None for one that must be read."""
+        return self._kept.get(self._ids[path])
 
     def prepare(self, paths: Iterable[str]) -> None:
         """Read many small files at once and keep them."""
-        wanted = [path for path in paths if self._ids.get(path) not in self._kept]
-        for path, chunks in self._stream(wanted):
-            data = b"".join(chunks)
-            if self._kept_bytes + len(data) <= _MAX_KEPT_BYTES:
-                self._kept[self._ids[path]] = data
-                self._kept_bytes += len(data)
+        ids = dict.fromkeys(self._ids[path] for path in paths)
+        wanted = [one for one in ids if one not in self._kept]
+        missing = self._keep(wanted)
+        if missing:
+            self._repository.fetch_objects(missing)
+            self._keep(missing)
+
+    def _keep(self, ids: Sequence[str]) -> list[str]:
+        """Keep the objects that are there, up to a bound; return those that are not."""
+        missing: list[str] = []
+        if not ids:
+            return missing
+        with self._repository.read("cat-file", "--batch", "--buffer", stdin=ids) as git:
+            for one in ids:
+                data = git.whole(_MAX_KEPT_BYTES - self._kept_bytes)
+                if data is None:
+                    missing.append(one)
+                elif data and self._kept_bytes + len(data) <= _MAX_KEPT_BYTES:
+                    self._kept[one] = data
+                    self._kept_bytes += len(data)
+        return missing
 
     def contents(self, paths: Sequence[str]) -> Iterator[tuple[str, Iterator[bytes]]]:
         """Yield the bytes of each file, in any order."""
@@ -454,9 +522,25 @@ def _make_bare(folder: str) -> None:
         file.write("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
 
 
+def _scratch_file(folder: str) -> IO[bytes]:
+    """Open a file without a name, in a folder of our own."""
+    path = os.path.join(folder, f"scratch-{os.urandom(6).hex()}")
+    handle = os.open(path, NEW_FILE_TO_READ, 0o600)
+    os.unlink(path)
+    return os.fdopen(handle, "w+b")
+
+
 def _limited() -> tuple[str, ...]:
     blocks, kilobytes = MAX_PACK_BYTES // 512, MAX_GIT_MEMORY_BYTES // 1024
     return ("/bin/sh", "-c", _LIMITS, "sh", str(blocks), str(kilobytes))
+
+
+def _limit_memory(process: int) -> None:
+    """Bound the memory of a process that was just started; where that cannot be, it has none."""
+    if hasattr(resource, "prlimit"):
+        most = (MAX_GIT_MEMORY_BYTES, MAX_GIT_MEMORY_BYTES)
+        with suppress(ValueError, PermissionError):  # it has a lower one
+            resource.prlimit(process, resource.RLIMIT_AS, most)
 
 
 def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
@@ -537,6 +621,56 @@ def _unknown_ref(fetch: GitFetch) -> SourceFailure:
 
 def _failed(url: str, reason: str) -> SourceFailure:
     return SourceFailure(url, reason, code="git-failed", remedy="check the address and the network")
+
+
+def find_local(folder: str, ref: str) -> tuple[str, str] | None:
+    """Return the objects of a repository on this disk, and the id that a branch or a tag names.
+
+    None where only git knows, and for a commit. Nothing that is written in the repository is
+    obeyed: its configuration is not read, and its objects are read through a repository of ours.
+    """
+    inside = os.path.join(folder, ".git")
+    place = inside if os.path.isdir(inside) else folder
+    objects = os.path.join(place, "objects")
+    if not folder or _HASH.fullmatch(ref) or not os.path.isdir(objects):
+        return None
+    try:
+        handle = open_folder(place)
+    except OSError:
+        return None
+    try:
+        for name in _candidates(ref):
+            found = _read_ref(handle, name)
+            if found:
+                return objects, found
+    except (OSError, PathEscape, UnicodeDecodeError):
+        return None
+    finally:
+        os.close(handle)
+    return None
+
+
+def _read_ref(handle: int, name: str) -> str:
+    """Return the id that a name of an open repository stands for; "" where git must say."""
+    for _ in range(2):
+        text = _read_text(handle, name, 4096)
+        if text is None:
+            packed = _read_text(handle, "packed-refs", _MAX_REFS_BYTES) or ""
+            line = re.search(rf"^([0-9a-f]+) {re.escape(name)}$", packed, re.MULTILINE)
+            text = line[1] if line else ""
+        if _HASH.fullmatch(text.strip()):
+            return text.strip()
+        if name != "HEAD" or not text.startswith("ref: refs/heads/"):
+            return ""
+        name = text.removeprefix("ref: ").strip()
+    return ""
+
+
+def _read_text(handle: int, name: str, most: int) -> str | None:
+    try:
+        return read_handle(open_beneath(handle, name, READ_FILE), most).decode("ascii")
+    except FileNotFoundError:
+        return None
 
 
 def local_repository(url: str) -> str:

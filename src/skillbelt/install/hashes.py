@@ -67,7 +67,7 @@ def hash_folder(folder: str, *, partial: bool = False) -> FolderHashes:
     problems: list[TreeEntry] = []
     left = MAX_MANIFEST_BYTES
     try:
-        with SkillTree(folder, folder) as tree:
+        with SkillTree(folder) as tree:
             for entry in tree.entries():
                 if entry.problem:
                     if partial:
@@ -79,7 +79,7 @@ def hash_folder(folder: str, *, partial: bool = False) -> FolderHashes:
                     left -= found[-1].size
     except (OSError, PathEscape) as error:
         raise SourceError(folder, str(error)) from error
-    found.sort(key=lambda file: os.fsencode(file.path))
+    found.sort(key=lambda file: file.path.encode("utf-8", "surrogateescape"))
     return FolderHashes(
         content_digest=content_digest(found),
         tree_sha=git_tree_id(found),
@@ -99,7 +99,7 @@ def _hash_entry(tree: SkillTree, entry: TreeEntry, left: int) -> HashedFile:
             executable=False,
             size=0,
             sha256="",
-            blob=_git_id("blob", data),
+            blob=_git_id(b"blob", data),
             target=target,
         )
     data = read_handle(tree.open(entry), left + 1)
@@ -111,7 +111,7 @@ def _hash_entry(tree: SkillTree, entry: TreeEntry, left: int) -> HashedFile:
         executable=entry.executable,
         size=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
-        blob=_git_id("blob", data),
+        blob=_git_id(b"blob", data),
     )
 
 
@@ -122,7 +122,9 @@ def content_digest(files: Iterable[HashedFile]) -> str:
     """
     digest = hashlib.sha256()
     for path, sha256 in sorted(
-        (os.fsencode(file.path), file.sha256) for file in files if file.kind == "file"
+        (file.path.encode("utf-8", "surrogateescape"), file.sha256)
+        for file in files
+        if file.kind == "file"
     ):
         if _CONTROL.search(path):
             raise SourceError(
@@ -136,7 +138,7 @@ def git_tree_id(files: Iterable[HashedFile]) -> str:
     """Return the id that git gives a folder with these files; empty folders do not count."""
     top: dict[bytes, object] = {}
     for file in files:
-        *parents, name = os.fsencode(file.path).split(b"/")
+        *parents, name = file.path.encode("utf-8", "surrogateescape").split(b"/")
         here = top
         for parent in parents:
             here = here.setdefault(parent, {})  # type: ignore[assignment]
@@ -155,11 +157,11 @@ def _tree_id(folder: dict[bytes, object]) -> str:
     data = b"".join(
         mode + b" " + name + b"\0" + bytes.fromhex(made) for _, mode, name, made in sorted(rows)
     )
-    return _git_id("tree", data)
+    return _git_id(b"tree", data)
 
 
-def _git_id(kind: str, data: bytes) -> str:
-    made = hashlib.sha1(f"{kind} {len(data)}\0".encode(), usedforsecurity=False)
+def _git_id(kind: bytes, data: bytes) -> str:
+    made = hashlib.sha1(b"%s %d\0" % (kind, len(data)), usedforsecurity=False)
     made.update(data)
     return made.hexdigest()
 
@@ -173,7 +175,7 @@ def computed_hash(folder: str) -> str:
     digest = hashlib.sha256()
     left = MAX_MANIFEST_BYTES
     try:
-        with SkillTree(folder, folder, _RULES_OF_SKILLS) as tree:
+        with SkillTree(folder, rules=_RULES_OF_SKILLS) as tree:
             for path, entry in _sort_as_skills(folder, tree.entries()):
                 data = read_handle(tree.open(entry), left + 1)
                 left -= len(data)

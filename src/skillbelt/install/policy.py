@@ -277,6 +277,13 @@ def _layers(settings: Settings, url: str) -> Iterator[_Layer]:
         yield _Layer(settings.signatures, _signers(named, url), of_project=True)
 
 
+def needs_signature(entry: LockEntry, url: str, settings: Settings) -> bool:
+    """Whether the signature of an installed skill counts: a rule says so, or the lock has one."""
+    return signer_of(entry.provenance) is not None or any(
+        layer.rule != "off" for layer in _layers(settings, url)
+    )
+
+
 def signers_for(settings: Settings, url: str = "") -> tuple[TrustedSigner, ...]:
     """Return who the user trusts to sign the skills of an address."""
     return _signers(_list_of(settings, "trusted_signers"), url)

@@ -49,8 +49,16 @@ class SourceTree(Protocol):
         """Return what is in a folder, in the order of bytes; nothing if there is no such folder."""
         ...
 
+    def is_file(self, path: str) -> bool:
+        """Whether there is a plain file."""
+        ...
+
     def prepare(self, paths: Iterable[str]) -> None:
         """Have these files ready to be read, all at once where that is faster."""
+        ...
+
+    def ready(self, path: str) -> bytes | None:
+        """Return a file that was prepared and kept; None for one that must be read."""
         ...
 
     def contents(self, paths: Sequence[str]) -> Iterator[tuple[str, Iterator[bytes]]]:
@@ -63,6 +71,9 @@ class SourceTree(Protocol):
 
 def read_file(tree: SourceTree, path: str, most: int) -> bytes:
     """Return the bytes of a file; raise Refusal for more than `most`."""
+    ready = tree.ready(path)
+    if ready is not None and len(ready) <= most:
+        return ready
     data = bytearray()
     for _, chunks in tree.contents([path]):
         for chunk in chunks:
@@ -70,18 +81,6 @@ def read_file(tree: SourceTree, path: str, most: int) -> bytes:
             if len(data) > most:
                 raise Refusal(f"{path!r} has more than {most} bytes")
     return bytes(data)
-
-
-def find_item(tree: SourceTree, path: str) -> TreeItem | None:
-    """Return the entry at the path, if there is one."""
-    parent, _, name = path.rpartition("/")
-    return next((one for one in tree.items(parent) if one.name == name), None)
-
-
-def is_file(tree: SourceTree, path: str) -> bool:
-    """Whether there is a plain file."""
-    item = find_item(tree, path)
-    return item is not None and item.kind == "file"
 
 
 def join(*parts: str) -> str:
@@ -194,8 +193,16 @@ class FolderTree:
             return ()
         return sorted(items, key=lambda item: os.fsencode(item.name))
 
+    def is_file(self, path: str) -> bool:
+        """Whether there is a plain file that no link leads to."""
+        parent, _, name = path.rpartition("/")
+        return any(one.name == name and one.kind == "file" for one in self.items(parent))
+
     def prepare(self, paths: Iterable[str]) -> None:
         """Do nothing: files on disk are read one by one."""
+
+    def ready(self, path: str) -> bytes | None:
+        """Return nothing: no file is kept."""
 
     def contents(self, paths: Sequence[str]) -> Iterator[tuple[str, Iterator[bytes]]]:
         """Yield the bytes of each file; raises Refusal for what is no file any more."""

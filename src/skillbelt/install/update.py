@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from skillbelt.errors import SkillbeltError, SourceError
-from skillbelt.install.add import (
-    SkillAbilities,
-    compare_files,
-    describe_abilities,
-    list_names,
-)
 from skillbelt.install.content_store import StoredSkill, incoming, keep_skill, stored_skill
 from skillbelt.install.entries import entry_for, reference_of, stored_of
 from skillbelt.install.fetching import OpenSource, open_source
-from skillbelt.install.hashes import hash_folder
 from skillbelt.install.lock_file import SkillLock
 from skillbelt.install.merge import MergedFolder, merge_folders, show_difference
 from skillbelt.install.placing import put_skill
@@ -33,7 +27,6 @@ from skillbelt.install.sync import Fetch, Report, SyncRefusal, refusal_of, skill
 from skillbelt.install.values import InstallPlace, LockEntry, PlannedChange
 from skillbelt.install.verify import verify_skill
 from skillbelt.settings import Settings
-from skillbelt.text import one_line
 
 
 class NewVersion(NamedTuple):
@@ -155,31 +148,9 @@ def _newest(
     return NewVersion(entry, after, stored, judged)
 
 
-def describe_news(
-    version: NewVersion, place_folder: str, settings: Settings
-) -> Iterator[tuple[str, str]]:
-    """Yield what a person reads before the question: what is new, a label and a text a line."""
-    after, judged = version.after, version.judged
-    commit = f" at {after.commit[:12]}" if after.commit else ""
-    yield "from", f"{one_line(after.source)}{commit}"
-    if judged.signer is not None:
-        yield "signed", f"by {judged.signer.text}"
-    for warning in judged.warnings:
-        yield "WARNING", warning
-    is_there = os.path.isdir(place_folder)
-    with stored_skill(version.stored, settings, _nothing) as folder:
-        old = hash_folder(place_folder, partial=True) if is_there else None
-        files = compare_files(old, hash_folder(folder))
-        now = describe_abilities(folder)
-    before = describe_abilities(place_folder) if is_there else SkillAbilities()
-    for label, names in zip(files._fields, files, strict=True):
-        if names:
-            yield label, list_names(names)
-    for label in ("scripts", "programs", "packages", "secrets", "hosts", "tools", "links"):
-        known = set(getattr(before, label))
-        new = [one for one in getattr(now, label) if one not in known]
-        if new:
-            yield f"new {label}", list_names(new)
+def stored_version(version: NewVersion, settings: Settings) -> AbstractContextManager[str]:
+    """Hold the folder of a new version in the store."""
+    return stored_skill(version.stored, settings, _nothing)
 
 
 def describe_version(version: NewVersion, place_folder: str, settings: Settings) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from skillbelt.errors import ConfigError, SourceError
 from skillbelt.install.content_store import has_skill, store_folder
 from skillbelt.install.entries import stored_of
+from skillbelt.install.folder_stamps import FolderStamps
 from skillbelt.install.hashes import FolderHashes, HashedFile, computed_hash, hash_folder
 from skillbelt.install.lock_file import SkillLock, folder_name, pinned_names
 from skillbelt.install.placing import client_folder, skill_folder
@@ -38,19 +39,28 @@ class VerifiedSkill(NamedTuple):
 
 
 def verify_lock(
-    lock: SkillLock, settings: Settings, names: Iterable[str] = ()
+    lock: SkillLock, settings: Settings, names: Iterable[str] = (), *, full: bool = False
 ) -> tuple[VerifiedSkill, ...]:
-    """Compare the skills of a lock, all if none is named, with what is installed."""
+    """Compare the skills of a lock, all if none is named, with what is installed.
+
+    The caller holds the place. Folders that did not change since they were read are not read again,
+    but with `full`.
+    """
     wanted = set(names)
-    return tuple(
-        verify_skill(lock, entry, settings)
+    stamps = FolderStamps(lock.place, settings, full=full)
+    verified = tuple(
+        verify_skill(lock, entry, settings, stamps)
         for name, entry in lock.entries.items()
         if not wanted or name in wanted
     )
+    stamps.save()
+    return verified
 
 
-def verify_skill(lock: SkillLock, entry: LockEntry, settings: Settings) -> VerifiedSkill:
-    """Compare one skill."""
+def verify_skill(
+    lock: SkillLock, entry: LockEntry, settings: Settings, stamps: FolderStamps | None = None
+) -> VerifiedSkill:
+    """Compare one skill; without stamps every file is read."""
     place = lock.place
     folder = skill_folder(place, entry.name)
     found = VerifiedSkill(entry, folder, None)
@@ -62,7 +72,10 @@ def verify_skill(lock: SkillLock, entry: LockEntry, settings: Settings) -> Verif
         linked = _drift(entry, "changed-link", folder, message, "remove the link, then `sync`")
         return found._replace(drift=(linked,), edited=True)
     try:
-        hashes = hash_folder(folder, partial=True)
+        if stamps is None:
+            hashes = hash_folder(folder, partial=True)
+        else:
+            hashes = stamps.hash_folder(folder, stored_of(entry))
     except SourceError as error:
         unsafe = _drift(entry, "unsafe", folder, error.reason, "look at it, then remove it")
         return found._replace(drift=(unsafe,), edited=True)

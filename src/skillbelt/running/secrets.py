@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import json
 import re
 from codecs import getincrementaldecoder
@@ -83,6 +82,10 @@ def spellings(value: str) -> Iterator[bytes]:
         yield data.hex().upper().encode()
 
 
+# As `html.escape` writes them; its module reads a table of 2,000 names.
+_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
+
+
 def _long_lines(value: str) -> Iterator[str]:
     lines = value.splitlines()
     if len(lines) > 1:
@@ -96,7 +99,7 @@ def _escaped(text: str, data: bytes) -> Iterator[str]:
     yield json.dumps(text)[1:-1]
     yield json.dumps(text, ensure_ascii=False)[1:-1]
     yield repr(text)[1:-1]
-    yield html.escape(text)
+    yield text.translate(_HTML)
     for quoted in (quote(data), quote(data, safe=""), quote_plus(data)):
         yield quoted
         yield re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), quoted)

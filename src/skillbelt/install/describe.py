@@ -1,0 +1,159 @@
+"""Say what a skill can do, before it is installed: for people, who are asked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from skillbelt.check.check import check_file
+from skillbelt.errors import PathEscape, RunRefused, SkillbeltError
+from skillbelt.format.skill import Skill
+from skillbelt.install.add import SkillOffer, compare_files
+from skillbelt.install.hashes import hash_folder
+from skillbelt.install.policy import JudgedSkill
+from skillbelt.install.update import NewVersion, stored_version
+from skillbelt.running.packages.declared import needs_of
+from skillbelt.settings import Settings
+from skillbelt.text import one_line
+from skillbelt.values import SKILL_FILE, Diagnostic
+
+_SCRIPTS = (".py", ".sh", ".bash", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".ps1", ".lua")
+_HOST_KEYS = ("hosts", "network", "allowed_hosts", "allowed-hosts")
+_MOST_LISTED = 20
+
+
+class SkillAbilities(NamedTuple):
+    """What is known of what a skill can do, from its files and from what it declares."""
+
+    files: int = 0
+    bytes: int = 0
+    scripts: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+
+
+def check_offer(offer: SkillOffer) -> tuple[Diagnostic, ...]:
+    """Return what the rules of the format say about a skill that can be installed."""
+    return check_file(os.path.join(offer.fetched.folder, SKILL_FILE)).diagnostics
+
+
+def describe_abilities(folder: str) -> SkillAbilities:
+    """Return what a skill can do, as far as its files and its own words tell. Never raises."""
+    try:
+        skill = Skill.from_folder(folder)
+        needs, front = skill.requirements, skill.frontmatter
+        files = hash_folder(folder).files
+    except SkillbeltError:
+        return SkillAbilities()
+    plain = [file for file in files if file.kind == "file"]
+    return SkillAbilities(
+        files=len(files),
+        bytes=sum(file.size for file in plain),
+        scripts=tuple(one.path for one in plain if _is_script(one.path, one.executable)),
+        programs=_lines((*needs.bins, *needs.any_bins)),
+        packages=_lines(_packages(folder)),
+        secrets=_lines((*needs.env, *needs.optional_env)),
+        hosts=_lines(_hosts(skill)),
+        tools=_lines(front.allowed_tools),
+        links=tuple(file.path for file in files if file.kind == "link"),
+    )
+
+
+def _is_script(path: str, executable: bool) -> bool:
+    return executable or path.lower().endswith(_SCRIPTS)
+
+
+def _lines(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one_line(text) for text in texts))
+
+
+def _packages(folder: str) -> Sequence[str]:
+    try:
+        needs = needs_of(folder)
+    except (RunRefused, PathEscape, OSError) as error:
+        return (f"unreadable: {error}",)
+    return needs.requirements if needs is not None else ()
+
+
+def _hosts(skill: Skill) -> Iterator[str]:
+    for key in _HOST_KEYS:
+        told = skill.told(key)
+        if isinstance(told, str):
+            yield from told.replace(",", " ").split()
+        elif isinstance(told, list | tuple):
+            yield from (one for one in told if isinstance(one, str))
+
+
+def describe_offer(offer: SkillOffer) -> Iterator[tuple[str, str]]:
+    """Yield what a person reads before the question: a label and a text for each line."""
+    folder = offer.fetched.folder
+    can, files = describe_abilities(folder), offer.difference
+    findings = check_offer(offer)
+    commit = f" at {offer.fetched.commit[:12]}" if offer.fetched.commit else ""
+    yield "from", f"{offer.fetched.reference.source}{commit} ({offer.fetched.skill_path})"
+    yield from _describe_judged(offer.judged)
+    yield "files", f"{can.files} files, {can.bytes:,} bytes"
+    for label, values in (
+        ("scripts", can.scripts),
+        ("programs", can.programs),
+        ("packages", can.packages),
+        ("secrets", can.secrets),
+        ("hosts", can.hosts),
+        ("tools", can.tools),
+        ("links", can.links),
+    ):
+        if values:
+            yield label, _list(values)
+    if not any((can.scripts, can.programs, can.packages, can.secrets, can.hosts, can.tools)):
+        yield "can", "only give instructions: it has no scripts and declares no needs"
+    errors = sum(one.severity == "error" for one in findings)
+    warnings = sum(one.severity == "warning" for one in findings)
+    yield "check", f"{errors} errors, {warnings} warnings" if errors or warnings else "passed"
+    if offer.current and not offer.is_installed:
+        for label, values in (
+            ("changed", files.changed),
+            ("added", files.added),
+            ("removed", files.removed),
+        ):
+            if values:
+                yield label, _list(values)
+
+
+def _describe_judged(judged: JudgedSkill) -> Iterator[tuple[str, str]]:
+    if judged.signer is not None:
+        yield "signed", f"by {judged.signer.text}"
+    for warning in judged.warnings:
+        yield "WARNING", warning
+
+
+def describe_news(
+    version: NewVersion, place_folder: str, settings: Settings
+) -> Iterator[tuple[str, str]]:
+    """Yield what is new in a version before the question: a label and a text for each line."""
+    commit = f" at {version.after.commit[:12]}" if version.after.commit else ""
+    yield "from", f"{one_line(version.after.source)}{commit}"
+    yield from _describe_judged(version.judged)
+    is_there = os.path.isdir(place_folder)
+    with stored_version(version, settings) as folder:
+        old = hash_folder(place_folder, partial=True) if is_there else None
+        files = compare_files(old, hash_folder(folder))
+        now = describe_abilities(folder)
+    before = describe_abilities(place_folder) if is_there else SkillAbilities()
+    for label, names in zip(files._fields, files, strict=True):
+        if names:
+            yield label, _list(names)
+    for label in ("scripts", "programs", "packages", "secrets", "hosts", "tools", "links"):
+        known = set(getattr(before, label))
+        new = [one for one in getattr(now, label) if one not in known]
+        if new:
+            yield f"new {label}", _list(new)
+
+
+def _list(values: Sequence[str]) -> str:
+    more = f" and {len(values) - _MOST_LISTED} more" if len(values) > _MOST_LISTED else ""
+    return ", ".join(map(one_line, values[:_MOST_LISTED])) + more
