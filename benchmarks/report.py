@@ -219,10 +219,12 @@ LEFT_OUT = ("floor CPU s", "wall x", "CPU s", "import CPU s", "note")
 
 def write_markdown(report: Report, *paths: str) -> None:
     """Renew what this run measured between the markers of the pages; the rest stays as it is."""
-    tables = {"bars": _page_bars(report), "sizes": _brief(sizes_table(report))}
+    tables = {"sizes": _brief(sizes_table(report))}
     if report.peers:
         tables["peers"] = _brief(peers_table(report, largest=True))
     texts = {name: markdown(table) for name, table in tables.items() if table[1]}
+    if report.bars:
+        texts["bars"] = _page_bars(report)
     texts["machine"] = f"{machine()}. {_rounds(report)}"
     pages = {path: Path(path).read_text("utf-8") for path in paths}
     for name, text in sorted(texts.items()):
@@ -233,11 +235,13 @@ def write_markdown(report: Report, *paths: str) -> None:
         Path(path).write_text(page, "utf-8")
 
 
-def _page_bars(report: Report) -> Table:
-    """Return the table of bars with a verdict only where one was missed."""
-    head, rows = bars_table(report)
-    shown = [(*row[:2], row[2] if row[3] == "pass" else f"{row[2]}, {row[3]}") for row in rows]
-    return head[:3], shown
+def _page_bars(report: Report) -> str:
+    """Return the bars as a list, with a verdict only where one was missed."""
+    lines = [""]
+    for what, most, measured, verdict in bars_table(report)[1]:
+        missed = "" if verdict == "pass" else f", {verdict}"
+        lines.append(f"- {what}: {measured} (at most {most.split()[0]}){missed}")
+    return "\n".join([*lines, ""])
 
 
 def _brief(table: Table) -> Table:

@@ -52,8 +52,9 @@ SHOWN = {"Filters", "Rule", "Answer", "LoadRequest", "Agent", "HostTool", "NewEv
 # What a runtime does too, for a program that has none; help() describes them.
 SINGLE = {"overview", "load_skill_body", "load_resource", "list_docs", "sample_files",
         "injection_block", "Storage", "Session", "discover_skills"}  # fmt: skip
-# Calls that the product makes itself.
-INTERNAL = {"index_for_search", "take_over_settings", "findable", "search_in", "discover"}
+# Calls that the product makes itself, or that have another name.
+INTERNAL = {"index_for_search", "take_over_settings", "findable", "search_in", "discover", "check",
+        "look", "load_skill_body"}  # fmt: skip
 METHODS = ("Runtime", "RuntimeSession", "Catalog", "Runner")
 
 

@@ -169,7 +169,7 @@ def test_the_page_keeps_what_was_not_measured_and_renews_the_rest(tmp_path: Path
     row = report.SizeRow(COUNT, "full", _series(1.5), _series(0.5))
     report.write_markdown(report.Report((bar,), (row,)), str(page))
     text = page.read_text(encoding="utf-8")
-    assert "| cold discovery | 2.00 x floor | 2.50 x floor, FAIL |" in text
+    assert "- cold discovery: 2.50 x floor (at most 2.00), FAIL" in text
     assert "| 30 | full | 1.50 |" in text
     assert "old peers" in text
     assert "old bars" not in text

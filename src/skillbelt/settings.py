@@ -5,23 +5,21 @@ the project's `[tool.skillbelt]`, its `skillbelt.toml`, the environment, argumen
 command line. Permission rules are in the same files; `permission.rule_files` reads them.
 """
 
-import json
 import os
 import re
 import stat
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError, closest, log_warning
-from skillbelt.files.contain import REPLACE_FILE, inside
+from skillbelt.files.contain import inside
 from skillbelt.files.locks import locked
-from skillbelt.files.private import make_folder
+from skillbelt.files.private import make_folder, replace_file
 from skillbelt.source_rules import SIGNATURE_RULES, check_pattern, parse_signer
-from skillbelt.text import read_toml
+from skillbelt.text import read_toml, toml_value
 from skillbelt.trust import Neighbours
 from skillbelt.untrusted_json import BadJson, read_jsonc
 from skillbelt.values import SCOPES, USUAL_TIMEOUT_SECONDS, Limits, SkillSettings
@@ -829,10 +827,10 @@ def switch_skills(settings: Settings, switches: Mapping[str, bool | None]) -> st
             said = _switched(path) if _is_file(path) else {}
             said = {name: on for name, on in {**said, **switches}.items() if on is not None}
             tables = [
-                f"\n[skills.{_toml_string(name)}]\nenabled = {str(on).lower()}\n"
+                f"\n[skills.{toml_value(name)}]\nenabled = {str(on).lower()}\n"
                 for name, on in sorted(said.items())
             ]
-            _replace_file(path, "".join((_ABOUT_SWITCHES, *tables)))
+            replace_file(path, "".join((_ABOUT_SWITCHES, *tables)).encode())
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(f"{path}: cannot be written: {reason}; it is unchanged") from error
@@ -854,25 +852,6 @@ def _switched(path: str) -> dict[str, bool]:
             "settings to config.toml beside it"
         )
     return found
-
-
-def _toml_string(text: str) -> str:
-    """Return the text as TOML writes it, which is how JSON does, but for one character."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _replace_file(path: str, text: str) -> None:
-    part = f"{path}.part"
-    try:
-        with open(os.open(part, REPLACE_FILE, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(part)
-        raise
 
 
 def split_place(place: str) -> tuple[str, int | None]:

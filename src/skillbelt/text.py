@@ -94,6 +94,11 @@ def break_lines(text: str, *starts: str) -> str:
     return re.sub(pattern, r"\1\2\\\3", text, flags=re.IGNORECASE | re.MULTILINE)
 
 
+def toml_value(value: object) -> str:
+    """Return a text or a list of texts as TOML writes it: as JSON does, but for one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
 def json_string(text: str) -> str:
     """Return the text as a JSON string without `<` and with hidden characters escaped."""
     dumped = json.dumps(text, ensure_ascii=False).replace("<", "\\u003c")

@@ -17,7 +17,7 @@ from skillbelt.fleet.facts import UNITS, needs_of
 from tests.fleet.clusters import descendants
 
 SANDBOX = dict.fromkeys(needs_of("bubblewrap"), UNITS)
-_SLOWER = 20
+_SLOWER = 10
 TOKEN = "a-token-that-no-log-may-show-7b1f"
 
 
@@ -33,7 +33,7 @@ class _SlowTime:
 
 @contextmanager
 def _patient() -> Iterator[None]:
-    """Give what Ray starts ten minutes for its half a minute, for which Ray has no setting."""
+    """Give what Ray starts five minutes for its half a minute."""
     from ray._private import node, services
 
     wait: Any = services.wait_for_node
@@ -43,6 +43,7 @@ def _patient() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_gcs_server_port_wait_time_s", str(30 * _SLOWER))
+        patch.setenv("RAY_agent_register_timeout_ms", str(30_000 * _SLOWER))
         patch.setattr(node, "time", _SlowTime())
         patch.setattr(services, "wait_for_node", wait_longer)
         yield

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,26 @@ def test_live_output_of_many_windows_arrives_whole(belt: Runtime) -> None:
     size = 4 * WINDOW_BYTES
     done = belt.run_sync("echo", f"head -c {size} /dev/zero | tr '\\0' x", listener=count)
     assert (done.exit_code, arrived) == (0, size)
+
+
+def test_runs_that_begin_together_are_spread_over_all_actors(belt: Runtime) -> None:
+    """Two nodes with two processors carry out eight for each processor; none waits."""
+    from skillbelt.fleet.node import RUNS_AT_ONCE
+    from skillbelt.running.call import Asker, RunCall
+
+    belt.run_sync("echo", "echo connected")
+    many, follower = 4 * RUNS_AT_ONCE, Follower()
+    who = Asker(belt.session("me", "once").session.key, "user", once="whole")
+    call, skill = RunCall("exec sleep 7005.25", timeout_seconds=600), belt.get_skill("echo")
+    with ThreadPoolExecutor(many) as pool:
+        runs = [
+            pool.submit(belt.workbench.run, skill, call, who, follower.watch) for _ in range(many)
+        ]
+        try:
+            wait_for(lambda: len(processes("7005.25")) == many)
+        finally:
+            follower.kill()
+        assert all(one.result().cancelled for one in runs)
 
 
 def test_runs_of_a_server_that_is_gone_are_ended(cluster: SmallCluster, project: Path) -> None:

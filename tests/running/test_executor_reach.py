@@ -202,7 +202,9 @@ def test_they_are_there_for_a_script_with_a_blank_in_its_name(packages: Bench) -
 
 
 @needs.npm
-@pytest.mark.parametrize("sandbox", ["bubblewrap", "landlock", "none"])
+@pytest.mark.parametrize(
+    "sandbox", ["bubblewrap", "landlock", pytest.param("none", marks=pytest.mark.long)]
+)
 def test_packages_for_node_are_found_by_import_and_by_require(echo: Bench, sandbox: str) -> None:
     bench = echo.make(sandbox=sandbox)
     echo.write("package.json", '{"dependencies": {"greet": "^1.3.0"}}')

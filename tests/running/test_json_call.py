@@ -30,8 +30,7 @@ from tests import needs
 from tests.bounds import bounds
 from tests.registries import wheel
 from tests.sandbox.guests import hosts
-from tests.sandbox.ordinary import USER
-from tests.tree import Tree
+from tests.tree import NOBODY, Tree
 
 FOLDER = "project/.agents/skills/tool"
 ECHO = "import json, sys\njson.dump(json.load(sys.stdin), sys.stdout)\n"
@@ -575,36 +574,16 @@ def test_packages_of_the_script_are_asked_for(
 
 # --- an ordinary user ----------------------------------------------------------------------------
 
-# The interpreter may lie where only root can read, so everything is imported before root is left.
-ORDINARY = f"""
-import difflib, encodings.utf_8_sig, json, os, pkgutil, shlex, sqlite3, sys, tomllib
-import concurrent.futures.thread, ctypes, fcntl, ipaddress, pty, resource, signal
-import skillbelt
-for found in pkgutil.walk_packages(skillbelt.__path__, "skillbelt."):
-    if found.name.startswith(
-        ("skillbelt.cli", "skillbelt.sandbox.wasm.guests", "skillbelt.__main__")
-    ):
-        continue
-    try:
-        __import__(found.name)
-    except ImportError:  # an extra that is not installed
-        pass
-from skillbelt import Rule, Runtime, Skill
+ORDINARY = """
+from skillbelt import Rule, Runtime
+from skillbelt.running.call import Asker
+from skillbelt.running.executor import Workbench
 from skillbelt.running.json_call import execute
 from skillbelt.store import SessionKey
-from skillbelt.running.executor import Workbench
-from skillbelt.running.following import Watch
-from skillbelt.running.call import Asker
-Skill.from_text("---\\na: [\\n---\\n").frontmatter
-os.chdir("/")
-if os.getuid() == 0:
-    os.setgroups([])
-    os.setgid({USER})
-    os.setuid({USER})
-belt = Runtime(sys.argv[1], rules=[Rule("run", "*", "allow")])
+belt = Runtime(os.getcwd(), rules=[Rule("run", "*", "allow")])
 bench = Workbench(belt.settings, belt.gate, belt.get_skill)
 who = Asker(SessionKey("tests", "somebody", "one"), "user")
-done = [execute(bench, belt.get_skill(name), who=who).document() for name in sys.argv[2:]]
+done = [execute(bench, belt.get_skill(name), who=who).document() for name in ("few", "many")]
 json.dump(done, sys.stdout)
 """
 
@@ -613,14 +592,8 @@ def test_an_ordinary_user_gets_the_same(open_tree: Tree) -> None:
     for name, tool in (("few", "Read"), ("many", "Bash")):
         skill = open_tree.skill(f"project/.agents/skills/{name}", allowed_tools=[tool])
         open_tree.write(skill / "scripts/run.py", START)
-    if os.getuid() == 0:
-        for folder, _, files in os.walk(open_tree.root):
-            for path in (folder, *(os.path.join(folder, name) for name in files)):
-                os.chown(path, USER, USER)
-    done = open_tree.python("-c", ORDINARY, str(open_tree.project), "few", "many")
-    assert done.exit_code == 0, done.stderr
-    few, many = json.loads(done.stdout)
+    few, many = json.loads(open_tree.as_user(ORDINARY))
     assert (few["output"], many["output"]) == (NOT_STARTED, STARTED)
-    user = USER if os.getuid() == 0 else os.getuid()
+    user = NOBODY if os.getuid() == 0 else os.getuid()
     assert few["enforced"]["user"] == f"uid {user}, no capabilities"
     assert (few["permissions_used"], many["permissions_used"]) == (["Read"], ["Bash"])

@@ -1,10 +1,13 @@
-"""Every reader of a skill sees the same files: check, model, hash, copy, search, MCP server."""
+"""Every reader of a skill sees the same files: check, model, hash, copy, search, package, MCP."""
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import shutil
 import socket
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,9 +16,10 @@ import pytest
 from skillbelt import Runtime, Skill, build_manifest
 from skillbelt.check.folder import check_entries
 from skillbelt.disclosure.body import nameable, read_file, walk
-from skillbelt.errors import FileUnreadable, LoadError, PathEscape, RunRefused
+from skillbelt.errors import ConfigError, FileUnreadable, LoadError, PathEscape, RunRefused
 from skillbelt.files.manifest import is_complete
 from skillbelt.files.tree import LEFT_OUT
+from skillbelt.install.pack import pack_skills, read_skill_to_pack
 from skillbelt.mcp.published import PublishedSkills, read_bytes
 from skillbelt.running.staging import Staged, stage
 from skillbelt.running.workspace import LINKS, Workspace, open_workspace
@@ -106,6 +110,31 @@ def test_everyone_sees_the_same_files(skill: Skill, workspace: Workspace) -> Non
     indexed = "\n".join(stem(path) for path in FILES - {"SKILL.md"}).split("\n")
     assert set(indexed) <= searched(skill)
     assert "left" not in "".join(searched(skill))
+
+
+def packed(folder: Path) -> set[str]:
+    """The files in a package of the skill, as its format has them."""
+    made = pack_skills([read_skill_to_pack(str(folder))], "skill")
+    with zipfile.ZipFile(io.BytesIO(made["awkward.skill"])) as archive:
+        return {name.removeprefix("awkward/") for name in archive.namelist()}
+
+
+def test_a_package_holds_the_same_files(folder: Path) -> None:
+    """All that a package can hold: no link, and no name that is not UTF-8 or that check refuses."""
+    for path in INSIDE:
+        (folder / path).unlink()
+    for path in ODD:
+        (folder / path).unlink()
+    assert packed(folder) == FILES - set(ODD)
+
+
+@pytest.mark.parametrize("path", [*sorted(INSIDE), ODD[-1]])
+def test_what_no_package_can_hold_is_named(folder: Path, path: str) -> None:
+    for other in (*INSIDE, *ODD):
+        if other != path:
+            (folder / other).unlink()
+    with pytest.raises(ConfigError, match=re.escape(repr(path))):
+        packed(folder)
 
 
 def test_check_names_what_others_cannot_use_and_looks_at_all_else(
@@ -230,7 +259,7 @@ import encodings.utf_8_sig, json, mimetypes, os
 from skillbelt import Limits, Skill
 from skillbelt.check.folder import check_entries
 from skillbelt.disclosure.body import read_file, walk
-from skillbelt.errors import FileUnreadable, RunRefused
+from skillbelt.errors import ConfigError, FileUnreadable, RunRefused
 from skillbelt.files.manifest import is_complete
 from skillbelt.running.staging import stage
 from skillbelt.running.workspace import open_workspace

@@ -16,6 +16,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
+from genai_prices import Usage as PricedUsage
+from genai_prices import calc_price
 from pydantic_ai import exceptions
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.exceptions import ModelHTTPError, ModelRequestTimeout
@@ -96,6 +98,20 @@ class ProvidedModel:
             await self._model.__aexit__(None, None, None)
         except Exception as error:  # the answers are complete already
             logger.debug("cannot close the connection to the model: %r", error)
+
+    def price(self, usage: Usage) -> float | None:
+        """Return what a request costs, in dollars; None where the price is not known."""
+        told = PricedUsage(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cache_read_tokens=usage.cached_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+        )
+        try:
+            found = calc_price(told, self._model.model_name, provider_id=self._model.system)
+        except (LookupError, ValueError):
+            return None
+        return float(found.total_price)
 
     async def ask(self, prompt: Prompt) -> AsyncIterator[Piece]:
         """Stream the pieces of the answer."""

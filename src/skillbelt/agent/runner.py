@@ -26,7 +26,7 @@ from typing import Concatenate, ParamSpec, Self, cast
 from anyio import CancelScope
 
 from skillbelt.agent.agents import Agent, HostTool
-from skillbelt.agent.events import AgentEvent, Final
+from skillbelt.agent.events import AgentEvent, Final, Usage
 from skillbelt.agent.files import attach_files, message_with, rules_for
 from skillbelt.agent.history import AgentContext
 from skillbelt.agent.leases import BUSY, TurnLease
@@ -200,6 +200,14 @@ class Runner:
         """
         if self.agent.model != OFFLINE:
             self._model(self.agent)
+
+    def price(self, usage: Usage) -> float | None:
+        """Return what a request with that usage costs, in dollars; None where that is not known."""
+        if self.agent.model == OFFLINE:
+            return 0.0
+        price = getattr(self._model(self.agent), "price", None)
+        found = price(usage) if callable(price) else None
+        return found if isinstance(found, float) else None
 
     def answer(self, id: str, answer: Answer) -> bool:
         """Answer a permission request; return False when it is not pending any more."""

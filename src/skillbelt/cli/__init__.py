@@ -141,10 +141,12 @@ COMMANDS: dict[str, CliCommand] = {
     "eval": CliCommand(
         "evals",
         "measure whether skills are found, work and help",
-        "init NAME writes a first set of cases. route: is each skill found among its neighbours, "
-        "and which words lead elsewhere? Needs no model. Cases are read from evals/ in the "
-        "skill: evals.json of agentskills.io and NVIDIA, trigger sets, files of waza, promptfoo "
-        "and tessl. Exit code 1: under a bar; 2: a file is wrong.",
+        "init NAME writes a first set of cases. Without a model: route, is each skill found among "
+        "its neighbours, and script NAME, do its scripts do what is expected? With one: trigger, "
+        "does it use the skill, and run NAME, does the skill help? diff OLD NEW compares two "
+        "folders of one skill. Cases are read from evals/ in the skill, in the forms of "
+        "agentskills.io, NVIDIA, waza, promptfoo and tessl. Exit code 1: under a bar, or not all "
+        "cases were run; 2: a file is wrong.",
     ),
     "ask": CliCommand(
         "ask",

@@ -125,7 +125,7 @@ def new_session(kind: str) -> str:
 def open_runner(args: argparse.Namespace, *, interactive: bool = False) -> Iterator[Runner]:
     """Open a runner for the model of the options; closed at the end."""
     with (
-        _ignore_warnings(),
+        ignore_warnings(),
         _open_runtime(args, interactive) as belt,
         Runner(
             Agent(belt, args.model or belt.settings.model or OFFLINE), interactive=interactive
@@ -135,7 +135,7 @@ def open_runner(args: argparse.Namespace, *, interactive: bool = False) -> Itera
 
 
 @contextmanager
-def _ignore_warnings() -> Iterator[None]:
+def ignore_warnings() -> Iterator[None]:
     """Hide the warnings of provider libraries, unless Python was started with -W."""
     with warnings.catch_warnings():
         if not sys.warnoptions:

@@ -3,42 +3,61 @@
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable, Collection, Iterable
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from skillbelt.cli.build import find_skill
+from skillbelt.cli.eval_cases import CaseProgress, cases_of, one_skill
+from skillbelt.cli.eval_models import evaluate_run, evaluate_trigger, open_cache
+from skillbelt.cli.live import LiveOutput
 from skillbelt.cli.output import (
-    count,
+    CLI_SESSION,
+    SANDBOX_HELP,
     positive,
     print_json,
     print_table,
     say,
-    show_progress,
-    wants_progress,
 )
+from skillbelt.cli.run import open_workbench
 from skillbelt.cli.scanning import open_catalog
 from skillbelt.cli.search import visible_filters
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError, UsageError
 from skillbelt.evals.cases import EvalSet
+from skillbelt.evals.diff import compare_versions
 from skillbelt.evals.first_set import first_set, write_first_set
-from skillbelt.evals.outcome import EvalReport, judge_bars, parse_bar
-from skillbelt.evals.read import read_eval_file, read_evals
-from skillbelt.evals.reports import FORMS, label_of, measure_names, summarise, write_report
+from skillbelt.evals.outcome import Bar, EvalReport, judge_bars, parse_bar
+from skillbelt.evals.read import read_evals
+from skillbelt.evals.reports import (
+    FORMS,
+    describe_difference,
+    describe_spending,
+    label_of,
+    measure_names,
+    summarise,
+    write_report,
+)
 from skillbelt.evals.route import route, searcher_of
+from skillbelt.evals.script import CASE_SECONDS, ScriptBounds, evaluate_scripts
 from skillbelt.format.skill import Skill
-from skillbelt.text import one_line, shorten
+from skillbelt.running.call import Asker
+from skillbelt.store import SessionKey
+from skillbelt.text import exact, one_line, shorten
 
 ACTIONS = ("init", "route", "script", "trigger", "run", "diff")
 _K = 5
 _NEIGHBOURS = 12
 _NO_CASES = "no skill here has cases to measure; `skillbelt eval init NAME` writes the first"
-_REPORT_SECONDS = 0.1
+_JOBS = 4
+_SECONDS = 300.0
+_STEPS = 20
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `eval`."""
-    parser.add_argument("action", choices=("init", "route"), help="what to measure, or init")
+    parser.add_argument("action", choices=ACTIONS, help="what to measure, or init")
     parser.add_argument(
         "names", metavar="NAME", nargs="*", help="a skill, or its folder (default: all with cases)"
     )
@@ -64,15 +83,90 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--k", metavar="K", type=positive, default=_K, help="with route: the K of recall@K"
     )
+    parser.add_argument(
+        "--fresh", action="store_true", help="run all cases again; do not use what is known"
+    )
+    parser.add_argument(
+        "--jobs", metavar="N", type=positive, default=_JOBS, help="cases at once (default: 4)"
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="S",
+        type=float,
+        default=0.0,
+        help=f"seconds for each case (default: {CASE_SECONDS:g} for a script, {_SECONDS:g} for a "
+        "conversation)",
+    )
+    parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
+    parser.add_argument("--yes", action="store_true", help="answer permission requests with yes")
+    _model_options(parser)
+
+
+def _model_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("with trigger and run")
+    group.add_argument(
+        "--model",
+        metavar="M",
+        action="append",
+        default=[],
+        help="a model, as for `ask`; several give a matrix (default: the setting `model`)",
+    )
+    group.add_argument(
+        "--repeat", metavar="N", type=positive, default=1, help="how often each case is run"
+    )
+    group.add_argument(
+        "--baseline",
+        metavar="none|OLD",
+        default="none",
+        help="with run: compare with no skill, or with the folder of an old version; an empty "
+        "word compares with nothing (default: none)",
+    )
+    group.add_argument(
+        "--judge",
+        metavar="M",
+        help="with run: a model that decides what no check can; without one that is not graded",
+    )
+    group.add_argument(
+        "--max-cost", metavar="USD", type=float, default=0.0, help="stop at so many dollars"
+    )
+    group.add_argument(
+        "--max-tokens", metavar="N", type=positive, default=0, help="stop at so many tokens"
+    )
+    group.add_argument(
+        "--price", metavar="IN,OUT", help="dollars for a million tokens, where it is not known"
+    )
+    group.add_argument(
+        "--max-steps",
+        metavar="N",
+        type=positive,
+        default=_STEPS,
+        help=f"requests in one conversation (default: {_STEPS})",
+    )
+    group.add_argument(
+        "--output",
+        metavar="DIR",
+        help="with run: the folder of all iterations (default: NAME-workspace)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Evaluate skills; return 1 when one is under a bar."""
     bars = [parse_bar(text) for text in args.min]
+    if args.action == "script" and not bars:
+        bars = [Bar("", 1.0)]  # a script that fails is a no
     actions: dict[str, Callable[[argparse.Namespace], EvalReport | int]] = {
         "init": _init,
         "route": _route,
+        "script": _script,
+        "trigger": evaluate_trigger,
+        "run": evaluate_run,
+        "diff": _diff,
     }
+    if not 0 <= args.timeout < math.inf:
+        raise ConfigError(f"--timeout takes a number of seconds above 0, not {args.timeout:g}")
+    if not 0 <= args.max_cost < math.inf:
+        raise ConfigError(f"--max-cost takes dollars, not {args.max_cost:g}")
+    args.timeout = args.timeout or (CASE_SECONDS if args.action == "script" else _SECONDS)
     report = actions[args.action](args)
     if isinstance(report, int):
         return report
@@ -98,12 +192,7 @@ def _print_report(report: EvalReport, args: argparse.Namespace) -> None:
     ]  # fmt: skip
     if rows:
         print_table(("skill", *names), rows)
-    for confusion in report.confusions if args.verbose else report.confusions[:10]:
-        led = f" ({', '.join(confusion.words)})" if confusion.words else ""
-        meant = confusion.meant or "no skill"
-        say(f"{confusion.found} takes what is meant for {meant}{led}: {confusion.query}", args)
-    if len(report.confusions) > 10 and not args.verbose:
-        say(f"and {len(report.confusions) - 10} more requests; -v shows all", args)
+    _print_confusions(report, args)
     _print_cases(report, args)
     for problem in report.problems:
         say(f"skillbelt: {one_line(str(problem))}", args)
@@ -112,7 +201,39 @@ def _print_report(report: EvalReport, args: argparse.Namespace) -> None:
     for bar in report.bars:
         if not bar.passed:
             say(f"under the bar: {bar.name} {bar.measure} {bar.rate:.2f} < {bar.least:g}", args)
+    facts = report.facts
+    for difference in facts.get("differences") or ():  # type: ignore[attr-defined]
+        say(describe_difference(difference), args)
+    if isinstance(facts.get("tokens"), int):
+        say(describe_spending(facts), args)
+    if "folder" in facts:
+        say(f"written to {one_line(str(facts['folder']))}", args)
+    _print_versions(facts, args)
     say(summarise(report), args)
+
+
+def _print_confusions(report: EvalReport, args: argparse.Namespace) -> None:
+    """Say which skill takes whose requests, and by which words."""
+    for confusion in report.confusions if args.verbose else report.confusions[:10]:
+        led = f" ({', '.join(confusion.words)})" if confusion.words else ""
+        meant = confusion.meant or "no skill"
+        say(f"{confusion.found} takes what is meant for {meant}{led}: {confusion.query}", args)
+    if len(report.confusions) > 10 and not args.verbose:
+        say(f"and {len(report.confusions) - 10} more requests; -v shows all", args)
+
+
+def _print_versions(facts: Mapping[str, Any], args: argparse.Namespace) -> None:
+    """Print what changed between two versions of a skill."""
+    told = facts.get("tokens")
+    if not isinstance(told, dict):
+        return
+    for key, new in told["new"].items():
+        say(f"tokens of the {key}: {told['old'][key]} before, {new} now", args)
+    for key in ("description", "body"):
+        given = facts[key]["diff"] if key == "description" else facts[key]
+        if given and (args.verbose or key == "description"):
+            for line in str(given).splitlines():
+                print(exact(line))
 
 
 def _print_cases(report: EvalReport, args: argparse.Namespace) -> None:
@@ -130,10 +251,8 @@ def _print_cases(report: EvalReport, args: argparse.Namespace) -> None:
 
 
 def _init(args: argparse.Namespace) -> int:
-    if len(args.names) != 1:
-        raise UsageError("eval init takes one skill: skillbelt eval init NAME")
     catalog = open_catalog(args)
-    skill = find_skill(args.names[0], catalog)
+    skill = one_skill(args, catalog)
     found = catalog.search(skill.description or skill.name, _NEIGHBOURS, visible_filters(catalog))
     document = first_set(skill, found)
     path = write_first_set(skill, document)
@@ -161,7 +280,7 @@ def _route(args: argparse.Namespace) -> EvalReport:
     skills = catalog.findable(filters)
     wanted = [find_skill(name, catalog).name for name in args.names]
     progress = CaseProgress(args)
-    sets = read_sets(args, catalog, skills.values(), wanted)
+    sets = cases_of(args, catalog, skills, all_too=True)
     catalog.index_for_search()
     report = route(
         sets,
@@ -175,69 +294,77 @@ def _route(args: argparse.Namespace) -> EvalReport:
     return report if report.skills else report._replace(warnings=(_NO_CASES,))
 
 
-def read_sets(
-    args: argparse.Namespace, catalog: Catalog, skills: Iterable[Skill], wanted: Collection[str]
-) -> list[EvalSet]:
-    """Return the cases of all skills; a wrong file of a skill that is not wanted is a problem."""
-    if args.set:
-        if len(wanted) > 1:
-            raise UsageError("--set takes the cases of one skill")
-        return _split(read_eval_file(args.set, next(iter(wanted), "")))
-    found: list[EvalSet] = []
-    for skill in skills:
-        try:
-            one = read_evals(skill)
-        except ConfigError as error:
-            if not wanted or skill.name in wanted:
-                raise ConfigError(f"{skill.dir}/{error}") from None
-            continue
-        found.append(one)
-    return found
+# script
 
 
-def _split(found: EvalSet) -> list[EvalSet]:
-    """Return a set for each skill that the cases of one file are about."""
-    cases = (found.triggers, found.tasks, found.scripts)
-    names = dict.fromkeys(one.skill for each in cases for one in each)
-    if "" in names:
+def _script(args: argparse.Namespace) -> EvalReport:
+    catalog = open_catalog(args)
+    skill = one_skill(args, catalog)
+    [found] = cases_of(args, catalog, {skill.name: skill}) or [EvalSet(skill.name)]
+    if not found.scripts:
         raise ConfigError(
-            f"{', '.join(found.files)}: does not say which skill its cases are about; add "
-            '"skill_name", or name the skill on the command line'
+            f"eval script: {skill.name} has no cases for scripts; `skillbelt eval init` writes the "
+            "first, or add `scripts` to its evals/evals.json"
         )
-    return [
-        found._replace(
-            skill=name,
-            triggers=tuple(one for one in found.triggers if one.skill == name),
-            tasks=tuple(one for one in found.tasks if one.skill == name),
-            scripts=tuple(one for one in found.scripts if one.skill == name),
+    who = Asker(SessionKey(*CLI_SESSION), "user", once="whole")
+    progress = CaseProgress(args)
+    with LiveOutput() as live, open_workbench(catalog, args, live) as bench:
+        bounds = ScriptBounds(
+            seconds=args.timeout,
+            at_once=args.jobs,
+            sandbox=args.sandbox or catalog.settings.sandbox,
         )
-        for name in names
-    ]
+        cache = open_cache(catalog.settings, args)
+        report = evaluate_scripts(
+            bench,
+            skill,
+            found.scripts,
+            who,
+            cache=cache,
+            bounds=bounds,
+            one_question=not args.yes,
+            told=progress.tell,
+        )
+        cache.tidy()
+    progress.end()
+    return report._replace(problems=found.problems)
 
 
-class CaseProgress:
-    """A line on a terminal: how many cases are done, and how long the rest may take."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        self._shown = wants_progress(args)
-        self._began = self._told = time.monotonic()
-
-    def tell(self, done: int, total: int, more: str = "") -> None:
-        """Show how many are done of how many."""
-        now = time.monotonic()
-        if not self._shown or (now < self._told + _REPORT_SECONDS and done < total):
-            return
-        self._told = now
-        left = (now - self._began) / done * (total - done) if done else 0.0
-        about = f", about {_span(left)} left" if done and left > 1 else ""
-        show_progress(f"{done} of {count(total, 'case')}{about}{more}")
-
-    def end(self) -> None:
-        """Clear the line."""
-        if self._shown:
-            show_progress("")
+# diff
 
 
-def _span(seconds: float) -> str:
-    minutes = int(seconds // 60)
-    return f"{minutes} min" if minutes else f"{seconds:.0f} s"
+def _diff(args: argparse.Namespace) -> EvalReport:
+    if len(args.names) != 2:
+        raise UsageError("eval diff takes two versions of a skill: skillbelt eval diff OLD NEW")
+    catalog = open_catalog(args)
+    old, new = (find_skill(name, catalog) for name in args.names)
+    if old.name != new.name:
+        raise UsageError(
+            f"eval diff takes two versions of one skill, not {old.name} and {new.name}"
+        )
+    with _among(catalog, old) as first, _among(catalog, new) as second:
+        filters = visible_filters(second)
+        skills = second.findable(filters)
+        if new.name not in skills:
+            raise ConfigError(f"eval diff: {new.name} is not visible here, so it cannot be found")
+        named = argparse.Namespace(**{**vars(args), "names": [new.name]})
+        sets = cases_of(named, second, skills, all_too=True)
+        searches = (searcher_of(first, visible_filters(first)), searcher_of(second, filters))
+        return compare_versions(old, new, sets, searches, skills, args.k)
+
+
+@contextmanager
+def _among(catalog: Catalog, skill: Skill) -> Iterator[Catalog]:
+    """Open the catalogue with that version of a skill in place of the one it has."""
+    known = catalog.get(skill.name)
+    if known is not None and known.dir == skill.dir:
+        yield catalog
+        return
+    settings = catalog.settings
+    made = Catalog(settings=settings._replace(paths=(skill.dir, *settings.paths)))
+    try:
+        made.discover()
+        made.index_for_search()
+        yield made
+    finally:
+        made.close()

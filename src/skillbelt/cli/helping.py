@@ -117,8 +117,8 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
         HelpExample("skillbelt try pdf --json", "what each lacks, for a program"),
     ),
     "eval": (
-        HelpExample("skillbelt eval init pdf", "write a first set of cases"),
         HelpExample("skillbelt eval route --min 0.8", "is every skill found? for CI"),
+        HelpExample("skillbelt eval run pdf --model ollama:qwen3", "does it help a model?"),
     ),
     "ask": (
         HelpExample("skillbelt ask 'What does it come to?' --file a.txt", "without a model"),

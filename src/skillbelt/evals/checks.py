@@ -30,6 +30,7 @@ class EvalEvidence(NamedTuple):
     """
 
     text: str
+    error_text: str = ""
     files: Mapping[str, str] = MappingProxyType({})
     exit_code: int | None = None
     tools: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from skillbelt.errors import ConfigError
+from skillbelt.files.contain import NEW_FILE, READ_FOLDER
 from skillbelt.format.skill import Skill
 from skillbelt.running.trial.scripts import scripts_of
 from skillbelt.search.protocol import Result
@@ -92,12 +93,11 @@ def write_first_set(skill: Skill, document: dict[str, object]) -> str:
     data = json.dumps(document, indent=2, ensure_ascii=False).encode("utf-8", "replace")
     try:
         # Not through a link: the folder is the skill's, and may have been sent by others.
-        inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        inside = os.open(folder, READ_FOLDER)
     except OSError as error:
         raise ConfigError(f"{one_line(folder)}: cannot be used: {error.strerror}") from None
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with os.fdopen(os.open(EVAL_FILE, flags, 0o644, dir_fd=inside), "wb") as file:
+        with os.fdopen(os.open(EVAL_FILE, NEW_FILE, 0o644, dir_fd=inside), "wb") as file:
             file.write(data + b"\n")
     except FileExistsError:
         raise ConfigError(

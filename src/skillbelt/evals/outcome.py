@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -11,7 +11,7 @@ from skillbelt.evals.cases import EvalProblem
 from skillbelt.evals.statistics import Rate
 from skillbelt.text import one_line
 
-EvalKind = Literal["route", "script", "trigger", "run"]
+EvalKind = Literal["route", "script", "trigger", "run", "diff"]
 # `ungraded`: it ran, and nothing could decide it. `not-run`: a budget or a bound ended before it.
 Outcome = Literal["passed", "failed", "error", "timeout", "ungraded", "not-run"]
 _NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -39,16 +39,21 @@ class CaseOutcome(NamedTuple):
 
 
 class MeasuredSkill(NamedTuple):
-    """The measures of one skill, with one model where there is one."""
+    """The measures of one skill, with one model where there is one.
+
+    A `baseline` is what the skill is compared with; no bar is for it.
+    """
 
     name: str
     measures: Mapping[str, Rate]
     model: str = ""
+    baseline: str = ""
 
     def document(self) -> dict[str, object]:
         """Return it as JSON has it."""
         measures = {name: rate.document() for name, rate in self.measures.items()}
-        return {"name": self.name, "model": self.model, "measures": measures}
+        about = {"baseline": self.baseline} if self.baseline else {}
+        return {"name": self.name, "model": self.model, **about, "measures": measures}
 
 
 class Confusion(NamedTuple):
@@ -148,23 +153,34 @@ def judge_bars(report: EvalReport, bars: Sequence[Bar]) -> EvalReport:
             raise ConfigError(
                 f"--min: there is no measure {one_line(name)!r}; there are {', '.join(known)}"
             )
-        found += _judge(report.skills, name, bar.least)
+        found += _judge(report, name, bar.least)
     return report._replace(bars=tuple(found))
 
 
-def _judge(skills: Iterable[MeasuredSkill], name: str, least: float) -> list[BarResult]:
-    return [
-        BarResult(
-            measure=name,
-            least=least,
-            name=one.name,
-            rate=rate.rate,
-            passed=rate.rate >= least,
-            model=one.model,
+def _judge(report: EvalReport, name: str, least: float) -> list[BarResult]:
+    """Compare each skill. One whose cases all failed to run is under every bar."""
+    found = []
+    for one in report.skills:
+        rate = one.measures.get(name)
+        broken = any(
+            (case.skill, case.model) == (one.name, one.model)
+            and case.outcome in ("error", "timeout", "not-run")
+            for case in report.cases
         )
-        for one in skills
-        if (rate := one.measures.get(name)) is not None and rate.rate is not None
-    ]
+        if one.baseline or rate is None or (rate.rate is None and not broken):
+            continue
+        reached = rate.rate or 0.0
+        found.append(
+            BarResult(
+                measure=name,
+                least=least,
+                name=one.name,
+                rate=reached,
+                passed=rate.rate is not None and reached >= least,
+                model=one.model,
+            )
+        )
+    return found
 
 
 def suspect(name: str, positives: Rate, negatives: Rate | None = None) -> list[str]:
@@ -172,8 +188,8 @@ def suspect(name: str, positives: Rate, negatives: Rate | None = None) -> list[s
     found = []
     if positives.total and not positives.hits:
         found.append(
-            f"{name}: not one of {positives.total} positives is right; that is rarely the "
-            "description alone: look at the cases, and at whether the skill is visible at all"
+            f"{name}: not one of {positives.total} is right; that is rarely the skill alone: look "
+            "at the cases, and at whether the skill is visible at all"
         )
     rates = [positives, *([negatives] if negatives else [])]
     total = sum(one.total for one in rates)

@@ -16,13 +16,14 @@ from typing import Any
 from skillbelt.errors import ConfigError
 from skillbelt.evals.outcome import CaseOutcome, EvalReport, MeasuredSkill
 from skillbelt.evals.statistics import Rate
-from skillbelt.text import one_line, shorten, xml
+from skillbelt.text import exact, one_line, shorten, xml
 
 _TITLES = {
     "route": "Routing: is each skill found among its neighbours?",
     "script": "Scripts: does each one do what is expected?",
     "trigger": "Triggering: does the model load the skill?",
     "run": "Tasks: does the skill help?",
+    "diff": "What changed between two versions of the skill",
 }
 _MARKS = {
     "passed": "✅", "failed": "❌", "error": "⚠️", "timeout": "⏱", "ungraded": "❔", "not-run": "–",
@@ -80,6 +81,7 @@ def render_markdown(report: EvalReport) -> str:
     lines += [f"{'✅' if report.passed else '❌'} {_plain(summarise(report))}", ""]
     lines += _markdown_measures(report)
     lines += _markdown_bars(report)
+    lines += _markdown_facts(report.facts)
     for text in report.warnings:
         lines += [f"> **Note:** {_plain(text)}", ""]
     if report.confusions:
@@ -116,6 +118,49 @@ def _markdown_bars(report: EvalReport) -> Iterator[str]:
         yield ""
 
 
+def _markdown_facts(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Show differences between sides, what was spent, and what changed between versions."""
+    for one in _listed(facts.get("differences")):
+        yield f"- {describe_difference(one)}"
+    if "tokens" in facts and isinstance(facts["tokens"], int):
+        yield f"- {describe_spending(facts)}"
+    yield ""
+    old_new = facts.get("tokens")
+    if isinstance(old_new, Mapping):
+        rows = [(key, str(old_new["old"][key]), str(old_new["new"][key])) for key in old_new["new"]]
+        yield from _table(("tokens", "old", "new"), rows)
+    for key in ("description", "body"):
+        told = facts.get(key)
+        text = told.get("diff", "") if isinstance(told, Mapping) else told
+        if isinstance(text, str) and text:
+            yield f"<details><summary>{key}</summary>"
+            yield from ("", *_fenced(text), "", "</details>", "")
+
+
+def _fenced(text: str) -> Iterator[str]:
+    longest = max((len(one) for one in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    yield f"{fence}diff"
+    yield from (exact(line) for line in text.splitlines())
+    yield fence
+
+
+def describe_difference(one: Mapping[str, Any]) -> str:
+    """Return a difference between two sides in words."""
+    return (
+        f"with {_plain(str(one['name']))} over {one['tasks']} tasks: difference of the pass rate "
+        f"{one['mean']:+.2f} (95 %: {one['low']:+.2f} to {one['high']:+.2f})"
+    )
+
+
+def describe_spending(facts: Mapping[str, Any]) -> str:
+    """Return what an evaluation took, in words."""
+    cost = facts.get("cost_usd")
+    dollars = f", {cost:.4f} dollars" if isinstance(cost, float) and cost else ""
+    end = "; the budget is spent" if facts.get("spent") else ""
+    return f"{facts['tokens']:,} tokens{dollars}{end}"
+
+
 def _markdown_cases(cases: Sequence[CaseOutcome]) -> Iterator[str]:
     wrong = [one for one in cases if one.outcome != "passed"]
     if not wrong:
@@ -140,8 +185,9 @@ def measure_names(report: EvalReport) -> list[str]:
 
 
 def label_of(one: MeasuredSkill) -> str:
-    """Return the skill, with the model where there is one."""
-    return f"{one.name} ({one.model})" if one.model else one.name
+    """Return the skill, with the model where there is one, and what it is compared with."""
+    told = ", ".join(filter(None, (one.model, one.baseline.replace("_", " "))))
+    return f"{one.name} ({told})" if told else one.name
 
 
 def summarise(report: EvalReport) -> str:
@@ -246,6 +292,7 @@ def render_html(report: EvalReport) -> str:
         *_html_measures(report),
         *_html_pairs(report),
         *_html_bars(report),
+        *_html_versions(report.facts),
         *_html_confusions(report),
         *_html_cases(report.cases),
     ]
@@ -346,11 +393,7 @@ def _html_pairs(report: EvalReport) -> Iterator[str]:
     rows = [(str(one["case"]), float(one["with"]), float(one["without"])) for one in pairs]
     yield _plot_pairs(rows)
     for difference in _listed(report.facts.get("differences")):
-        yield (
-            f"<p>{_html(str(difference.get('name', '')))}: difference "
-            f"{float(difference['mean']):+.2f} (95 %: {float(difference['low']):+.2f} to "
-            f"{float(difference['high']):+.2f})</p>"
-        )
+        yield f"<p>{_html(describe_difference(difference))}</p>"
 
 
 def _listed(value: object) -> list[Mapping[str, Any]]:
@@ -397,6 +440,21 @@ def _html_bars(report: EvalReport) -> Iterator[str]:
             for bar in report.bars
         ],
     )
+
+
+def _html_versions(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Show what changed between two versions."""
+    told = facts.get("tokens")
+    if not isinstance(told, Mapping):
+        return
+    yield "<h2>Tokens</h2>"
+    rows = [(_html(key), str(told["old"][key]), str(told["new"][key])) for key in told["new"]]
+    yield from _html_table(("", "old", "new"), rows)
+    for key in ("description", "body"):
+        given = facts.get(key)
+        text = given.get("diff", "") if isinstance(given, Mapping) else given
+        if isinstance(text, str) and text:
+            yield f"<h2>Changes of the {key}</h2><pre>{_html(text)}</pre>"
 
 
 def _html_confusions(report: EvalReport) -> Iterator[str]:

@@ -260,15 +260,32 @@ class RayExecutor(Sandboxes):
                 del self._known[next(iter(self._known))]
             return made
 
-    def actor_for(self, run: Run, seconds: float, is_over: Callable[[], bool]) -> _Actor:
-        """Return a living actor for the run: that of its conversation, else one with less to do."""
+    @contextmanager
+    def choosing(self, run: Run) -> Iterator[tuple[NodePlacement, int]]:
+        """Yield where the run may go and the number of its actor, which has it while that lasts.
+
+        It is that of its conversation, else the one with the least to do; counted at once, so that
+        runs which begin together do not all choose the same one.
+        """
         place = self._place(run)
-        if run.who.once:
-            with self._guard:
-                loads = [self._load.get(f"{place.name}-{n}", 0) for n in range(place.actors)]
+        with self._guard:
+            loads = [self._load.get(f"{place.name}-{n}", 0) for n in range(place.actors)]
             number = loads.index(min(loads))
-        else:
-            number = int(hash_texts(*run.who.key, run.workspace.name), 16) % place.actors
+            if not run.who.once:
+                number = int(hash_texts(*run.who.key, run.workspace.name), 16) % place.actors
+            name = f"{place.name}-{number}"
+            self._load[name] = self._load.get(name, 0) + 1
+        try:
+            yield place, number
+        finally:
+            with self._guard:
+                self._load[name] -= 1
+
+    def actor_for(
+        self, chosen: tuple[NodePlacement, int], seconds: float, is_over: Callable[[], bool]
+    ) -> _Actor:
+        """Return the chosen actor if it lives and takes runs, else one after it."""
+        place, number = chosen
         until = time.monotonic() + min(seconds, _CREATION_SECONDS)
         lost = passed = 0
         while lost < _TRIES and time.monotonic() < until and not is_over():
@@ -337,17 +354,6 @@ class RayExecutor(Sandboxes):
                 del self._actors[actor.name]
             self._heard.pop(actor.id, None)
             self._sent = {one for one in self._sent if one[0] != actor.id}
-
-    @contextmanager
-    def loading(self, actor: _Actor) -> Iterator[None]:
-        """Count a run of the actor while the block lasts."""
-        with self._guard:
-            self._load[actor.name] = self._load.get(actor.name, 0) + 1
-        try:
-            yield
-        finally:
-            with self._guard:
-                self._load[actor.name] -= 1
 
     def has_skill(self, actor: _Actor, hash: str) -> bool:
         """Whether the actor was sent that version of a skill."""
@@ -455,16 +461,16 @@ class RemoteRun:
         lacks: Mapping[str, tuple[str, ...]] = {}
         tries = 0
         while tries < _TRIES:
-            actor = self._executor.actor_for(
-                self._run, self._job.timeout_seconds, lambda: self._killed
-            )
-            try:
-                with self._executor.loading(actor):
+            with self._executor.choosing(self._run) as chosen:
+                actor = self._executor.actor_for(
+                    chosen, self._job.timeout_seconds, lambda: self._killed
+                )
+                try:
                     reply = self._send(actor, known, lacks)
-            except ActorEnded:
-                self._executor.drop(actor)
-                lacks, tries = {}, tries + 1
-                continue
+                except ActorEnded:
+                    self._executor.drop(actor)
+                    lacks, tries = {}, tries + 1
+                    continue
             if reply.ran:
                 return self._take_back(actor, known, reply)
             # Each message brings a batch, as long as the node lacks less each time.

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
 from skillbelt.format import yaml
-from skillbelt.text import one_line, read_toml
+from skillbelt.text import one_line, read_toml, toml_value
 from skillbelt.untrusted_json import BadJson, read_json, read_jsonc
 
 Format = Literal["json", "toml", "yaml"]
@@ -363,17 +363,12 @@ def _cut(text: str, start: int, end: int) -> str:
 # TOML
 
 
-def _render_toml(value: object) -> str:
-    """Return a text or a list of texts as TOML writes it, which is how JSON does."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
 def _put_toml(text: str, spot: Spot, entry: Entry, before: object) -> str:
     if isinstance(before, Mapping):
         return _change_toml(text, spot, entry, before)
     apart = "" if not text.strip() else "\n" if text.endswith("\n") else "\n\n"
     lines = [f"[{'.'.join((*spot.keys, spot.name))}]"]
-    lines += [f"{key} = {_render_toml(value)}" for key, value in entry.items()]
+    lines += [f"{key} = {toml_value(value)}" for key, value in entry.items()]
     return text + apart + "\n".join(lines) + "\n"
 
 
@@ -400,7 +395,7 @@ def _change_toml(text: str, spot: Spot, entry: Entry, before: Mapping[str, objec
             continue
         lines = text.splitlines(keepends=True)
         start, end = _find_table(lines, spot)
-        written = f"{key} = {_render_toml(value)}"
+        written = f"{key} = {toml_value(value)}"
         if key not in before:
             lines.insert(start + 1, f"{written}\n")
             text = "".join(lines)

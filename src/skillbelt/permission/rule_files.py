@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from skillbelt.errors import ConfigError, closest
-from skillbelt.files.contain import LOCK_FILE, REPLACE_FILE
-from skillbelt.files.private import make_folder
+from skillbelt.files.contain import LOCK_FILE
+from skillbelt.files.private import make_folder, replace_file
 from skillbelt.permission.rules import (
     ACTIONS,
     DEFAULT_RULES,
@@ -31,7 +31,7 @@ from skillbelt.permission.rules import (
 )
 from skillbelt.permission.spelling import host_pattern, path_pattern
 from skillbelt.settings import FileSource, RuleTables, Settings, read_rules
-from skillbelt.text import read_toml
+from skillbelt.text import read_toml, toml_value
 from skillbelt.values import Diagnostic
 
 # A key with all above it; a number is a place in a list.
@@ -725,26 +725,17 @@ def _block(rule: Rule) -> str:
 
 
 def _quoted(text: str) -> str:
-    """The text as TOML writes it, which is how JSON does, but for one character."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise ConfigError(f"{text!r} is not valid Unicode; a rule cannot hold it") from error
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return toml_value(text)
 
 
 def _write(path: str, text: str) -> None:
-    part = f"{path}.part"
     try:
-        handle = os.open(part, REPLACE_FILE, 0o600)
-        with open(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text.lstrip("\n"))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        replace_file(path, text.lstrip("\n").encode())
     except OSError as error:
-        with suppress(OSError):
-            os.unlink(part)
         raise ConfigError(
             f"{path}: cannot be written: {error.strerror}; it is unchanged"
         ) from error

@@ -169,6 +169,11 @@ def execute(
     return _execution(_redacted(outcome, run), result, _used_tools(run), limits)
 
 
+def plain_call(skill: Skill, input: object, *, script: str = "") -> RunCall:
+    """Return the command that `execute` would start, for what asks about it before."""
+    return RunCall(_command(detect(skill, input, script=script)), stdin=_json(input))
+
+
 def denied(error: PermissionDenied) -> Execution:
     """Return the result of a run that was not permitted, for a model."""
     return Execution(

@@ -24,6 +24,7 @@ from typing import NamedTuple, NoReturn
 
 from skillbelt.errors import LoadError, PathEscape, RunRefused
 from skillbelt.files.contain import (
+    APPEND_FILE,
     MAX_PATH_PARTS,
     NEW_FILE,
     READ_FILE,
@@ -338,7 +339,7 @@ class _Staging(NamedTuple):
         metadata.staged[self.name] = stage
         if before is not None and before.copy != stage.copy:
             mark = os.path.join(self.workspace.path, PRIVATE, REPLACED)
-            os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            os.close(os.open(mark, APPEND_FILE, 0o600))
 
     def hash(self) -> str:
         """Return the hash of the skill as it is now, from a temporary copy."""

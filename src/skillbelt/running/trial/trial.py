@@ -36,7 +36,7 @@ _HINTS: dict[str, Literal["program", "module", "permission"]] = {
     "missing_program": "program", "missing_module": "module", "write_refused": "permission",
 }  # fmt: skip
 # What is asked for, in the order of the fields of `_Wanted`.
-_TYPES = ("skill", "run", "install")
+ASKED_TYPES = ("skill", "run", "install")
 
 
 class Reached(NamedTuple):
@@ -142,9 +142,8 @@ def try_skill(
     trier = _Trier(bench, skill, who, bounds)
     trier.started, trier.is_over = watch.started, watch.is_over
     # Neither hosts nor secrets: a trial gives a script nothing that it could carry away.
-    gate = (
-        gate.with_ask(_ask_once(trier, tried, gate)) if one_question else gate.asking_for(*_TYPES)
-    )
+    plan = TrialPlan(bench, skill, who, tuple(trier.call(one) for one in tried))
+    gate = ask_once(plan, gate) if one_question else gate.asking_for(*ASKED_TYPES)
     results = trier.run_all(tried, gate, told)
     if len(trier.denied) == len(tried):
         raise trier.denied[0]
@@ -320,18 +319,33 @@ def _refused(blank: ScriptTrial, how: How, error: SkillbeltError) -> ScriptTrial
 # One question for all
 
 
-def _ask_once(
-    trier: _Trier, scripts: tuple[Script, ...], gate: Gate
-) -> Callable[[Pending], Answer | None]:
-    """Ask for all that the scripts need; return what answers each of their requests from that."""
-    wanted = _collect(trier, scripts, gate)
-    asked = [*wanted.uses[:1], *wanted.questions(trier, scripts)]
+class TrialPlan(NamedTuple):
+    """Calls of one skill that one question is asked for; `what` names one of them."""
+
+    bench: Workbench
+    skill: Skill
+    who: Asker
+    calls: tuple[RunCall, ...]
+    what: str = "script"
+
+    def asker(self, gate: Gate) -> Asker:
+        """Return who asks: no conversation, so that each run has a workspace of its own."""
+        return self.who._replace(gate=gate, once="whole")
+
+
+def ask_once(plan: TrialPlan, gate: Gate) -> Gate:
+    """Ask for all that the calls need; return a gate that answers their requests from that.
+
+    PermissionDenied when the answer is no.
+    """
+    wanted = _collect(plan, gate)
+    asked = [*wanted.uses[:1], *wanted.questions(plan)]
     for request in asked:
         gate.require(request)
     hashes = frozenset(one.hash for one in asked)
     covered = {
         kind: frozenset(text for one in requests for text in one.patterns)
-        for kind, requests in zip(_TYPES, wanted, strict=True)
+        for kind, requests in zip(ASKED_TYPES, wanted, strict=True)
     }
 
     def answer(pending: Pending) -> Answer | None:
@@ -342,7 +356,7 @@ def _ask_once(
             return Answer("once", by="try")
         return Answer("reject", "a try asks for scripts and packages only", "try")
 
-    return answer
+    return gate.with_ask(answer)
 
 
 class _Wanted(NamedTuple):
@@ -352,35 +366,35 @@ class _Wanted(NamedTuple):
     runs: tuple[Request, ...]
     installs: tuple[Request, ...]
 
-    def questions(self, trier: _Trier, scripts: tuple[Script, ...]) -> list[Request]:
+    def questions(self, plan: TrialPlan) -> list[Request]:
         """Return the one question about all of it; none when rules allow everything."""
         if not (self.runs or self.installs):
             return []
         like = (self.runs or self.installs)[0]
         packages = tuple(dict.fromkeys(text for one in self.installs for text in one.patterns))
         commands = tuple(dict.fromkeys(text for one in self.runs for text in one.patterns))
-        count = f"{len(scripts)} script{'s' if len(scripts) != 1 else ''}"
+        count = f"{len(plan.calls)} {plan.what}{'s' if len(plan.calls) != 1 else ''}"
         also = f", and install {len(packages)} packages for them" if packages else ""
         facts: dict[str, object] = {
-            "command": [trier.call(one).text for one in scripts],
+            "command": [one.text for one in plan.calls],
             "packages": list(packages),
-            "timeout_seconds": trier.bounds.seconds,
+            "timeout_seconds": max(one.timeout_seconds for one in plan.calls),
         }
         return [
             like._replace(
                 type="run" if commands else "install",
                 patterns=commands or packages,
                 always=(),
-                summary=f"start {count} of the skill {trier.skill.name}, each by itself{also}",
+                summary=f"start {count} of the skill {plan.skill.name}, each by itself{also}",
                 metadata={"call": {key: value for key, value in facts.items() if value}},
                 exact=digest(facts),
-                session=session_id(trier.who.key),
+                session=session_id(plan.who.key),
             )
         ]
 
 
-def _collect(trier: _Trier, scripts: tuple[Script, ...], gate: Gate) -> _Wanted:
-    """Find out what the scripts will ask for. Nothing is run, installed or recorded."""
+def _collect(plan: TrialPlan, gate: Gate) -> _Wanted:
+    """Find out what the calls will ask for. Nothing is run, installed or recorded."""
     uses: list[Request] = []
     runs: list[Request] = []
     installs: list[Request] = []
@@ -405,10 +419,9 @@ def _collect(trier: _Trier, scripts: tuple[Script, ...], gate: Gate) -> _Wanted:
         return Answer("reject" if known else "once")
 
     silent = gate.with_ask(note, recorded=False)
-    for script in scripts:
+    for call in plan.calls:
         try:
-            who = trier.asker(silent)
-            with trier.bench.prepare(trier.skill, trier.call(script), who, secrets=False):
+            with plan.bench.prepare(plan.skill, call, plan.asker(silent), secrets=False):
                 pass
         except (PermissionDenied, RunRefused):
             continue

@@ -1,0 +1,101 @@
+"""What every `skillbelt eval` shares: which cases, of which skills, and how far it is."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping
+
+from skillbelt.cli.build import find_skill
+from skillbelt.cli.output import count, show_progress, wants_progress
+from skillbelt.discovery.catalog import Catalog
+from skillbelt.errors import ConfigError, UsageError
+from skillbelt.evals.cases import EvalSet
+from skillbelt.evals.read import read_eval_file, read_evals
+from skillbelt.format.skill import Skill
+
+_REPORT_SECONDS = 0.1
+
+
+def one_skill(args: argparse.Namespace, catalog: Catalog) -> Skill:
+    """Return the one skill of the command line."""
+    if len(args.names) != 1:
+        raise UsageError(f"eval {args.action} takes one skill: skillbelt eval {args.action} NAME")
+    return find_skill(args.names[0], catalog)
+
+
+def cases_of(
+    args: argparse.Namespace,
+    catalog: Catalog,
+    skills: Mapping[str, Skill],
+    *,
+    all_too: bool = False,
+) -> list[EvalSet]:
+    """Return the cases of the named skills, or of all; with `all_too` of both.
+
+    A wrong file of a skill that was not named is passed over.
+    """
+    wanted = [find_skill(name, catalog).name for name in args.names]
+    if args.set:
+        if len(wanted) > 1:
+            raise UsageError("--set takes the cases of one skill")
+        return _split(read_eval_file(args.set, wanted[0] if wanted else ""))
+    found: list[EvalSet] = []
+    for skill in skills.values():
+        named = not wanted or skill.name in wanted
+        if not named and not all_too:
+            continue
+        try:
+            found.append(read_evals(skill))
+        except ConfigError as error:
+            if named:
+                raise ConfigError(f"{skill.dir}/{error}") from None
+    return found
+
+
+def _split(found: EvalSet) -> list[EvalSet]:
+    """Return a set for each skill that the cases of one file are about."""
+    cases = (found.triggers, found.tasks, found.scripts)
+    names = dict.fromkeys(one.skill for each in cases for one in each)
+    if "" in names:
+        raise ConfigError(
+            f"{', '.join(found.files)}: does not say which skill its cases are about; add "
+            '"skill_name", or name the skill on the command line'
+        )
+    return [
+        found._replace(
+            skill=name,
+            triggers=tuple(one for one in found.triggers if one.skill == name),
+            tasks=tuple(one for one in found.tasks if one.skill == name),
+            scripts=tuple(one for one in found.scripts if one.skill == name),
+        )
+        for name in names
+    ]
+
+
+class CaseProgress:
+    """A line on a terminal: how many cases are done, and how long the rest may take."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._shown = wants_progress(args)
+        self._began = self._told = time.monotonic()
+
+    def tell(self, done: int, total: int, more: str = "") -> None:
+        """Show how many are done of how many."""
+        now = time.monotonic()
+        if not self._shown or (now < self._told + _REPORT_SECONDS and done < total):
+            return
+        self._told = now
+        left = (now - self._began) / done * (total - done) if done else 0.0
+        about = f", about {_span(left)} left" if done and left > 1 else ""
+        show_progress(f"{done} of {count(total, 'case')}{about}{more}")
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self._shown:
+            show_progress("")
+
+
+def _span(seconds: float) -> str:
+    minutes = int(seconds // 60)
+    return f"{minutes} min" if minutes else f"{seconds:.0f} s"

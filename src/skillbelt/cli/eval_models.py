@@ -1,0 +1,204 @@
+"""`skillbelt eval trigger` and `skillbelt eval run`: evaluations with a model."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+from skillbelt.agent import Agent, Runner
+from skillbelt.agent.models import OFFLINE
+from skillbelt.cli.ask import ignore_warnings
+from skillbelt.cli.eval_cases import CaseProgress, cases_of, one_skill
+from skillbelt.errors import ConfigError, UsageError
+from skillbelt.evals.budget import Budget, parse_price
+from skillbelt.evals.cache import EvalCache
+from skillbelt.evals.cases import EvalSet
+from skillbelt.evals.conversation import TalkBounds, Talker, hide_skill
+from skillbelt.evals.judge import INSTRUCTIONS
+from skillbelt.evals.outcome import EvalReport
+from skillbelt.evals.task import TaskRun, TaskSide, report_tasks, run_tasks
+from skillbelt.evals.trigger import EvalPlan, evaluate_triggers
+from skillbelt.evals.workspace import iteration_folder, write_workspace
+from skillbelt.format.skill import Skill
+from skillbelt.permission.rules import Answer
+from skillbelt.permission.waiting import Pending
+from skillbelt.runtime.runtime import Runtime
+from skillbelt.settings import Settings, load_settings, resolve
+from skillbelt.store.memory import MemoryStore
+from skillbelt.text import one_line
+from skillbelt.values import SKILL_FILE
+
+NO_SKILL = "none"
+_CACHE = "evals"
+
+
+def open_cache(settings: Settings, args: argparse.Namespace) -> EvalCache:
+    """Open the results that are kept."""
+    return EvalCache(os.path.join(settings.cache_dir, _CACHE), fresh=args.fresh)
+
+
+class _Bench:
+    """Opens runtimes and runners for the options, and closes them at the end."""
+
+    def __init__(self, args: argparse.Namespace, stack: ExitStack) -> None:
+        self._args, self._stack = args, stack
+        self._overrides: dict[str, object] = {"sandbox": args.sandbox} if args.sandbox else {}
+        self.budget = Budget(max_tokens=args.max_tokens, max_cost=args.max_cost)
+        price = parse_price(args.price) if args.price else None
+        self._bounds = TalkBounds(args.timeout, self.budget, price)
+
+    def runtime(self, paths: Sequence[str] = ()) -> Runtime:
+        """Open a runtime; `paths` come before all other folders of skills."""
+        args = self._args
+        load = partial(load_settings, args.project, config=args.config)
+        overrides = dict(self._overrides)
+        if paths:
+            before = load(overrides=overrides).paths
+            overrides["paths"] = [*paths, *before]
+        ask = _allow if args.yes else None
+        made = Runtime(settings=load(overrides=overrides), store=MemoryStore(), ask=ask)
+        made.look()
+        return self._stack.enter_context(made)
+
+    def talker(self, agent: Agent) -> Talker:
+        """Open conversations with an agent; ConfigError if its model cannot be used."""
+        runner = self._stack.enter_context(Runner(agent))
+        runner.prepare()
+        made = Talker(runner, self._bounds)
+        self.budget.require_price(str(agent.model), made.price)
+        return made
+
+    def judge(self) -> Talker | None:
+        """Open the judge, which has no skills and no tools; None without one."""
+        args = self._args
+        if not args.judge:
+            return None
+        settings = load_settings(args.project, config=args.config)
+        bare = Runtime(
+            settings=settings,
+            store=MemoryStore(),
+            tools=(),
+            visible=lambda _: False,
+            guidance="",
+        )
+        self._stack.enter_context(bare)
+        return self.talker(Agent(bare, args.judge, instructions=INSTRUCTIONS))
+
+    def models(self, runtime: Runtime) -> list[str]:
+        """Return the models of the options."""
+        found = self._args.model or [runtime.settings.model or OFFLINE]
+        return list(dict.fromkeys(found))
+
+    def agent(self, runtime: Runtime, model: str) -> Agent:
+        """Return the agent that is measured."""
+        return Agent(runtime, model, max_steps=self._args.max_steps)
+
+
+def _allow(_pending: Pending) -> Answer:
+    return Answer("once", by="--yes")
+
+
+@contextmanager
+def _open(args: argparse.Namespace) -> Iterator[_Bench]:
+    if not 0 < args.timeout < float("inf"):
+        raise ConfigError(f"--timeout takes a number of seconds above 0, not {args.timeout:g}")
+    with ignore_warnings(), ExitStack() as stack:
+        yield _Bench(args, stack)
+
+
+def _plan(
+    args: argparse.Namespace,
+    talkers: dict[str, Talker],
+    settings: Settings,
+    progress: CaseProgress,
+) -> EvalPlan:
+    shaping = (args.max_steps, args.yes, args.sandbox or settings.sandbox, settings.tool_profile)
+    return EvalPlan(
+        talkers=talkers,
+        cache=open_cache(settings, args),
+        repeats=args.repeat,
+        at_once=args.jobs,
+        settings=repr(shaping),
+        told=progress.tell,
+    )
+
+
+def evaluate_trigger(args: argparse.Namespace) -> EvalReport:
+    """Ask models each request, and see whether they use the skill."""
+    with _open(args) as bench:
+        runtime = bench.runtime()
+        skills = runtime.available()
+        sets = cases_of(args, runtime.catalog, skills)
+        cases = [case for one in sets for case in one.triggers if case.skill in skills]
+        if not cases:
+            raise ConfigError(
+                "eval trigger: there are no requests; `skillbelt eval init NAME` writes the first"
+            )
+        models = bench.models(runtime)
+        talkers = {model: bench.talker(bench.agent(runtime, model)) for model in models}
+        progress = CaseProgress(args)
+        plan = _plan(args, talkers, runtime.settings, progress)
+        report = asyncio.run(evaluate_triggers(cases, skills, plan))
+        progress.end()
+        plan.cache.tidy()
+        problems = tuple(problem for one in sets for problem in one.problems)
+        facts = {**report.facts, **bench.budget.document(), "repeats": args.repeat}
+        return report._replace(problems=problems, facts=facts)
+
+
+def evaluate_run(args: argparse.Namespace) -> EvalReport:
+    """Do the tasks of one skill with it, and without it or with an old one."""
+    with _open(args) as bench:
+        runtime = bench.runtime()
+        skill = one_skill(args, runtime.catalog)
+        [found] = cases_of(args, runtime.catalog, {skill.name: skill}) or [EvalSet(skill.name)]
+        if not found.tasks:
+            raise ConfigError(
+                f"eval run: {skill.name} has no tasks; add prompts with expectations to "
+                f"{skill.name}/evals/evals.json"
+            )
+        models = bench.models(runtime)
+        sides = {model: _sides(args, bench, runtime, skill, model) for model in models}
+        progress = CaseProgress(args)
+        plan = _plan(args, {}, runtime.settings, progress)
+        root = args.output or f"{skill.name}-workspace"
+        folder = iteration_folder(root)
+        runs: list[TaskRun] = asyncio.run(run_tasks(found.tasks, skill, sides, plan, bench.judge()))
+        progress.end()
+        plan.cache.tidy()
+        report = report_tasks(skill, runs, args.repeat)
+        facts = {**report.facts, **bench.budget.document(), "folder": os.path.abspath(folder)}
+        report = report._replace(problems=found.problems, facts=facts)
+        if report.complete:
+            write_workspace(folder, skill, runs, report, args.judge or "")
+        return report
+
+
+def _sides(
+    args: argparse.Namespace, bench: _Bench, runtime: Runtime, skill: Skill, model: str
+) -> list[TaskSide]:
+    """Return the sides of a comparison for one model."""
+    agent = bench.agent(runtime, model)
+    sides = [TaskSide("with_skill", bench.talker(agent), skill)]
+    if args.baseline == NO_SKILL:
+        without = hide_skill(agent, skill.name)
+        sides.append(TaskSide("without_skill", bench.talker(without), None))
+    elif args.baseline:
+        folder = resolve(args.baseline, runtime.settings)
+        if not os.path.isfile(os.path.join(folder, SKILL_FILE)):
+            raise ConfigError(
+                f"--baseline {one_line(args.baseline)}: is neither none nor the folder of a skill"
+            )
+        old = bench.runtime([folder])
+        other = old.get_skill(skill.name)
+        if not os.path.samefile(other.dir, folder):
+            raise UsageError(
+                f"--baseline {one_line(args.baseline)}: holds the skill {other.name!r} elsewhere; "
+                f"its name must be {skill.name!r}"
+            )
+        sides.append(TaskSide("old_skill", bench.talker(bench.agent(old, model)), other))
+    return sides

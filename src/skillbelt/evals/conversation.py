@@ -1,0 +1,295 @@
+"""Hold one conversation with a model in the real loop, and keep what the checks look at.
+
+The model gets the real overview under its budget, the real tools and the real permissions. Every
+call in the conversation counts as an activation, not only the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from skillbelt.agent import (
+    Agent,
+    AgentEvent,
+    Compaction,
+    Final,
+    PermissionRequest,
+    Retry,
+    Runner,
+    SkillCalled,
+    ToolCall,
+    ToolResponse,
+    Usage,
+    document,
+)
+from skillbelt.agent.models import is_deep
+from skillbelt.errors import SkillbeltError
+from skillbelt.evals.budget import Budget, TokenPrice
+from skillbelt.evals.checks import EvalEvidence
+from skillbelt.running.outputs import collect, parse_output_files
+from skillbelt.runtime.runtime import APP, Runtime
+from skillbelt.store import SessionKey
+from skillbelt.text import shorten
+from skillbelt.tools.definitions import LOADERS, READERS, RUNNING
+from skillbelt.untrusted_json import BadJson, read_json
+
+USER = "eval"
+_KEPT = (Compaction, Final, Retry, SkillCalled, ToolCall, ToolResponse)
+_MAX_TRANSCRIPT_EVENTS = 2_000
+_MAX_EVENT_CHARS = 20_000
+_OUTPUTS = ("out/**",)
+# Tools that give a model a skill, or something of it.
+_ACTIVATING = (*LOADERS, *READERS, *RUNNING, "skill_select_docs", "skill_list_docs",
+               "load_resource")  # fmt: skip
+
+
+class Talk(NamedTuple):
+    """One conversation: how it ended, and what was seen in it.
+
+    `ended` is `answer`, `error`, `timeout` or `budget`; `stopped` says that it was ended early,
+    because what was asked of it was known.
+    """
+
+    ended: str
+    answer: str = ""
+    error: str = ""
+    skills: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+    refused: int = 0
+    failed_calls: int = 0
+    files: Mapping[str, str] = MappingProxyType({})
+    input_tokens: int = 0
+    output_tokens: int = 0
+    requests: int = 0
+    seconds: float = 0.0
+    stopped: bool = False
+    transcript: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def tokens(self) -> int:
+        """All tokens, in and out."""
+        return self.input_tokens + self.output_tokens
+
+    def evidence(self) -> EvalEvidence:
+        """Return what checks look at."""
+        return EvalEvidence(
+            text=self.answer,
+            files=self.files,
+            tools=self.tools,
+            skills=self.skills,
+            commands=self.commands,
+            asked=self.asked,
+            seconds=self.seconds,
+            tokens=self.tokens,
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {**self._asdict(), "files": dict(self.files), "transcript": list(self.transcript)}
+
+
+def read_talk(kept: Mapping[str, Any]) -> Talk | None:
+    """Return a conversation that was kept; None if it cannot be one."""
+    try:
+        known = {key: kept[key] for key in Talk._fields}
+        tuples = ("skills", "tools", "commands", "asked", "transcript")
+        return Talk(**{**known, **{key: tuple(known[key]) for key in tuples}})
+    except (KeyError, TypeError):
+        return None
+
+
+class TalkBounds(NamedTuple):
+    """How long a conversation may take, what all of them may cost, and the price of tokens."""
+
+    seconds: float
+    budget: Budget
+    price: TokenPrice | None = None
+
+
+class Talker:
+    """Holds conversations with one agent."""
+
+    def __init__(self, runner: Runner, bounds: TalkBounds) -> None:
+        self.runner, self._bounds = runner, bounds
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime of the agent."""
+        return self.runner.agent.runtime
+
+    def price(self, usage: Usage) -> float | None:
+        """Return what a request costs; None where that is not known."""
+        given = self._bounds.price
+        return given.cost(usage) if given else self.runner.price(usage)
+
+    async def talk(
+        self, prompt: str, *, files: Sequence[str] = (), fence: str = "", until: str = ""
+    ) -> Talk:
+        """Ask once; with `until`, end as soon as the skill of that name is used.
+
+        ConfigError for a file that cannot be attached, or a model that cannot be used.
+        """
+        if self._bounds.budget.spent:
+            return Talk("budget")
+        session = f"eval-{os.urandom(8).hex()}"
+        seen = _Seen(self.runtime.names, until)
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(self._bounds.seconds):
+                ended = await self._follow(seen, session, prompt, files, fence)
+        except TimeoutError:
+            ended = "timeout"
+        except SkillbeltError as error:
+            if error.exit_code == 2:
+                raise
+            ended, seen.error = "error", str(error)
+        seconds = time.monotonic() - began
+        made = await asyncio.to_thread(self._outputs, session, bool(seen.commands))
+        return seen.talk(ended, seconds, made)
+
+    async def _follow(
+        self, seen: _Seen, session: str, prompt: str, files: Sequence[str], fence: str
+    ) -> str:
+        budget = self._bounds.budget
+        run = self.runner.run(USER, session, prompt, files=files, fence=fence)
+        async with aclosing(run) as events:
+            async for event in events:
+                if isinstance(event, Usage):
+                    budget.charge(event, self.price)
+                seen.note(event)
+                if seen.stopped:
+                    return "answer"
+                # What is paid for is used; the next request is not made.
+                if budget.spent and isinstance(event, ToolResponse | Retry):
+                    return "budget"
+        return "error" if seen.reason == "error" else "answer"
+
+    def _outputs(self, session: str, ran: bool) -> dict[str, str]:
+        """Return what the conversation left in `out`, and remove its workspace."""
+        if not ran:
+            return {}
+        key, bench = SessionKey(APP, USER, session), self.runtime.workbench
+        try:
+            with bench.workspace(key) as workspace:
+                found = collect(
+                    workspace.path,
+                    parse_output_files(_OUTPUTS),
+                    self.runtime.settings.limits,
+                    may_be_empty=True,
+                )
+            return {one.name: one.content for one in found.files}
+        finally:
+            bench.forget(key)
+
+
+class _Seen:
+    """Collects what a conversation shows."""
+
+    def __init__(self, names: Mapping[str, str], until: str) -> None:
+        self._activating = {names[kind] for kind in _ACTIVATING if kind in names}
+        self._running = {names[kind] for kind in RUNNING if kind in names} | {"execute_skill"}
+        self._until = until
+        self._skills: dict[str, None] = {}
+        self._tools: list[str] = []
+        self.commands: list[str] = []
+        self._asked: list[str] = []
+        self._refused = self._failed = 0
+        self._usage = Usage(requests=0)
+        self._transcript: list[Mapping[str, Any]] = []
+        self.answer = self.error = self.reason = ""
+        self.stopped = False
+
+    def note(self, event: AgentEvent) -> None:
+        """Take one event into account."""
+        if isinstance(event, _KEPT) and len(self._transcript) < _MAX_TRANSCRIPT_EVENTS:
+            self._transcript.append(_bounded(document(event)))
+        match event:
+            case ToolCall():
+                self._note_call(event)
+            case SkillCalled():
+                self._use(event.skill)
+            case ToolResponse():
+                self._failed += bool(event.error)
+                self._refused += _kind(event) == "permission_denied"
+            case PermissionRequest():
+                self._asked.append(event.pending.request.type)
+            case Usage():
+                self._usage = self._usage.plus(event)
+            case Final():
+                self.answer, self.error, self.reason = event.text, event.error, event.reason
+
+    def _note_call(self, call: ToolCall) -> None:
+        self._tools.append(call.name)
+        given = _arguments(call.arguments)
+        if call.name in self._running:
+            command = given.get("command", given.get("script", call.name))
+            self.commands.append(shorten(str(command), 2_000))
+        if call.name in self._activating | self._running:
+            for key in ("skill", "name"):
+                if isinstance(given.get(key), str):
+                    self._use(str(given[key]))
+
+    def _use(self, name: str) -> None:
+        self._skills[shorten(name, 128)] = None
+        self.stopped = bool(self._until) and name == self._until
+
+    def talk(self, ended: str, seconds: float, files: Mapping[str, str]) -> Talk:
+        """Return all of it as a value."""
+        return Talk(
+            ended=ended,
+            answer=self.answer,
+            error=self.error,
+            skills=tuple(self._skills),
+            tools=tuple(self._tools),
+            commands=tuple(self.commands),
+            asked=tuple(self._asked),
+            refused=self._refused,
+            failed_calls=self._failed,
+            files=files,
+            input_tokens=self._usage.input_tokens,
+            output_tokens=self._usage.output_tokens,
+            requests=self._usage.requests,
+            seconds=round(seconds, 3),
+            stopped=self.stopped,
+            transcript=tuple(self._transcript),
+        )
+
+
+def _kind(response: ToolResponse) -> str:
+    about = response.data.get("error")
+    return str(about.get("kind", "")) if isinstance(about, Mapping) else ""
+
+
+def _arguments(given: object) -> Mapping[str, object]:
+    """Return the arguments that a model wrote as an object, or as JSON text."""
+    if isinstance(given, str):
+        try:
+            given = read_json(given)
+        except BadJson:
+            return {}
+    return given if isinstance(given, dict) and not is_deep(given) else {}
+
+
+def _bounded(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an event for a transcript, without long texts and without changes of the state."""
+    kept = {key: value for key, value in event.items() if key not in ("data", "state_delta")}
+    return {
+        key: shorten(value, _MAX_EVENT_CHARS) if isinstance(value, str) else value
+        for key, value in kept.items()
+    }
+
+
+def hide_skill(agent: Agent, name: str) -> Agent:
+    """Return the agent without one skill: neither the overview nor a tool has it."""
+    before = agent.visible
+    return agent._replace(
+        visible=lambda skill: skill.name != name and (before is None or before(skill))
+    )

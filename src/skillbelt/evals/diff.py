@@ -1,0 +1,113 @@
+"""Compare two versions of a skill: what changed, how it is routed, what it costs in tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from skillbelt.errors import SkillbeltError
+from skillbelt.evals.cases import EvalSet
+from skillbelt.evals.checks import show_difference
+from skillbelt.evals.outcome import CaseOutcome, EvalReport, MeasuredSkill
+from skillbelt.evals.route import HIT, Find, route
+from skillbelt.format.bounds import MAX_RESOURCE_FILE_BYTES
+from skillbelt.format.skill import Skill
+from skillbelt.text import tokens
+from skillbelt.values import SKILL_FILE
+
+OLD = "old"
+
+
+def compare_versions(
+    old: Skill,
+    new: Skill,
+    sets: Sequence[EvalSet],
+    searches: tuple[Find, Find],
+    skills: Mapping[str, Skill],
+    k: int = 5,
+) -> EvalReport:
+    """Return what is different; `searches` find among the neighbours of the old and the new one."""
+    before, after = (route(sets, find, skills, names=[new.name], k=k) for find in searches)
+    changed = tuple(_changes(before.cases, after.cases))
+    [first], [second] = before.skills, after.skills
+    return after._replace(
+        kind="diff",
+        skills=(second, MeasuredSkill(first.name, first.measures, baseline=OLD)),
+        cases=changed,
+        warnings=(*after.warnings, *_warn(first, second, changed)),
+        facts={
+            "description": {
+                "old": old.description,
+                "new": new.description,
+                "diff": ""
+                if old.description == new.description
+                else show_difference(old.description, new.description, "old", "new"),
+            },
+            "body": _body_difference(old, new),
+            "files": _file_changes(old, new),
+            "tokens": {"old": _cost(old), "new": _cost(new)},
+        },
+    )
+
+
+def _text(skill: Skill) -> str:
+    try:
+        with skill.files.open(SKILL_FILE, MAX_RESOURCE_FILE_BYTES) as file:
+            return file.read().decode("utf-8", "replace")
+    except (OSError, SkillbeltError):
+        return ""
+
+
+def _body_difference(old: Skill, new: Skill) -> str:
+    first, second = _text(old), _text(new)
+    return "" if first == second else show_difference(first, second, "old", "new")
+
+
+def _file_changes(old: Skill, new: Skill) -> dict[str, list[str]]:
+    """Return the files that came, went or changed."""
+    before, after = (
+        {one.path: one.sha256 for one in skill.files.manifest().files} for skill in (old, new)
+    )
+    return {
+        "added": sorted(after.keys() - before.keys()),
+        "removed": sorted(before.keys() - after.keys()),
+        "changed": sorted(
+            path for path in before.keys() & after.keys() if before[path] != after[path]
+        ),
+    }
+
+
+def _cost(skill: Skill) -> dict[str, int]:
+    """Return the tokens of the line in the overview, and of the text that is loaded."""
+    text = _text(skill)
+    return {
+        "overview": tokens(f"- {skill.name}: {skill.description}\n"),
+        "body": tokens(text.encode()[skill.body_offset :].decode("utf-8", "replace")),
+    }
+
+
+def _changes(before: Sequence[CaseOutcome], after: Sequence[CaseOutcome]) -> list[CaseOutcome]:
+    """Return each request with its place before and now."""
+    found = []
+    for one, two in zip(before, after, strict=True):
+        ranks = (one.data["rank"], two.data["rank"])
+        told = f"was {one.outcome}, rank {ranks[0]}; is {two.outcome}, rank {ranks[1]}"
+        found.append(
+            two._replace(
+                detail=f"{told} ({two.detail})",
+                data={**two.data, "old_outcome": one.outcome, "old_rank": ranks[0]},
+            )
+        )
+    return found
+
+
+def _warn(first: MeasuredSkill, second: MeasuredSkill, changed: Sequence[CaseOutcome]) -> list[str]:
+    lost = [
+        one for one in changed if one.outcome == "failed" and one.data["old_outcome"] == "passed"
+    ]
+    found = []
+    if lost:
+        found.append(f"{second.name}: {lost} requests that were right are wrong now")
+    old, new = first.measures[HIT].rate, second.measures[HIT].rate
+    if old is not None and new is not None and new < old:
+        found.append(f"{second.name}: {HIT} fell from {old:.2f} to {new:.2f}")
+    return found

@@ -1,0 +1,321 @@
+"""Run each script and module of a skill with its example input, and check what comes out.
+
+Needs no model. Each case runs in the sandbox, in an empty workspace, without secrets.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from skillbelt.errors import PermissionDenied, RunRefused, SandboxUnavailable, SkillbeltError
+from skillbelt.evals.cache import EvalCache, key_of
+from skillbelt.evals.cases import EvalCheck, ScriptCase
+from skillbelt.evals.checks import EvalEvidence, Grade, decide
+from skillbelt.evals.outcome import CaseOutcome, EvalReport, MeasuredSkill, Outcome, suspect
+from skillbelt.evals.statistics import count_rate
+from skillbelt.files.manifest import PARTIAL
+from skillbelt.format.skill import Skill
+from skillbelt.permission.gate import Gate
+from skillbelt.running.call import Asker, RunCall
+from skillbelt.running.executor import Workbench
+from skillbelt.running.following import Follower
+from skillbelt.running.json_call import execute, plain_call
+from skillbelt.running.outputs import OutputFile
+from skillbelt.running.trial.scripts import Script, scripts_of
+from skillbelt.running.trial.trial import ASKED_TYPES, TrialPlan, ask_once
+from skillbelt.text import one_line
+
+PASS = "passed"
+CASE_SECONDS = 60.0
+CASES_AT_ONCE = 2
+_USUAL = (EvalCheck("exit-code", 0),)
+_ALWAYS = EvalCheck("no-surprises")
+_MAX_STREAM_CHARS = 200_000
+
+
+class ScriptBounds(NamedTuple):
+    """How long each case may take, how many run at once, and the sandbox that the key names."""
+
+    seconds: float = CASE_SECONDS
+    at_once: int = CASES_AT_ONCE
+    sandbox: str = ""
+
+
+def evaluate_scripts(
+    bench: Workbench,
+    skill: Skill,
+    cases: Sequence[ScriptCase],
+    who: Asker,
+    *,
+    cache: EvalCache,
+    bounds: ScriptBounds,
+    one_question: bool = True,
+    told: Callable[[int, int], None] | None = None,
+) -> EvalReport:
+    """Run the cases that are not known yet, and return what became of each.
+
+    PermissionDenied when nothing may run.
+    """
+    scripts = {one.path: one for one in scripts_of(skill)}
+    runner = _CaseRunner(bench, skill, who, bounds=bounds, scripts=scripts)
+    keys = [runner.key(one) for one in cases]
+    known = [cache.get(key) if key else None for key in keys]
+    open_cases = [one for one, found in zip(cases, known, strict=True) if found is None]
+    gate = runner.open_gate(open_cases, one_question)
+    done = runner.run_all(open_cases, gate, told, len(cases))
+    if open_cases and len(runner.denied) == len(open_cases):
+        raise runner.denied[0]
+    fresh = iter(done)
+    results = []
+    for case, key, found in zip(cases, keys, known, strict=True):
+        result = next(fresh) if found is None else found
+        if found is None and key and result["outcome"] in ("passed", "failed", "ungraded"):
+            cache.put(key, result)
+        results.append(_outcome(case, result, cached=found is not None))
+    return _report(skill, results, scripts)
+
+
+def _report(
+    skill: Skill, results: Sequence[CaseOutcome], scripts: Mapping[str, Script]
+) -> EvalReport:
+    decided = [one for one in results if one.outcome != "ungraded"]
+    rate = count_rate(one.outcome == "passed" for one in decided)
+    called = {str(one.data.get("script")) for one in results}
+    without = [path for path, one in scripts.items() if path not in called and not one.library]
+    warnings = suspect(skill.name, rate)
+    if without:
+        shown = ", ".join(without[:5]) + (" ..." if len(without) > 5 else "")
+        warnings.append(f"{skill.name}: {len(without)} scripts have no case: {one_line(shown)}")
+    return EvalReport(
+        kind="script",
+        skills=(MeasuredSkill(skill.name, {PASS: rate}),),
+        overall={PASS: rate},
+        cases=tuple(results),
+        warnings=tuple(warnings),
+    )
+
+
+class _CaseRunner:
+    """Runs the cases of one skill."""
+
+    def __init__(
+        self,
+        bench: Workbench,
+        skill: Skill,
+        who: Asker,
+        bounds: ScriptBounds,
+        scripts: Mapping[str, Script],
+    ) -> None:
+        self._bench, self._skill, self._who, self._bounds = bench, skill, who, bounds
+        self._scripts = scripts
+        self._digest = skill.files.digest()
+        self.denied: list[PermissionDenied] = []
+
+    def key(self, case: ScriptCase) -> str:
+        """Return the key of a case; "" where not every file of the skill is covered."""
+        if self._digest.endswith(PARTIAL):
+            return ""
+        plain = case._asdict()
+        plain["checks"] = [one.document() for one in case.checks]
+        plain["files"] = dict(case.files)
+        return key_of(
+            kind="script", skill=self._digest, case=plain, sandbox=self._bounds.sandbox,
+            seconds=self._bounds.seconds,
+        )  # fmt: skip
+
+    def open_gate(self, cases: Sequence[ScriptCase], one_question: bool) -> Gate:
+        """Return the gate for all cases; with one question it has been asked."""
+        gate = self._who.gate or self._bench.gate
+        if not one_question:
+            return gate.asking_for(*ASKED_TYPES)
+        calls = []
+        for case in cases:
+            try:
+                calls.append(self._call(case))
+            except SkillbeltError:
+                continue  # told when it is run
+        if not calls:
+            return gate
+        plan = TrialPlan(self._bench, self._skill, self._who, tuple(calls), what="case")
+        return ask_once(plan, gate)
+
+    def _call(self, case: ScriptCase) -> RunCall:
+        if case.calls_json:
+            call = plain_call(self._skill, case.json, script=case.script)
+        else:
+            script = self._scripts.get(case.script)
+            if script is None:
+                known = ", ".join(self._scripts) or "none"
+                raise RunRefused(
+                    f"{self._skill.name} has no script {one_line(case.script)!r}; its scripts: "
+                    f"{one_line(known)}"
+                )
+            command = (*script.command, *case.arguments)
+            call = RunCall(command=command, cwd=script.cwd, stdin=case.stdin.encode())
+        return call._replace(
+            timeout_seconds=case.seconds or self._bounds.seconds,
+            inputs=self._inputs(case),
+            all_outputs=True,
+        )
+
+    def _inputs(self, case: ScriptCase) -> list[Mapping[str, object]]:
+        return [
+            {"from": f"skill://{self._skill.name}/{path}", "to": f"inputs/{name}"}
+            for name, path in case.files.items()
+        ]
+
+    def run_all(
+        self,
+        cases: Sequence[ScriptCase],
+        gate: Gate,
+        told: Callable[[int, int], None] | None,
+        total: int,
+    ) -> list[dict[str, Any]]:
+        """Run the cases, some at a time; an exception or Ctrl-C ends those that run."""
+        follower, lock = Follower(), threading.Lock()
+        done = total - len(cases)
+
+        def run_one(case: ScriptCase) -> dict[str, Any]:
+            nonlocal done
+            result = self._run(case, gate, follower)
+            with lock:
+                done += 1
+                if told is not None:
+                    told(done, total)
+            return result
+
+        with ThreadPoolExecutor(self._bounds.at_once, "skillbelt-eval") as pool:
+            waiting = [pool.submit(run_one, one) for one in cases]
+            try:
+                return [one.result() for one in waiting]
+            except BaseException:
+                for one in waiting:
+                    one.cancel()
+                follower.kill()
+                raise
+
+    def _run(self, case: ScriptCase, gate: Gate, follower: Follower) -> dict[str, Any]:
+        try:
+            seen, timed_out = (self._execute if case.calls_json else self._start)(
+                case, gate, follower
+            )
+        except SandboxUnavailable:
+            raise
+        except PermissionDenied as error:
+            self.denied.append(error)
+            return {"outcome": "error", "detail": one_line(str(error)), "grades": []}
+        except SkillbeltError as error:
+            return {"outcome": "error", "detail": one_line(str(error)), "grades": []}
+        if timed_out:
+            seconds = case.seconds or self._bounds.seconds
+            return {"outcome": "timeout", "detail": f"took longer than {seconds:g} s",
+                    "seconds": seen.seconds, "grades": []}  # fmt: skip
+        return grade_case(case, seen, self._skill)
+
+    def _asker(self, gate: Gate) -> Asker:
+        return self._who._replace(gate=gate, once="whole")
+
+    def _start(self, case: ScriptCase, gate: Gate, follower: Follower) -> tuple[EvalEvidence, bool]:
+        call, who = self._call(case), self._asker(gate)
+        with self._bench.prepare(self._skill, call, who, observed=True, secrets=False) as run:
+            self._bench.carry_out(run, follower.watch)
+            result = self._bench.finish(run)
+            run.workspace.wanted = False
+            connections = run.egress.connections if run.egress else ()
+            reached = [f"{one_line(one.host)}:{one.port}" for one in connections if not one.allowed]
+        seen = EvalEvidence(
+            text=result.stdout[:_MAX_STREAM_CHARS],
+            error_text=result.stderr[:_MAX_STREAM_CHARS],
+            files=_texts(result.output_files),
+            exit_code=result.exit_code,
+            surprises=tuple(dict.fromkeys(reached)),
+            seconds=result.duration_ms / 1000,
+        )
+        return seen, result.timed_out
+
+    def _execute(
+        self, case: ScriptCase, gate: Gate, follower: Follower
+    ) -> tuple[EvalEvidence, bool]:
+        done = execute(
+            self._bench,
+            self._skill,
+            case.json,
+            who=self._asker(gate),
+            script=case.script,
+            timeout_ms=int((case.seconds or self._bounds.seconds) * 1000),
+            inputs=self._inputs(case),
+            all_outputs=True,
+            watch=follower.watch,
+        )
+        seen = EvalEvidence(
+            text=done.stdout[:_MAX_STREAM_CHARS],
+            error_text=done.stderr[:_MAX_STREAM_CHARS],
+            files=_texts(done.output_files),
+            exit_code=done.exit_status.code,
+            seconds=done.duration_ms / 1000,
+        )
+        return seen, done.exit_status.kind == "timeout"
+
+
+def _texts(files: Iterable[OutputFile]) -> dict[str, str]:
+    return {one.name: one.content for one in files}
+
+
+def grade_case(case: ScriptCase, seen: EvalEvidence, skill: Skill) -> dict[str, Any]:
+    """Decide all checks of a case; without a check of the exit code that must be 0."""
+    checks = case.checks
+    if not any(one.kind == "exit-code" for one in checks):
+        checks = (*_USUAL, *checks)
+    if not any(one.kind == "no-surprises" for one in checks):
+        checks = (*checks, _ALWAYS)
+    grades = [decide(one, seen, skill.files) for one in checks]
+    return {
+        "outcome": overall_outcome(grades),
+        "detail": describe_grades(grades, seen),
+        "seconds": seen.seconds,
+        "grades": [one.document() for one in grades],
+        "exit_code": seen.exit_code,
+    }
+
+
+def overall_outcome(grades: Iterable[Grade]) -> Outcome:
+    """Return what the grades come to: one that failed decides, then one that nothing decided."""
+    found = [one.passed for one in grades]
+    if False in found:
+        return "failed"
+    return "ungraded" if None in found or not found else "passed"
+
+
+def describe_grades(grades: Sequence[Grade], seen: EvalEvidence) -> str:
+    """Say what failed or was not decided, with what was seen."""
+    lines = [
+        f"{'not decided' if one.passed is None else 'failed'}: {one.text}: {one.evidence}"
+        for one in grades
+        if not one.passed
+    ]
+    if any(one.passed is False for one in grades) and seen.error_text.strip():
+        lines.append(f"stderr: {seen.error_text.strip()[-1000:]}")
+    return "\n".join(lines)
+
+
+def _outcome(case: ScriptCase, result: Mapping[str, Any], *, cached: bool) -> CaseOutcome:
+    words = " ".join((case.script, *case.arguments))
+    return CaseOutcome(
+        id=case.id,
+        skill=case.skill,
+        group="script",
+        text=words,
+        outcome=result["outcome"],
+        detail=str(result.get("detail", "")),
+        seconds=float(result.get("seconds", 0.0)),
+        data={
+            "script": case.script,
+            "grades": result.get("grades", []),
+            "exit_code": result.get("exit_code"),
+            "cached": cached,
+            "source": case.source,
+        },
+    )

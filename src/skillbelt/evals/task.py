@@ -1,0 +1,274 @@
+"""Does a skill help? Each task with the skill, without it, or with its previous version."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Literal, NamedTuple
+
+from skillbelt.agent.files import attach_files
+from skillbelt.evals.cache import key_of
+from skillbelt.evals.cases import TaskCase
+from skillbelt.evals.checks import Grade, decide
+from skillbelt.evals.conversation import Talk, Talker, read_talk
+from skillbelt.evals.judge import judge
+from skillbelt.evals.outcome import CaseOutcome, EvalReport, MeasuredSkill, Outcome, suspect
+from skillbelt.evals.script import overall_outcome
+from skillbelt.evals.statistics import Rate, count_rate, paired_difference
+from skillbelt.evals.trigger import EvalPlan, is_complete, run_jobs, skill_key
+from skillbelt.format.skill import Skill
+from skillbelt.text import one_line, shorten
+
+Configuration = Literal["with_skill", "without_skill", "old_skill"]
+PASS = "passed"
+
+
+class TaskSide(NamedTuple):
+    """One way to do the tasks: with the skill, without it, or with an old one."""
+
+    configuration: Configuration
+    talker: Talker
+    skill: Skill | None
+
+
+class TaskRun(NamedTuple):
+    """One task done once, with its grades."""
+
+    case: TaskCase
+    number: int
+    eval_id: int
+    model: str
+    configuration: Configuration
+    talk: Talk
+    grades: tuple[Grade, ...]
+    cached: bool = False
+
+    @property
+    def outcome(self) -> Outcome:
+        """What it came to."""
+        if self.talk.ended in ("error", "timeout"):
+            return "error" if self.talk.ended == "error" else "timeout"
+        return "not-run" if self.talk.ended == "budget" else overall_outcome(self.grades)
+
+    @property
+    def pass_rate(self) -> float | None:
+        """The share of what could be decided that passed; None where nothing could, or an error."""
+        decided = [one.passed for one in self.grades if one.passed is not None]
+        if self.outcome in ("error", "timeout", "not-run"):
+            return None
+        return sum(decided) / len(decided) if decided else None
+
+
+class _Job(NamedTuple):
+    case: TaskCase
+    eval_id: int
+    number: int
+    model: str
+    side: TaskSide
+
+
+async def run_tasks(
+    cases: Sequence[TaskCase],
+    skill: Skill,
+    sides: Mapping[str, Sequence[TaskSide]],
+    plan: EvalPlan,
+    judge_by: Talker | None = None,
+) -> list[TaskRun]:
+    """Do each task with every model, on each of its sides, as often as the plan says.
+
+    The sides of one task follow each other, so that a budget that ends leaves pairs.
+    """
+    limits = next(iter(sides.values()))[0].talker.runtime.settings.limits
+    for case in cases:  # before anything is paid for
+        attach_files(_paths(case, skill), limits, skill.dir)
+    keys = {id(side): skill_key(side.skill) if side.skill else "none"
+            for each in sides.values() for side in each}  # fmt: skip
+    jobs = [
+        _Job(case=case, eval_id=place, number=number, model=model, side=side)
+        for number in range(1, plan.repeats + 1)
+        for place, case in enumerate(cases, 1)
+        for model in sides
+        for side in sides[model]
+    ]
+
+    async def work(job: _Job) -> TaskRun:
+        paths = _paths(job.case, skill)
+        key = key_of(
+            kind="run", model=job.model, prompt=job.case.prompt, number=job.number,
+            files=[_file_key(path) for path in paths], skill=keys[id(job.side)],
+            overview=job.side.talker.runtime.overview().text,
+            configuration=job.side.configuration, settings=plan.settings,
+        )  # fmt: skip
+        kept = plan.cache.get(key)
+        talk = read_talk(kept) if kept else None
+        cached = talk is not None
+        if talk is None:
+            talk = await job.side.talker.talk(job.case.prompt, files=paths, fence=skill.dir)
+            if talk.ended == "answer":
+                plan.cache.put(key, talk.document())
+        case = job.case if job.side.skill else _without_use(job.case)
+        grades = await _grade(case, talk, skill, plan, judge_by)
+        return TaskRun(
+            case=job.case,
+            number=job.number,
+            eval_id=job.eval_id,
+            model=job.model,
+            configuration=job.side.configuration,
+            talk=talk,
+            grades=grades,
+            cached=cached,
+        )
+
+    return await run_jobs(jobs, work, plan.at_once, plan.told)
+
+
+def _without_use(case: TaskCase) -> TaskCase:
+    """Return the case without checks that the skill is used: on this side it is not there."""
+    kept = (one for one in case.checks if one.kind not in ("skill-used", "script-run"))
+    return case._replace(checks=tuple(kept))
+
+
+def _paths(case: TaskCase, skill: Skill) -> list[str]:
+    return [os.path.join(skill.dir, path) for path in case.files]
+
+
+def _file_key(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return sha256(file.read()).hexdigest()
+    except OSError:
+        return "missing"
+
+
+async def _grade(
+    case: TaskCase, talk: Talk, skill: Skill, plan: EvalPlan, judge_by: Talker | None
+) -> tuple[Grade, ...]:
+    """Decide the checks first; then the sentences, by a judge if there is one."""
+    if talk.ended != "answer":
+        reason = f"{talk.ended}: {talk.error}" if talk.error else talk.ended
+        told = (*(one.text for one in case.checks), *case.expectations, *case.ungraded)
+        return tuple(Grade(text, None, one_line(reason)) for text in told)
+    seen = talk.evidence()
+    grades = [decide(one, seen, skill.files) for one in case.checks]
+    grades += await judge(case.prompt, case.expectations, talk, judge_by, plan.cache)
+    grades += [Grade(text, None, "not graded: nothing here decides it") for text in case.ungraded]
+    return tuple(grades)
+
+
+# The report
+
+
+def report_tasks(skill: Skill, runs: Sequence[TaskRun], repeats: int) -> EvalReport:
+    """Measure each side, and the difference of each task between them."""
+    groups = dict.fromkeys((one.model, one.configuration) for one in runs)
+    measured = []
+    for model, configuration in groups:
+        mine = [one for one in runs if (one.model, one.configuration) == (model, configuration)]
+        baseline = "" if configuration == "with_skill" else configuration
+        measured.append(MeasuredSkill(skill.name, {PASS: _rate(mine)}, model, baseline))
+    with_skill = [one for one in runs if one.configuration == "with_skill"]
+    pairs, differences = _compare(runs)
+    outcomes = tuple(_outcome(one) for one in runs)
+    return EvalReport(
+        kind="run",
+        skills=tuple(measured),
+        overall={PASS: _rate(with_skill)},
+        cases=outcomes,
+        warnings=tuple(_warn(skill, runs, pairs)),
+        facts={
+            "pairs": pairs,
+            "differences": differences,
+            "errors": sum(one.outcome == "error" for one in runs),
+            "timeouts": sum(one.outcome == "timeout" for one in runs),
+            "repeats": repeats,
+        },
+        complete=is_complete(outcomes),
+    )
+
+
+def _rate(runs: Sequence[TaskRun]) -> Rate:
+    """Return how many tasks passed of those that something could decide."""
+    decided = [one.outcome for one in runs if one.outcome in ("passed", "failed")]
+    return count_rate(one == "passed" for one in decided)
+
+
+def _compare(runs: Sequence[TaskRun]) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """Return each task on both sides, and for each model the difference with its interval."""
+    pairs: list[dict[str, object]] = []
+    differences: list[dict[str, object]] = []
+    for model in dict.fromkeys(one.model for one in runs):
+        rows: list[tuple[float, float]] = []
+        for eval_id in dict.fromkeys(one.eval_id for one in runs):
+            mine = [one for one in runs if (one.model, one.eval_id) == (model, eval_id)]
+            first = _mean([one for one in mine if one.configuration == "with_skill"])
+            second = _mean([one for one in mine if one.configuration != "with_skill"])
+            if first is None or second is None:
+                continue
+            rows.append((first, second))
+            label = mine[0].case.name or mine[0].case.id
+            shown = f"{label} ({model})"
+            pairs.append({"case": shown, "with": first, "without": second, "model": model})
+        found = paired_difference(rows)
+        if found is not None:
+            differences.append({"name": model, "tasks": len(rows), **found._asdict()})
+    return pairs, differences
+
+
+def _mean(runs: Sequence[TaskRun]) -> float | None:
+    found = [rate for one in runs if (rate := one.pass_rate) is not None]
+    return sum(found) / len(found) if found else None
+
+
+def _warn(
+    skill: Skill, runs: Sequence[TaskRun], pairs: Sequence[Mapping[str, object]]
+) -> list[str]:
+    found = suspect(skill.name, _rate([one for one in runs if one.configuration == "with_skill"]))
+    worse = [one for one in pairs if float(str(one["with"])) < float(str(one["without"]))]
+    if worse:
+        shown = ", ".join(str(one["case"]) for one in worse[:5])
+        found.append(f"{skill.name}: the skill makes {len(worse)} of {len(pairs)} tasks worse: "
+                     f"{one_line(shown)}")  # fmt: skip
+    refused = sum(one.talk.refused for one in runs)
+    if refused:
+        found.append(f"{refused} calls were refused permission; --yes allows them for this command")
+    undecided = sum(grade.passed is None for one in runs for grade in one.grades)
+    if undecided:
+        found.append(f"{undecided} expectations are not graded; --judge MODEL decides sentences")
+    unused = [one for one in runs if one.configuration == "with_skill"
+              and one.talk.ended == "answer" and skill.name not in one.talk.skills]  # fmt: skip
+    if unused:
+        found.append(f"{skill.name}: {len(unused)} runs with the skill did not use it")
+    return found
+
+
+def _outcome(run: TaskRun) -> CaseOutcome:
+    lines = [
+        f"{'not graded' if one.passed is None else 'failed'}: {one.text}: {one.evidence}"
+        for one in run.grades
+        if not one.passed
+    ]
+    if run.talk.error:
+        lines.insert(0, run.talk.error)
+    answer = f"answered: {shorten(one_line(run.talk.answer), 200)}" if run.talk.answer else ""
+    return CaseOutcome(
+        id=run.case.id,
+        skill=run.case.skill,
+        group=run.configuration,
+        text=run.case.prompt,
+        outcome=run.outcome,
+        detail="\n".join(filter(None, (*lines, answer))),
+        model=run.model,
+        seconds=run.talk.seconds,
+        data={
+            "run": run.number,
+            "eval_id": run.eval_id,
+            "pass_rate": run.pass_rate,
+            "grades": [one.document() for one in run.grades],
+            "skills": list(run.talk.skills),
+            "tools": list(run.talk.tools),
+            "input_tokens": run.talk.input_tokens,
+            "output_tokens": run.talk.output_tokens,
+            "cached": run.cached,
+        },
+    )

@@ -1,0 +1,424 @@
+"""`skillbelt eval script`, `trigger`, `run`, `diff`: real sandboxes, a real server of a model."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import needs, warm
+from tests.benches import FOLDER, SKILL, Bench
+from tests.openai_server import Answer, Server, Slow, called, said, serving
+from tests.terminal import on_terminal
+from tests.tree import Tree
+
+SKILLS = "project/.agents/skills"
+TASKS = {
+    "skill_name": "csv-report",
+    "evals": [
+        {"id": "one", "prompt": "Summarise this csv", "expect": {"contains": "rows=3"}},
+        {"id": "two", "prompt": "What is in this table?", "expected_output": "a table",
+         "expect": {"contains": "rows=3", "skill_used": "csv-report"}},
+        {"id": "three", "query": "hello there", "should_trigger": False},
+    ],
+}  # fmt: skip
+ONE = '[{"query": "a csv", "should_trigger": true}]'
+
+
+def user_text(request: dict[str, Any]) -> str:
+    users = [one for one in request["messages"] if one["role"] == "user"]
+    return json.dumps(users[-1]["content"])
+
+
+def helpful(request: dict[str, Any]) -> Answer:
+    """A model that uses the skill for a csv, where it is offered, and answers then."""
+    shown = json.dumps(request["messages"][0]["content"])
+    if request["messages"][-1]["role"] == "tool":
+        return said("Done: rows=3")
+    if "Expectations" in user_text(request):
+        return said('[{"number": 1, "passed": true, "evidence": "there is one"}]')
+    if "csv" in user_text(request) and "csv-report" in shown:
+        return called("skill_load", {"skill": "csv-report"})
+    return said("I cannot help.")
+
+
+@pytest.fixture
+def model() -> Iterator[Server]:
+    with serving(helpful) as server:
+        yield server
+
+
+@pytest.fixture
+def skills(tree: Tree) -> Tree:
+    tree.skill(f"{SKILLS}/csv-report", description="Reports on a csv.", text="Count the rows.")
+    tree.skill(f"{SKILLS}/images", description="Resizes a photo.")
+    tree.write(f"{SKILLS}/csv-report/evals/evals.json", json.dumps(TASKS))
+    return tree
+
+
+def evaluate(tree: Tree, model: Server, action: str, *options: str) -> Any:
+    done = tree.run(
+        "eval", action, "csv-report", "--model", f"tiny@{model.url}", *options, "--json"
+    )
+    assert done.stdout, done.stderr
+    return done.document | {"exit_code": done.exit_code}
+
+
+def rates(document: Any) -> dict[str, Any]:
+    return {name: one["rate"] for name, one in document["measures"].items()}
+
+
+# trigger
+
+
+def test_any_use_of_the_skill_counts(skills: Tree) -> None:
+    steps = iter(
+        [called("skill_search", {"query": "csv"}), called("skill_load", {"skill": "csv-report"})]
+    )
+    with serving(lambda _: next(steps, said("No."))) as server:
+        skills.write(
+            f"{SKILLS}/csv-report/evals/evals.json", '[{"query": "a csv", "should_trigger": true}]'
+        )
+        document = evaluate(skills, server, "trigger", "--jobs", "1")
+    assert rates(document)["recall"] == 1.0
+    assert document["cases"][0]["tools"] == ["skill_search", "skill_load"]
+
+
+def test_positives_and_negatives_apart_with_intervals(skills: Tree, model: Server) -> None:
+    document = evaluate(skills, model, "trigger", "--repeat", "2")
+    assert rates(document) == {"recall": 0.5, "negatives": 1.0}
+    [measured] = document["skills"]
+    assert measured["model"].startswith("tiny@")
+    assert measured["measures"]["recall"]["total"] == 4
+    assert (document["errors"], document["timeouts"], document["complete"]) == (0, 0, True)
+    # The model sees the real overview, and the real tools.
+    sent = model.requests[0]
+    assert "images" in json.dumps(sent["messages"][0])
+    assert "skill_load" in [one["function"]["name"] for one in sent["tools"]]
+
+
+def test_nothing_is_paid_for_twice(skills: Tree, model: Server) -> None:
+    evaluate(skills, model, "trigger")
+    paid = len(model.requests)
+    again = evaluate(skills, model, "trigger")
+    assert len(model.requests) == paid
+    assert all(one["cached"] for one in again["cases"])
+    assert again["tokens"] == 0
+    evaluate(skills, model, "trigger", "--fresh")
+    assert len(model.requests) == 2 * paid
+
+
+def test_a_new_description_is_measured_anew(skills: Tree, model: Server) -> None:
+    evaluate(skills, model, "trigger")
+    paid = len(model.requests)
+    skills.skill(f"{SKILLS}/csv-report", description="Reports on tables.")
+    assert not any(one["cached"] for one in evaluate(skills, model, "trigger")["cases"])
+    assert len(model.requests) > paid
+
+
+def test_errors_and_timeouts_are_no_answers(skills: Tree) -> None:
+    forever = threading.Event()
+
+    def answer(request: dict[str, Any]) -> Answer:
+        return Slow(said("a", "b"), forever) if "hello" in user_text(request) else helpful(request)
+
+    with serving(answer) as server:
+        document = evaluate(skills, server, "trigger", "--timeout", "20")
+    by_id = {one["id"]: one["outcome"] for one in document["cases"]}
+    assert by_id == {"one": "passed", "two": "failed", "three": "timeout"}
+    assert document["timeouts"] == 1
+    assert document["measures"]["negatives"]["rate"] is None
+
+
+def test_a_bar_cannot_be_reached_by_errors(skills: Tree) -> None:
+    skills.write(
+        f"{SKILLS}/csv-report/evals/evals.json", '[{"query": "csv", "should_trigger": true}]'
+    )
+    with serving(said("no")) as server:
+        url = server.url
+    done = skills.run(
+        "eval", "trigger", "csv-report", "--model", f"x@{url}", "--min", "0", "--json"
+    )
+    assert done.exit_code == 1
+    assert done.document["errors"] == 1
+    assert done.document["complete"] is False
+
+
+def test_a_budget_of_tokens_ends_it_and_a_later_run_goes_on(skills: Tree, model: Server) -> None:
+    first = evaluate(skills, model, "trigger", "--max-tokens", "110", "--jobs", "1")
+    assert (first["exit_code"], first["complete"], first["spent"]) == (1, False, True)
+    assert first["tokens"] == 110
+    outcomes = [one["outcome"] for one in first["cases"]]
+    assert outcomes == ["passed", "not-run", "not-run"]
+    second = evaluate(skills, model, "trigger")
+    assert [one["cached"] for one in second["cases"]] == [True, False, False]
+
+
+def test_a_bound_on_the_cost_needs_a_price(skills: Tree, model: Server) -> None:
+    options = ("--model", f"tiny@{model.url}", "--max-cost", "0.001")
+    done = skills.run("eval", "trigger", "csv-report", *options)
+    assert done.exit_code == 2
+    assert "--price IN,OUT" in done.stderr
+    # 100 tokens in and 10 out for each request.
+    done = skills.run(
+        "eval", "trigger", "csv-report", *options, "--price", "10,0", "--jobs", "1", "--json"
+    )
+    assert (done.exit_code, done.document["cost_usd"]) == (1, 0.001)
+
+
+def test_a_matrix_over_models(skills: Tree, model: Server) -> None:
+    with serving(said("No.")) as other:
+        document = evaluate(skills, model, "trigger", "--model", f"dumb@{other.url}")
+    recall = {one["model"][:4]: one["measures"]["recall"]["rate"] for one in document["skills"]}
+    assert recall == {"tiny": 0.5, "dumb": 0.0}
+    assert any("not one of 2 is right" in text for text in document["warnings"])
+
+
+def test_the_offline_runner_is_a_model_too(skills: Tree) -> None:
+    done = skills.run("eval", "trigger", "csv-report", "--model", "offline", "--json")
+    assert done.document["measures"]["recall"]["hits"] >= 1
+    assert done.document["tokens"] == 0
+
+
+def test_a_killed_evaluation_goes_on_where_it_was(skills: Tree) -> None:
+    waiting, go_on = threading.Event(), threading.Event()
+
+    def answer(request: dict[str, Any]) -> Answer:
+        if "hello" in user_text(request) and not go_on.is_set():
+            waiting.set()
+            return Slow(said("a", "b"), go_on)
+        return helpful(request)
+
+    with serving(answer) as server:
+        options = ["--model", f"tiny@{server.url}", "--jobs", "1", "--json"]
+        command = [sys.executable, "-m", "skillbelt", "eval", "trigger", "csv-report", *options]
+        child = warm.Popen[bytes](
+            command, cwd=skills.project, env={**os.environ}, stdout=-1, stderr=-1
+        )
+        assert waiting.wait(120)
+        child.send_signal(signal.SIGKILL)
+        child.communicate(timeout=120)
+        go_on.set()
+        document = skills.run("eval", "trigger", "csv-report", *options).document
+    assert [one["cached"] for one in document["cases"]] == [True, True, False]
+
+
+def test_a_terminal_shows_how_far_it_is(skills: Tree, model: Server) -> None:
+    screen = on_terminal(skills, "eval", "trigger", "csv-report", "--model", f"tiny@{model.url}")
+    assert "3 of 3 cases" in screen.written
+
+
+# run
+
+
+def test_with_the_skill_and_without(skills: Tree, model: Server) -> None:
+    document = evaluate(skills, model, "run")
+    outcomes = {(one["id"], one["group"]): one["outcome"] for one in document["cases"]}
+    assert outcomes == {
+        ("one", "with_skill"): "passed", ("one", "without_skill"): "failed",
+        ("two", "with_skill"): "failed", ("two", "without_skill"): "failed",
+    }  # fmt: skip
+    [difference] = document["differences"]
+    assert (difference["mean"], difference["tasks"]) == (0.5, 2)
+    assert difference["low"] <= 0.5 <= difference["high"]
+    shown = [json.dumps(one["messages"][0]) for one in model.requests]
+    assert any("csv-report" not in text for text in shown)
+
+
+def test_without_a_judge_a_sentence_is_not_graded(skills: Tree, model: Server) -> None:
+    [two] = [
+        one
+        for one in evaluate(skills, model, "run", "--baseline", "")["cases"]
+        if one["id"] == "two"
+    ]
+    [sentence] = [one for one in two["grades"] if one["text"].endswith("a table")]
+    assert sentence["passed"] is None
+    assert "no judge" in sentence["evidence"]
+
+
+def test_a_judge_decides_sentences_once(skills: Tree, model: Server) -> None:
+    document = evaluate(skills, model, "run", "--baseline", "", "--judge", f"judge@{model.url}")
+    grades = [one for case in document["cases"] for one in case["grades"] if one["judged"]]
+    assert [one["passed"] for one in grades] == [True]
+    judged = [one for one in model.requests if one["model"] == "judge"]
+    assert len(judged) == 1
+    assert not judged[0].get("tools")
+    assert "csv-report" not in json.dumps(judged[0]["messages"][0])
+    evaluate(skills, model, "run", "--baseline", "", "--judge", f"judge@{model.url}")
+    assert len([one for one in model.requests if one["model"] == "judge"]) == 1
+
+
+def test_an_old_version_is_compared(skills: Tree, model: Server) -> None:
+    skills.skill("project/old/csv-report", description="Does something.", text="No words.")
+    document = evaluate(skills, model, "run", "--baseline", "old/csv-report")
+    assert {one["group"] for one in document["cases"]} == {"with_skill", "old_skill"}
+    bad = skills.run("eval", "run", "csv-report", "--model", "offline", "--baseline", "nowhere")
+    assert bad.exit_code == 2
+    assert "neither none nor the folder of a skill" in bad.stderr
+
+
+def test_the_files_of_skill_creator(skills: Tree, model: Server) -> None:
+    document = evaluate(skills, model, "run", "--repeat", "2")
+    folder = Path(document["folder"])
+    assert folder == skills.path("project/csv-report-workspace/iteration-1")
+    run = folder / "eval-1" / "with_skill" / "run-2"
+    grading = json.loads((run / "grading.json").read_text())
+    assert grading["summary"] == {"passed": 1, "failed": 0, "total": 1, "pass_rate": 1.0}
+    assert set(grading["expectations"][0]) == {"text", "passed", "evidence"}
+    assert grading["execution_metrics"]["tool_calls"] == {"skill_load": 1}
+    assert json.loads((run / "timing.json").read_text())["total_tokens"] == 220
+    assert (run / "outputs" / "answer.md").read_text() == "Done: rows=3"
+    about = json.loads((folder / "eval-1" / "eval_metadata.json").read_text())
+    assert (about["eval_id"], about["prompt"]) == (1, "Summarise this csv")
+    benchmark = json.loads((folder / "benchmark.json").read_text())
+    assert benchmark["metadata"]["runs_per_configuration"] == 2
+    assert benchmark["run_summary"]["delta"]["pass_rate"] == "+0.50"
+    assert set(benchmark["run_summary"]["with_skill"]["pass_rate"]) == {
+        "mean",
+        "stddev",
+        "min",
+        "max",
+    }
+    assert {one["configuration"] for one in benchmark["runs"]} == {"with_skill", "without_skill"}
+    assert evaluate(skills, model, "run")["folder"].endswith("iteration-2")
+    assert {"report.html", "junit.xml", "report.md"} <= {one.name for one in folder.iterdir()}
+
+
+def test_an_unfinished_iteration_is_used_again(skills: Tree, model: Server) -> None:
+    first = evaluate(skills, model, "run", "--max-tokens", "110", "--jobs", "1")
+    assert (first["exit_code"], first["complete"]) == (1, False)
+    assert evaluate(skills, model, "run")["folder"] == first["folder"]
+
+
+def test_input_files_are_attached_and_stay_inside(skills: Tree, model: Server) -> None:
+    case: dict[str, Any] = {
+        "prompt": "Summarise",
+        "files": ["evals/a.csv"],
+        "expect": {"contains": "x"},
+    }
+    skills.write(f"{SKILLS}/csv-report/evals/a.csv", "alpha,beta\n")
+    skills.write(f"{SKILLS}/csv-report/evals/evals.json", json.dumps([case]))
+    evaluate(skills, model, "run", "--baseline", "")
+    assert "alpha,beta" in json.dumps(model.requests[0]["messages"])
+    skills.write("project/secret.txt", "secret")
+    case["files"] = ["../../../secret.txt"]
+    skills.write(f"{SKILLS}/csv-report/evals/evals.json", json.dumps([case]))
+    paid = len(model.requests)
+    assert evaluate(skills, model, "run", "--baseline", "")["exit_code"] == 2
+    assert len(model.requests) == paid
+
+
+def test_a_skill_without_tasks_is_told_what_to_add(skills: Tree) -> None:
+    done = skills.run("eval", "run", "images", "--model", "offline")
+    assert done.exit_code == 2
+    assert "has no tasks" in done.stderr
+
+
+# script
+
+
+@pytest.fixture
+def kit(bench: Bench) -> Tree:
+    tree = bench.tree
+    tree.write(
+        f"{FOLDER}/scripts/count.py",
+        "import json, pathlib, sys\n"
+        "text = pathlib.Path(sys.argv[1]).read_text() if len(sys.argv) > 1 else sys.stdin.read()\n"
+        "pathlib.Path('out').mkdir(exist_ok=True)\n"
+        "print(json.dumps({'lines': len(text.splitlines())}))\n",
+    )
+    tree.write(f"{FOLDER}/evals/in.txt", "a\nb\n")
+    tree.write(f"{FOLDER}/evals/golden.json", '{"lines": 2}\n')
+    return tree
+
+
+def script_cases(tree: Tree, *cases: dict[str, Any]) -> None:
+    rows = [{"script": "scripts/count.py", **one} for one in cases]
+    tree.write(f"{FOLDER}/evals/evals.json", json.dumps({"scripts": rows}))
+
+
+@needs.linux
+def test_scripts_are_run_and_checked(kit: Tree) -> None:
+    script_cases(
+        kit,
+        {"id": "golden", "arguments": ["evals/in.txt"],
+         "expect": {"golden": "evals/golden.json", "json_schema": {"required": ["lines"]}}},
+        {"id": "stdin", "stdin": "x\n", "expect": {"contains": '"lines": 1', "max_seconds": 600}},
+        {"id": "wrong", "stdin": "x\n", "expect": {"golden": "evals/golden.json"}},
+        {"id": "fails", "arguments": ["missing.txt"]},
+    )  # fmt: skip
+    done = kit.run("eval", "script", SKILL, "--yes", "--json")
+    assert done.exit_code == 1
+    found = {one["id"]: one for one in done.document["cases"]}
+    assert {key: one["outcome"] for key, one in found.items()} == {
+        "golden": "passed", "stdin": "passed", "wrong": "failed", "fails": "failed"
+    }  # fmt: skip
+    assert '-{"lines": 2}\n+{"lines": 1}' in found["wrong"]["detail"]
+    assert "FileNotFoundError" in found["fails"]["detail"]
+    again = kit.run("eval", "script", SKILL, "--yes", "--json").document
+    assert all(one["cached"] for one in again["cases"])
+    assert kit.run("eval", "script", SKILL, "--yes", "--min", "0.5").exit_code == 0
+
+
+@needs.linux
+def test_a_changed_script_is_run_again(kit: Tree) -> None:
+    script_cases(kit, {"stdin": "x\n"})
+    assert kit.run("eval", "script", SKILL, "--yes").exit_code == 0
+    kit.write(f"{FOLDER}/scripts/count.py", "raise SystemExit(3)\n")
+    done = kit.run("eval", "script", SKILL, "--yes", "--json")
+    assert (done.exit_code, done.document["cases"][0]["cached"]) == (1, False)
+
+
+@needs.linux
+def test_a_script_that_reaches_for_the_network_fails(kit: Tree) -> None:
+    kit.write(
+        f"{FOLDER}/scripts/count.py",
+        "import urllib.request\n"
+        "try:\n    urllib.request.urlopen('http://example.com/', timeout=5)\n"
+        "except Exception:\n    print('quiet')\n",
+    )
+    script_cases(kit, {"id": "net"})
+    [case] = kit.run("eval", "script", SKILL, "--yes", "--json").document["cases"]
+    assert case["outcome"] == "failed"
+    assert "example.com:80" in case["detail"]
+
+
+@needs.linux
+def test_nothing_runs_without_permission(kit: Tree) -> None:
+    script_cases(kit, {"stdin": "x\n"})
+    assert kit.run("eval", "script", SKILL).exit_code == 4
+
+
+# diff
+
+
+def test_two_versions_for_a_review(skills: Tree) -> None:
+    skills.skill("project/old/tally", description="Does something.", text="Old words.")
+    skills.skill(f"{SKILLS}/tally", description="Adds up a ledger.", text="New words.")
+    skills.skill(f"{SKILLS}/books", description="Keeps books such as a ledger.")
+    rows = [{"query": "add up the ledger", "should_trigger": True}]
+    skills.write("project/set.json", json.dumps(rows))
+    given = ("--set", "set.json", "--report", "d.md", "--report", "d.html")
+    document = skills.run("eval", "diff", "old/tally", "tally", *given, "--json").document
+    assert document["description"]["old"] == "Does something."
+    assert "-Old words.\n+New words." in document["body"]
+    assert document["files"] == {"added": [], "removed": [], "changed": ["SKILL.md"]}
+    assert set(document["tokens"]["new"]) == {"overview", "body"}
+    new, old = document["skills"]
+    assert (new["measures"]["hit@1"]["rate"], old["measures"]["hit@1"]["rate"]) == (1.0, 0.0)
+    assert "-Old words." in skills.path("project/d.md").read_text()
+    assert "+New words." in skills.path("project/d.html").read_text()
+    back = skills.run("eval", "diff", "tally", "old/tally", "--set", "set.json", "--min", "1")
+    assert back.exit_code == 1
+    assert "fell from 1.00 to 0.00" in back.stderr
+
+
+def test_versions_of_different_skills_are_wrong_usage(skills: Tree) -> None:
+    assert skills.run("eval", "diff", "csv-report", "images").exit_code == 2
