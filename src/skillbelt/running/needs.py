@@ -36,7 +36,7 @@ from skillbelt.running.packages.proposed import (
     propose,
     uncovered,
 )
-from skillbelt.running.packages.python_imports import MAX_SOURCE_BYTES
+from skillbelt.format.python_source import MAX_SOURCE_BYTES
 from skillbelt.running.packages.started import StartedPart, started_parts
 from skillbelt.sandbox.linux.identity import interpreter
 

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from skillbelt.errors import SkillbeltError
 from skillbelt.format.skill import Skill
-from skillbelt.running.packages.python_imports import parse_python
+from skillbelt.format.python_source import parse_python
 
 Language = Literal["python", "javascript", "typescript", "shell"]
 LANGUAGES: tuple[Language, ...] = ("python", "javascript", "typescript", "shell")
