@@ -60,7 +60,7 @@ def read_binary(path: str, data: bytes, ledger: Ledger, read: ReadMember, depth:
     elif ending in _COMPILED:
         ledger.find("compiled-code", 1, path)
         _search_strings(data, ledger)
-    elif data.startswith(b"PK\x03\x04") or data.startswith(b"PK\x05\x06"):
+    elif data.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         _read_zip(path, data, ledger, read, depth)
     elif data.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ")) or _is_tar(data):
         _read_tar(path, data, ledger, read, depth)

@@ -17,7 +17,7 @@ from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
 _NONE: Mapping[str, Traced] = MappingProxyType({})
 
 
-class Call(NamedTuple):
+class TracedCall(NamedTuple):
     """A call: the function's name, the object of a method, arguments, line, labels of the name."""
 
     name: str
@@ -45,10 +45,10 @@ class Call(NamedTuple):
         return (*self.positional, *self.named.values())
 
 
-Judge = Callable[[Call, Ledger], Traced]
+Judge = Callable[[TracedCall, Ledger], Traced]
 
 
-def judge_call(call: Call, ledger: Ledger) -> Traced:
+def judge_call(call: TracedCall, ledger: Ledger) -> Traced:
     """Note what a call does; return what is known of its result."""
     name = call.name.removeprefix("builtins.").removeprefix("__builtins__.")
     judge = _EXACT.get(name) or _by_method(name)
@@ -78,7 +78,7 @@ def _by_method(name: str) -> Judge | None:
 # --- running -------------------------------------------------------------------------------------
 
 
-def _code(call: Call, ledger: Ledger) -> Traced:
+def _code(call: TracedCall, ledger: Ledger) -> Traced:
     language = (
         "javascript" if call.name in ("Function", "eval_js", "vm.runInThisContext") else "python"
     )
@@ -87,11 +87,11 @@ def _code(call: Call, ledger: Ledger) -> Traced:
     return Traced(labels=code.labels, name="exec()")
 
 
-def _compile(call: Call, ledger: Ledger) -> Traced:
+def _compile(call: TracedCall, ledger: Ledger) -> Traced:
     return call.first
 
 
-def _shell(call: Call, ledger: Ledger) -> Traced:
+def _shell(call: TracedCall, ledger: Ledger) -> Traced:
     command = call.first
     if command.items is not None:
         return _process(call, ledger)
@@ -102,7 +102,7 @@ def _shell(call: Call, ledger: Ledger) -> Traced:
     return Traced(labels=_printed(command.text or "") | command.labels)
 
 
-def _process(call: Call, ledger: Ledger) -> Traced:
+def _process(call: TracedCall, ledger: Ledger) -> Traced:
     command = call.argument(0, "args", "cmd")
     if command.items is None and len(call.positional) > 1 and call.positional[1].items is not None:
         command = Traced(
@@ -141,7 +141,7 @@ def _printed(command: str) -> frozenset[str]:
     return frozenset(("command",))
 
 
-def _judge_secret_words(command: Traced, call: Call, ledger: Ledger) -> None:
+def _judge_secret_words(command: Traced, call: TracedCall, ledger: Ledger) -> None:
     """A secret that is put into the text of a command which reaches the network."""
     labels = command.labels - {"file", "decoded", "net", "command"}
     if not labels or not command.text:
@@ -152,21 +152,21 @@ def _judge_secret_words(command: Traced, call: Call, ledger: Ledger) -> None:
         ledger.sends(command, command, call.line, part="header" if "-H" in command.text else "body")
 
 
-def _unpickle(call: Call, ledger: Ledger) -> Traced:
+def _unpickle(call: TracedCall, ledger: Ledger) -> Traced:
     labels = merge(call.every)
     if "net" in labels or "decoded" in labels:
         ledger.runs_code(Traced(labels=labels), call.line, f"{call.name}()")
     return Traced(labels=labels | ({"decoded"} if "marshal" in call.name else frozenset()))
 
 
-def _spawn_shell(call: Call, ledger: Ledger) -> Traced:
+def _spawn_shell(call: TracedCall, ledger: Ledger) -> Traced:
     text = " ".join(one.known for one in call.positional)
     if re.search(r"(?:^|/)(?:ba|z|da)?sh\b|cmd(?:\.exe)?$", text):
         ledger.find("reverse-shell", call.line, f"{call.name}({text})", "ask")
     return UNKNOWN
 
 
-def _redirect(call: Call, ledger: Ledger) -> Traced:
+def _redirect(call: TracedCall, ledger: Ledger) -> Traced:
     """os.dup2 of a socket onto a standard stream: only a remote shell does that."""
     if re.search(r"fileno|sock", call.first.name) or "net" in call.first.labels:
         ledger.find("reverse-shell", call.line, "os.dup2(socket)")
@@ -181,13 +181,14 @@ _CLIENTS = frozenset(
      "session", "client", "ky", "websocket", "websockets", "ClientSession", "phin", "$")
 )  # fmt: skip
 _VERBS = frozenset(
-    ("get", "post", "put", "patch", "delete", "head", "options", "request", "urlopen", "urlretrieve",
-     "Request", "fetch", "stream", "send", "connect", "create_connection", "ajax", "getJSON", "open")
+    ("get", "post", "put", "patch", "delete", "head", "options", "request", "urlopen",
+     "urlretrieve", "Request", "fetch", "stream", "send", "connect", "create_connection", "ajax",
+     "getJSON", "open")
 )  # fmt: skip
 _BODIES = ("data", "json", "files", "content", "params", "body", "auth")
 
 
-def _request(call: Call, ledger: Ledger) -> Traced:
+def _request(call: TracedCall, ledger: Ledger) -> Traced:
     method = call.name.rpartition(".")[2]
     address = call.argument(1 if method == "request" and len(call.positional) > 1 else 0, "url")
     if address.text is None and "url" not in call.named and call.first.items is None:
@@ -216,11 +217,11 @@ def _parts(values: list[Traced], part: str) -> frozenset[str]:
     return headers if part == "header" else plain
 
 
-def _fetch(call: Call, ledger: Ledger) -> Traced:
+def _fetch(call: TracedCall, ledger: Ledger) -> Traced:
     return _request(call, ledger)
 
 
-def _socket(call: Call, ledger: Ledger) -> Traced:
+def _socket(call: TracedCall, ledger: Ledger) -> Traced:
     target = call.first
     if target.items:
         target = target.items[0]
@@ -228,7 +229,7 @@ def _socket(call: Call, ledger: Ledger) -> Traced:
     return Traced(labels=labels, name="socket")
 
 
-def _send(call: Call, ledger: Ledger) -> Traced:
+def _send(call: TracedCall, ledger: Ledger) -> Traced:
     data = Traced(labels=merge(call.every))
     strong = data.labels & {"credential", "history", "watch", "environment"}
     if strong or any(one.startswith("variable:") for one in data.labels):
@@ -236,20 +237,20 @@ def _send(call: Call, ledger: Ledger) -> Traced:
     return Traced(labels=data.labels)
 
 
-def _resolve(call: Call, ledger: Ledger) -> Traced:
+def _resolve(call: TracedCall, ledger: Ledger) -> Traced:
     if call.first.labels:
         ledger.sends(call.first, call.first, call.line, part="name")
     return Traced(labels=frozenset(("net",)))
 
 
-def _download(call: Call, ledger: Ledger) -> Traced:
+def _download(call: TracedCall, ledger: Ledger) -> Traced:
     return Traced(labels=ledger.fetches(call.first, call.line))
 
 
 # --- files ---------------------------------------------------------------------------------------
 
 
-def _open(call: Call, ledger: Ledger) -> Traced:
+def _open(call: TracedCall, ledger: Ledger) -> Traced:
     path = call.argument(0, "file")
     mode = call.argument(1, "mode").known
     if not path.known:
@@ -266,7 +267,7 @@ def _read(path: Traced, line: int, ledger: Ledger) -> frozenset[str]:
     return labels | {"hidden-file"} if hidden else labels
 
 
-def _read_owner(call: Call, ledger: Ledger) -> Traced:
+def _read_owner(call: TracedCall, ledger: Ledger) -> Traced:
     """path.read_text(), where the path is a value."""
     if call.owner.text:
         return Traced(labels=_read(call.owner, call.line, ledger))
@@ -275,51 +276,51 @@ def _read_owner(call: Call, ledger: Ledger) -> Traced:
     )
 
 
-def _read_first(call: Call, ledger: Ledger) -> Traced:
+def _read_first(call: TracedCall, ledger: Ledger) -> Traced:
     return Traced(labels=_read(call.first, call.line, ledger))
 
 
-def _write_owner(call: Call, ledger: Ledger) -> Traced:
+def _write_owner(call: TracedCall, ledger: Ledger) -> Traced:
     if call.owner.text:
         ledger.writes_file(call.owner.text, call.line, Traced(labels=merge(call.every)))
     return UNKNOWN
 
 
-def _write_first(call: Call, ledger: Ledger) -> Traced:
+def _write_first(call: TracedCall, ledger: Ledger) -> Traced:
     if call.first.known:
         ledger.writes_file(call.first.known, call.line, call.argument(1))
     return UNKNOWN
 
 
-def _copy(call: Call, ledger: Ledger) -> Traced:
+def _copy(call: TracedCall, ledger: Ledger) -> Traced:
     labels = ledger.reads_file(call.first.known, call.line) if call.first.known else frozenset()
     if call.argument(1).known:
         ledger.writes_file(call.argument(1).known, call.line)
     return Traced(labels=labels)
 
 
-def _remove(call: Call, ledger: Ledger) -> Traced:
+def _remove(call: TracedCall, ledger: Ledger) -> Traced:
     path = call.first.known or call.owner.known
     if path:
         ledger.runs_shell(Traced(text=f"rm -rf {_quote(path)}"), call.line, call.name)
     return UNKNOWN
 
 
-def _expand(call: Call, ledger: Ledger) -> Traced:
+def _expand(call: TracedCall, ledger: Ledger) -> Traced:
     return call.first._replace(name="") if call.first.text is not None else call.first
 
 
-def _home(call: Call, ledger: Ledger) -> Traced:
+def _home(call: TracedCall, ledger: Ledger) -> Traced:
     return Traced(text="~")
 
 
-def _path_join(call: Call, ledger: Ledger) -> Traced:
+def _path_join(call: TracedCall, ledger: Ledger) -> Traced:
     texts = [one.text if one.text is not None else HOLE for one in call.positional]
     return Traced(text="/".join(text.strip("/") if n else text for n, text in enumerate(texts)),
                   labels=merge(call.positional))  # fmt: skip
 
 
-def _glob(call: Call, ledger: Ledger) -> Traced:
+def _glob(call: TracedCall, ledger: Ledger) -> Traced:
     pattern = f"{call.owner.known}/{call.first.known}" if call.owner.text else call.first.known
     return Traced(text=pattern, labels=frozenset(("file",)))
 
@@ -327,20 +328,20 @@ def _glob(call: Call, ledger: Ledger) -> Traced:
 # --- secrets, decoding, the rest -----------------------------------------------------------------
 
 
-def _variable(call: Call, ledger: Ledger) -> Traced:
+def _variable(call: TracedCall, ledger: Ledger) -> Traced:
     name = call.first.known
     if not name:
         return Traced(labels=frozenset(("environment",)))
     return Traced(text=None, labels=ledger.reads_variable(name, call.line))
 
 
-def _secret(call: Call, ledger: Ledger) -> Traced:
+def _secret(call: TracedCall, ledger: Ledger) -> Traced:
     ledger.find("credential-access", call.line, f"{call.name}()", "note")
     return Traced(labels=frozenset(("service",)))
 
 
 def _decoder(form: str) -> Judge:
-    def run(call: Call, ledger: Ledger) -> Traced:
+    def run(call: TracedCall, ledger: Ledger) -> Traced:
         source = call.first if call.positional else call.owner
         text = source.text
         plain = decode_text(form, text) if text and HOLE not in text else None
@@ -351,7 +352,7 @@ def _decoder(form: str) -> Judge:
     return run
 
 
-def _codec(call: Call, ledger: Ledger) -> Traced:
+def _codec(call: TracedCall, ledger: Ledger) -> Traced:
     codec = call.argument(1, "encoding").known or call.first.known
     source = call.first if call.name.startswith("codecs") else call.owner
     form = {"hex": "hex", "base64": "base64", "zlib": "gzip"}.get(
@@ -363,22 +364,22 @@ def _codec(call: Call, ledger: Ledger) -> Traced:
     return Traced(text=plain, labels=source.labels | {"decoded"})
 
 
-def _screen(call: Call, ledger: Ledger) -> Traced:
+def _screen(call: TracedCall, ledger: Ledger) -> Traced:
     ledger.find("surveillance", call.line, call.name, "note")
     return Traced(labels=frozenset(("watch",)))
 
 
-def _keys(call: Call, ledger: Ledger) -> Traced:
+def _keys(call: TracedCall, ledger: Ledger) -> Traced:
     ledger.find("surveillance", call.line, call.name)
     return Traced(labels=frozenset(("watch",)))
 
 
-def _encrypt(call: Call, ledger: Ledger) -> Traced:
+def _encrypt(call: TracedCall, ledger: Ledger) -> Traced:
     labels = merge(call.every)
     return Traced(labels=labels | ({"encrypted"} if "file" in labels else frozenset()))
 
 
-def _write_open(call: Call, ledger: Ledger) -> Traced:
+def _write_open(call: TracedCall, ledger: Ledger) -> Traced:
     """file.write(data)."""
     if "encrypted" in merge(call.every):
         ledger.find("ransom", call.line, call.name, "ask")
@@ -389,7 +390,7 @@ def _write_open(call: Call, ledger: Ledger) -> Traced:
     return UNKNOWN
 
 
-def _path(call: Call, ledger: Ledger) -> Traced:
+def _path(call: TracedCall, ledger: Ledger) -> Traced:
     return _path_join(call, ledger)
 
 
@@ -409,7 +410,8 @@ _EXACT: dict[str, Judge] = _rows(
     ("os.execl os.execlp os.execle pty.spawn", _spawn_shell),
     ("os.dup2", _redirect),
     ("pickle.loads pickle.load marshal.loads dill.loads cPickle.loads yaml.unsafe_load", _unpickle),
-    ("urlopen urllib.request.urlopen urllib.request.Request urllib.request.urlretrieve fetch axios got "
+    ("urlopen urllib.request.urlopen urllib.request.Request urllib.request.urlretrieve fetch "
+    "axios got "
      "requests.Request http.client.HTTPSConnection http.client.HTTPConnection navigator.sendBeacon "
      "websocket.create_connection new_WebSocket WebSocket", _fetch),
     ("socket.create_connection socket.socket.connect net.connect net.createConnection "
@@ -418,13 +420,15 @@ _EXACT: dict[str, Judge] = _rows(
      "dns.resolver.resolve dns.resolver.query dns.promises.resolve", _resolve),
     ("wget.download", _download),
     ("open io.open codecs.open aiofiles.open", _open),
-    ("os.getenv os.environ.get environ.get getenv os.environ.pop os.environb.get Deno.env.get", _variable),
+    ("os.getenv os.environ.get environ.get getenv os.environ.pop os.environb.get "
+     "Deno.env.get", _variable),
     ("os.path.expanduser os.path.expandvars os.path.abspath os.path.realpath os.path.normpath "
      "path.resolve", _expand),
     ("Path.home pathlib.Path.home os.homedir homedir os.path.expanduser()", _home),
     ("os.path.join path.join path.posix.join Path pathlib.Path PurePath join", _path_join),
     ("glob.glob glob.iglob os.listdir os.scandir os.walk", _glob),
-    ("shutil.copy shutil.copy2 shutil.copyfile shutil.move shutil.copytree os.rename fs.copyFileSync", _copy),
+    ("shutil.copy shutil.copy2 shutil.copyfile shutil.move shutil.copytree os.rename "
+    "fs.copyFileSync", _copy),
     ("shutil.rmtree os.remove os.unlink fs.rmSync fs.rmdirSync fs.unlinkSync", _remove),
     ("keyring.get_password win32crypt.CryptUnprotectData", _secret),
     ("base64.b64decode base64.urlsafe_b64decode base64.standard_b64decode base64.decodebytes "

@@ -19,8 +19,10 @@ from skillbelt.values import SKILL_FILE
 
 _HOST_KEYS = ("hosts", "network", "allowed_hosts", "allowed-hosts")
 _OFFLINE = re.compile(
-    r"(?i)\b(?:no|without(?: any)?|never (?:uses?|needs?|makes?)|does not (?:use|need|make)|zero) (?:network|internet)(?: access| calls?| requests?| connection)?\b"
-    r"|\b(?:fully|entirely|completely|100%) (?:offline|local(?:ly)?)\b|\bno data leaves\b|\bworks offline\b|\bno external (?:api )?(?:calls|requests|services)\b"
+    r"(?i)\b(?:no|without(?: any)?|never (?:uses?|needs?|makes?)|does not (?:use|need|make)"
+    r"|zero) (?:network|internet)(?: access| calls?| requests?| connection)?\b"
+    r"|\b(?:fully|entirely|completely|100%) (?:offline|local(?:ly)?)\b|\bno data leaves\b"
+    r"|\bworks offline\b|\bno external (?:api )?(?:calls|requests|services)\b"
 )
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from skillbelt.scan.calls import Call, judge_call
+from skillbelt.scan.calls import TracedCall, judge_call
 from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
 from skillbelt.scan.package_names import judge_package
 from skillbelt.scan.parsers import parse_or_none
@@ -289,7 +289,7 @@ class _Reader:
         if target.name in self.functions and len(self._open) < 6 and target.name not in self._open:
             return self._call_own(target.name, values, depth)
         name = f"{target.name}_js" if target.name == "eval" else target.name
-        call = Call(
+        call = TracedCall(
             name=name.removeprefix("node:"),
             owner=owner,
             positional=values,
@@ -340,7 +340,7 @@ class _Reader:
         if name in ("Buffer.from", "Buffer") and len(values) > 1:
             form = values[1].known if values[1].known in ("base64", "hex") else ""
             if form:
-                call = Call(
+                call = TracedCall(
                     name=_DECODERS[form], owner=UNKNOWN, positional=(first,), line=self.line(node)
                 )
                 return judge_call(call, self.ledger)

@@ -42,7 +42,8 @@ MAX_NESTING = 6
 _SHOWN_CHARS = 90
 _NO_LABELS: frozenset[str] = frozenset()
 _SECRET_NAME = re.compile(
-    r"(?i)(?:key|token|secret|passw|credential|private|auth|mnemonic|seed_phrase|_pat\b|dsn|database_url)"
+    r"(?i)(?:key|token|secret|passw|credential|private|auth|mnemonic|seed_phrase|_pat\b|dsn"
+    r"|database_url)"
 )
 _PUBLIC_NAME = re.compile(r"(?i)public|keyboard|keyword|monkey|token(?:s|izer)|max_tokens|author\b")
 
@@ -220,9 +221,7 @@ class Ledger:
         self.can("host", found.host, line)
         if used and not self.weaker:
             self.used_hosts.setdefault(found.host, (self.path, self._line(line)))
-        if kind in ("drop", "tunnel"):
-            self.find("suspect-host", line, found.host, "ask" if used else "note")
-        elif kind == "address":
+        if kind in ("drop", "tunnel") or kind == "address":
             self.find("suspect-host", line, found.host, "ask" if used else "note")
         elif kind == "short":
             self.find("suspect-host", line, found.host, "note")

@@ -1,7 +1,7 @@
 """Take Markdown apart: frontmatter left out, prose by paragraphs, code by blocks, comments.
 
 A line reader and not a whole parser of CommonMark: it keeps the lines, takes time in proportion to
-the text, and whatever it takes for prose instead of code is read as prose and as commands.
+the text, and what it takes for prose instead of code is read as prose and as commands.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ _FENCE = re.compile(r"[ \t>]{0,20}(`{3,}|~{3,})[ \t]*\{?\.?([\w+#-]*)")
 _COMMENT = re.compile(r"<!--(.*?)(?:-->|\Z)", re.DOTALL)
 _LINK_COMMENT = re.compile(r"(?m)^\[(?://|comment|_)\]:\s*(?:#|<>)\s*[(\"'](.*)[)\"']\s*$")
 _HIDDEN_HTML = re.compile(
-    r"(?is)<(\w+)[^>]*(?:display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|opacity\s*:\s*0(?![.\d])"
+    r"(?is)<(\w+)[^>]*(?:display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0"
+    r"|opacity\s*:\s*0(?![.\d])"
     r"|color\s*:\s*(?:white|#fff(?:fff)?|transparent)|\bhidden\b)[^>]{0,200}>(.{1,2000}?)</\1>"
 )
 _INLINE = re.compile(r"(?<!`)`([^`\n]{3,400})`(?!`)")
@@ -23,7 +24,9 @@ _DATA_IMAGE = re.compile(r"!\[[^\]]*\]\((https?://[^)\s]+)\)")
 
 CodeLanguage = str
 _LANGUAGES = {
-    **dict.fromkeys(("bash", "sh", "shell", "zsh", "console", "terminal", "shell-session", "shellscript", "ksh", "fish", "cmd-line"), "shell"),
+    **dict.fromkeys(
+        ("bash", "sh", "shell", "zsh", "console", "terminal", "shell-session", "shellscript", "ksh",
+         "fish"), "shell"),
     **dict.fromkeys(("python", "py", "python3", "ipython", "pycon"), "python"),
     **dict.fromkeys(("javascript", "js", "jsx", "mjs", "cjs", "node"), "javascript"),
     **dict.fromkeys(("typescript", "ts", "tsx"), "typescript"),
@@ -33,7 +36,7 @@ _LANGUAGES = {
 }  # fmt: skip
 
 
-class CodeBlock(NamedTuple):
+class ShownCode(NamedTuple):
     """A block of code: its language, text and first line, and the prose before it."""
 
     language: CodeLanguage
@@ -54,7 +57,7 @@ class ReadMarkdown(NamedTuple):
     """A Markdown text in parts."""
 
     paragraphs: tuple[Paragraph, ...]
-    blocks: tuple[CodeBlock, ...]
+    blocks: tuple[ShownCode, ...]
     hidden: tuple[Paragraph, ...]
 
 
@@ -62,7 +65,7 @@ def read_markdown(text: str, first_line: int = 1) -> ReadMarkdown:
     """Return the parts of a text whose first line has that number."""
     hidden = tuple(_hidden(text, first_line))
     paragraphs: list[Paragraph] = []
-    blocks: list[CodeBlock] = []
+    blocks: list[ShownCode] = []
     pending: list[str] = []
     start, heading, fence, language = first_line, "", "", ""
     shown = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
@@ -77,7 +80,7 @@ def read_markdown(text: str, first_line: int = 1) -> ReadMarkdown:
             ):
                 before = paragraphs[-1].text if paragraphs else ""
                 blocks.append(
-                    CodeBlock(language, "\n".join(pending), start + 1, f"{heading}\n{before}")
+                    ShownCode(language, "\n".join(pending), start + 1, f"{heading}\n{before}")
                 )
                 pending, fence, start = [], "", number + 1
             else:
@@ -96,7 +99,7 @@ def read_markdown(text: str, first_line: int = 1) -> ReadMarkdown:
                 start = number
             pending.append(line)
     if fence:
-        blocks.append(CodeBlock(language, "\n".join(pending), start + 1, heading))
+        blocks.append(ShownCode(language, "\n".join(pending), start + 1, heading))
     else:
         _flush(pending, start, heading, paragraphs)
     return ReadMarkdown(tuple(paragraphs), tuple(blocks), hidden)

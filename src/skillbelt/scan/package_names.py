@@ -42,7 +42,6 @@ flatmap-stream getcookies  electron-native-notify  loadyaml
  discordpydebug beautifulsup4 request5 requessts reqeusts requets requestss
 tensorfiow  torchtriton   colorsama ascii2text pyg-utils pymocks pyproto2
 noblesse genesisbot aryi  pptest ipboards owlmoon dpp-client aws-login0tool web3-essential
-   
 """
 _PAIRS = (("0", "o"), ("1", "l"), ("rn", "m"), ("vv", "w"), ("5", "s"), ("3", "e"), ("_", "-"))
 _NAME = re.compile(r"@?[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?")
@@ -64,8 +63,10 @@ _OTHER_INDEX = re.compile(
     r"(?:-i|--index-url|--extra-index-url|--registry|-f|--find-links)[= ](\S+)"
 )
 _USUAL_INDEX = re.compile(
-    r"(?:^|\.)(?:pypi\.\w+|pythonhosted\.\w+|npmjs\.\w+|yarnpkg\.com|pytorch\.org|nvidia\.com|npmmirror\.com"
-    r"|rubygems\.\w+|pkg\.github\.com|pkg\.dev|amazonaws\.com|azure\.com|visualstudio\.com|jfrog\.io|aliyun\.com|tsinghua\.edu\.cn)$"
+    r"(?:^|\.)(?:pypi\.\w+|pythonhosted\.\w+|npmjs\.\w+|yarnpkg\.com|pytorch\.org|nvidia\.com"
+    r"|npmmirror\.com"
+    r"|rubygems\.\w+|pkg\.github\.com|pkg\.dev|amazonaws\.com|azure\.com|visualstudio\.com"
+    r"|jfrog\.io|aliyun\.com|tsinghua\.edu\.cn)$"
 )
 _KNOWN_PYTHON, _KNOWN_NODE = frozenset(_PYTHON.split()), frozenset(_NODE.split())
 _KNOWN_BAD = frozenset(_BAD.split())
@@ -157,7 +158,8 @@ def _fold(name: str) -> str:
 _HONEST = frozenset(
     ("preact", "pytest8", "axios2", "tslint", "flasks", "pandasql", "rich2", "click8", "typers",
      "chalk2", "vitest", "vue3", "next2", "jinja", "nuxt", "redis2", "tornado", "panda", "request",
-     "requests2", "lodash4", "dockerc", "pypdf2", "pypdf3", "psycopg", "psycopg3", "numpy2", "jest2",
+     "requests2", "lodash4", "dockerc", "pypdf2", "pypdf3", "psycopg", "psycopg3", "numpy2",
+     "jest2",
      "pydantic2", "httpx2", "httpxs", "torch2", "torchs", "keras3", "glob2", "globs", "tabler",
      "langchain4", "prisma2", "celery2", "sharps", "express4", "mocha2", "web3py", "reacts")
 )  # fmt: skip

@@ -33,24 +33,33 @@ def _code(rule: str, kind: FindingKind, needs: str, form: str) -> _CodePattern:
 _ANYWHERE = (
     _code("reverse-shell", "block", "socket pty.spawn /dev/tcp fsockopen tcpsocket new-object",
           r"socket\.socket\([^\n]{0,200}connect\([^\n]{0,300}(?:dup2|subprocess|/bin/(?:ba)?sh)"
-          r"|fsockopen\([^\n]{0,200}(?:exec|shell_exec|system|/bin/sh)|TCPSocket\.(?:new|open)\([^\n]{0,200}(?:exec|/bin/sh)"
+          r"|fsockopen\([^\n]{0,200}(?:exec|shell_exec|system|/bin/sh)|TCPSocket\.(?:new"
+          r"|open)\([^\n]{0,200}(?:exec|/bin/sh)"
           r"|Net\.Sockets\.TCPClient\([\s\S]{0,600}(?:iex|Invoke-Expression|GetStream)"
           r"|net\.Socket\(\)[\s\S]{0,300}(?:spawn|exec)\(['\"](?:/bin/)?(?:ba)?sh"
           r"|use Socket;[\s\S]{0,300}exec\s*\{?['\"]/bin/sh"),
     _code("reverse-shell", "block", "mkfifo mknod",
           r"mk(?:fifo|nod)\s+\S+[\s\S]{0,120}(?:nc|ncat|netcat|telnet|openssl)\b[\s\S]{0,80}"),
     _code("fetch-and-run", "ask", "iex invoke-expression",
-          r"(?:irm|iwr|invoke-restmethod|invoke-webrequest|downloadstring)\b[^\n]{0,300}(?:\|\s*iex|\|\s*invoke-expression)"
-          r"|(?:iex|invoke-expression)\b[^\n]{0,120}(?:irm|iwr|invoke-restmethod|invoke-webrequest|downloadstring|new-object net\.webclient)"),
+          r"(?:irm|iwr|invoke-restmethod|invoke-webrequest"
+          r"|downloadstring)\b[^\n]{0,300}(?:\|\s*iex|\|\s*invoke-expression)"
+          r"|(?:iex|invoke-expression)\b[^\n]{0,120}(?:irm|iwr|invoke-restmethod"
+          r"|invoke-webrequest|downloadstring|new-object net\.webclient)"),
     _code("decode-and-run", "block", "frombase64string -enc",
-          r"(?:iex|invoke-expression)[^\n]{0,200}frombase64string|frombase64string[^\n]{0,300}(?:iex|invoke-expression)"
+          r"(?:iex|invoke-expression)[^\n]{0,200}frombase64string"
+          r"|frombase64string[^\n]{0,300}(?:iex|invoke-expression)"
           r"|powershell[^\n]{0,80}\s-e(?:nc|ncodedcommand|c)?\s+[A-Za-z0-9+/=]{40,}"),
     _code("decode-and-run", "block", "eval( assert(",
-          r"\beval\s*\(\s*(?:gzinflate|base64_decode|str_rot13|gzuncompress|atob|unescape|Buffer\.from|Base64\.(?:strict_)?decode64)\s*\("),
+          r"\beval\s*\(\s*(?:gzinflate|base64_decode|str_rot13|gzuncompress|atob|unescape"
+          r"|Buffer\.from|Base64\.(?:strict_)?decode64)\s*\("),
     _code("destruction", "block", "remove-item format-volume rd",
-          r"remove-item\b[^\n]{0,80}(?:\$home|\$env:userprofile|c:\\)[\\/]?\*?\s[^\n]{0,60}-recurse|format-volume\b|\brd\s+/s\s+/q\s+(?:c:\\?|%userprofile%)"),
-    _code("persistence", "ask", "schtasks currentversion new-scheduledtask register-scheduledtask $profile startup",
-          r"schtasks\s+/create|currentversion\\+run\b|(?:new|register)-scheduledtask\b|(?:add|set)-content\b[^\n]{0,40}\$profile"),
+          r"remove-item\b[^\n]{0,80}(?:\$home|\$env:userprofile"
+          r"|c:\\)[\\/]?\*?\s[^\n]{0,60}-recurse|format-volume\b|\brd\s+/s\s+/q\s+(?:c:\\?"
+          r"|%userprofile%)"),
+    _code("persistence", "ask", "schtasks currentversion new-scheduledtask register-scheduledtask "
+    "$profile startup",
+          r"schtasks\s+/create|currentversion\\+run\b|(?:new|register)-scheduledtask\b|(?:add"
+          r"|set)-content\b[^\n]{0,40}\$profile"),
     _code("guard-off", "ask", "set-mppreference set-executionpolicy windefend",
           r"set-mppreference\b[^\n]{0,80}(?:disable|exclusion)|sc\s+(?:stop|delete)\s+windefend"),
     _code("surveillance", "block", "getasynckeystate setwindowshookex keylog cgeventtap",
@@ -64,8 +73,10 @@ _ANYWHERE = (
           r"|object\.(?:keys|entries)\(process\.env\)[^\n]{0,80}(?:key|token|secret|pass)"),
 )  # fmt: skip
 _SINK = re.compile(
-    r"(?i)\b(?:curl|wget|invoke-webrequest|invoke-restmethod|requests\.(?:post|put)|http\.post|urlopen|fetch\(|axios|net/http"
-    r"|httpclient|uploadstring|uploadfile|sendbeacon|\.post\(|file_put_contents\(['\"]http|lwp::useragent|net::http)"
+    r"(?i)\b(?:curl|wget|invoke-webrequest|invoke-restmethod|requests\.(?:post|put)|http\.post"
+    r"|urlopen|fetch\(|axios|net/http"
+    r"|httpclient|uploadstring|uploadfile|sendbeacon|\.post\(|file_put_contents\(['\"]http"
+    r"|lwp::useragent|net::http)"
 )
 _OTHER_READS = frozenset(("credential", "history"))
 

@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
 from skillbelt.format.python_source import MAX_SOURCE_BYTES, parse_python
-from skillbelt.scan.calls import Call, judge_call
+from skillbelt.scan.calls import TracedCall, judge_call
 from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
 from skillbelt.scan.package_names import judge_package
 
@@ -117,20 +117,19 @@ class PythonReader:
         elif isinstance(node, _FUNCTIONS):
             self._function(node, depth)
         elif isinstance(node, ast.Return):
-            if node.value is not None:
-                self._returned.append(self.value(node.value, depth))
+            self._returned += [self.value(node.value, depth)] if node.value else []
         elif isinstance(node, ast.For | ast.AsyncFor):
             self._assign(node.target, self._element(self.value(node.iter, depth)))
             self.run(node.body, depth + 1)
             self.run(node.orelse, depth + 1)
         elif isinstance(node, ast.With | ast.AsyncWith):
             self._with(node, depth)
-        elif isinstance(node, ast.While):
-            self._while(node, depth)
         else:
             self._parts(node, depth)
 
     def _parts(self, node: ast.stmt, depth: int) -> None:
+        if isinstance(node, ast.While):
+            self._judge_loop(node)
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.stmt):
                 self._statement(child, depth + 1)
@@ -213,13 +212,10 @@ class PythonReader:
                 self._assign(item.optional_vars, value)
         self.run(node.body, depth + 1)
 
-    def _while(self, node: ast.While, depth: int) -> None:
-        self.value(node.test, depth)
+    def _judge_loop(self, node: ast.While) -> None:
         forever = isinstance(node.test, ast.Constant) and bool(node.test.value)
         if forever and not _leaves(node) and _forks(node):
             self.ledger.find("endless-work", self.line(node), "while True: os.fork()")
-        self.run(node.body, depth + 1)
-        self.run(node.orelse, depth + 1)
 
     # --- expressions -----------------------------------------------------------------------------
 
@@ -341,7 +337,9 @@ class PythonReader:
         return Traced(labels=element.labels, items=self._mapped(node, depth))
 
     def _mapped(self, node: ast.expr, depth: int) -> tuple[Traced, ...] | None:
-        """Return the items of a comprehension over a known list, such as `chr(c) for c in [...]`."""
+        """Return the items of a comprehension over a known list, such as `chr(c) for c in "
+        "[...]`.
+        """
         generators: list[ast.comprehension] = getattr(node, "generators", [])
         if len(generators) != 1 or generators[0].ifs:
             return None
@@ -395,7 +393,7 @@ class PythonReader:
         local = function.name.rpartition(".")[2]
         if local in self.functions and function.name.count(".") < 2:
             return self._local(local, positional, named, depth)
-        call = Call(
+        call = TracedCall(
             name=function.name,
             owner=owner,
             positional=tuple(positional),

@@ -9,8 +9,8 @@ from skillbelt.check.danger import find_secrets
 from skillbelt.scan.javascript import read_javascript
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.markdown import (
-    CodeBlock,
     Paragraph,
+    ShownCode,
     find_padded,
     inline_code,
     read_markdown,
@@ -41,22 +41,29 @@ _BY_ENDING = {
 _SHEBANG = re.compile(r"#!.*?\b(?:(python)|(node|deno|bun)|((?:ba|z|da|k)?sh))")
 # A block without a language is shell if it begins like a command.
 _COMMAND = re.compile(
-    r"(?m)^\s*(?:\$ |# |> )?(?:sudo |env )?(?:curl|wget|bash|sh|npm|npx|pip3?|python3?|node|git|cat|echo|cd|rm|chmod|mkdir|brew|apt(?:-get)?|docker|export|uvx?|powershell|eval|nc|base64|openssl|crontab|scp|ssh|tar|unzip|xattr|osascript|launchctl)\b"
+    r"(?m)^\s*(?:\$ |# |> )?(?:sudo |env )?(?:curl|wget|bash|sh|npm|npx|pip3?|python3?|node|git"
+    r"|cat|echo|cd|rm|chmod|mkdir|brew|apt(?:-get)?|docker|export|uvx?|powershell|eval|nc|base64"
+    r"|openssl|crontab|scp|ssh|tar|unzip|xattr|osascript|launchctl)\b"
 )
 _PROMPT = re.compile(r"(?m)^\s*(?:\$|%|❯|>)[ \t]+(?=\S)")
 # Before a block that shows what not to do.
 _BAD_EXAMPLE = re.compile(
-    r"(?i)❌|🚫|⛔|\bbad\b|\bwrong\b|\bavoid\b|\bnever\b|do not|don't|\bvulnerab|\binsecure\b|\bmalicious\b|\battack|\bexploit"
-    r"|anti-?pattern|\bunsafe\b|\bdangerous\b|red flags?|\bpayload|\bdetect|\bthreat|\bsuspicious|\bsmell|\bpitfall|\bproof of concept|\bpentest|reverse shell|\bindicators?\b|\bwarning"
+    r"(?i)❌|🚫|⛔|\bbad\b|\bwrong\b|\bavoid\b|\bnever\b|do not|don't|\bvulnerab|\binsecure\b"
+    r"|\bmalicious\b|\battack|\bexploit"
+    r"|anti-?pattern|\bunsafe\b|\bdangerous\b|red flags?|\bpayload|\bdetect|\bthreat|\bsuspicious"
+    r"|\bsmell|\bpitfall|\bproof of concept|\bpentest|reverse shell|\bindicators?\b|\bwarning"
 )
 _ADDRESSED = re.compile(
-    r"\b(?:ai|assistant|agent|claude|model|llm|gpt|copilot|you)\b.{0,80}\b(?:must|should|always|never|need to|shall|will|are required|have to|instead|also)\b"
-    r"|\b(?:must|always|never|instruction|system)\b.{0,60}\b(?:ai|assistant|agent|claude|model|llm)\b"
+    r"\b(?:ai|assistant|agent|claude|model|llm|gpt|copilot|you)\b.{0,80}\b(?:must|should|always"
+    r"|never|need to|shall|will|are required|have to|instead|also)\b"
+    r"|\b(?:must|always|never|instruction|system)\b.{0,60}\b(?:ai|assistant|agent|claude|model"
+    r"|llm)\b"
 )
 _TAGS = re.compile("[\U000e0020-\U000e007f]{4,}")
 _BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _REQUIREMENT = re.compile(
-    r"(?m)^[ \t]*([A-Za-z0-9][\w.-]*(?:\[[^\]]*\])?(?:[=<>!~].*)?|git\+\S+|https?://\S+)[ \t]*(?:#.*)?$"
+    r"(?m)^[ \t]*([A-Za-z0-9][\w.-]*(?:\[[^\]]*\])?(?:[=<>!~].*)?|git\+\S+"
+    r"|https?://\S+)[ \t]*(?:#.*)?$"
 )
 
 
@@ -164,7 +171,7 @@ class _Shown:
         self.ledger.weaker = self.before
 
 
-def _read_block(block: CodeBlock, ledger: Ledger) -> None:
+def _read_block(block: ShownCode, ledger: Ledger) -> None:
     language, text = block.language, block.text
     shown = bool(_BAD_EXAMPLE.search(block.before[-300:] + text[:120]))
     with _Shown(ledger, shown):
@@ -242,7 +249,7 @@ def _read_package(text: str, ledger: Ledger) -> None:
             ledger.find("dynamic-code", line, match[0], "note")
     for match in _DEPENDENCY.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
-        if "version" != match[1]:
+        if match[1] != "version":
             judge_package("npm", match[1], line, ledger)
 
 

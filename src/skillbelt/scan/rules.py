@@ -103,7 +103,7 @@ _ROWS = (
     ),
     _row(
         "prerequisite-download", "fetch and run", "block",
-        what="the user is told to download and start a program first",
+        what="the text tells the user to download and start a program first",
         why="Skills that carry malware do so by a made-up prerequisite.",
         fix="use packages of a registry, and name them in the skill's requirements",
     ),
@@ -115,7 +115,7 @@ _ROWS = (
     ),
     _row(
         "paste-command", "fetch and run", "ask",
-        what="the user is told to paste a command from a page into a terminal",
+        what="the text tells the user to paste a command from a page into a terminal",
         why="The page may hold anything at that moment, and it runs outside of the sandbox.",
         fix="write the command into the skill",
     ),
@@ -257,37 +257,37 @@ _ROWS = (
     # Words to the model
     _row(
         "override-instructions", "instructions", "block",
-        what="the model is told to disregard its instructions",
+        what="the text tells the model to disregard its instructions",
         why="The skill wants to stand above the user and the system.",
         fix=_DROP_IT,
     ),
     _row(
         "hide-from-user", "instructions", "ask",
-        what="the model is told to keep something from the user",
+        what="the text tells the model to keep something from the user",
         why="The user can no longer judge what was done.",
         fix="let the model say what it does",
     ),
     _row(
         "skip-asking", "instructions", "ask",
-        what="the model is told to act without the user's consent",
+        what="the text tells the model to act without the user's consent",
         why="The question is the user's protection.",
         fix="let the model ask",
     ),
     _row(
         "follow-remote-text", "instructions", "ask",
-        what="the model is told to fetch text and to follow it",
+        what="the text tells the model to fetch text and to follow it",
         why="The text can change at any time, and no approval covers it.",
         fix="put the text into the skill",
     ),
     _row(
         "send-instruction", "instructions", "ask",
-        what="the model is told to send data elsewhere",
+        what="the text tells the model to send data elsewhere",
         why="The user asked for a task and not for a copy to another party.",
         fix="say in the description where data goes, or leave it out",
     ),
     _row(
         "ask-for-secret", "instructions", "ask",
-        what="the model is told to collect secrets",
+        what="the text tells the model to collect secrets",
         why="Secrets in a conversation are read by everyone who sees it.",
         fix="declare the variable that the skill needs",
     ),
@@ -299,7 +299,7 @@ _ROWS = (
     ),
     _row(
         "harmful-order", "instructions", "ask",
-        what="the model is told to do something against the user's interest on the side",
+        what="the text tells the model to do something against the user's interest on the side",
         why="It has nothing to do with the task.",
         fix=_READ_IT,
     ),

@@ -30,8 +30,11 @@ MAX_FILES = 1_000
 MAX_BYTES = 32 * 2**20
 MAX_FILE_BYTES = 8 * 2**20
 _CATCH_ALL = re.compile(
-    r"(?i)\b(?:use (?:this )?(?:skill )?for|handles?|whenever|on|before|invoke (?:this )?(?:for|on)) (?:any|every|all)(?: and (?:all|every))? (?:\w+ )?(?:tasks?|requests?|questions?|messages?|prompts?|conversations?|situations?|interactions?)\b"
-    r"|\balways (?:use|load|invoke|activate|run) this (?:skill )?(?:first|before)|\bmust (?:always )?be (?:used|loaded|invoked) (?:first|before (?:any|every))"
+    r"(?i)\b(?:use (?:this )?(?:skill )?for|handles?|whenever|on|before|invoke (?:this )?(?:for"
+    r"|on)) (?:any|every|all)(?: and (?:all|every))? (?:\w+ )?(?:tasks?|requests?|questions?"
+    r"|messages?|prompts?|conversations?|situations?|interactions?)\b"
+    r"|\balways (?:use|load|invoke|activate|run) this (?:skill )?(?:first|before)"
+    r"|\bmust (?:always )?be (?:used|loaded|invoked) (?:first|before (?:any|every))"
 )
 
 

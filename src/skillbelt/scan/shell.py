@@ -93,9 +93,7 @@ class _Reader:
         elif kind == "for_statement":
             self._loop_variable(node, depth)
             return self._body(node, stdin, depth)
-        elif kind in _BODIES:
-            return self._body(node, stdin, depth)
-        elif kind == "variable_assignments":
+        elif kind in _BODIES or kind == "variable_assignments":
             return self._body(node, stdin, depth)
         return UNKNOWN
 
@@ -176,9 +174,10 @@ class _Reader:
         for child in node.named_children:
             if child.type == "variable_assignment":
                 self._assign(child, depth)
-            elif child.type in ("herestring_redirect", "heredoc_redirect"):
-                stdin = self._input(child, stdin, depth)
-            elif child.type == "file_redirect":
+            elif (
+                child.type in ("herestring_redirect", "heredoc_redirect")
+                or child.type == "file_redirect"
+            ):
                 stdin = self._input(child, stdin, depth)
             else:
                 words.append(self.word(child, depth + 1))

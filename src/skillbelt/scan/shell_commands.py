@@ -531,7 +531,8 @@ def _grep(call: ShellCall, state: ShellState) -> Traced:
 def _find(call: ShellCall, state: ShellState) -> Traced:
     whole = call.whole
     labels = frozenset(("file",))
-    hunted = r"(?i)-i?name\s+\S*(?:id_rsa|id_ed25519|\.pem|\.key\b|wallet|\.kdbx|credentials|\.env\b|keystore|cookies)"
+    hunted = r"(?i)-i?name\s+\S*(?:id_rsa|id_ed25519|\.pem|\.key\b|wallet|\.kdbx|credentials"
+    r"|\.env\b|keystore|cookies)"
     if re.search(hunted, whole) and re.search(r"\s(?:~|/|\$HOME|/home|/Users)", f" {whole}"):
         state.ledger.find("credential-access", call.line, whole)
         labels |= {"credential"}
@@ -551,8 +552,8 @@ def _find(call: ShellCall, state: ShellState) -> Traced:
 def _keychain(call: ShellCall, state: ShellState) -> Traced:
     whole = call.whole
     if re.search(r"find-(?:generic|internet)-password|dump-keychain|export|lookup|search", whole):
-        weak = "note" if "find-" in whole and call.has("-s") else None
-        state.ledger.find("credential-access", call.line, whole, weak)
+        weak = "find-" in whole and call.has("-s")
+        state.ledger.find("credential-access", call.line, whole, "note" if weak else None)
         return Traced(labels=frozenset(("service" if weak else "credential",)))
     return UNKNOWN
 
@@ -645,7 +646,8 @@ def _admin(call: ShellCall, state: ShellState) -> Traced:
 
 
 _HOME_OR_ROOT = re.compile(
-    r"(?:/|/\*|~|~/|~/\*|\$\{?HOME\}?(?:/\*?)?|/home|/home/\*|/Users(?:/\*)?|/etc|/usr|/var|/boot|/bin"
+    r"(?:/|/\*|~|~/|~/\*|\$\{?HOME\}?(?:/\*?)?|/home|/home/\*|/Users(?:/\*)?|/etc|/usr|/var|/boot"
+    r"|/bin"
     r"|~/(?:documents|desktop|pictures|downloads|\.ssh|\.aws|\.config)(?:/\*?)?|[a-z]:\\?\*?)\Z",
     re.IGNORECASE,
 )
@@ -658,10 +660,8 @@ def _remove(call: ShellCall, state: ShellState) -> Traced:
         path = one.known
         if deep and _HOME_OR_ROOT.match(path):
             state.ledger.find("destruction", call.line, call.whole)
-        elif (
-            place_class(path) == "history"
-            or re.search(r"^/var/log\b|wtmp|\.log$", path)
-            and path.startswith("/var")
+        elif place_class(path) == "history" or (
+            re.search(r"^/var/log\b|wtmp|\.log$", path) and path.startswith("/var")
         ):
             state.ledger.find("trace-removal", call.line, call.whole)
         elif place_class(path) == "agent" and deep:
