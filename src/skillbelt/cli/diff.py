@@ -6,8 +6,9 @@ import argparse
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from skillbelt.cli.output import print_json, print_words
+from skillbelt.cli.output import print_json
 from skillbelt.cli.scan import find_targets
+from skillbelt.cli.words import print_words
 from skillbelt.errors import ConfigError
 from skillbelt.format.skill import Skill
 from skillbelt.install.merge import show_difference

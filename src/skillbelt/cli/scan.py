@@ -14,13 +14,13 @@ from skillbelt.check.sarif import log
 from skillbelt.cli.check import targets
 from skillbelt.cli.output import (
     count,
-    open_catalog,
     print_json,
-    print_words,
     say,
     show_progress,
     wants_progress,
 )
+from skillbelt.cli.scanning import open_catalog
+from skillbelt.cli.words import print_words
 from skillbelt.errors import ConfigError, SkillbeltError
 from skillbelt.format.skill import Skill
 from skillbelt.install.content_store import incoming
