@@ -36,8 +36,8 @@ ORDER = [
     "trust", "source_rules",
     "settings",
     "format", "check",
-    "search", "store", "discovery", "objects", "artifacts", "permission", "disclosure", "sandbox",
-    "running", "install", "fleet", "conversation", "tools", "runtime", "agent", "evals",
+    "search", "store", "discovery", "objects", "artifacts", "permission", "scan", "disclosure",
+    "sandbox", "running", "install", "fleet", "conversation", "tools", "runtime", "agent", "evals",
     "integrations", "serving", "mcp", "testing", "cli", "__main__",
 ]  # fmt: skip
 

@@ -116,6 +116,17 @@ COMMANDS: dict[str, CliCommand] = {
         "check skills against the rules of the format",
         "Exit code 1: there are errors.",
     ),
+    "scan": CliCommand(
+        "scan",
+        "say what skills can do before they do it, and find what is hostile",
+        "Reads text and code; runs nothing and needs no network. What a scan does not see, the "
+        "sandbox holds. Exit code 1: a skill is blocked.",
+    ),
+    "diff": CliCommand(
+        "diff",
+        "compare two skills: their lines, or what they can do",
+        "Exit code 1: they differ.",
+    ),
     "prompt": CliCommand("prompt", "print the overview of skills for a model's system prompt"),
     "load": CliCommand("load", "print the instructions of a skill, and documents on request"),
     "read": CliCommand("read", "print a document of a skill, or part of it"),
