@@ -33,11 +33,11 @@ MAX_IMPORT_CPU_SECONDS = 0.15
 # circles. A module at the top is a room of its own.
 ORDER = [
     "errors", "values", "text", "untrusted_json", "hosts", "events", "tracing", "metrics", "files",
-    "trust",
+    "trust", "source_rules",
     "settings",
     "format", "check",
-    "search", "store", "discovery", "objects", "artifacts", "permission", "disclosure", "sandbox",
-    "running", "install", "fleet", "conversation", "tools", "runtime", "agent", "evals",
+    "search", "store", "discovery", "objects", "artifacts", "permission", "scan", "disclosure",
+    "sandbox", "running", "install", "fleet", "conversation", "tools", "runtime", "agent", "evals",
     "integrations", "serving", "mcp", "testing", "cli", "__main__",
 ]  # fmt: skip
 

@@ -39,6 +39,8 @@ def other(key: str) -> tuple[object, str]:
         return CHOICES[key][-1], CHOICES[key][-1]
     if key == "fetch_hosts":
         return ("a.example", "*.b.example:81"), "a.example,*.b.example:81"
+    if key == "trusted_signers":
+        return ("** key /a", "acme/* key b"), "** key /a,acme/* key b"
     if key == "store":
         return "postgresql://e.test/a", "postgresql://e.test/a"
     if key == "project_name":

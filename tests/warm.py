@@ -34,7 +34,9 @@ from typing import Any, AnyStr, NoReturn
 _MAX_REQUEST_BYTES = 180_000
 _RIGHTS = (socket.SOL_SOCKET, socket.SCM_RIGHTS)
 # Frameworks, mcp and Ray take seconds to import; guests are for another Python.
-_APART = {"__main__", "agent", "fleet", "guests", "integrations", "mcp", "serving"}
+_APART = {
+    "__main__", "agent", "fleet", "guests", "integrations", "mcp", "serving", "signature_sigstore"
+}  # fmt: skip
 # Imported in functions, from where an unprivileged child may not be able to read.
 _ALSO = """
 concurrent.futures.thread ctypes difflib encodings.ascii encodings.idna encodings.utf_8_sig fcntl

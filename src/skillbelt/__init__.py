@@ -41,6 +41,8 @@ _HOMES = {
     "disclosure.body": "Loaded Report injection_block list_docs load_resource load_skill_body "
     "sample_files",
     "runtime.runtime": "Command ReadableSkill Runtime RuntimeSession",
+    "scan.scanner": "scan_skill",
+    "scan.values": "Capability CapabilityStatement Finding ScannedSkill",
     "search.protocol": "Ranked Ranker Result",
     "format.sections": "Section",
     "conversation.state": "LoadRequest LoadedSkill Session",

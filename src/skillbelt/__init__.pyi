@@ -98,6 +98,11 @@ from skillbelt.runtime.runtime import Command as Command
 from skillbelt.runtime.runtime import ReadableSkill as ReadableSkill
 from skillbelt.runtime.runtime import Runtime as Runtime
 from skillbelt.runtime.runtime import RuntimeSession as RuntimeSession
+from skillbelt.scan.scanner import scan_skill as scan_skill
+from skillbelt.scan.values import Capability as Capability
+from skillbelt.scan.values import CapabilityStatement as CapabilityStatement
+from skillbelt.scan.values import Finding as Finding
+from skillbelt.scan.values import ScannedSkill as ScannedSkill
 from skillbelt.search.protocol import Ranked as Ranked
 from skillbelt.search.protocol import Ranker as Ranker
 from skillbelt.search.protocol import Result as Result

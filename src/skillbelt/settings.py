@@ -18,6 +18,7 @@ from skillbelt.errors import ConfigError, closest, log_warning
 from skillbelt.files.contain import inside
 from skillbelt.files.locks import locked
 from skillbelt.files.private import make_folder, replace_file
+from skillbelt.source_rules import SIGNATURE_RULES, check_pattern, parse_signer
 from skillbelt.text import read_toml, toml_value
 from skillbelt.trust import Neighbours
 from skillbelt.untrusted_json import BadJson, read_jsonc
@@ -32,6 +33,7 @@ _OPENCODE_FILES = ("opencode.json", "opencode.jsonc")
 _OUR_TABLE = b"[tool.skillbelt"
 _MAX_FILE_BYTES = 2**20
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+_NO_DEMANDS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 FileSource = Literal["system", "user", "project"]
 DATABASES = ("postgresql://", "postgres://")
 
@@ -109,6 +111,10 @@ class Settings(NamedTuple):
     empty_allowed_tools: Literal["allow", "deny"] = "allow"
     use_index: bool = True
     offline: bool = False
+    signatures: Literal["off", "warn", "require"] = "off"
+    trusted_signers: tuple[str, ...] = ()
+    allowed_sources: tuple[str, ...] = ()
+    min_age_days: float = 0.0
     body_overflow: Literal["cut", "refuse"] = "cut"
     overview_format: Literal["xml", "markdown", "plain", "json"] = "xml"
     context_window_tokens: int = 200_000
@@ -145,6 +151,8 @@ class Settings(NamedTuple):
     skills: tuple[SkillSwitches, ...] = ()
     # Where `skills` keeps the lock of what a user installed.
     skills_lock: str = ""
+    # What the project demands of the skills that are installed, beside what the user does.
+    demands: Mapping[str, tuple[str, ...]] = _NO_DEMANDS
 
     def __repr__(self) -> str:
         # A URL may hold a password, and a repr gets into logs.
@@ -192,13 +200,14 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "load_mode": ("turn", "once", "session"),
     "placement": ("tool", "system"),
     "secrets_store": ("auto", "keyring", "file"),
+    "signatures": SIGNATURE_RULES,
     "executor": ("local", "ray"),
     "tool_names": ("skillbelt", "common"),
     "tool_profile": ("default", "full", "knowledge", "trpc", "claude", "simple"),
 }
 _MACHINE = ("limits", "internal_skills", "project", "worktree", "home", "config_home",
             "client_homes", "skills_root", "sources", "files", "rule_tables", "client_paths",
-            "client_urls", "strangers", "skills", "skills_lock")  # fmt: skip
+            "client_urls", "strangers", "skills", "skills_lock", "demands")  # fmt: skip
 DEFAULTS: dict[str, object] = {
     **{key: value for key, value in Settings._field_defaults.items() if key not in _MACHINE},
     **Limits._field_defaults,
@@ -231,6 +240,9 @@ GUARDS: Mapping[str, object] = MappingProxyType(
     {"derived_descriptions": "hide", "follow_symlinks": False, "offline": True,
      "require_load": True, "strict": True}
 )  # fmt: skip
+# What a project may only tighten: of a word and of a number the stricter one counts, of lists its
+# own and that of the user.
+TIGHTENED = frozenset(("allowed_sources", "min_age_days", "signatures", "trusted_signers"))
 # Settings of the last release that are constants beside their use now. They are ignored with a
 # warning, and so are those of REMOVED, which names what replaces each.
 _FIXED = frozenset(
@@ -306,9 +318,7 @@ def load_settings(
     theirs is an error, or left out with `leave_strangers`.
     """
     env = os.environ if environ is None else environ
-    start = os.path.abspath(os.path.expanduser(project or "."))
-    if not os.path.isdir(start):
-        raise ConfigError(f"{start}: no such folder; give an existing one as the project")
+    start = _start(project or ".")
     home = _home(env)
     config_home = _absolute(env.get("XDG_CONFIG_HOME")) or os.path.join(home, ".config")
     files = _files([*_config_dirs(env), config_home], config)
@@ -323,10 +333,10 @@ def load_settings(
         _check_project(reads, found)
         reads += found
     _warn_of_removed(reads, env, overrides or {})
-    values, sources = _merged(reads, env, overrides or {})
+    of_project = {path for source, path in files if source == "project"}
+    values, sources = _merged(reads, env, overrides or {}, of_project)
     _complete(values, env, home)
     limits = Limits(**{key: values.pop(key) for key in Limits._fields if key in values})  # type: ignore[arg-type]
-    skills = _all_switches(files, reads, env, overrides or {})
     folders = upward(start, worktree) if config is None else []
     opencode = _Opencode(env, home, config_home)
     opencode.read(values, folders, neighbours)
@@ -347,8 +357,16 @@ def load_settings(
         client_paths=tuple(opencode.paths),
         client_urls=tuple(opencode.urls),
         strangers=tuple(neighbours.found.items()),
-        skills=skills,
+        skills=_all_switches(files, reads, env, overrides or {}),
+        demands=_demands(reads, of_project, env, overrides or {}),
     )
+
+
+def _start(project: str | os.PathLike[str]) -> str:
+    start = os.path.abspath(os.path.expanduser(project))
+    if not os.path.isdir(start):
+        raise ConfigError(f"{start}: no such folder; give an existing one as the project")
+    return start
 
 
 def _home(env: Mapping[str, str]) -> str:
@@ -642,11 +660,15 @@ def _merged(
     reads: Iterable[tuple[str, RuleTables]],
     env: Mapping[str, str],
     overrides: Mapping[str, object],
+    of_project: Collection[str] = (),
 ) -> tuple[dict[str, object], dict[str, str]]:
     values: dict[str, object] = {}
     sources: dict[str, str] = {}
     for path, read in reads:
         for key, value in _settings(path, read).items():
+            own = values.get(key, DEFAULTS[key])
+            if path in of_project and key in TIGHTENED and not _tightens(key, value, own):
+                continue
             values[key], sources[key] = value, path
     for name in sorted(env):
         key = name.removeprefix(ENV_PREFIX).lower()
@@ -659,6 +681,35 @@ def _merged(
         values[key] = _typed(key, value, f"argument {key}")
         sources[key] = "argument"
     return values, sources
+
+
+def _tightens(key: str, value: object, own: object) -> bool:
+    """Whether a project's value takes the place of the user's; a list of its own never does."""
+    if key == "signatures":
+        return SIGNATURE_RULES.index(str(value)) > SIGNATURE_RULES.index(str(own))
+    return isinstance(value, float) and isinstance(own, float) and value > own
+
+
+def _demands(
+    reads: Sequence[tuple[str, RuleTables]],
+    of_project: Collection[str],
+    env: Mapping[str, str],
+    overrides: Mapping[str, object],
+) -> Mapping[str, tuple[str, ...]]:
+    """Return the lists of the project that count beside the user's, and their file.
+
+    `own_signatures` is what the user says where the project says more.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for path, read in reads:
+        for key, value in _settings(path, read).items() if path in of_project else ():
+            if key in TIGHTENED and isinstance(value, tuple) and value:
+                found |= {key: value, f"{key}_file": (path,)}
+            elif key == "signatures":
+                mine = [one for one in reads if one[0] not in of_project]
+                own = _merged(mine, env, overrides)[0].get(key, DEFAULTS[key])
+                found["own_signatures"] = (str(own),)
+    return found
 
 
 _MAX_GPUS = 64
@@ -1152,6 +1203,8 @@ def _list(key: str, value: object, where: str) -> tuple[str, ...]:
         raise ConfigError(f"{where}: scope_order must name each of {', '.join(SCOPES)} once")
     if key == "fetch_hosts" and items:
         _check_hosts(items, where, key)
+    if key in ("trusted_signers", "allowed_sources"):
+        _check_source_rules(items, where, key)
     return program_names(items, where) if key in COMMAND_LISTS else tuple(items)
 
 
@@ -1164,6 +1217,14 @@ def _check_hosts(items: Iterable[str], where: str, key: str) -> None:
         except ValueError as error:
             fault = f"{where}: {key}: {item!r} is not a host ({error})"
             raise ConfigError(f"{fault}; write a name, *.name or an address, with :port") from error
+
+
+def _check_source_rules(items: Iterable[str], where: str, key: str) -> None:
+    for item in items:
+        try:
+            parse_signer(item) if key == "trusted_signers" else check_pattern(item)
+        except ValueError as error:
+            raise ConfigError(f"{where}: {key}: {item[:200]!r} {error}") from error
 
 
 def program_names(words: Iterable[str], where: str) -> tuple[str, ...]:

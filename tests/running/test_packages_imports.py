@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skillbelt.format.python_source import MAX_SOURCE_BYTES
 from skillbelt.running.packages.javascript_imports import javascript_imports
 from skillbelt.running.packages.python_imports import (
     MAX_IMPORTS,
-    MAX_SOURCE_BYTES,
     ImportedModule,
     python_imports,
 )

@@ -143,6 +143,12 @@ def check_content(data: bytes, path: str) -> Iterator[Diagnostic]:
 
 
 def _find_secrets(data: bytes, path: str) -> Iterator[Diagnostic]:
+    for line, what in find_secrets(data):
+        yield finding("secret-in-text", path, line, f"the text holds {what}")
+
+
+def find_secrets(data: bytes) -> Iterator[tuple[int, str]]:
+    """Yield the line of each secret in a text, and what it is."""
     for name, hint, form in _SECRETS:
         for match in form.finditer(data) if hint in data else ():
             value = match[0]
@@ -151,12 +157,7 @@ def _find_secrets(data: bytes, path: str) -> Iterator[Diagnostic]:
                 continue
             # Only the beginning: a report is read by more people than the file.
             begin = "" if private else f" ({value[:7].decode('ascii')}…)"
-            yield finding(
-                "secret-in-text",
-                path,
-                _line(data, match.start()),
-                f"the text holds {name}{begin}",
-            )
+            yield _line(data, match.start()), f"{name}{begin}"
 
 
 def _find_fetched(data: bytes, path: str) -> Iterator[Diagnostic]:

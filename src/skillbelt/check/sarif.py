@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from urllib.parse import quote
 
-from skillbelt.check.rules import RULES
+from skillbelt.check.rules import RULES, CheckRule
 from skillbelt.text import one_line
 from skillbelt.values import Diagnostic
 
@@ -21,15 +21,20 @@ _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 
 
 def log(
-    diagnostics: Sequence[Diagnostic], *, root: str, version: str, strict: bool = False
+    diagnostics: Sequence[Diagnostic],
+    *,
+    root: str,
+    version: str,
+    strict: bool = False,
+    rules: Mapping[str, CheckRule] = RULES,
 ) -> dict[str, object]:
     """Return the log of one run; paths below `root` are relative to it, for use on any machine."""
-    codes = sorted({found.code for found in diagnostics} | set(RULES))
+    codes = sorted({found.code for found in diagnostics} | set(rules))
     results = _results(diagnostics, codes, os.path.abspath(root))
     driver = {
         "name": "skillbelt",
         "semanticVersion": version,
-        "rules": [_rule(code, strict) for code in codes],
+        "rules": [_rule(code, rules.get(code), strict) for code in codes],
     }
     run = {
         "tool": {"driver": driver},
@@ -40,8 +45,7 @@ def log(
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _rule(code: str, strict: bool) -> dict[str, object]:
-    rule = RULES.get(code)
+def _rule(code: str, rule: CheckRule | None, strict: bool) -> dict[str, object]:
     if rule is None:
         return {"id": code, "shortDescription": {"text": code.replace("-", " ")}}
     level = _LEVELS[rule.strict if strict else rule.severity]

@@ -61,6 +61,12 @@ COMMANDS: dict[str, CliCommand] = {
         "pack skills for others: .skill, a plugin, files for a site, an OCI layout",
         "The same files always give the same bytes. A skill with errors is not packed.",
     ),
+    "sign": CliCommand(
+        "sign",
+        "sign skills, so that others know that every file is yours",
+        "Writes skill.oms.sig into each skill, as OpenSSF Model Signing does; `model_signing "
+        "verify` reads it too. Needs the extra `signing`.",
+    ),
     "enable": CliCommand(
         "switch",
         "enable disabled skills again",
@@ -127,6 +133,17 @@ COMMANDS: dict[str, CliCommand] = {
         "check",
         "check skills against the rules of the format",
         "Exit code 1: there are errors.",
+    ),
+    "scan": CliCommand(
+        "scan",
+        "say what skills can do before they do it, and find what is hostile",
+        "Reads text and code; runs nothing and needs no network. What a scan does not see, the "
+        "sandbox holds. Exit code 1: a skill is blocked.",
+    ),
+    "diff": CliCommand(
+        "diff",
+        "compare two skills: their lines, or what they can do",
+        "Exit code 1: they differ.",
     ),
     "prompt": CliCommand("prompt", "print the overview of skills for a model's system prompt"),
     "load": CliCommand("load", "print the instructions of a skill, and documents on request"),

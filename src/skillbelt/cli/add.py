@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 
 from skillbelt.cli.asking import open_gate
+from skillbelt.cli.installing import accepted, add_acceptance
 from skillbelt.cli.keyboard import can_ask
 from skillbelt.cli.output import (
     count,
@@ -36,6 +37,7 @@ from skillbelt.install.fetching import OpenSource, open_source
 from skillbelt.install.find_skills import FoundSkill
 from skillbelt.install.lock_file import find_place
 from skillbelt.install.placing import client_name
+from skillbelt.install.policy import find_source_faults
 from skillbelt.install.source_syntax import check_ref, parse_source
 from skillbelt.install.values import SourceReference
 from skillbelt.settings import Settings, load_settings
@@ -71,6 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pin", action="store_true", help="stay at this commit in later updates")
     parser.add_argument("--copy", action="store_true", help="give clients copies in place of links")
     parser.add_argument("-y", "--yes", action="store_true", help="answer the question with yes")
+    add_acceptance(parser)
     parser.add_argument(
         "--dry-run", action="store_true", help="say what would be done, and change nothing"
     )
@@ -85,8 +88,12 @@ def run(args: argparse.Namespace) -> int:
         clients=tuple(dict.fromkeys(map(client_name, args.to))),
         copy=args.copy,
         pin=args.pin,
+        accepts=accepted(args),
     )
     check_clients(target, settings)
+    if reference.kind != "marketplace" and (refused := _refuse_source(reference, settings)):
+        _print([], refused, target, args)
+        return REFUSED
     with incoming(settings) as folder:
         progress = show_progress if wants_progress(args) else None
         source = open_source(
@@ -101,6 +108,19 @@ def run(args: argparse.Namespace) -> int:
         offered = list(offer_skills(source, chosen, target, settings))
         _clear(args)
         return _finish(offered, target, settings, args)
+
+
+def _refuse_source(reference: SourceReference, settings: Settings) -> list[RefusedSkill]:
+    """Return why nothing of the source may be installed; it is not even fetched."""
+    return [
+        RefusedSkill(
+            name=reference.skill or reference.source,
+            code=one.code,
+            message=one.message,
+            remedy=one.remedy,
+        )
+        for one in find_source_faults(reference.url, settings)
+    ]
 
 
 def _clear(args: argparse.Namespace) -> None:

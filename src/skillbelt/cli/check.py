@@ -14,7 +14,7 @@ from skillbelt import __version__
 from skillbelt.check.annotations import annotation
 from skillbelt.check.check import check_all
 from skillbelt.check.fix import Fixed, diff, fix_file
-from skillbelt.check.rules import finding, harden
+from skillbelt.check.rules import RULES, finding, harden
 from skillbelt.check.sarif import log
 from skillbelt.cli.output import diagnostics_json, print_json, say
 from skillbelt.cli.words import print_words
@@ -23,6 +23,9 @@ from skillbelt.discovery.scan import rules
 from skillbelt.discovery.sources import is_remote
 from skillbelt.discovery.sources.folder import Walker, WalkProgress
 from skillbelt.errors import ConfigError
+from skillbelt.format.skill import Skill
+from skillbelt.scan.accepted import scan_accepting
+from skillbelt.scan.report import report_rules, to_diagnostics
 from skillbelt.settings import Settings, load_settings
 from skillbelt.text import one_line
 from skillbelt.values import SKILL_FILE, Diagnostic, Severity
@@ -55,6 +58,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--strict",
         action="store_true",
         help="follow the specification exactly: more findings are errors",
+    )
+    parser.add_argument(
+        "--security",
+        action="store_true",
+        help="scan the skills too, as `scan` does: what is blocked there is an error",
     )
     parser.add_argument(
         "--fix", action="store_true", help="fix what can be fixed and show the changes"
@@ -94,8 +102,19 @@ def run(args: argparse.Namespace) -> int:
         files = files if args.dry_run else tuple(one.path for one in fixed)
     said = harden(said) if args.strict else said
     found = said + check_all(files, strict=args.strict, fence=fence)
+    if args.security:
+        found += _scan_files(files, settings)
     _show(found, len(files), form, args)
     return 1 if any(diagnostic.severity == "error" for diagnostic in found) else 0
+
+
+def _scan_files(files: Sequence[str], settings: Settings) -> tuple[Diagnostic, ...]:
+    """Return what a scan finds in the skills of these files."""
+    found: list[Diagnostic] = []
+    for path in files:
+        skill = Skill.from_file(path)._replace(fence=fence_of(path, settings))
+        found += to_diagnostics(scan_accepting(skill, settings.state_dir), skill.dir)
+    return tuple(found)
 
 
 # Targets
@@ -170,7 +189,8 @@ def _show(found: Sequence[Diagnostic], files: int, form: str, args: argparse.Nam
     counts = Counter(diagnostic.severity for diagnostic in found)
     if form == "sarif":
         root = args.project or os.getcwd()
-        print_json(log(found, root=root, version=__version__, strict=args.strict))
+        rules = {**report_rules(), **RULES} if args.security else RULES
+        print_json(log(found, root=root, version=__version__, strict=args.strict, rules=rules))
     elif form == "json":
         print_json(
             {

@@ -4,14 +4,14 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Find and read skills": ("list", "search", "show", "load", "read", "where", "prompt"),
+    "Find and read skills": ("list", "search", "show", "load", "read", "where", "prompt", "diff"),
     "Install skills": (
         *("add", "sync", "update", "outdated", "verify", "remove", "link", "export", "import"),
     ),
     "Use skills": ("ask", "chat", "run", "exec", "sessions", "artifacts", "demo"),
-    "Write skills": ("init", "check", "try", "eval", "build", "new-version", "pack"),
+    "Write skills": ("init", "check", "try", "eval", "build", "new-version", "pack", "sign"),
     "Control what skills may do": (
-        *("permissions", "trust", "secrets", "enable", "disable", "log"),
+        *("scan", "permissions", "trust", "secrets", "enable", "disable", "log"),
     ),
     "Serve skills to other programs": ("serve", "mcp"),
     "Settings and upkeep": (
@@ -30,6 +30,14 @@ class HelpExample(NamedTuple):
 
 
 EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
+    "diff": (
+        HelpExample("skillbelt diff pdf ./pdf --capabilities", "what the one in ./pdf can do more"),
+        HelpExample("skillbelt diff old/pdf new/pdf", "the lines that differ"),
+    ),
+    "scan": (
+        HelpExample("skillbelt scan pdf", "what the skill can do, and what is wrong with it"),
+        HelpExample("skillbelt scan owner/repo --level note", "before anything is installed"),
+    ),
     "list": (
         HelpExample("skillbelt list --client claude", "the skills in folders of Claude Code"),
         HelpExample("skillbelt list --all --wide", "every skill, with its whole description"),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sized
 
 from skillbelt.cli.output import count, print_json, say, show_progress, wants_progress
 from skillbelt.install.lock_file import find_place
+from skillbelt.install.policy import Acceptance
 from skillbelt.install.sync import Report, SyncRefusal, SyncResult
 from skillbelt.install.values import Drift, InstallPlace, LockEntry, PlannedChange
 from skillbelt.settings import Settings
@@ -50,6 +51,25 @@ def add_options(parser: argparse.ArgumentParser, *, changes: bool = True) -> Non
             action="store_true",
             help="allow what is asked for, once; never a denied one",
         )
+
+
+def add_acceptance(parser: argparse.ArgumentParser) -> None:
+    """Add the options that accept what the policy of the settings would refuse."""
+    parser.add_argument(
+        "--allow-unsigned",
+        action="store_true",
+        help="accept skills without a trusted signature; the lock records it",
+    )
+    parser.add_argument(
+        "--allow-signer-change",
+        action="store_true",
+        help="accept another signer than the lock has",
+    )
+
+
+def accepted(args: argparse.Namespace) -> Acceptance:
+    """Return what the options accept."""
+    return Acceptance(unsigned=args.allow_unsigned, signer=args.allow_signer_change)
 
 
 def place_of(args: argparse.Namespace, settings: Settings) -> InstallPlace:

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     """Check and pack the skills; the same files always give the same bytes."""
     load_settings(args.project, config=args.config)  # every command refuses a wrong one
     base = os.path.abspath(args.project or ".")
-    skills = [read_skill_to_pack(_folder(path, base)) for path in args.paths]
+    skills = [read_skill_to_pack(find_folder(path, base)) for path in args.paths]
     files = pack_skills(skills, args.format)
     output = os.path.normpath(os.path.join(base, os.path.expanduser(args.output)))
     if not args.dry_run:
@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _folder(path: str, base: str) -> str:
+def find_folder(path: str, base: str) -> str:
+    """Return the folder of a skill that was named; ConfigError for a path without one."""
     full = os.path.normpath(os.path.join(base, os.path.expanduser(path)))
     if os.path.basename(full) == SKILL_FILE:
         full = os.path.dirname(full)

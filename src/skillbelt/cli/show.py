@@ -18,6 +18,9 @@ from skillbelt.cli.output import (
 )
 from skillbelt.cli.scanning import open_catalog
 from skillbelt.format.skill import Skill
+from skillbelt.scan.accepted import scan_accepting
+from skillbelt.scan.report import describe_statement
+from skillbelt.settings import Settings
 from skillbelt.text import one_line, tokens, tokens_of_bytes
 from skillbelt.values import SKILL_FILE, Diagnostic, Manifest, SkillSettings
 
@@ -27,6 +30,11 @@ _DOCUMENTS = (".md", ".txt")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `show`."""
     parser.add_argument("name", metavar="NAME", help="the skill")
+    parser.add_argument(
+        "--capabilities",
+        action="store_true",
+        help="show what it can do: what it declares, what it contains, what runs of it did",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     switched_off = catalog.snapshot.disabled.get(args.name)
     skill = switched_off[0] if switched_off else catalog.find(args.name)
+    if args.capabilities:
+        return _show_capabilities(skill, catalog.settings, args)
     listing, client = skill.files.manifest(), clients_of(catalog).get(skill.location, "")
     # A skill of an MCP server has only its frontmatter here, so there is nothing to check.
     foreign = skill.origin.kind == "mcp"
@@ -46,6 +56,18 @@ def run(args: argparse.Namespace) -> int:
         print_json({**document, "denied": skill.name in denied, "client": client})
     else:
         _print(skill, listing, diagnostics, client, said)
+    return 0
+
+
+def _show_capabilities(skill: Skill, settings: Settings, args: argparse.Namespace) -> int:
+    scanned = scan_accepting(skill, settings.state_dir)
+    if args.json:
+        print_json(scanned.to_json())
+        return 0
+    rows = list(describe_statement(scanned.statement))
+    print_table(("", ""), rows or [("", "nothing: it only gives instructions")], wrap=True)
+    for missed in scanned.unseen:
+        print(f"not seen: {one_line(missed)}")
     return 0
 
 

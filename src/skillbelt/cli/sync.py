@@ -7,6 +7,8 @@ import os
 
 from skillbelt.cli.asking import open_gate
 from skillbelt.cli.installing import (
+    accepted,
+    add_acceptance,
     add_options,
     place_of,
     print_drift,
@@ -53,6 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--prune", action="store_true", help="remove installed skills that the lock does not have"
     )
     parser.add_argument("--force", action="store_true", help="replace skills with local edits too")
+    add_acceptance(parser)
     add_options(parser)
 
 
@@ -85,7 +88,13 @@ def run(args: argparse.Namespace) -> int:
         if read_lock(place).data != lock.data:
             raise ConfigError(f"{place.lock} was changed meanwhile; run the command again")
         result = perform_sync(
-            plan, lock, settings, fetcher(settings, report), mode=mode, report=report
+            plan,
+            lock,
+            settings,
+            fetcher(settings, report),
+            mode=mode,
+            report=report,
+            accepts=accepted(args),
         )
         result = _prune(result, lock, settings, args)
     report("")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from skillbelt.cli.asking import open_gate
 from skillbelt.cli.installing import (
+    accepted,
+    add_acceptance,
     add_options,
     place_of,
     print_refusals,
@@ -14,10 +17,12 @@ from skillbelt.cli.installing import (
     say_locked,
 )
 from skillbelt.cli.output import print_json, print_table
+from skillbelt.cli.words import print_words
 from skillbelt.errors import ConfigError, SkillbeltError
 from skillbelt.install.entries import install_request
 from skillbelt.install.lock_file import SkillLock, read_lock
 from skillbelt.install.placing import skill_folder, using_place
+from skillbelt.install.policy import NOTHING_ACCEPTED, record_acceptance
 from skillbelt.install.sync import (
     Report,
     SyncRefusal,
@@ -51,6 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--diff", action="store_true", help="print what a new version changes in your files"
         )
+        add_acceptance(parser)
     parser.set_defaults(changes=changes)
     add_options(parser, changes=changes)
 
@@ -62,15 +68,20 @@ def run(args: argparse.Namespace) -> int:
     report = reporter(args)
     with using_place(place, settings):
         lock = read_lock(place)
-    found = find_versions(lock, check_names(lock, args.names), settings, report)
+    accepts = accepted(args) if args.changes else NOTHING_ACCEPTED
+    found = find_versions(lock, check_names(lock, args.names), settings, report, accepts)
     report("")
     if not args.changes:
         return _print_outdated(found, args)
+    found = found.hold_back()
     if args.diff and not args.json:
         for version in found.new:
             _print_difference(version, lock, settings)
     if args.check or args.dry_run:
         return _print_plan(found, lock, args)
+    if not args.json and not args.quiet:
+        for version in found.new:
+            _print_news(version, lock, settings)
     if found.new:
         open_gate(settings, args).require(install_request(one.after for one in found.new))
     result = _update(found, lock, settings, args, report)
@@ -98,6 +109,9 @@ def _update(
                 refused.append(refusal_of(version.before.name, error))
                 continue
             changes.append(change)
+            record_acceptance(
+                version.judged, version.after.content_digest, settings, accepted(args)
+            )
             for one in merged.conflicts:
                 beside = f"; compare it with {one.beside}, then remove that file"
                 conflicts.append(
@@ -112,6 +126,15 @@ def _update(
     result = SyncResult(changes=tuple(changes), refused=(*refused, *conflicts))
     print_result(result, {one.before.name: one.after for one in found.new}, args)
     return PARTLY if conflicts else result.exit_code
+
+
+def _print_news(version: NewVersion, lock: SkillLock, settings: Settings) -> None:
+    from skillbelt.install import describe  # cost: 14 ms for the checks, where nothing is shown
+
+    print(one_line(version.before.name), file=sys.stderr)
+    folder = skill_folder(lock.place, version.before.name)
+    for label, text in describe.describe_news(version, folder, settings):
+        print_words(f"  {label:<12} {one_line(text)}", " " * 15, file=sys.stderr)
 
 
 def _print_difference(version: NewVersion, lock: SkillLock, settings: Settings) -> None:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import os
+from collections.abc import Iterable, Iterator
 
 from skillbelt.cli.installing import add_options, place_of, print_drift, say_locked
 from skillbelt.cli.output import print_json
+from skillbelt.cli.pack import find_folder
+from skillbelt.errors import SourceError
+from skillbelt.install.entries import reference_of
+from skillbelt.install.hashes import hash_folder
 from skillbelt.install.lock_file import read_lock
 from skillbelt.install.placing import using_place
-from skillbelt.install.sync import check_names
-from skillbelt.install.verify import verify_lock
-from skillbelt.settings import load_settings
+from skillbelt.install.policy import SkillToJudge, needs_signature, signers_for, verify_policy
+from skillbelt.install.signature_file import signer_of
+from skillbelt.install.signatures import check_signature
+from skillbelt.install.sync import check_names, skill_to_judge
+from skillbelt.install.values import InstallPlace, SourceReference
+from skillbelt.install.verify import VerifiedSkill, verify_lock
+from skillbelt.settings import Settings, load_settings
 from skillbelt.text import one_line
 
 DRIFT = 2
@@ -18,7 +28,20 @@ DRIFT = 2
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `verify`."""
-    parser.add_argument("names", metavar="NAME", nargs="*", help="the skills (default: all)")
+    parser.add_argument(
+        "names",
+        metavar="NAME",
+        nargs="*",
+        help="the skills (default: all); with --signed-by also the folder of one, such as ./pdf",
+    )
+    parser.add_argument(
+        "--signed-by",
+        metavar="SIGNER",
+        action="append",
+        default=[],
+        help="demand this signer, such as 'key acme.pub' or 'certificate ca.pem' (may be "
+        "repeated: one of them)",
+    )
     parser.add_argument(
         "--full", action="store_true", help="read every file, also those that did not change"
     )
@@ -28,11 +51,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compare what is installed with the lock; print each difference."""
     settings = load_settings(args.project, config=args.config)
+    if args.signed_by:
+        signers = [f"** {one}" for one in args.signed_by]
+        demands = {"trusted_signers": signers, "signatures": "require"}
+        settings = load_settings(args.project, config=args.config, overrides=demands)
+    folders = [name for name in args.names if "/" in name] if args.signed_by else []
+    if folders:
+        return _verify_folders(folders, settings, args)
     place = place_of(args, settings)
     with using_place(place, settings):
         lock = read_lock(place)
         verified = verify_lock(lock, settings, check_names(lock, args.names), full=args.full)
-    drift = [one for skill in verified for one in skill.drift]
+        by_policy = [*verify_policy(_to_judge(verified, place, settings), settings)]
+    drift = [*(one for skill in verified for one in skill.drift), *by_policy]
+    wrong = {one.name for one in drift}
     refused = [] if args.names else lock.refused
     if args.json:
         print_json(
@@ -42,9 +74,11 @@ def run(args: argparse.Namespace) -> int:
                         "name": skill.entry.name,
                         "path": skill.folder,
                         "digest": skill.entry.content_digest,
-                        "verified": not skill.drift,
+                        "verified": skill.entry.name not in wrong,
+                        "signer": signer.as_provenance() if signer else None,
                     }
                     for skill in verified
+                    for signer in (signer_of(skill.entry.provenance),)
                 ],
                 "drift": [one._asdict() for one in drift],
                 "refused": [one._asdict() for one in refused],
@@ -54,7 +88,50 @@ def run(args: argparse.Namespace) -> int:
         print_drift(drift)
         for one in refused:
             print(f"{one_line(one.name)}: the entry in {place.lock} {one_line(one.message)}")
-        good = sum(not skill.drift for skill in verified)
+        good = sum(skill.entry.name not in wrong for skill in verified)
         said = f"{good} of {len(verified)} skills are as {place.lock} says"
         say_locked(said, args, (*verified, *refused))
     return DRIFT if drift or refused else 0
+
+
+def _to_judge(
+    verified: Iterable[VerifiedSkill], place: InstallPlace, settings: Settings
+) -> Iterator[tuple[SkillToJudge, str]]:
+    """Yield what is installed, as the policy judges it; read again where a signature counts."""
+    for skill in verified:
+        if skill.hashes is None:
+            continue
+        entry, folder = skill.entry, skill.folder
+        try:
+            reference = reference_of(entry, place)
+        except SourceError:  # a kind that only another tool installs
+            reference = SourceReference(kind="node_modules", source=entry.source, url=entry.source)
+        known = None if needs_signature(entry, reference.url, settings) else skill.hashes
+        yield skill_to_judge(entry, folder, place, reference, hashes=known), folder
+
+
+def _verify_folders(folders: list[str], settings: Settings, args: argparse.Namespace) -> int:
+    """Verify the signatures of skills that need not be installed."""
+    rows = []
+    for name in folders:
+        folder = find_folder(name, os.path.abspath(args.project or "."))
+        check = check_signature(folder, hash_folder(folder, partial=True), signers_for(settings))
+        rows.append((folder, check))
+    if args.json:
+        print_json(
+            {
+                "signatures": [
+                    {
+                        "path": folder,
+                        "verified": check.state == "trusted",
+                        "signer": check.signer.as_provenance() if check.signer else None,
+                        "reason": check.reason,
+                    }
+                    for folder, check in rows
+                ]
+            }
+        )
+    for folder, check in rows if not args.json else ():
+        said = f"signed by {check.signer.text}" if check.signer else one_line(check.reason)
+        print(f"{folder}: {said}")
+    return 0 if all(check.state == "trusted" for _, check in rows) else DRIFT

@@ -18,6 +18,16 @@ from skillbelt.install.find_skills import FoundSkill
 from skillbelt.install.hashes import FolderHashes, computed_hash, hash_folder
 from skillbelt.install.lock_file import SkillLock, read_lock
 from skillbelt.install.placing import client_folder, put_skill, skill_folder, using_place
+from skillbelt.install.policy import (
+    NOT_JUDGED,
+    NOTHING_ACCEPTED,
+    Acceptance,
+    JudgedSkill,
+    SkillToJudge,
+    committed_at,
+    judge_skill,
+    record_acceptance,
+)
 from skillbelt.install.values import FetchedSkill, InstallPlace, LockEntry
 from skillbelt.permission.gate import Gate
 from skillbelt.permission.rules import Request
@@ -45,13 +55,15 @@ class RefusedSkill(NamedTuple):
 class SkillOffer(NamedTuple):
     """A skill that can be installed; `describe_offer` says what a person needs to decide.
 
-    `current` is the content digest of what is there now, "" for nothing.
+    `current` is the content digest of what is there now, "" for nothing, `judged` what the policy
+    of the settings says.
     """
 
     fetched: FetchedSkill
     stored: StoredSkill
     difference: FileDifference = FileDifference()
     current: str = ""
+    judged: JudgedSkill = NOT_JUDGED
 
     @property
     def name(self) -> str:
@@ -76,12 +88,16 @@ class SkillChange(NamedTuple):
 
 
 class AddTarget(NamedTuple):
-    """Where skills are added: a place, the clients that get links, and whether they get copies."""
+    """Where skills are added: a place, the clients that get links, and whether they get copies.
+
+    `accepts` is what the user accepts against the policy.
+    """
 
     place: InstallPlace
     clients: tuple[str, ...] = ()
     copy: bool = False
     pin: bool = False
+    accepts: Acceptance = NOTHING_ACCEPTED
 
 
 def check_clients(target: AddTarget, settings: Settings) -> None:
@@ -122,11 +138,44 @@ def _offer(
     fault = _find_fault(fetched, new, old, entry=entry, place=place)
     if fault is not None:
         return fault
+    judged = _judge(fetched, new, entry, target, settings)
+    if judged.faults:
+        worst = judged.faults[0]
+        return RefusedSkill(
+            name=fetched.name, code=worst.code, message=worst.message, remedy=worst.remedy
+        )
     return SkillOffer(
         fetched=fetched,
         stored=stored,
         difference=compare_files(old, new),
         current=old.content_digest if old else "",
+        judged=judged,
+    )
+
+
+def _judge(
+    fetched: FetchedSkill,
+    hashes: FolderHashes,
+    entry: LockEntry | None,
+    target: AddTarget,
+    settings: Settings,
+) -> JudgedSkill:
+    reference = fetched.reference
+    typed = reference.typed or reference.source
+    return judge_skill(
+        SkillToJudge(
+            name=fetched.name,
+            folder=fetched.folder,
+            hashes=hashes,
+            kind=reference.kind,
+            url=reference.url,
+            committed_at=committed_at(fetched.provenance),
+            before=entry,
+            command=("add", typed, "--skill", fetched.name),
+            of_user=target.place.scope == "user",
+        ),
+        settings,
+        target.accepts,
     )
 
 
@@ -262,8 +311,12 @@ def _install(
         before = read_lock(place).entries.get(offer.name)
         clients = dict.fromkeys((*(before.clients if before else ()), *target.clients))
         entry = entry_for(fetched, offer.stored, place, clients=tuple(clients), before=before)
+        entry = entry._replace(
+            provenance=offer.judged.provenance(entry.provenance), unsigned=offer.judged.unsigned
+        )
         with stored_skill(offer.stored, settings, lambda: fetched.folder) as folder:
             put_skill(place, entry, folder, settings, copy=target.copy)
+        record_acceptance(offer.judged, entry.content_digest, settings, target.accepts)
     action = "keep" if offer.is_installed else "replace" if offer.current else "install"
     return SkillChange(
         name=offer.name,

@@ -9,9 +9,12 @@ from typing import NamedTuple
 from skillbelt.check.check import check_file
 from skillbelt.errors import PathEscape, RunRefused, SkillbeltError
 from skillbelt.format.skill import Skill
-from skillbelt.install.add import SkillOffer
+from skillbelt.install.add import SkillOffer, compare_files
 from skillbelt.install.hashes import hash_folder
+from skillbelt.install.policy import JudgedSkill
+from skillbelt.install.update import NewVersion, stored_version
 from skillbelt.running.packages.declared import needs_of
+from skillbelt.settings import Settings
 from skillbelt.text import one_line
 from skillbelt.values import SKILL_FILE, Diagnostic
 
@@ -93,6 +96,7 @@ def describe_offer(offer: SkillOffer) -> Iterator[tuple[str, str]]:
     findings = check_offer(offer)
     commit = f" at {offer.fetched.commit[:12]}" if offer.fetched.commit else ""
     yield "from", f"{offer.fetched.reference.source}{commit} ({offer.fetched.skill_path})"
+    yield from _describe_judged(offer.judged)
     yield "files", f"{can.files} files, {can.bytes:,} bytes"
     for label, values in (
         ("scripts", can.scripts),
@@ -118,6 +122,36 @@ def describe_offer(offer: SkillOffer) -> Iterator[tuple[str, str]]:
         ):
             if values:
                 yield label, _list(values)
+
+
+def _describe_judged(judged: JudgedSkill) -> Iterator[tuple[str, str]]:
+    if judged.signer is not None:
+        yield "signed", f"by {judged.signer.text}"
+    for warning in judged.warnings:
+        yield "WARNING", warning
+
+
+def describe_news(
+    version: NewVersion, place_folder: str, settings: Settings
+) -> Iterator[tuple[str, str]]:
+    """Yield what is new in a version before the question: a label and a text for each line."""
+    commit = f" at {version.after.commit[:12]}" if version.after.commit else ""
+    yield "from", f"{one_line(version.after.source)}{commit}"
+    yield from _describe_judged(version.judged)
+    is_there = os.path.isdir(place_folder)
+    with stored_version(version, settings) as folder:
+        old = hash_folder(place_folder, partial=True) if is_there else None
+        files = compare_files(old, hash_folder(folder))
+        now = describe_abilities(folder)
+    before = describe_abilities(place_folder) if is_there else SkillAbilities()
+    for label, names in zip(files._fields, files, strict=True):
+        if names:
+            yield label, _list(names)
+    for label in ("scripts", "programs", "packages", "secrets", "hosts", "tools", "links"):
+        known = set(getattr(before, label))
+        new = [one for one in getattr(now, label) if one not in known]
+        if new:
+            yield f"new {label}", _list(new)
 
 
 def _list(values: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from skillbelt.errors import ConfigError, PathEscape, PermissionDenied, Skillbel
 from skillbelt.install.content_store import StoredSkill, incoming, keep_skill, stored_skill
 from skillbelt.install.entries import reference_of, stored_of
 from skillbelt.install.fetching import fetch_skills
-from skillbelt.install.hashes import computed_hash, hash_folder
+from skillbelt.install.hashes import FolderHashes, computed_hash, hash_folder
 from skillbelt.install.lock_file import (
     LockChanges,
     SkillLock,
@@ -30,6 +30,15 @@ from skillbelt.install.placing import (
     put_skill,
     skill_folder,
     take_skill,
+)
+from skillbelt.install.policy import (
+    NOTHING_ACCEPTED,
+    Acceptance,
+    SkillToJudge,
+    check_source,
+    committed_at,
+    record_acceptance,
+    require_permitted,
 )
 from skillbelt.install.values import (
     Drift,
@@ -165,6 +174,7 @@ def perform_sync(
     *,
     mode: SyncMode = "install",
     report: Report = lambda text: None,
+    accepts: Acceptance = NOTHING_ACCEPTED,
 ) -> SyncResult:
     """Do what was planned, skill by skill; the caller holds the place.
 
@@ -178,7 +188,7 @@ def perform_sync(
             continue
         report(change.name)
         try:
-            done.append(_perform(change, lock, settings, fetch, mode))
+            done.append(_perform(change, lock, settings, fetch, accepts))
         except (SkillbeltError, OSError) as error:
             refused.append(refusal_of(change.name, error))
     return SyncResult(changes=tuple(done), refused=tuple(refused), drift=plan.drift)
@@ -196,7 +206,7 @@ def refusal_of(name: str, error: Exception) -> SyncRefusal:
 
 
 def _perform(
-    change: PlannedChange, lock: SkillLock, settings: Settings, fetch: Fetch, mode: SyncMode
+    change: PlannedChange, lock: SkillLock, settings: Settings, fetch: Fetch, accepts: Acceptance
 ) -> PlannedChange:
     place, entry = lock.place, lock.entries[change.name]
     if change.action == "link":
@@ -205,25 +215,50 @@ def _perform(
     if change.action == "keep":
         _record(place, entry, settings, adopt=change.reason == "adopt")
         return change
+    reference = reference_of(entry, place)
+    check_source(entry.name, reference.url, settings)
     stored = stored_of(entry)
     if stored is None:
-        return _install_unpinned(change, lock, settings, fetch)
+        return _install_unpinned(change, lock, settings, fetch, accepts)
     with (
         incoming(settings) as folder,
         stored_skill(
             stored,
             settings,
-            lambda: (
-                fetch(reference_of(entry, place), folder, entry.commit, entry.skill_path).folder
-            ),
+            lambda: fetch(reference, folder, entry.commit, entry.skill_path).folder,
         ) as source,
     ):
+        skill = skill_to_judge(entry, source, place, reference)
+        judged = require_permitted(skill, settings, accepts)
         put_skill(place, entry, source, settings, lock=False)
+        record_acceptance(judged, entry.content_digest, settings, accepts)
     return change
 
 
+def skill_to_judge(
+    entry: LockEntry,
+    folder: str,
+    place: InstallPlace,
+    reference: SourceReference,
+    *,
+    hashes: FolderHashes | None = None,
+) -> SkillToJudge:
+    """Return the skill of an entry, with its files in a folder, as the policy judges it."""
+    return SkillToJudge(
+        name=entry.name,
+        folder=folder,
+        hashes=hashes or hash_folder(folder, partial=True),
+        kind=reference.kind,
+        url=reference.url,
+        committed_at=committed_at(entry.provenance),
+        before=entry,
+        command=("sync",),
+        of_user=place.scope == "user",
+    )
+
+
 def _install_unpinned(
-    change: PlannedChange, lock: SkillLock, settings: Settings, fetch: Fetch
+    change: PlannedChange, lock: SkillLock, settings: Settings, fetch: Fetch, accepts: Acceptance
 ) -> PlannedChange:
     """Install an entry of another tool if its one hash is right, and record what came."""
     place, entry = lock.place, lock.entries[change.name]
@@ -241,8 +276,15 @@ def _install_unpinned(
                 change.path,
                 "has local edits; `skillbelt sync --adopt` records them, --force drops them",
             )
+        skill = skill_to_judge(entry, fetched.folder, place, fetched.reference)
+        skill = skill._replace(committed_at=committed_at(fetched.provenance))
+        judged = require_permitted(skill, settings, accepts)
         stored = keep_skill(fetched.folder, settings)
-        pinned = _pinned(entry, stored)._replace(commit=fetched.commit)
+        pinned = _pinned(entry, stored)._replace(
+            commit=fetched.commit,
+            provenance=judged.provenance(fetched.provenance),
+            unsigned=judged.unsigned,
+        )
         with stored_skill(stored, settings, lambda: fetched.folder) as source:
             put_skill(place, pinned, source, settings)
     return change._replace(after=stored.content_digest)
@@ -266,9 +308,9 @@ def _record(place: InstallPlace, entry: LockEntry, settings: Settings, *, adopt:
     pinned = _pinned(entry, stored)
     if adopt:
         same = stored.content_digest == entry.content_digest
-        pinned = pinned._replace(
-            computed_hash=computed_hash(folder), commit=entry.commit if same else ""
-        )
+        pinned = pinned._replace(computed_hash=computed_hash(folder))
+        if not same:  # what was known is about another content
+            pinned = pinned._replace(commit="", provenance={}, unsigned=False, packages={}, scan={})
         found = linked_clients(place, entry.name, settings)
         pinned = pinned._replace(clients=tuple(dict.fromkeys((*entry.clients, *found))))
     changes = LockChanges(read_lock(place))

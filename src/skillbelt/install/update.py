@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from skillbelt.errors import SkillbeltError, SourceError
@@ -13,18 +14,31 @@ from skillbelt.install.fetching import OpenSource, open_source
 from skillbelt.install.lock_file import SkillLock
 from skillbelt.install.merge import MergedFolder, merge_folders, show_difference
 from skillbelt.install.placing import put_skill
-from skillbelt.install.sync import Fetch, Report, SyncRefusal, refusal_of
+from skillbelt.install.policy import (
+    NOT_JUDGED,
+    NOTHING_ACCEPTED,
+    Acceptance,
+    JudgedSkill,
+    check_source,
+    committed_at,
+    judge_skill,
+)
+from skillbelt.install.sync import Fetch, Report, SyncRefusal, refusal_of, skill_to_judge
 from skillbelt.install.values import InstallPlace, LockEntry, PlannedChange
 from skillbelt.install.verify import verify_skill
 from skillbelt.settings import Settings
 
 
 class NewVersion(NamedTuple):
-    """A skill of the lock whose source has other content now; `after` is its entry to be."""
+    """A skill of the lock whose source has other content now; `after` is its entry to be.
+
+    `judged` is what the policy of the settings says.
+    """
 
     before: LockEntry
     after: LockEntry
     stored: StoredSkill
+    judged: JudgedSkill = NOT_JUDGED
 
 
 class FoundVersions(NamedTuple):
@@ -34,9 +48,30 @@ class FoundVersions(NamedTuple):
     current: tuple[str, ...] = ()
     refused: tuple[SyncRefusal, ...] = ()
 
+    def hold_back(self) -> FoundVersions:
+        """Return what may be installed; what the policy refuses is among the refused."""
+        faulty = [one for one in self.new if one.judged.faults]
+        refused = [
+            SyncRefusal(
+                name=one.before.name,
+                code=fault.code,
+                message=fault.message,
+                remedy=fault.remedy,
+                policy=True,
+            )
+            for one in faulty
+            for fault in one.judged.faults[:1]
+        ]
+        new = tuple(one for one in self.new if not one.judged.faults)
+        return self._replace(new=new, refused=(*self.refused, *refused))
+
 
 def find_versions(
-    lock: SkillLock, names: Iterable[str], settings: Settings, report: Report
+    lock: SkillLock,
+    names: Iterable[str],
+    settings: Settings,
+    report: Report,
+    accepts: Acceptance = NOTHING_ACCEPTED,
 ) -> FoundVersions:
     """Ask the source of each skill, all if none is named, for its newest version.
 
@@ -59,13 +94,14 @@ def find_versions(
         with incoming(settings) as folder:
             try:
                 reference = reference_of(entries[0], lock.place)._replace(skill="")
+                check_source(entries[0].name, reference.url, settings)
                 source = open_source(reference, settings, folder, progress=report)
             except (SkillbeltError, OSError) as error:
                 refused += [refusal_of(entry.name, error) for entry in entries]
                 continue
             for entry in entries:
                 try:
-                    found = _newest(entry, source, lock.place, settings)
+                    found = _newest(entry, source, lock.place, settings, accepts)
                 except (SkillbeltError, OSError) as error:
                     refused.append(refusal_of(entry.name, error))
                     continue
@@ -77,7 +113,11 @@ def find_versions(
 
 
 def _newest(
-    entry: LockEntry, source: OpenSource, place: InstallPlace, settings: Settings
+    entry: LockEntry,
+    source: OpenSource,
+    place: InstallPlace,
+    settings: Settings,
+    accepts: Acceptance,
 ) -> NewVersion | None:
     """Return the newest version of a skill; None if that is the locked one."""
     here = [one for one in source.found.skills if one.skill_path == entry.skill_path]
@@ -98,7 +138,19 @@ def _newest(
         )
     else:
         same = stored == known
-    return None if same else NewVersion(entry, after, stored)
+    if same:
+        return None
+    skill = skill_to_judge(entry, fetched.folder, place, fetched.reference)._replace(
+        committed_at=committed_at(fetched.provenance), command=("update", entry.name)
+    )
+    judged = judge_skill(skill, settings, accepts)
+    after = after._replace(provenance=judged.provenance(after.provenance), unsigned=judged.unsigned)
+    return NewVersion(entry, after, stored, judged)
+
+
+def stored_version(version: NewVersion, settings: Settings) -> AbstractContextManager[str]:
+    """Hold the folder of a new version in the store."""
+    return stored_skill(version.stored, settings, _nothing)
 
 
 def describe_version(version: NewVersion, place_folder: str, settings: Settings) -> str:

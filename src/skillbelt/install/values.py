@@ -36,6 +36,7 @@ DriftKind = Literal[
     "rewritten",
     "no-digest",
     "client-link",
+    "policy",
 ]
 
 NO_VALUES: Mapping[str, object] = MappingProxyType({})

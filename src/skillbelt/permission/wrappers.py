@@ -34,7 +34,7 @@ class _Prefix(NamedTuple):
 NOTHING = Started()
 _UNCLEAR = Started((), True)
 # An option that is not listed makes the line unclear: it may take the next word, or do more.
-_PREFIXES: Mapping[str, _Prefix] = {
+PREFIXES: Mapping[str, _Prefix] = {
     "env": _Prefix("-u -C --unset --chdir", "-i - -0 -v --ignore-environment --null --debug"),
     "nice": _Prefix("-n --adjustment"),
     "timeout": _Prefix(
@@ -71,7 +71,7 @@ _PREFIXES: Mapping[str, _Prefix] = {
     ),
 }
 _SHELL_NAMES = "sh bash dash zsh ksh mksh ash rbash fish csh tcsh yash posh"
-_SHELLS = frozenset(_SHELL_NAMES.split())
+SHELLS = frozenset(_SHELL_NAMES.split())
 # Options after which an interpreter still runs the file that follows; `v:` takes the next word.
 _INTERPRETERS: Mapping[str, str] = {
     "python": "-u -B -s -S -E -I -O -OO -P -q -v -b -bb -x X: W:",
@@ -203,7 +203,7 @@ def _joined(words: list[str]) -> str:
 
 
 def _prefixed(name: str, words: list[str]) -> Started:
-    how = _PREFIXES[name]
+    how = PREFIXES[name]
     valued, flags = how.valued.split(), how.flags.split()
     at, unclear, operands = 0, name == "xargs", how.operands
     while at < len(words):
@@ -355,8 +355,8 @@ _KNOWN: Mapping[str, _How] = {
     **dict.fromkeys(_ALWAYS, _always),
     **dict.fromkeys(_BY_WORD, _by_word),
     **dict.fromkeys(_INTERPRETERS, _interpreter),
-    **dict.fromkeys(_SHELLS, _shell),
-    **dict.fromkeys(_PREFIXES, _prefixed),
+    **dict.fromkeys(SHELLS, _shell),
+    **dict.fromkeys(PREFIXES, _prefixed),
     **dict.fromkeys(_SEPARATE, _separate),
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
     **dict.fromkeys(("sed", "gsed"), _sed),

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from skillbelt.errors import PathEscape, RunRefused
 from skillbelt.files.contain import FOLLOW_FILE, inside, open_beneath, open_folder
 from skillbelt.files.tree import SkillTree
+from skillbelt.format.python_source import MAX_SOURCE_BYTES
 from skillbelt.permission.packages import Kind
 from skillbelt.running.call import scripts_named
 from skillbelt.running.packages.declared import (
@@ -36,7 +37,6 @@ from skillbelt.running.packages.proposed import (
     propose,
     uncovered,
 )
-from skillbelt.running.packages.python_imports import MAX_SOURCE_BYTES
 from skillbelt.running.packages.started import StartedPart, started_parts
 from skillbelt.sandbox.linux.identity import interpreter
 

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from skillbelt.running.packages.python_imports import MAX_IMPORTS, MAX_SOURCE_BYTES
+from skillbelt.format.python_source import MAX_SOURCE_BYTES
+from skillbelt.running.packages.python_imports import MAX_IMPORTS
 
 _TOKEN = re.compile(
     r"""(?P<blank>[\s\ufeff]+|//[^\n]*|/\*.*?(?:\*/|\Z)|\A\#![^\n]*)"""

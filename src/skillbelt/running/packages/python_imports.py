@@ -8,24 +8,14 @@ from __future__ import annotations
 
 import ast
 import re
-import threading
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-# More than this is not a script of a skill; the rest of it is not read.
-MAX_SOURCE_BYTES = 512 * 2**10
-MAX_IMPORTS = 500
-# The parser warns of odd escapes in a script, which the user who runs it did not write.
-_FILE = "skillbelt-imports"
-_PARSING = threading.Lock()
-warnings.filterwarnings("ignore", module=re.escape(_FILE))
+from skillbelt.format.python_source import MAX_SOURCE_BYTES, parse_python
 
+MAX_IMPORTS = 500
 _CAUGHT = frozenset(("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
 _MAX_LINE = 1_000
-# The parser takes a time of the square of the length for a name with many dots.
-_MAX_DOTTED = 2_000
-_DOTTED = re.compile(r"[\w.\s\\]+")
 _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _PATH_CHANGES = re.compile(r"\bsys\s*\.\s*path\b|\bPYTHONPATH\b|\bsite\s*\.\s*addsitedir\b")
 
@@ -51,18 +41,6 @@ class PythonImports(NamedTuple):
     changes_path: bool = False
 
 
-def parse_python(text: str) -> ast.Module:
-    """Return the syntax tree; SyntaxError, ValueError, RecursionError or MemoryError without one.
-
-    Python 3.11 counts the depth of all threads together, and fails when two parse at once.
-    """
-    with _PARSING:
-        try:
-            return ast.parse(text, _FILE)
-        except SystemError as error:  # another part of the process parses, too
-            raise ValueError("the source cannot be parsed now") from error
-
-
 def python_imports(data: bytes | str, *, is_main: bool = True) -> PythonImports:
     """Return the imports of a source; without `is_main` those that importing it needs.
 
@@ -71,8 +49,6 @@ def python_imports(data: bytes | str, *, is_main: bool = True) -> PythonImports:
     text = _text(data)
     changes = bool(_PATH_CHANGES.search(text))
     try:
-        if any(len(one[0]) > _MAX_DOTTED for one in _DOTTED.finditer(text) if "." in one[0]):
-            raise ValueError("a name that is too long to parse")
         tree = parse_python(text)
         found = list(_Reader(is_main).read(tree.body))
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -13,8 +13,8 @@ from posixpath import dirname, join, normpath, splitext
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import SkillbeltError
+from skillbelt.format.python_source import parse_python
 from skillbelt.format.skill import Skill
-from skillbelt.running.packages.python_imports import parse_python
 
 Language = Literal["python", "javascript", "typescript", "shell"]
 LANGUAGES: tuple[Language, ...] = ("python", "javascript", "typescript", "shell")

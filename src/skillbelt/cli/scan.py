@@ -1,0 +1,215 @@
+"""`skillbelt scan`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from skillbelt import __version__
+from skillbelt.check.annotations import annotation
+from skillbelt.check.sarif import log
+from skillbelt.cli.check import targets
+from skillbelt.cli.output import (
+    count,
+    print_json,
+    say,
+    show_progress,
+    wants_progress,
+)
+from skillbelt.cli.scanning import open_catalog
+from skillbelt.cli.words import print_words
+from skillbelt.errors import ConfigError, SkillbeltError
+from skillbelt.format.skill import Skill
+from skillbelt.install.content_store import incoming
+from skillbelt.install.fetching import open_source
+from skillbelt.install.source_syntax import parse_source
+from skillbelt.scan.accepted import accept, check_rule, read_accepted, scan_accepting
+from skillbelt.scan.report import (
+    at_level,
+    describe_statement,
+    report_rules,
+    to_diagnostics,
+)
+from skillbelt.scan.scanner import scan_skill
+from skillbelt.scan.values import KINDS, FindingKind, ScannedSkill
+from skillbelt.settings import Settings, load_settings
+from skillbelt.text import one_line
+from skillbelt.values import Diagnostic
+
+
+class ScanResult(NamedTuple):
+    """A skill that was scanned, and the folder its paths are below."""
+
+    scanned: ScannedSkill
+    folder: str
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `scan`."""
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        metavar="TARGET",
+        help="a skill's name, a folder, or a source as `add` takes it (default: every skill)",
+    )
+    parser.add_argument(
+        "--level",
+        choices=KINDS,
+        help="show findings from this level on (default: ask; all with --json)",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "sarif", "github"),
+        help="the output format; github: annotations for a workflow (default: text)",
+    )
+    parser.add_argument(
+        "--accept",
+        metavar="RULE",
+        action="append",
+        default=[],
+        help="accept the findings of a rule for this content, with --reason (may be repeated)",
+    )
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why they are accepted")
+    parser.add_argument(
+        "--accepted", metavar="FILE", help="a file of accepted findings that counts as well"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Scan the skills and print what they can do; 1 when one is blocked."""
+    form = args.format or ("json" if args.json else "text")
+    for rule in args.accept:
+        check_rule(rule, args.reason)
+    settings = load_settings(args.project, config=args.config)
+    more = read_accepted(args.accepted, required=True) if args.accepted else ()
+    with ExitStack() as stack:
+        results: list[ScanResult] = []
+        for skill in _skills(args, settings, stack):
+            if wants_progress(args):
+                show_progress(f"scanning {skill.name}")
+            if args.accept:
+                accept(settings.state_dir, scan_skill(skill), args.accept, args.reason)
+            results.append(ScanResult(scan_accepting(skill, settings.state_dir, more), skill.dir))
+        if wants_progress(args):
+            show_progress("")
+    _show(results, form, args)
+    return 1 if any(one.scanned.level == "block" for one in results) else 0
+
+
+# Targets
+
+
+def _skills(args: argparse.Namespace, settings: Settings, stack: ExitStack) -> Iterator[Skill]:
+    """Yield the skills that the words name; those of a source while it is fetched."""
+    if args.targets:
+        yield from find_targets(args.targets, args, settings, stack)
+    else:
+        yield from open_catalog(args).all()
+
+
+def find_targets(
+    words: Sequence[str], args: argparse.Namespace, settings: Settings, stack: ExitStack
+) -> Iterator[Skill]:
+    """Yield the skills that words name: a path, a source, or a name of the catalogue."""
+    for word in words:
+        if os.path.lexists(os.path.expanduser(word)):
+            found = targets([word], settings)
+            for path in found.files:
+                yield Skill.from_file(path)
+            if not found.files:
+                raise ConfigError(
+                    f"there is no SKILL.md in {one_line(word)}: name a skill's folder"
+                )
+        elif "/" in word or ":" in word or "@" in word:
+            yield from _fetch(word, args, settings, stack)
+        else:
+            yield open_catalog(args).find(word)
+
+
+def _fetch(
+    word: str, args: argparse.Namespace, settings: Settings, stack: ExitStack
+) -> Iterator[Skill]:
+    folder = stack.enter_context(incoming(settings))
+    progress = show_progress if wants_progress(args) else None
+    reference = parse_source(word, folder=os.getcwd())
+    source = open_source(reference, settings, folder, progress=progress)
+    for found in source.found.skills:
+        try:
+            yield Skill.from_folder(source.take(found).folder)
+        except SkillbeltError as error:
+            say(f"skillbelt: {one_line(found.name)}: {one_line(str(error))}", args)
+
+
+# Output
+
+
+def _show(results: Sequence[ScanResult], form: str, args: argparse.Namespace) -> None:
+    level: FindingKind = args.level or ("note" if form in ("json", "sarif") else "ask")
+    shown = [
+        one._replace(scanned=one.scanned._replace(findings=at_level(one.scanned.findings, level)))
+        for one in results
+    ]
+    if form == "json":
+        documents = [
+            {**after.scanned.to_json(), "level": before.scanned.level}
+            for before, after in zip(results, shown, strict=True)
+        ]
+        print_json({"skills": documents})
+    elif form == "sarif":
+        found = [said for one in shown for said in to_diagnostics(one.scanned, one.folder)]
+        root = args.project or os.getcwd()
+        print_json(log(found, root=root, version=__version__, rules=report_rules()))
+    elif form == "github":
+        for one in shown:
+            for said in to_diagnostics(one.scanned, one.folder):
+                print(annotation(said, _relative(said)))
+    else:
+        _print(results, shown, args)
+
+
+def _print(
+    results: Sequence[ScanResult], shown: Sequence[ScanResult], args: argparse.Namespace
+) -> None:
+    for before, after in zip(results, shown, strict=True):
+        scanned = after.scanned
+        level = before.scanned.level
+        if not scanned.findings and len(results) > 1 and not args.verbose:
+            continue
+        print(f"{one_line(scanned.name)}: {_LEVELS[level]}")
+        for one in scanned.findings:
+            place = f"{one.path}:{one.line}" if one.line else one.path
+            print_words(
+                f"  {one.kind} {one.rule}: {one_line(place)}: {one_line(one.message)}", "    "
+            )
+            print_words(f"    {one_line(one.remedy)}", "    ")
+        for gone in scanned.suppressed:
+            print_words(f"  accepted {gone.finding.rule}: {one_line(gone.reason)}", "    ")
+        if len(results) == 1 or args.verbose:
+            for label, text in describe_statement(scanned.statement):
+                print_words(f"  {label:<12} {text}", " " * 15)
+            for missed in scanned.unseen:
+                print_words(f"  not seen     {one_line(missed)}", " " * 15)
+    if not args.quiet:
+        print(_summary(results))
+
+
+_LEVELS = {
+    "block": "blocked",
+    "ask": "asks for a look",
+    "note": "nothing but notes",
+    "none": "nothing found",
+}
+
+
+def _summary(results: Sequence[ScanResult]) -> str:
+    levels = [one.scanned.level for one in results]
+    blocked, asked = levels.count("block"), levels.count("ask")
+    return f"{count(len(results), 'skill')} scanned: {blocked} blocked, {asked} to look at"
+
+
+def _relative(said: Diagnostic) -> str:
+    here = os.path.join(os.getcwd(), "")
+    return said.path.removeprefix(here)

@@ -1,0 +1,32 @@
+"""Parse Python that a skill brings, without running any of it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import threading
+import warnings
+
+# More than this is not a script of a skill; the rest of it is not read.
+MAX_SOURCE_BYTES = 512 * 2**10
+# The parser takes a time of the square of the length for a name with many dots.
+_MAX_DOTTED = 2_000
+_DOTTED = re.compile(r"[\w.\s\\]+")
+# The parser warns of odd escapes in a script, which the user who runs it did not write.
+_FILE = "skillbelt-imports"
+_PARSING = threading.Lock()
+warnings.filterwarnings("ignore", module=re.escape(_FILE))
+
+
+def parse_python(text: str) -> ast.Module:
+    """Return the syntax tree; SyntaxError, ValueError, RecursionError or MemoryError without one.
+
+    Python 3.11 counts the depth of all threads together, and fails when two parse at once.
+    """
+    if any(len(one[0]) > _MAX_DOTTED for one in _DOTTED.finditer(text) if "." in one[0]):
+        raise ValueError("a name that is too long to parse")
+    with _PARSING:
+        try:
+            return ast.parse(text, _FILE)
+        except SystemError as error:  # another part of the process parses, too
+            raise ValueError("the source cannot be parsed now") from error

@@ -1,0 +1,404 @@
+"""What a user and a team demand of the skills that are installed: sources, signers, age.
+
+The user's settings and those of the project are judged each by itself, and what either refuses is
+refused: a project can tighten, and never loosen. A lock comes with the project. What it says of a
+skill counts against the demands of the project, and never against the user's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from skillbelt.errors import PermissionDenied
+from skillbelt.files.contain import open_file, read_handle
+from skillbelt.files.locks import locked
+from skillbelt.files.private import make_folder, replace_file
+from skillbelt.install.hashes import FolderHashes
+from skillbelt.install.signature_file import SkillSigner, signer_of
+from skillbelt.install.signatures import SignatureCheck, check_signature
+from skillbelt.install.values import NO_VALUES, Drift, LockEntry
+from skillbelt.settings import Settings
+from skillbelt.source_rules import TrustedSigner, matches_source, parse_signer
+from skillbelt.text import one_line
+from skillbelt.untrusted_json import BadJson, read_json
+
+_MAX_NOTES = 5_000
+_MAX_NOTES_BYTES = 2 * 2**20
+_CODES = {"unsigned": "unsigned", "unknown": "unknown-signer", "bad": "bad-signature"}
+
+
+class Acceptance(NamedTuple):
+    """What the user accepts for one command: an unsigned skill, another signer than before."""
+
+    unsigned: bool = False
+    signer: bool = False
+
+
+NOTHING_ACCEPTED = Acceptance()
+
+
+class PolicyFault(NamedTuple):
+    """Why a skill is refused: a code, the reason and what to do."""
+
+    code: str
+    message: str
+    remedy: str
+
+
+class PolicyRefusal(PermissionDenied):
+    """A skill that a policy refuses; `kind` is the code of the fault."""
+
+    def __init__(self, name: str, fault: PolicyFault) -> None:
+        super().__init__(name, fault.message)
+        self.args = (fault.message,)
+        self.kind, self.remedy = fault.code, fault.remedy
+
+
+class SkillToJudge(NamedTuple):
+    """A skill that is about to be installed.
+
+    `url` is the address that it comes from, `before` its entry in the lock, `command` what accepts
+    it: the words after `skillbelt`. `of_user` says that the lock is the user's own.
+    """
+
+    name: str
+    folder: str
+    hashes: FolderHashes
+    kind: str
+    url: str
+    committed_at: str = ""
+    before: LockEntry | None = None
+    command: tuple[str, ...] = ()
+    of_user: bool = False
+
+
+class JudgedSkill(NamedTuple):
+    """What was found: faults, which refuse it, warnings, and what the lock is to record."""
+
+    faults: tuple[PolicyFault, ...] = ()
+    warnings: tuple[str, ...] = ()
+    signer: SkillSigner | None = None
+    unsigned: bool = False
+    first_seen: str = ""
+
+    def provenance(self, known: Mapping[str, object]) -> dict[str, object]:
+        """Return what is known of the origin, with the signer and when it was first seen."""
+        made = dict(known)
+        if self.signer is not None:
+            made["signer"] = self.signer.as_provenance()
+        if self.first_seen:
+            made["firstSeen"] = self.first_seen
+        return made
+
+
+NOT_JUDGED = JudgedSkill()
+
+
+class _Layer(NamedTuple):
+    """The demands of the user or of the project about signatures."""
+
+    rule: str
+    signers: tuple[TrustedSigner, ...]
+    of_project: bool = False
+
+
+def judge_skill(
+    skill: SkillToJudge, settings: Settings, accepts: Acceptance = NOTHING_ACCEPTED
+) -> JudgedSkill:
+    """Judge one skill before it is installed. Nothing of it is run.
+
+    What this machine sees for the first time is noted, where the age counts.
+    """
+    faults = [*find_source_faults(skill.url, settings)]
+    age, first_seen = _judge_age(skill, settings)
+    signed = _judge_signature(skill, settings, accepts)
+    return signed._replace(
+        faults=(*faults, *age, *signed.faults), first_seen=first_seen, unsigned=signed.unsigned
+    )
+
+
+def require_permitted(skill: SkillToJudge, settings: Settings, accepts: Acceptance) -> JudgedSkill:
+    """Judge a skill; PolicyRefusal if it may not be installed."""
+    judged = judge_skill(skill, settings, accepts)
+    if judged.faults:
+        raise PolicyRefusal(skill.name, judged.faults[0])
+    return judged
+
+
+# --- sources -------------------------------------------------------------------------------------
+
+
+def find_source_faults(url: str, settings: Settings) -> Iterator[PolicyFault]:
+    """Yield why skills of this address may not be installed; nothing is fetched."""
+    for patterns, where, folder in (
+        _list_of(settings, "allowed_sources"),
+        _list_of_project(settings, "allowed_sources"),
+    ):
+        if patterns and not any(matches_source(one, url, folder) for one in patterns):
+            yield PolicyFault(
+                code="source-not-allowed",
+                message=f"{one_line(url)} is not one of the allowed sources of {where}",
+                remedy=f"add a pattern for it to allowed_sources in {where}",
+            )
+
+
+def check_source(name: str, url: str, settings: Settings) -> None:
+    """Raise PolicyRefusal for a source that is not allowed."""
+    for fault in find_source_faults(url, settings):
+        raise PolicyRefusal(name, fault)
+
+
+def record_acceptance(
+    judged: JudgedSkill, digest: str, settings: Settings, accepts: Acceptance
+) -> None:
+    """Note on this machine that the user accepted an unsigned content that was installed."""
+    if judged.unsigned and accepts.unsigned:
+        note_content(digest, settings, unsigned=True)
+
+
+def _list_of(settings: Settings, key: str) -> tuple[tuple[str, ...], str, str]:
+    """Return the user's list, the place that says it, and the folder that paths in it begin at."""
+    where = settings.sources.get(key, "your settings")
+    folder = os.path.dirname(where) if os.path.isabs(where) else settings.project
+    return tuple(getattr(settings, key)), where, folder
+
+
+def _list_of_project(settings: Settings, key: str) -> tuple[tuple[str, ...], str, str]:
+    file = settings.demands.get(f"{key}_file", ("",))[0]
+    return settings.demands.get(key, ()), file, os.path.dirname(file)
+
+
+# --- age -----------------------------------------------------------------------------------------
+
+
+def _judge_age(skill: SkillToJudge, settings: Settings) -> tuple[list[PolicyFault], str]:
+    """Return a fault for a skill that is too new, and when this content was seen first.
+
+    The date of a commit is a claim of its author, so it can make a skill younger and never older.
+    A folder of this machine has no age.
+    """
+    if not settings.min_age_days or skill.kind == "local":
+        return [], ""
+    seen = note_content(skill.hashes.content_digest, settings)
+    if skill.of_user or settings.by_project("min_age_days"):
+        seen = min(seen, _claimed(skill) or seen)
+    begins = max(seen, _time(skill.committed_at) or seen)
+    until = begins + timedelta(days=settings.min_age_days)
+    if datetime.now(UTC) >= until:
+        return [], _written(seen)
+    days = f"{settings.min_age_days:g}"
+    fault = PolicyFault(
+        code="too-new",
+        message=f"this content is known since {begins:%Y-%m-%d %H:%M} UTC, and {days} days are "
+        "demanded (min_age_days)",
+        remedy=f"run the command again after {until:%Y-%m-%d %H:%M} UTC",
+    )
+    return [fault], _written(seen)
+
+
+def _claimed(skill: SkillToJudge) -> datetime | None:
+    """Return when the lock says that the same content was seen first."""
+    if skill.before is None or not _is_locked(skill):
+        return None
+    return _time(skill.before.provenance.get("firstSeen"))
+
+
+def _is_locked(skill: SkillToJudge) -> bool:
+    """Whether the content is the one that the lock has."""
+    return skill.before is not None and skill.before.content_digest == skill.hashes.content_digest
+
+
+def _time(text: object) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text) if isinstance(text, str) and text else None
+        return found.astimezone(UTC) if found and found.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _written(time: datetime) -> str:
+    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+# --- what this machine knows of contents ---------------------------------------------------------
+
+
+def note_content(digest: str, settings: Settings, *, unsigned: bool = False) -> datetime:
+    """Note a content and return when it was seen here first; `unsigned`: the user accepted it."""
+    path = _notes_path(settings)
+    make_folder(os.path.dirname(path))
+    with locked(f"{path}.lock"):
+        notes = _read_notes(path)
+        note = dict(notes.get(digest, {}))
+        seen = _time(note.get("seen")) or datetime.now(UTC).replace(microsecond=0)
+        changed = {"seen": _written(seen)} | (
+            {"unsigned": True} if unsigned or note.get("unsigned") is True else {}
+        )
+        if changed != note:
+            notes.pop(digest, None)
+            kept = list(notes.items())[-(_MAX_NOTES - 1) :]
+            replace_file(path, json.dumps({**dict(kept), digest: changed}, indent=0).encode())
+    return seen
+
+
+def is_accepted(digest: str, settings: Settings) -> bool:
+    """Whether the user accepted this content unsigned, on this machine."""
+    return _read_notes(_notes_path(settings)).get(digest, {}).get("unsigned") is True
+
+
+def _notes_path(settings: Settings) -> str:
+    return os.path.join(settings.state_dir, "install", "contents.json")
+
+
+def _read_notes(path: str) -> dict[str, dict[str, object]]:
+    """Read what was noted; a file that cannot be read notes nothing, so everything is new."""
+    try:
+        notes = read_json(read_handle(open_file(path), _MAX_NOTES_BYTES))
+    except (OSError, BadJson):
+        return {}
+    found = notes.items() if isinstance(notes, dict) else ()
+    return {digest: note for digest, note in found if isinstance(note, dict)}
+
+
+# --- signatures ----------------------------------------------------------------------------------
+
+
+def _layers(settings: Settings, url: str) -> Iterator[_Layer]:
+    own = settings.demands.get("own_signatures", (settings.signatures,))[0]
+    yield _Layer(own, _signers(_list_of(settings, "trusted_signers"), url))
+    theirs = _list_of_project(settings, "trusted_signers")
+    if theirs[0] or settings.by_project("signatures"):
+        named = theirs if theirs[0] else _list_of(settings, "trusted_signers")
+        yield _Layer(settings.signatures, _signers(named, url), of_project=True)
+
+
+def needs_signature(entry: LockEntry, url: str, settings: Settings) -> bool:
+    """Whether the signature of an installed skill counts: a rule says so, or the lock has one."""
+    return signer_of(entry.provenance) is not None or any(
+        layer.rule != "off" for layer in _layers(settings, url)
+    )
+
+
+def signers_for(settings: Settings, url: str = "") -> tuple[TrustedSigner, ...]:
+    """Return who the user trusts to sign the skills of an address."""
+    return _signers(_list_of(settings, "trusted_signers"), url)
+
+
+def _signers(listed: tuple[tuple[str, ...], str, str], url: str) -> tuple[TrustedSigner, ...]:
+    """Return the signers for an address, with the paths of their files made absolute."""
+    texts, _, folder = listed
+    found = []
+    for one in map(parse_signer, texts):
+        if matches_source(one.pattern, url, folder):
+            value = one.value if one.method == "sigstore" else _absolute(one.value, folder)
+            root = _absolute(one.root, folder) if one.root else ""
+            found.append(one._replace(value=value, root=root))
+    return tuple(found)
+
+
+def _absolute(path: str, folder: str) -> str:
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
+
+
+def _judge_signature(skill: SkillToJudge, settings: Settings, accepts: Acceptance) -> JudgedSkill:
+    layers = [*_layers(settings, skill.url)]
+    recorded = signer_of(skill.before.provenance) if skill.before else None
+    if recorded is None and all(layer.rule == "off" for layer in layers):
+        return NOT_JUDGED
+    checks = [check_signature(skill.folder, skill.hashes, one.signers) for one in layers]
+    signers = [one.signer for one in checks if one.signer is not None]
+    faults: list[PolicyFault] = []
+    warnings: list[str] = []
+    # Of the content that was locked, no signer may be known on this machine.
+    known = bool(signers) or not _is_locked(skill)
+    if recorded is not None and recorded not in signers and known and not accepts.signer:
+        faults.append(_signer_changed(skill, recorded, checks))
+    for layer, check in zip(layers, checks, strict=True):
+        if check.state == "trusted" or layer.rule == "off":
+            continue
+        what = "it is not signed" if check.state == "unsigned" else "its signature is not trusted"
+        reason = f"{what}: {check.reason}"
+        waived = check.state != "bad" and _waived(skill, layer, settings, accepts)
+        if layer.rule == "require" and not waived:
+            faults.append(_not_signed(skill, check, reason))
+        else:
+            warnings.append(reason)
+    return JudgedSkill(
+        faults=tuple(dict.fromkeys(faults)),
+        warnings=tuple(dict.fromkeys(warnings)),
+        signer=recorded if recorded in signers else next(iter(signers), None),
+        unsigned=bool(warnings),
+    )
+
+
+def _waived(skill: SkillToJudge, layer: _Layer, settings: Settings, accepts: Acceptance) -> bool:
+    """Whether a person accepted this content unsigned: now, earlier here, or in the lock.
+
+    The lock of a project counts against the demand of that project alone.
+    """
+    digest = skill.hashes.content_digest
+    locked_so = (
+        skill.before is not None
+        and skill.before.unsigned
+        and _is_locked(skill)
+        and (layer.of_project or skill.of_user)
+    )
+    return accepts.unsigned or locked_so or is_accepted(digest, settings)
+
+
+def _command(skill: SkillToJudge, option: str) -> str:
+    return f"`{shlex.join(('skillbelt', *skill.command, option))}`"
+
+
+def _signer_changed(
+    skill: SkillToJudge, recorded: SkillSigner, checks: Sequence[SignatureCheck]
+) -> PolicyFault:
+    signer = next((one.signer for one in checks if one.signer is not None), None)
+    now = f"is signed by {signer.text}" if signer else f"is not: {checks[0].reason}"
+    return PolicyFault(
+        code="signer-changed",
+        message=f"the lock says that it is signed by {recorded.text}, and what comes now {now}",
+        remedy=f"ask its publisher; {_command(skill, '--allow-signer-change')} accepts it",
+    )
+
+
+def _not_signed(skill: SkillToJudge, check: SignatureCheck, reason: str) -> PolicyFault:
+    accept = _command(skill, "--allow-unsigned")
+    remedy = {
+        "unsigned": f"ask its publisher for a signed one; {accept} accepts it as it is",
+        "unknown": f"add its signer to trusted_signers; {accept} accepts it as it is",
+    }.get(check.state, "ask its publisher; nothing accepts a wrong signature")
+    return PolicyFault(code=_CODES[check.state], message=reason, remedy=remedy)
+
+
+# --- what is installed ---------------------------------------------------------------------------
+
+
+def verify_policy(
+    skills: Iterable[tuple[SkillToJudge, str]], settings: Settings
+) -> Iterator[Drift]:
+    """Yield what the policy finds wrong in installed skills, each given with its path.
+
+    The age does not count any more.
+    """
+    for skill, path in skills:
+        judged = _judge_signature(skill, settings, NOTHING_ACCEPTED)
+        for fault in (*find_source_faults(skill.url, settings), *judged.faults):
+            yield Drift(
+                name=skill.name,
+                kind="policy",
+                path=path,
+                message=fault.message,
+                remedy=fault.remedy,
+            )
+
+
+def committed_at(provenance: Mapping[str, object] = NO_VALUES) -> str:
+    """Return the date of a commit, as its author claims it; "" where there is none."""
+    said = provenance.get("committedAt")
+    return said if isinstance(said, str) else ""

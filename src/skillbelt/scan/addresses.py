@@ -1,0 +1,165 @@
+"""Hosts in a text: which there are, and which hide who is behind them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from ipaddress import IPv4Address, ip_address
+from typing import Literal, NamedTuple
+from urllib.parse import unquote
+
+# Stands in a text for a part that is not known before a run.
+HOLE = "\ufffc"
+
+HostClass = Literal["", "drop", "tunnel", "address", "short", "own"]
+
+# Where anyone can receive, read or serve a text without saying who they are.
+_DROPS = """
+webhook.site requestbin.com requestbin.net pipedream.net hookbin.com requestcatcher.com
+beeceptor.com interact.sh oast.fun oast.live oast.site oast.online oast.pro oast.me
+burpcollaborator.net canarytokens.com dnslog.cn ceye.io postb.in webhook-test.com
+pastebin.com paste.ee ghostbin.com hastebin.com rentry.co rentry.org dpaste.com dpaste.org
+glot.io termbin.com ix.io sprunge.us 0x0.st transfer.sh file.io anonfiles.com gofile.io
+catbox.moe litterbox.catbox.moe temp.sh bashupload.com oshi.at controlc.com pastes.io
+privatebin.net justpaste.it textbin.net write.as telegra.ph ttm.sh pixeldrain.com
+uguu.se tmpfiles.org filebin.net wetransfer.com anonymfile.com bayfiles.com
+api.telegram.org discord.com/api/webhooks discordapp.com/api/webhooks
+"""
+_TUNNELS = """
+ngrok.io ngrok.app ngrok-free.app ngrok-free.dev ngrok.dev loca.lt localtunnel.me serveo.net
+trycloudflare.com localhost.run lhr.life bore.pub pagekite.me playit.gg tunnelto.dev
+duckdns.org no-ip.org no-ip.com noip.com ddns.net hopto.org zapto.org sytes.net myftp.org
+dynu.net dynu.com freedns.afraid.org chickenkiller.com servehttp.com redirectme.net 3utilities.com
+onion onion.to onion.ly nip.io sslip.io
+"""
+_SHORT = """
+bit.ly tinyurl.com goo.gl is.gd v.gd t.ly cutt.ly rb.gy shorturl.at ow.ly buff.ly rebrand.ly
+tiny.cc soo.gd s.id clck.ru
+"""
+# Whose install scripts half of the world runs; a fetch from another host is asked about.
+_INSTALLERS = """
+astral.sh bun.sh bun.com deno.land sh.rustup.rs rustup.rs get.docker.com sdkman.io get.sdkman.io
+install.python-poetry.org get.pnpm.io fnm.vercel.app cli.github.com nodejs.org deb.nodesource.com
+rpm.nodesource.com get.k3s.io raw.githubusercontent.com github.com gist.github.com get.helm.sh
+brew.sh ollama.com ollama.ai claude.ai opencode.ai install.duckdb.org get.volta.sh
+foundry.paradigm.xyz starship.rs mise.run mise.jdx.dev get.starkli.sh tailscale.com fly.io
+install.determinate.systems nixos.org get.nextflow.io micro.mamba.pm
+sentry.io cli.sentry.dev supabase.com dl.google.com sdk.cloud.google.com packages.cloud.google.com
+aka.ms download.pytorch.org releases.hashicorp.com get.pulumi.com cursor.com windsurf.com
+"""
+_TESTING = frozenset(("localhost", "example.com", "example.org", "example.net"))
+_NO_HOST = frozenset(("md", "py", "js", "ts", "json", "sh", "txt", "html", "css", "yaml", "yml"))
+_URL = re.compile(
+    r"(?i)\b(?:https?|wss?|ftps?|tcp|udp|stratum\+tcp|socks5|hxxps?|ssh|git)://"
+    r"(?:[^\s/@\"'<>`]{1,80}@)?(?P<host>\[[0-9a-f:]{2,45}\]|[^\s/:?#\"'<>`|\\)\]},;]{1,253})"
+    r"(?P<port>:\d{1,5})?(?P<path>/[^\s\"'<>`|)\]}]{0,200})?"
+)
+_BARE = re.compile(r"(?<![\w@./-])((?:[a-z0-9-]{1,63}\.){1,6}[a-z]{2,24})(/[^\s\"'<>`|)]{0,100})?")
+_ADDRESS = re.compile(r"(?<![\w.-])(\d{1,3}(?:\.\d{1,3}){3})(?![\w.-])")
+_ODD_ADDRESS = re.compile(
+    r"(?:0x[0-9a-f]{1,8}|0[0-7]{1,11}|\d{8,10})(?:\.(?:0x[0-9a-f]+|\d+)){0,3}\Z"
+)
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_DROP_NAMES, _TUNNEL_NAMES = _names(_DROPS), _names(_TUNNELS)
+_SHORT_NAMES, _INSTALLER_NAMES = _names(_SHORT), _names(_INSTALLERS)
+
+
+class FoundUrl(NamedTuple):
+    """An address in a text: its host in its usual spelling, its path, and where it stands."""
+
+    host: str
+    path: str
+    at: int
+    scheme: str = "https"
+
+
+def find_urls(text: str, most: int = 500) -> Iterator[FoundUrl]:
+    """Yield the addresses of a text with a scheme, at most `most`."""
+    for number, match in enumerate(_URL.finditer(text)):
+        if number >= most:
+            return
+        host = clean_host(match["host"])
+        if host:
+            scheme = match[0].partition(":")[0].lower()
+            yield FoundUrl(host, match["path"] or "", match.start(), scheme)
+
+
+def host_in(text: str) -> FoundUrl | None:
+    """Return the first address of a text; one without a scheme counts as an argument does."""
+    for found in find_urls(text, 1):
+        return found
+    bare = _ADDRESS.search(text) or _BARE.search(text.lower())
+    if bare is None or bare[1].rpartition(".")[2] in _NO_HOST:
+        return None
+    path = bare[2] if bare.re is _BARE else ""
+    return FoundUrl(clean_host(bare[1]), path or "", bare.start(), "")
+
+
+def clean_host(text: str) -> str:
+    """Return a host as it is compared: lower case, without marks that scanners stumble over."""
+    host = unquote(text).lower().replace("[.]", ".").replace("(.)", ".").strip(".[](){}*_'\"")
+    try:
+        host = host if host.isascii() else host.replace(HOLE, "-").encode("idna").decode("ascii")
+    except UnicodeError:
+        return ""
+    return host if re.fullmatch(r"[a-z0-9.:_-]{1,253}", host.replace(HOLE, "-")) else ""
+
+
+def classify(host: str, path: str = "") -> HostClass:
+    """Return why a host says nothing about who is behind it; "" where it does."""
+    if host in ("localhost", "127.0.0.1", "0.0.0.0", "::1") or host.endswith(".localhost"):
+        return "own"
+    address = _address(host)
+    if address is not None:
+        return "address" if address else "own"
+    for name in _parents(host):
+        if name in _DROP_NAMES or _webhook_path(name, path):
+            return "drop"
+        if name in _TUNNEL_NAMES:
+            return "tunnel"
+        if name in _SHORT_NAMES:
+            return "short"
+    return ""
+
+
+def _webhook_path(name: str, path: str) -> bool:
+    return name in ("discord.com", "discordapp.com") and path.startswith("/api/webhooks")
+
+
+def _address(host: str) -> bool | None:
+    """Whether a host is an address that anyone on the network may have; None if it is a name."""
+    if _ODD_ADDRESS.match(host):
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return None
+    if isinstance(address, IPv4Address) and str(address).startswith(("192.0.2.", "198.51.100.")):
+        return True  # of documentation, which examples of attacks use
+    return not (address.is_private or address.is_loopback or address.is_link_local)
+
+
+def _parents(host: str) -> Iterator[str]:
+    labels = host.split(".")
+    for start in range(max(len(labels) - 4, 0), len(labels)):
+        yield ".".join(labels[start:])
+
+
+def is_installer(host: str) -> bool:
+    """Whether many well-known instructions run what this host sends."""
+    return any(name in _INSTALLER_NAMES for name in _parents(host))
+
+
+def is_reserved(host: str) -> bool:
+    """Whether the host is one that examples use."""
+    return host in _TESTING or any(name in _TESTING for name in _parents(host))
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a host, of a variable or of a skill's name, to compare them."""
+    return frozenset(word for word in re.split(r"[^a-z0-9]+", text.lower()) if len(word) > 2)

@@ -1,0 +1,212 @@
+"""Look into files that are no text: programs, archives, and the metadata of images and documents.
+
+Nothing is unpacked to the disk. Every step has a bound: members, bytes, depth.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from posixpath import splitext
+from typing import NamedTuple
+
+from skillbelt.scan.ledger import Ledger
+from skillbelt.scan.prose import read_prose
+
+MAX_MEMBERS = 200
+MAX_MEMBER_BYTES = 512 * 2**10
+MAX_ARCHIVE_BYTES = 8 * 2**20
+MAX_ARCHIVE_DEPTH = 2
+_PROGRAMS = (
+    (b"\x7fELF", "an ELF program"), (b"MZ", "a Windows program"),
+    (b"\xcf\xfa\xed\xfe", "a macOS program"), (b"\xce\xfa\xed\xfe", "a macOS program"),
+    (b"\xca\xfe\xba\xbe", "a macOS program or a Java class"), (b"dex\n", "an Android program"),
+)  # fmt: skip
+_DOCUMENTS = frozenset(
+    (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".txt", ".md", ".csv", ".json", ".docx",
+     ".xlsx", ".pptx", ".svg", ".ico", ".mp3", ".mp4", ".html", ".yaml", ".ttf")
+)  # fmt: skip
+_COMPILED = (".pyc", ".pyo", ".class", ".dex", ".so", ".dll", ".dylib", ".exe", ".node")
+_OFFICE = (".docx", ".xlsx", ".pptx", ".odt", ".epub", ".dotx", ".potx", ".xltx")
+_PRINTABLE = re.compile(rb"[\x20-\x7e\t\r\n]{24,4000}")
+_JPEG_COMMENT = re.compile(rb"\xff[\xfe\xe1](..)", re.DOTALL)
+_PDF_INFO = re.compile(
+    rb"/(?:Title|Subject|Keywords|Author|Producer|Creator)\s*\(((?:[^()\\]|\\.){20,2000})\)"
+)
+
+ReadMember = Callable[[str, bytes, int], None]
+
+
+class Opened(NamedTuple):
+    """A member of an archive."""
+
+    name: str
+    data: bytes
+
+
+def read_binary(path: str, data: bytes, ledger: Ledger, read: ReadMember, depth: int) -> None:
+    """Note what a binary file is, and read what is in it with `read`."""
+    ledger.path, ledger.first_line = path, 1
+    ending = splitext(path)[1].lower()
+    program = next((what for magic, what in _PROGRAMS if data.startswith(magic)), "")
+    if program and (program != "a Windows program" or b"PE\0\0" in data[:1024]):
+        rule = "disguised-file" if ending in _DOCUMENTS else "compiled-code"
+        ledger.find(rule, 1, f"{path} is {program}", "note" if ending in _LIBRARIES else None)
+        _search_strings(data, ledger)
+    elif ending in _COMPILED:
+        ledger.find("compiled-code", 1, path)
+        _search_strings(data, ledger)
+    elif data.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        _read_zip(path, data, ledger, read, depth)
+    elif data.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ")) or _is_tar(data):
+        _read_tar(path, data, ledger, read, depth)
+    elif data.startswith((b"7z\xbc\xaf", b"Rar!")):
+        ledger.find("nested-archive", 1, path, None)
+        ledger.miss(f"{path}: an archive of a kind that is not opened")
+    else:
+        for text in _metadata(data):
+            _judge_metadata(text, path, ledger)
+
+
+_LIBRARIES = frozenset((".wasm", ".node", ".so", ".dylib"))
+
+
+def _search_strings(data: bytes, ledger: Ledger) -> None:
+    for number, match in enumerate(_PRINTABLE.finditer(data[:MAX_ARCHIVE_BYTES])):
+        if number > 2_000:
+            return
+        if b"://" in match[0]:
+            ledger.names_url(match[0].decode("ascii", "replace"), 1)
+
+
+def _is_tar(data: bytes) -> bool:
+    return data[257:262] == b"ustar"
+
+
+def _read_zip(path: str, data: bytes, ledger: Ledger, read: ReadMember, depth: int) -> None:
+    office = splitext(path)[1].lower() in _OFFICE
+    if depth >= MAX_ARCHIVE_DEPTH:
+        ledger.find("nested-archive", 1, path)
+        return
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            infos = archive.infolist()
+            if any(info.flag_bits & 1 for info in infos):
+                ledger.find("locked-archive", 1, path)
+            _read_members(path, _zip_members(archive, infos, office), ledger, read, depth)
+            if len(infos) > MAX_MEMBERS and not office:
+                ledger.find("nested-archive", 1, f"{path} has {len(infos):,} entries")
+    except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, NotImplementedError,
+            zlib.error, EOFError, KeyError, IndexError, OverflowError) as error:  # fmt: skip
+        ledger.miss(f"{path}: {type(error).__name__}")
+
+
+def _zip_members(
+    archive: zipfile.ZipFile, infos: list[zipfile.ZipInfo], office: bool
+) -> Iterator[Opened]:
+    for info in infos[:MAX_MEMBERS]:
+        if info.is_dir() or info.flag_bits & 1:
+            continue
+        if office and not re.search(
+            r"docProps/|vbaProject|comments|externalLink|macros/", info.filename
+        ):
+            continue
+        with archive.open(info) as file:
+            yield Opened(info.filename, file.read(MAX_MEMBER_BYTES))
+
+
+def _read_tar(path: str, data: bytes, ledger: Ledger, read: ReadMember, depth: int) -> None:
+    if depth >= MAX_ARCHIVE_DEPTH:
+        ledger.find("nested-archive", 1, path)
+        return
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r|*") as archive:
+            _read_members(path, _tar_members(archive), ledger, read, depth)
+    except (tarfile.TarError, OSError, ValueError, EOFError, zlib.error, OverflowError) as error:
+        _read_gzip(path, data, ledger, read, depth, error)
+
+
+def _read_gzip(
+    path: str, data: bytes, ledger: Ledger, read: ReadMember, depth: int, error: Exception
+) -> None:
+    """A compressed file that holds no archive is one member."""
+    try:
+        plain = zlib.decompressobj(47).decompress(data, MAX_MEMBER_BYTES)
+    except zlib.error:
+        ledger.miss(f"{path}: {type(error).__name__}")
+        return
+    read(f"{path}!{splitext(path)[0].rpartition('/')[2]}", plain, depth + 1)
+
+
+def _tar_members(archive: tarfile.TarFile) -> Iterator[Opened]:
+    for number, member in enumerate(archive):
+        if number >= MAX_MEMBERS:
+            return
+        file = archive.extractfile(member) if member.isfile() else None
+        if file is not None:
+            yield Opened(member.name, file.read(MAX_MEMBER_BYTES))
+
+
+def _read_members(
+    path: str, members: Iterator[Opened], ledger: Ledger, read: ReadMember, depth: int
+) -> None:
+    left = MAX_ARCHIVE_BYTES
+    for member in members:
+        left -= len(member.data)
+        if left < 0:
+            ledger.path, ledger.first_line = path, 1
+            ledger.find("nested-archive", 1, path)
+            return
+        if member.name.endswith("vbaProject.bin"):
+            ledger.path, ledger.first_line = path, 1
+            ledger.find("compiled-code", 1, f"{path} holds macros")
+        read(f"{path}!{member.name}", member.data, depth + 1)
+
+
+def _metadata(data: bytes) -> Iterator[str]:
+    """Yield the texts in the metadata of an image or a document."""
+    if data.startswith(b"\x89PNG"):
+        yield from _png_texts(data)
+    elif data.startswith(b"\xff\xd8"):
+        for number, match in enumerate(_JPEG_COMMENT.finditer(data[: 2**20])):
+            if number > 20:
+                break
+            size = int.from_bytes(match[1], "big")
+            yield from _strings(data[match.end() : match.end() + min(size, 8_000)])
+    elif data.startswith(b"GIF8"):
+        yield from _strings(data[:8_000])
+    elif data.startswith(b"%PDF"):
+        for match in _PDF_INFO.finditer(data[: 2**20]):
+            yield match[1].decode("utf-8", "replace")
+
+
+def _png_texts(data: bytes) -> Iterator[str]:
+    at, chunks = 8, 0
+    while at + 8 <= len(data) and chunks < 200:
+        size = int.from_bytes(data[at : at + 4], "big")
+        kind, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + min(size, 16_000)]
+        if kind in (b"tEXt", b"iTXt"):
+            yield body.replace(b"\0", b" ").decode("utf-8", "replace")
+        elif kind == b"zTXt":
+            try:
+                packed = body.partition(b"\0")[2][1:]
+                yield zlib.decompressobj().decompress(packed, 16_000).decode("utf-8", "replace")
+            except zlib.error:
+                pass
+        at, chunks = at + 12 + size, chunks + 1
+
+
+def _strings(data: bytes) -> Iterator[str]:
+    for match in _PRINTABLE.finditer(data):
+        yield match[0].decode("ascii", "replace")
+
+
+def _judge_metadata(text: str, path: str, ledger: Ledger) -> None:
+    before = len(ledger.findings)
+    read_prose(text, 1, ledger)
+    if any(one.kind != "note" for one in ledger.findings[before:]):
+        ledger.find("hidden-metadata", 1, text)

@@ -1,0 +1,111 @@
+"""What a skill declares of itself, and whether it keeps its word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from skillbelt.errors import SkillbeltError
+from skillbelt.format.skill import Skill
+from skillbelt.hosts import parse_rule
+from skillbelt.scan.ledger import Ledger
+from skillbelt.scan.values import (
+    Capability,
+    CapabilityKind,
+    CapabilityStatement,
+)
+from skillbelt.text import one_line, shorten
+from skillbelt.values import SKILL_FILE
+
+_HOST_KEYS = ("hosts", "network", "allowed_hosts", "allowed-hosts")
+_OFFLINE = re.compile(
+    r"(?i)\b(?:no|without(?: any)?|never (?:uses?|needs?|makes?)|does not (?:use|need|make)"
+    r"|zero) (?:network|internet)(?: access| calls?| requests?| connection)?\b"
+    r"|\b(?:fully|entirely|completely|100%) (?:offline|local(?:ly)?)\b|\bno data leaves\b"
+    r"|\bworks offline\b|\bno external (?:api )?(?:calls|requests|services)\b"
+)
+
+
+def declared_hosts(skill: Skill) -> Iterator[str]:
+    """Yield the hosts that a skill says it needs."""
+    for key in _HOST_KEYS:
+        told = skill.told(key)
+        if isinstance(told, str):
+            yield from told.replace(",", " ").split()
+        elif isinstance(told, list | tuple):
+            yield from (one for one in told if isinstance(one, str))
+
+
+def declared_capabilities(skill: Skill) -> tuple[Capability, ...]:
+    """Return what the head of a SKILL.md declares."""
+    try:
+        needs, front = skill.requirements, skill.frontmatter
+        hosts = tuple(declared_hosts(skill))
+    except SkillbeltError:
+        return ()
+    rows: tuple[tuple[CapabilityKind, tuple[str, ...]], ...] = (
+        ("host", hosts),
+        ("program", (*needs.bins, *needs.any_bins)),
+        ("variable", (*needs.env, *needs.optional_env)),
+        ("tool", front.allowed_tools),
+        ("read", needs.config),
+    )
+    return tuple(
+        Capability(
+            kind=kind,
+            value=shorten(one_line(value), 200),
+            origin="declared",
+            path=SKILL_FILE,
+            line=1,
+        )
+        for kind, values in rows
+        for value in dict.fromkeys(values)
+    )
+
+
+def covers(kind: CapabilityKind, declared: tuple[str, ...], value: str) -> bool:
+    """Whether what is declared of a kind includes the value."""
+    if kind != "host":
+        return value in declared
+    for one in declared:
+        try:
+            rule = parse_rule(
+                one.removeprefix("https://").removeprefix("http://").partition("/")[0]
+            )
+        except ValueError:
+            continue
+        if value == rule.name or (rule.below and value.endswith(f".{rule.name}")):
+            return True
+    return False
+
+
+def undeclared(statement: CapabilityStatement) -> tuple[Capability, ...]:
+    """Return what a skill contains or did, and does not declare."""
+    told = {kind: statement.values(kind, "declared") for kind in _COMPARED}
+    return tuple(
+        one
+        for one in statement.capabilities
+        if one.origin != "declared"
+        and one.kind in _COMPARED
+        and not covers(one.kind, told[one.kind], one.value)
+    )
+
+
+_COMPARED: tuple[CapabilityKind, ...] = (
+    "host", "read", "write", "program", "variable", "package", "persistence", "agent-file",
+    "instruction",
+)  # fmt: skip
+
+
+def judge_word(
+    skill: Skill, text: str, used_hosts: dict[str, tuple[str, int]], ledger: Ledger
+) -> None:
+    """Compare what a skill says of itself with the hosts that its code connects to."""
+    declared = tuple(one.value for one in declared_capabilities(skill) if one.kind == "host")
+    claim = _OFFLINE.search(skill.description) or _OFFLINE.search(text[:4_000])
+    for host, (path, line) in used_hosts.items():
+        ledger.path, ledger.first_line = path, 1
+        if declared and not covers("host", declared, host):
+            ledger.find("undeclared", line, f"the host {host}")
+        elif claim and not declared:
+            ledger.find("broken-claim", line, f"{claim[0]!r}, and it reaches {host}")

@@ -1,0 +1,361 @@
+"""What the readers of one skill write down: capabilities, findings, and what was not seen.
+
+The readers of Markdown, shell, Python and JavaScript say what a text does: it reads, sends, runs,
+writes. What that means is decided here, once for all languages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from skillbelt.files.sensitive import looks_secret
+from skillbelt.scan.addresses import (
+    HOLE,
+    FoundUrl,
+    classify,
+    find_urls,
+    host_in,
+    is_installer,
+    is_reserved,
+    words_of,
+)
+from skillbelt.scan.places import is_env_file, place_class
+from skillbelt.scan.rules import RULES
+from skillbelt.scan.values import (
+    KINDS,
+    MAX_OF_A_KIND,
+    Capability,
+    CapabilityKind,
+    Finding,
+    FindingKind,
+)
+from skillbelt.text import one_line, shorten
+
+# Steps of all readers for one skill; about a second of work. One that takes more is not read whole.
+MAX_STEPS = 600_000
+MAX_FINDINGS = 200
+_MAX_OF_A_RULE = 5
+# Texts inside texts: a shell command in a Python string in a shell command.
+MAX_NESTING = 6
+_SHOWN_CHARS = 90
+_NO_LABELS: frozenset[str] = frozenset()
+_SECRET_NAME = re.compile(
+    r"(?i)(?:key|token|secret|passw|credential|private|auth|mnemonic|seed_phrase|_pat\b|dsn"
+    r"|database_url)"
+)
+_PUBLIC_NAME = re.compile(r"(?i)public|keyboard|keyword|monkey|token(?:s|izer)|max_tokens|author\b")
+
+
+class Traced(NamedTuple):
+    """A value as far as it is known before a run.
+
+    `text` has a HOLE for each part that is unknown, and is None when all of it is. `labels` say
+    where it comes from: credential, service, history, file, environment, variable:NAME, net,
+    decoded, watch. `name` is the dotted name of a function or module. `items` are those of a list.
+    """
+
+    text: str | None = None
+    labels: frozenset[str] = _NO_LABELS
+    name: str = ""
+    items: tuple[Traced, ...] | None = None
+
+    @property
+    def known(self) -> str:
+        """The text, "" if nothing of it is known."""
+        return self.text or ""
+
+
+UNKNOWN = Traced()
+
+
+class ScanExhausted(Exception):
+    """A skill takes more steps than a scan has."""
+
+
+def merge(values: Iterable[Traced]) -> frozenset[str]:
+    """Return where all the values come from together."""
+    labels: frozenset[str] = _NO_LABELS
+    for one in values:
+        if one.labels:
+            labels |= one.labels
+    return labels
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable of that name probably holds a secret."""
+    return bool(_SECRET_NAME.search(name)) and not _PUBLIC_NAME.search(name)
+
+
+class Ledger:
+    """The notes about one skill. `path` and `line_offset` are those of the text being read."""
+
+    def __init__(self, skill_words: frozenset[str] = frozenset()) -> None:
+        self.capabilities: dict[tuple[str, str], Capability] = {}
+        self.findings: list[Finding] = []
+        self.unseen: list[str] = []
+        self.skill_words = skill_words
+        self.path, self.first_line = "", 1
+        # What a text that only shows something counts for: one kind less than what does it.
+        self.weaker = False
+        self.nesting = 0
+        # The hosts that code connects to, each with the first place.
+        self.used_hosts: dict[str, tuple[str, int]] = {}
+        self._steps = MAX_STEPS
+        self._told: set[tuple[str, str, int]] = set()
+        self._counts: dict[tuple[str, str], int] = {}
+        self.read_shell: Callable[[str, int, Ledger], object] = lambda text, line, ledger: None
+        self.read_code: Callable[[str, str, int, Ledger], object] = lambda *_: None
+
+    def spend(self, steps: int = 1) -> None:
+        """Count the work; raise ScanExhausted when there was too much."""
+        self._steps -= steps
+        if self._steps < 0:
+            raise ScanExhausted
+
+    # --- notes -----------------------------------------------------------------------------------
+
+    def can(self, kind: CapabilityKind, value: str, line: int) -> None:
+        """Note that the text being read contains a capability."""
+        value = shorten(one_line(value.replace(HOLE, "…")), 200)
+        key = (kind, value)
+        if not value or key in self.capabilities:
+            return
+        if sum(one.kind == kind for one in self.capabilities.values()) < MAX_OF_A_KIND:
+            self.capabilities[key] = Capability(
+                kind=kind, value=value, origin="contained", path=self.path, line=self._line(line)
+            )
+
+    def find(self, rule: str, line: int, detail: str, kind: FindingKind | None = None) -> None:
+        """Note a finding; `kind` is what it counts for where that is less than the rule's."""
+        row = RULES[rule]
+        chosen = max(kind or row.kind, row.kind, key=KINDS.index)
+        if self.weaker:
+            chosen = KINDS[min(KINDS.index(chosen) + 1, len(KINDS) - 1)]
+        at, count = self._line(line), self._counts.get((rule, self.path), 0)
+        if (rule, self.path, at) in self._told or count >= _MAX_OF_A_RULE:
+            return
+        if len(self.findings) >= MAX_FINDINGS:
+            return
+        self._told.add((rule, self.path, at))
+        self._counts[rule, self.path] = count + 1
+        shown = shorten(one_line(detail.replace(HOLE, "…")), _SHOWN_CHARS)
+        message = f"{row.what}: {shown}" if shown else row.what
+        self.findings.append(
+            Finding(
+                rule=rule,
+                kind=chosen,
+                path=self.path,
+                line=at or None,
+                message=message,
+                remedy=row.remedy,
+            )
+        )
+
+    def miss(self, what: str) -> None:
+        """Note what was not read."""
+        if what not in self.unseen and len(self.unseen) < MAX_OF_A_KIND:
+            self.unseen.append(what)
+
+    def _line(self, line: int) -> int:
+        return max(line, 1) + self.first_line - 1
+
+    # --- what a text does ------------------------------------------------------------------------
+
+    def reads_variable(self, name: str, line: int) -> frozenset[str]:
+        """Note a variable that is read; return the labels of its value."""
+        if not name:
+            return _NO_LABELS
+        self.can("variable", name, line)
+        return frozenset((f"variable:{name}",)) if is_secret_name(name) else _NO_LABELS
+
+    def reads_file(self, path: str, line: int) -> frozenset[str]:
+        """Note a file that is read; return the labels of its content."""
+        plain = path.replace("\\", "/")
+        kind = place_class(plain)
+        if kind in ("credential", "service", "history"):
+            self.can("read", plain, line)
+            weak = kind == "service" and self._belongs(plain)
+            self.find("credential-access", line, plain, "note" if weak else None)
+            return frozenset((kind, "file"))
+        if plain.startswith(("~", "/", "$HOME")) and plain != "/dev/null":
+            self.can("read", plain, line)
+        if looks_secret(plain.strip("/")) or is_env_file(plain):
+            self.can("read", plain, line)
+            return frozenset(("secret-file", "file"))
+        return frozenset(("file",))
+
+    def _belongs(self, text: str) -> bool:
+        """Whether the skill is about what the path or the variable belongs to."""
+        return bool(self.skill_words & words_of(text))
+
+    def writes_file(self, path: str, line: int, content: Traced = UNKNOWN) -> None:
+        """Note a file that is written."""
+        plain = path.replace("\\", "/")
+        kind = place_class(plain)
+        if plain.startswith(("~", "/", "$HOME", "..")) and not plain.startswith("/dev/"):
+            self.can("write", plain, line)
+        if kind == "persistence":
+            self.can("persistence", plain, line)
+            self.find("persistence", line, plain)
+        elif kind == "agent":
+            self.can("agent-file", plain, line)
+            self.find("agent-file-change", line, plain)
+        elif kind == "system":
+            self.find("privilege", line, f"writes {plain}", "note")
+        if "net" in content.labels and place_class(plain) in ("persistence", "agent"):
+            self.find("fetch-and-run", line, plain)
+
+    def names_url(self, text: str, line: int) -> None:
+        """Note the hosts that a text names."""
+        for found in find_urls(text):
+            at = line + text.count("\n", 0, found.at)
+            self.reaches(found, at)
+
+    def reaches(self, found: FoundUrl, line: int, *, used: bool = False) -> None:
+        """Note a host; `used` says that code connects to it."""
+        kind = classify(found.host, found.path)
+        if kind == "own" or HOLE in found.host.split(".")[-1]:
+            return
+        self.can("host", found.host, line)
+        if used and not self.weaker:
+            self.used_hosts.setdefault(found.host, (self.path, self._line(line)))
+        if kind in ("drop", "tunnel") or kind == "address":
+            self.find("suspect-host", line, found.host, "ask" if used else "note")
+        elif kind == "short":
+            self.find("suspect-host", line, found.host, "note")
+
+    def fetches(self, address: Traced, line: int) -> frozenset[str]:
+        """Note a request without a body; return the labels of its answer."""
+        found = host_in(address.known)
+        if found is not None:
+            self.reaches(found, line, used=True)
+        if address.labels:
+            self.sends(address, address, line, part="address")
+        return frozenset(
+            ("net", f"from:{found.scheme}:{found.host}{found.path}" if found else "net")
+        )
+
+    def sends(self, data: Traced, address: Traced, line: int, *, part: str = "body") -> None:
+        """Note data that leaves; `part` is body, header, address or name (a lookup)."""
+        found = host_in(address.known)
+        host = found.host if found else ""
+        if found is not None:
+            self.reaches(found, line, used=True)
+        labels = data.labels
+        drop = classify(host, found.path if found else "") in ("drop", "tunnel", "address")
+        if (
+            part == "name"
+            and labels & {"credential", "service", "environment", "file"}
+            | {one for one in labels if one.startswith("variable:")} & labels
+        ):
+            self.find("dns-exfiltration", line, host)
+        if labels & {"credential", "history", "watch"}:
+            self.find("secret-to-network", line, host)
+        elif "service" in labels:
+            own = bool(words_of(host) & self._service_words(labels))
+            self.find("secret-to-network", line, host, "note" if own else None)
+        elif "environment" in labels:
+            self.find("environment-to-network", line, host)
+        elif "secret-file" in labels and part != "header":
+            self.find("secret-to-network", line, host, "block" if drop else "ask")
+        else:
+            self._sends_variable(labels, host, line, part=part, drop=drop)
+
+    def _service_words(self, labels: frozenset[str]) -> frozenset[str]:
+        return self.skill_words
+
+    def _sends_variable(
+        self, labels: frozenset[str], host: str, line: int, *, part: str, drop: bool
+    ) -> None:
+        names = sorted(one.partition(":")[2] for one in labels if one.startswith("variable:"))
+        strange = [name for name in names if not self._fits(name, host)]
+        if strange and drop:
+            self.find("data-to-suspect-host", line, f"{strange[0]} to {host}")
+        elif strange and part != "header" and host:
+            self.find("variable-to-network", line, f"{strange[0]} to {host}")
+        elif drop and labels & {"file", "system", "command"}:
+            self.find("data-to-suspect-host", line, host)
+        elif len(names) >= 4 and part != "header":
+            self.find("variable-to-network", line, f"{len(names)} secrets to {host or 'a host'}")
+
+    def _fits(self, name: str, host: str) -> bool:
+        """Whether a variable belongs to the host or to the skill."""
+        words = words_of(name) - _COMMON_WORDS
+        squeezed = re.sub(r"[^a-z0-9]", "", host)
+        return not words or any(
+            word in squeezed or any(word in own or own in word for own in self.skill_words)
+            for word in words
+        )
+
+    # --- running ---------------------------------------------------------------------------------
+
+    def runs_code(self, code: Traced, line: int, how: str, language: str = "python") -> None:
+        """Note that a value is run as code of a language."""
+        labels = code.labels
+        if "net" in labels:
+            self._runs_fetched(labels, line, how)
+        elif "decoded" in labels:
+            self.find("decode-and-run", line, how)
+        elif labels & {"file"} and "hidden-file" in labels:
+            self.find("dynamic-code", line, how)
+        elif code.text is None or HOLE in code.text:
+            self.find("dynamic-code", line, how, "note")
+        if code.text and self.nesting < MAX_NESTING:
+            self._nested(code.text, line, language)
+
+    def _runs_fetched(self, labels: frozenset[str], line: int, how: str) -> None:
+        origins = [one[5:] for one in sorted(labels) if one.startswith("from:")]
+        kinds: list[FindingKind] = []
+        for origin in origins:
+            scheme, _, rest = origin.partition(":")
+            host, _, path = rest.partition("/")
+            if classify(host, f"/{path}") in ("drop", "tunnel", "address", "short"):
+                kinds.append("block")
+            elif is_installer(host) and scheme in ("https", ""):
+                kinds.append("note")
+            else:
+                kinds.append("ask")
+        kind: FindingKind = min(kinds, key=KINDS.index) if kinds else "ask"
+        if "decoded" in labels:
+            kind = "block"
+        self.find("fetch-and-run", line, f"{how} {' '.join(origins)}"[:200], kind)
+
+    def runs_shell(self, command: Traced, line: int, how: str) -> None:
+        """Note a command line that is handed to a shell."""
+        labels = command.labels
+        if "net" in labels:
+            self._runs_fetched(labels, line, how)
+        elif "decoded" in labels:
+            self.find("decode-and-run", line, how)
+        if command.text and self.nesting < MAX_NESTING:
+            self._nested(command.text, line, "shell")
+
+    def _nested(self, text: str, line: int, language: str) -> None:
+        self.nesting += 1
+        try:
+            if language == "shell":
+                self.read_shell(text, line, self)
+            else:
+                self.read_code(text, language, line, self)
+        finally:
+            self.nesting -= 1
+
+
+_COMMON_WORDS = words_of(
+    "api key token secret password access auth credentials private user client app bot admin "
+    "service url host default env prod dev test app_id id my the session bearer account webhook "
+    "database smtp db"
+)
+__all__ = [
+    "HOLE",
+    "MAX_NESTING",
+    "UNKNOWN",
+    "Ledger",
+    "ScanExhausted",
+    "Traced",
+    "is_reserved",
+    "is_secret_name",
+    "merge",
+]

@@ -1,0 +1,139 @@
+"""Take Markdown apart: frontmatter left out, prose by paragraphs, code by blocks, comments.
+
+A line reader and not a whole parser of CommonMark: it keeps the lines, takes time in proportion to
+the text, and what it takes for prose instead of code is read as prose and as commands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_FENCE = re.compile(r"[ \t>]{0,20}(`{3,}|~{3,})[ \t]*\{?\.?([\w+#-]*)")
+_COMMENT = re.compile(r"<!--(.*?)(?:-->|\Z)", re.DOTALL)
+_LINK_COMMENT = re.compile(r"(?m)^\[(?://|comment|_)\]:\s*(?:#|<>)\s*[(\"'](.*)[)\"']\s*$")
+_HIDDEN_HTML = re.compile(
+    r"(?is)<(\w+)[^>]*(?:display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0"
+    r"|opacity\s*:\s*0(?![.\d])"
+    r"|color\s*:\s*(?:white|#fff(?:fff)?|transparent)|\bhidden\b)[^>]{0,200}>(.{1,2000}?)</\1>"
+)
+_INLINE = re.compile(r"(?<!`)`([^`\n]{3,400})`(?!`)")
+_PADDING = re.compile(r"(?:[ \t\u00a0\u3000]{200,}|\n[ \t]*(?:\n[ \t]*){40,})(\S[^\n]{10,})")
+_DATA_IMAGE = re.compile(r"!\[[^\]]*\]\((https?://[^)\s]+)\)")
+
+CodeLanguage = str
+_LANGUAGES = {
+    **dict.fromkeys(
+        ("bash", "sh", "shell", "zsh", "console", "terminal", "shell-session", "shellscript", "ksh",
+         "fish"), "shell"),
+    **dict.fromkeys(("python", "py", "python3", "ipython", "pycon"), "python"),
+    **dict.fromkeys(("javascript", "js", "jsx", "mjs", "cjs", "node"), "javascript"),
+    **dict.fromkeys(("typescript", "ts", "tsx"), "typescript"),
+    **dict.fromkeys(("powershell", "ps1", "pwsh", "posh"), "powershell"),
+    **dict.fromkeys(("bat", "cmd", "batch"), "powershell"),
+    **dict.fromkeys(("json", "yaml", "yml", "toml", "ini", "xml", "csv", "env", "dotenv"), "data"),
+}  # fmt: skip
+
+
+class ShownCode(NamedTuple):
+    """A block of code: its language, text and first line, and the prose before it."""
+
+    language: CodeLanguage
+    text: str
+    line: int
+    before: str
+
+
+class Paragraph(NamedTuple):
+    """Prose without an empty line in it, its first line, and the heading above it."""
+
+    text: str
+    line: int
+    heading: str
+
+
+class ReadMarkdown(NamedTuple):
+    """A Markdown text in parts."""
+
+    paragraphs: tuple[Paragraph, ...]
+    blocks: tuple[ShownCode, ...]
+    hidden: tuple[Paragraph, ...]
+
+
+def read_markdown(text: str, first_line: int = 1) -> ReadMarkdown:
+    """Return the parts of a text whose first line has that number."""
+    hidden = tuple(_hidden(text, first_line))
+    paragraphs: list[Paragraph] = []
+    blocks: list[ShownCode] = []
+    pending: list[str] = []
+    start, heading, fence, language = first_line, "", "", ""
+    shown = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
+    for number, line in enumerate(shown.split("\n"), first_line):
+        opened = _FENCE.match(line)
+        if fence:
+            if (
+                opened
+                and opened[1][0] == fence[0]
+                and len(opened[1]) >= len(fence)
+                and not opened[2]
+            ):
+                before = paragraphs[-1].text if paragraphs else ""
+                blocks.append(
+                    ShownCode(language, "\n".join(pending), start + 1, f"{heading}\n{before}")
+                )
+                pending, fence, start = [], "", number + 1
+            else:
+                pending.append(line)
+        elif opened:
+            _flush(pending, start, heading, paragraphs)
+            pending, fence, start = [], opened[1], number
+            language = _LANGUAGES.get(opened[2].lower(), opened[2].lower())
+        elif not line.strip():
+            _flush(pending, start, heading, paragraphs)
+            pending = []
+        else:
+            if line.startswith("#"):
+                heading = line.strip("# ")
+            if not pending:
+                start = number
+            pending.append(line)
+    if fence:
+        blocks.append(ShownCode(language, "\n".join(pending), start + 1, heading))
+    else:
+        _flush(pending, start, heading, paragraphs)
+    return ReadMarkdown(tuple(paragraphs), tuple(blocks), hidden)
+
+
+def _flush(pending: list[str], start: int, heading: str, found: list[Paragraph]) -> None:
+    if pending:
+        found.append(Paragraph("\n".join(pending), start, heading))
+
+
+def _hidden(text: str, first_line: int) -> Iterator[Paragraph]:
+    """Yield what a rendered page does not show."""
+    for form, group in ((_COMMENT, 1), (_LINK_COMMENT, 1), (_HIDDEN_HTML, 2)):
+        if form is not _LINK_COMMENT and "<" not in text:
+            continue
+        for match in form.finditer(text):
+            line = first_line + text.count("\n", 0, match.start())
+            yield Paragraph(match[group].strip(), line, "")
+
+
+def find_padded(text: str, first_line: int = 1) -> Iterator[Paragraph]:
+    """Yield text that stands behind a long run of blank space."""
+    for match in _PADDING.finditer(text):
+        line = first_line + text.count("\n", 0, match.start(1))
+        yield Paragraph(match[1], line, "")
+
+
+def inline_code(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the code inside prose, with the line it stands in, counted from 0."""
+    for match in _INLINE.finditer(text):
+        yield match[1], text.count("\n", 0, match.start())
+
+
+def remote_images(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the addresses of images, which a page that shows them calls up."""
+    for match in _DATA_IMAGE.finditer(text):
+        yield match[1], text.count("\n", 0, match.start())

@@ -1,0 +1,113 @@
+"""Paths of a user that mean something: credentials, what starts by itself, files of agents."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Literal
+
+PlaceClass = Literal["", "credential", "service", "history", "persistence", "agent", "system"]
+
+_TABLE: tuple[tuple[PlaceClass, str], ...] = (
+    # Keys that open everything, wallets, browsers, keychains.
+    (
+        "credential",
+        r"(?:^|/)\.ssh(?:/(?!config|known_hosts|authorized_keys|.*\.pub)|$)|(?:^|/)id_(?:rsa|dsa"
+        r"|ecdsa|ed25519)\b(?!\.pub)"
+        r"|\.gnupg\b|\.password-store|/etc/shadow|/etc/sudoers"
+        r"|login\s?data\b|cookies(?:\.sqlite|\.binarycookies)|key[34]\.db|logins\.json"
+        r"|(?:google.?chrome|chromium|firefox|brave-browser|microsoft.?edge|\bopera\b|vivaldi"
+        r"|arc)/(?:user data|default|profile)"
+        r"|(?:google/chrome|mozilla/firefox|bravesoftware|chromium/default)"
+        r"|library/keychains|\.keychain(?:-db)?\b|keychain-db|local state$"
+        r"|wallet\.dat|\.bitcoin\b|\.ethereum\b|\.electrum\b|\.solana\b|solana/id\.json"
+        r"|\bexodus\b|metamask"
+        r"|keystore/utc--|atomic/local storage|ledger live|phantom|\.monero"
+        r"|nkbihfbeogaeaoehlefnkodbefgpgknn"
+        r"|\.1password|1password/|\.bitwarden|\.keepass|\.kdbx\b|lastpass"
+        r"|/proc/(?:self|\d+|\*)/environ|telegram desktop/tdata|discord/local storage"
+        r"|slack/(?:storage|cookies)",
+    ),
+    # Credentials of one service; its own tools read them.
+    (
+        "service",
+        r"\.aws/(?:credentials|config)|\.aws\b|\.azure\b|\.config/gcloud|gcloud/(?:credentials"
+        r"|application_default)|application_default_credentials"
+        r"|\.kube/config|\.docker/config\.json|\.npmrc\b|\.pypirc\b|\.netrc\b|\.git-credentials"
+        r"|\.config/gh/hosts"
+        r"|\.config/(?:hub|op|anthropic|openai)|\.clawdbot/|\.openclaw/(?:\.env|credentials"
+        r"|openclaw\.json)|\.moltbot"
+        r"|\.claude/\.credentials|\.claude\.json|\.codex/auth|\.gemini/oauth|\.cursor/.*token"
+        r"|\.huggingface/token|cache/huggingface/token|\.terraform\.d/credentials|\.vault-token"
+        r"|\.boto\b|\.s3cfg|\.pgpass|\.my\.cnf"
+        r"|serviceaccount/token|\.cargo/credentials|\.gem/credentials|service.?account.*\.json"
+        r"|\.wakatime\.cfg",
+    ),
+    (
+        "history",
+        r"\.(?:bash|zsh|python|psql|mysql|node_repl|sqlite)_history|consolehost_history"
+        r"|fish_history",
+    ),
+    # Started again without a question.
+    (
+        "persistence",
+        r"(?:^|/)\.(?:bashrc|bash_profile|bash_login|zshrc|zprofile|zshenv|zlogin|profile|xinitrc"
+        r"|xsession|inputrc)\b"
+        r"|config\.fish|/etc/(?:profile|bash\.bashrc|zshrc|rc\.local|environment|ld\.so\.preload"
+        r"|init\.d|cron)"
+        r"|cron\.(?:d|daily|hourly)|/var/spool/cron|crontabs?/|launch(?:agents|daemons)"
+        r"|library/startupitems|loginwindow"
+        r"|systemd/(?:system|user)|\.config/autostart|/etc/xdg/autostart"
+        r"|start menu/programs/startup|startup folder"
+        r"|currentversion/run|\.git/hooks/|/hooks/(?:pre-commit|post-commit|post-checkout"
+        r"|pre-push|post-merge)\b"
+        r"|\.ssh/(?:authorized_keys|rc)|sitecustomize\.py|usercustomize\.py|site-packages/.*\.pth"
+        r"|powershell_profile\.ps1|\$profile\b"
+        r"|/etc/(?:hosts|passwd|pam\.d|ssh/sshd_config)",
+    ),
+    # Words and settings that steer an agent in every conversation.
+    (
+        "agent",
+        r"(?:^|/)(?:claude|agents|gemini|soul|memory|heartbeat|identity|tools|user|bootstrap|qwen"
+        r"|crush)\.md\b"
+        r"|\.claude/(?:settings|claude\.md|hooks|agents|commands|plugins)|\.claude/skills/"
+        r"|\.(?:agents|codex|openclaw|clawdbot|gemini|cursor|opencode|goose|windsurf)/(?:skills?"
+        r"|rules|config|settings|mcp|memory|agents|hooks)"
+        r"|\.cursorrules|\.windsurfrules|copilot-instructions\.md|\.github/copilot|\.clinerules"
+        r"|\.mcp\.json|mcp_config\.json|claude_desktop_config"
+        r"|\.openclaw/workspace|mcp_settings\.json|opencode\.json",
+    ),
+    ("system", r"^/(?:etc|usr|bin|sbin|boot|lib|sys|dev)/|^/system/|c:/windows"),
+)
+_FORMS = tuple((kind, re.compile(form, re.IGNORECASE)) for kind, form in _TABLE)
+_PATH = re.compile(
+    r"(?:~|\$\{?HOME\}?|%[A-Za-z]+%|\.{1,2})?/(?:[\w.@*\ufffc+-]+/?)+"
+    r"|(?<![\w/])\.[a-z][\w.-]{2,40}(?:/[\w.*-]+)*"
+)
+_MAX_PATH = 300
+
+
+@lru_cache(maxsize=4096)
+def place_class(path: str) -> PlaceClass:
+    """Return what a path means; "" for one that means nothing."""
+    text = path[:_MAX_PATH].replace("\\", "/")
+    return next((kind for kind, form in _FORMS if form.search(text)), "")
+
+
+def find_paths(text: str, most: int = 200) -> list[tuple[str, int]]:
+    """Return the paths that a text names, with their places."""
+    found: list[tuple[str, int]] = []
+    for match in _PATH.finditer(text):
+        if len(match[0]) > 2:
+            found.append((match[0].rstrip("."), match.start()))
+        if len(found) >= most:
+            break
+    return found
+
+
+_ENV_FILE = re.compile(r"(?:^|/)\.env(?:\.(?!example|sample|template|dist)\w+)?$")
+
+
+def is_env_file(path: str) -> bool:
+    """Whether a path is that of a file with a project's variables."""
+    return bool(_ENV_FILE.search(path))

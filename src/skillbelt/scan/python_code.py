@@ -1,0 +1,556 @@
+"""Read Python: which values go where, inside one file.
+
+The source is parsed and never run. Every expression is followed as far as its text, its origin
+(`Traced.labels`) or the name of the function it stands for are known: constants are put together,
+decoded, and looked up by name.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+
+from skillbelt.format.python_source import MAX_SOURCE_BYTES, parse_python
+from skillbelt.scan.calls import TracedCall, judge_call
+from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
+from skillbelt.scan.package_names import judge_package
+
+_MAX_DEPTH = 60
+_MAX_TEXT = 64 * 2**10
+_PROMPT = re.compile(r"(?m)^(?:>>> |\.\.\. |In \[\d+\]: )")
+_STRING_METHODS = frozenset(
+    (
+        "strip",
+        "lstrip",
+        "rstrip",
+        "lower",
+        "upper",
+        "encode",
+        "decode",
+        "title",
+        "casefold",
+        "swapcase",
+    )
+)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def read_python(text: str, line: int, ledger: Ledger) -> bool:
+    """Note what a source does; return whether it could be parsed."""
+    plain = text[:MAX_SOURCE_BYTES].replace("\r\n", "\n")
+    tree = _parse(plain)
+    if tree is None:
+        return False
+    reader = PythonReader(ledger, line)
+    try:
+        reader.declare(tree.body)
+        reader.run(tree.body, 0)
+    except RecursionError:
+        ledger.miss("Python that is nested too deep")
+    return True
+
+
+def _parse(text: str) -> ast.Module | None:
+    forms: tuple[Callable[[str], str], ...] = (
+        lambda one: one,
+        textwrap.dedent,
+        lambda one: _PROMPT.sub("", one),
+        # A part of a function, or one with an ellipsis for what is left out.
+        lambda one: "async def _():\n" + textwrap.indent(textwrap.dedent(one), " "),
+    )
+    tried: set[str] = set()
+    for form in forms:
+        source = form(text)
+        if source in tried:
+            continue
+        tried.add(source)
+        try:
+            return parse_python(source)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+    return None
+
+
+class PythonReader:
+    """Follows the values of one source."""
+
+    def __init__(self, ledger: Ledger, line: int) -> None:
+        self.ledger, self.first = ledger, line
+        self.names: dict[str, Traced] = {}
+        self.functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
+        self.returns: dict[str, Traced] = {}
+        self._open: list[str] = []
+        self._returned: list[Traced] = []
+
+    def line(self, node: ast.AST) -> int:
+        """Return the line of a node, as the ledger counts them."""
+        return self.first + int(getattr(node, "lineno", 1)) - 1
+
+    # --- statements ------------------------------------------------------------------------------
+
+    def declare(self, body: Sequence[ast.stmt]) -> None:
+        """Note the functions of a source, so that a call finds one that stands below it."""
+        for node in body:
+            if isinstance(node, _FUNCTIONS):
+                self.functions[node.name] = node
+            elif isinstance(node, ast.ClassDef):
+                self.declare(node.body)
+
+    def run(self, body: Iterable[ast.stmt], depth: int) -> None:
+        """Follow statements in their order."""
+        for node in body:
+            self._statement(node, depth)
+
+    def _statement(self, node: ast.stmt, depth: int) -> None:
+        self.ledger.spend()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            self._import(node)
+        elif isinstance(node, ast.Assign):
+            value = self.value(node.value, depth)
+            for target in node.targets:
+                self._assign(target, value)
+        elif isinstance(node, ast.AnnAssign | ast.AugAssign):
+            self._assign_one(node, depth)
+        elif isinstance(node, _FUNCTIONS):
+            self._function(node, depth)
+        elif isinstance(node, ast.Return):
+            self._returned += [self.value(node.value, depth)] if node.value else []
+        elif isinstance(node, ast.For | ast.AsyncFor):
+            self._assign(node.target, self._element(self.value(node.iter, depth)))
+            self.run(node.body, depth + 1)
+            self.run(node.orelse, depth + 1)
+        elif isinstance(node, ast.With | ast.AsyncWith):
+            self._with(node, depth)
+        else:
+            self._parts(node, depth)
+
+    def _parts(self, node: ast.stmt, depth: int) -> None:
+        if isinstance(node, ast.While):
+            self._judge_loop(node)
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.stmt):
+                self._statement(child, depth + 1)
+            elif isinstance(child, ast.expr):
+                self.value(child, depth + 1)
+            elif isinstance(child, ast.ExceptHandler | ast.match_case):
+                self.run(child.body, depth + 1)
+
+    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
+        base = f"{node.module}." if isinstance(node, ast.ImportFrom) and node.module else ""
+        for alias in node.names:
+            whole = f"{base}{alias.name}"
+            local = alias.asname or (alias.name if base else alias.name.partition(".")[0])
+            self.names[local] = Traced(name=whole if alias.asname or base else local)
+        module = base or node.names[0].name
+        judge_import(module.partition(".")[0], self.line(node), self.ledger)
+
+    def _assign_one(self, node: ast.AnnAssign | ast.AugAssign, depth: int) -> None:
+        value = self.value(node.value, depth) if node.value is not None else UNKNOWN
+        if isinstance(node, ast.AugAssign):
+            before = self.value(node.target, depth)
+            value = _add(before, value)
+        self._assign(node.target, value)
+
+    def _assign(self, target: ast.expr, value: Traced) -> None:
+        if isinstance(target, ast.Name):
+            self.names[target.id] = value
+        elif isinstance(target, ast.Attribute):
+            self.names[f".{target.attr}"] = value
+        elif isinstance(target, ast.Tuple | ast.List):
+            items = value.items or ()
+            for number, one in enumerate(target.elts):
+                part = items[number] if number < len(items) else Traced(labels=value.labels)
+                self._assign(one, part)
+        elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+            old = self.names.get(target.value.id, UNKNOWN)
+            self.names[target.value.id] = Traced(labels=old.labels | value.labels, name=old.name)
+
+    def _element(self, value: Traced) -> Traced:
+        if value.items and len(value.items) == 1:
+            return value.items[0]
+        return Traced(labels=value.labels | merge(value.items or ()))
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, depth: int) -> None:
+        """Follow a function by itself, with arguments that nothing is known of."""
+        if node.name not in self.returns and depth < _MAX_DEPTH:
+            self._call_function(node, (), {}, depth)
+
+    def _call_function(
+        self,
+        node: ast.FunctionDef | ast.AsyncFunctionDef,
+        positional: Sequence[Traced],
+        named: dict[str, Traced],
+        depth: int,
+    ) -> Traced:
+        """Follow a function with these arguments; return what it returns."""
+        names = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+        if names and names[0] in ("self", "cls"):
+            names = names[1:]
+        saved, outer = dict(self.names), self._returned
+        self._returned = []
+        self._open.append(node.name)
+        for name in (*names, *(one.arg for one in node.args.kwonlyargs)):
+            self.names[name] = UNKNOWN
+        self.names.update(zip(names, positional, strict=False))
+        self.names.update({key: one for key, one in named.items() if key in self.names})
+        self.run(node.body, depth + 1)
+        made = self._returned
+        fields = {key: one for key, one in self.names.items() if key.startswith(".")}
+        self.names, self._returned = {**saved, **fields}, outer
+        self._open.pop()
+        alone = made[0] if len(made) == 1 else Traced(labels=merge(made))
+        self.returns[node.name] = alone
+        return alone
+
+    def _with(self, node: ast.With | ast.AsyncWith, depth: int) -> None:
+        for item in node.items:
+            value = self.value(item.context_expr, depth)
+            if item.optional_vars is not None:
+                self._assign(item.optional_vars, value)
+        self.run(node.body, depth + 1)
+
+    def _judge_loop(self, node: ast.While) -> None:
+        forever = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        if forever and not _leaves(node) and _forks(node):
+            self.ledger.find("endless-work", self.line(node), "while True: os.fork()")
+
+    # --- expressions -----------------------------------------------------------------------------
+
+    def value(self, node: ast.expr, depth: int) -> Traced:
+        """Return what is known of an expression."""
+        self.ledger.spend()
+        if depth > _MAX_DEPTH:
+            self.ledger.miss("Python that is nested too deep")
+            return UNKNOWN
+        method = _EXPRESSIONS.get(type(node))
+        if method is not None:
+            return method(self, node, depth + 1)
+        parts = [
+            self.value(child, depth + 1)
+            for child in ast.iter_child_nodes(node)
+            if isinstance(child, ast.expr)
+        ]
+        return Traced(labels=merge(parts))
+
+    def _constant(self, node: ast.Constant, depth: int) -> Traced:
+        value = node.value
+        if isinstance(value, str):
+            self.ledger.names_url(value, self.line(node))
+            return Traced(text=value[:_MAX_TEXT])
+        if isinstance(value, bytes):
+            return Traced(text=value[:_MAX_TEXT].decode("latin-1"))
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**12:
+            return Traced(text=str(value))
+        return UNKNOWN
+
+    def _name(self, node: ast.Name, depth: int) -> Traced:
+        found = self.names.get(node.id)
+        return found if found is not None else Traced(name=node.id)
+
+    def _attribute(self, node: ast.Attribute, depth: int) -> Traced:
+        base = self.value(node.value, depth)
+        if base.name in ("self", "cls") and f".{node.attr}" in self.names:
+            return self.names[f".{node.attr}"]
+        name = f"{base.name}.{node.attr}" if base.name else f"?.{node.attr}"
+        if name in ("os.environ", "process.env"):
+            return Traced(name=name, labels=frozenset(("environment",)))
+        return base._replace(name=name, items=None)
+
+    def _sequence(self, node: ast.List | ast.Tuple | ast.Set, depth: int) -> Traced:
+        items = tuple(self.value(one, depth) for one in node.elts[:500])
+        return Traced(labels=merge(items), items=items)
+
+    def _dict(self, node: ast.Dict, depth: int) -> Traced:
+        values = [self.value(one, depth) for one in node.values]
+        for key in node.keys:
+            if key is not None:
+                values.append(self.value(key, depth)._replace(text=None))
+        return Traced(labels=merge(values))
+
+    def _joined(self, node: ast.JoinedStr, depth: int) -> Traced:
+        made = Traced(text="")
+        for one in node.values:
+            inner = one.value if isinstance(one, ast.FormattedValue) else one
+            part = self.value(inner, depth)
+            made = _add(made, part if part.text is not None else part._replace(text=HOLE))
+        self.ledger.names_url(made.known, self.line(node))
+        return made
+
+    def _binary(self, node: ast.BinOp, depth: int) -> Traced:
+        left, right = self.value(node.left, depth), self.value(node.right, depth)
+        if isinstance(node.op, ast.Add):
+            return _add(left, right)
+        if isinstance(node.op, ast.Div) and left.text is not None:
+            return Traced(
+                text=f"{left.known.rstrip('/')}/{right.text or HOLE}",
+                labels=left.labels | right.labels,
+            )
+        if isinstance(node.op, ast.Mod) and left.text is not None:
+            parts = right.items if right.items is not None else (right,)
+            return Traced(text=_percent(left.text, parts), labels=left.labels | right.labels)
+        if isinstance(node.op, ast.BitXor):
+            return Traced(labels=left.labels | right.labels | {"mixed"})
+        return Traced(labels=left.labels | right.labels)
+
+    def _subscript(self, node: ast.Subscript, depth: int) -> Traced:
+        base = self.value(node.value, depth)
+        if isinstance(node.slice, ast.Slice):
+            backwards = isinstance(node.slice.step, ast.UnaryOp) and base.text is not None
+            text = base.known[::-1] if backwards else base.text
+            mark = frozenset(("decoded",)) if backwards else frozenset[str]()
+            return Traced(text=text, labels=base.labels | mark)
+        key = self.value(node.slice, depth)
+        if base.name == "os.environ":
+            return Traced(labels=self.ledger.reads_variable(key.known, self.line(node)))
+        if base.name.endswith(("()", ".__dict__")) or base.name in ("__builtins__", "sys.modules"):
+            return self._reflected(base.name, key, node)
+        if base.items is not None and key.text is not None and key.text.isdigit():
+            at = int(key.text)
+            if at < len(base.items):
+                return base.items[at]
+        return Traced(labels=base.labels | key.labels)
+
+    def _reflected(self, base: str, key: Traced, node: ast.expr) -> Traced:
+        """Return what a name means that is looked up by its text."""
+        if not key.text or HOLE in key.text:
+            return UNKNOWN
+        parent = base.removesuffix(".__dict__")
+        plain = ("globals()", "locals()", "vars()", "__builtins__", "sys.modules", "builtins")
+        name = key.text if parent in plain else f"{parent}.{key.text}"
+        return Traced(name=name, labels=frozenset((f"reflected:{self.line(node)}",)))
+
+    def _lambda(self, node: ast.Lambda, depth: int) -> Traced:
+        return self.value(node.body, depth)
+
+    def _comprehension(self, node: ast.expr, depth: int) -> Traced:
+        for one in getattr(node, "generators", ()):
+            self._assign(one.target, self._element(self.value(one.iter, depth)))
+            for test in one.ifs:
+                self._judge_filter(test, depth)
+        if isinstance(node, ast.DictComp):
+            parts = [self.value(node.key, depth), self.value(node.value, depth)]
+            return Traced(labels=merge(parts))
+        element = self.value(node.elt, depth)  # type: ignore[attr-defined]
+        return Traced(labels=element.labels, items=self._mapped(node, depth))
+
+    def _mapped(self, node: ast.expr, depth: int) -> tuple[Traced, ...] | None:
+        """Return the items of a comprehension over a known list, such as `chr(c) for c in "
+        "[...]`.
+        """
+        generators: list[ast.comprehension] = getattr(node, "generators", [])
+        if len(generators) != 1 or generators[0].ifs:
+            return None
+        source = self.value(generators[0].iter, depth)
+        known = source.items
+        if known is None and source.text is not None:
+            known = tuple(Traced(text=one) for one in source.text[:2_000])
+        if known is None or len(known) > 2_000:
+            return None
+        made = []
+        for one in known:
+            self._assign(generators[0].target, one._replace(labels=one.labels | source.labels))
+            made.append(self.value(node.elt, depth))  # type: ignore[attr-defined]
+        return tuple(made)
+
+    def _judge_filter(self, test: ast.expr, depth: int) -> None:
+        value = self.value(test, depth)
+        words = " ".join(
+            one.value for one in ast.walk(test)
+            if isinstance(one, ast.Constant) and isinstance(one.value, str)
+        )  # fmt: skip
+        hunted = re.search(r"(?i)key|token|secret|pass|cred", words)
+        if "environment" in value.labels and hunted:
+            self.ledger.find("environment-read", self.line(test), words)
+
+    def _await(self, node: ast.Await, depth: int) -> Traced:
+        return self.value(node.value, depth)
+
+    def _conditional(self, node: ast.IfExp, depth: int) -> Traced:
+        parts = [self.value(one, depth) for one in (node.test, node.body, node.orelse)]
+        known = parts[1] if parts[1].text is not None or parts[1].name else parts[2]
+        return known._replace(labels=merge(parts[1:]))
+
+    def _named(self, node: ast.NamedExpr, depth: int) -> Traced:
+        value = self.value(node.value, depth)
+        self._assign(node.target, value)
+        return value
+
+    # --- calls -----------------------------------------------------------------------------------
+
+    def _call(self, node: ast.Call, depth: int) -> Traced:
+        function = self.value(node.func, depth)
+        positional = [self.value(_unstar(one), depth) for one in node.args]
+        named = {one.arg or "**": self.value(one.value, depth) for one in node.keywords}
+        owner = UNKNOWN
+        if isinstance(node.func, ast.Attribute):
+            owner = self.value(node.func.value, depth)
+        folded = self._fold(function.name, owner, positional, node)
+        if folded is not None:
+            return folded
+        local = function.name.rpartition(".")[2]
+        if local in self.functions and function.name.count(".") < 2:
+            return self._local(local, positional, named, depth)
+        call = TracedCall(
+            name=function.name,
+            owner=owner,
+            positional=tuple(positional),
+            named=named,
+            line=self.line(node),
+            labels=function.labels,
+        )
+        return judge_call(call, self.ledger)
+
+    def _local(
+        self, name: str, positional: Sequence[Traced], named: dict[str, Traced], depth: int
+    ) -> Traced:
+        if name in self._open or len(self._open) > 8 or depth > _MAX_DEPTH - 10:
+            return Traced(labels=merge((*positional, *named.values())))
+        interesting = any(one.labels or one.text for one in (*positional, *named.values()))
+        if not interesting and name in self.returns:
+            return self.returns[name]
+        return self._call_function(self.functions[name], positional, named, depth)
+
+    def _fold(
+        self, name: str, owner: Traced, args: Sequence[Traced], node: ast.Call
+    ) -> Traced | None:
+        """Return the value of a call that is known before a run; None for any other."""
+        method = name.rpartition(".")[2]
+        first = args[0] if args else UNKNOWN
+        if name in ("getattr", "builtins.getattr") and len(args) > 1 and first.name:
+            return self._reflected(first.name, args[1], node)
+        if name in ("__import__", "importlib.import_module", "builtins.__import__") and args:
+            mark = frozenset((f"reflected:{self.line(node)}",))
+            return Traced(name=first.known, labels=mark if name == "__import__" else frozenset())
+        if name in ("globals", "locals", "vars"):
+            return Traced(name=f"{name}()" if not first.name else f"{first.name}.__dict__")
+        if name == "chr" and first.text and first.text.isdigit() and len(first.text) < 8:
+            return Traced(text=chr(min(int(first.text), 0x10FFFF)), labels=first.labels)
+        if name in ("str", "bytes", "bytearray", "list", "tuple", "reversed", "sorted", "map"):
+            return _convert(name, args)
+        if method == "join" and owner.text is not None and args:
+            return _join(owner.text, first)
+        if method in _STRING_METHODS and owner.text is not None and not _changes(method, args):
+            return _string_method(method, owner)
+        if method == "replace" and owner.text is not None and len(args) >= 2:
+            text = owner.text.replace(args[0].known, args[1].known) if args[0].text else owner.text
+            return Traced(text=text[:_MAX_TEXT], labels=owner.labels)
+        if method == "format" and owner.text is not None:
+            text = re.sub(r"\{[^{}]*\}", lambda _: HOLE, owner.text)
+            return Traced(text=text, labels=owner.labels | merge(args))
+        return None
+
+
+def _unstar(node: ast.expr) -> ast.expr:
+    return node.value if isinstance(node, ast.Starred) else node
+
+
+def _changes(method: str, args: Sequence[Traced]) -> bool:
+    """Whether `decode` or `encode` uses a codec that hides a text."""
+    return (
+        method in ("encode", "decode")
+        and bool(args)
+        and args[0].known in ("hex", "rot13", "rot_13", "base64", "zlib")
+    )
+
+
+def _string_method(method: str, owner: Traced) -> Traced:
+    if method in ("encode", "decode"):
+        return owner._replace(name="")
+    made: str = getattr(owner.known, method)()
+    return Traced(text=made, labels=owner.labels)
+
+
+def _convert(name: str, args: Sequence[Traced]) -> Traced | None:
+    if not args:
+        return Traced(text="") if name in ("str", "bytes") else None
+    if name == "map":
+        if len(args) > 1 and args[0].name == "chr" and args[1].items is not None:
+            texts = [one.known for one in args[1].items]
+            if all(text.isdigit() and len(text) < 8 for text in texts):
+                items = tuple(Traced(text=chr(min(int(text), 0x10FFFF))) for text in texts)
+                return Traced(items=items, labels=args[1].labels | {"decoded"})
+        return Traced(labels=merge(args))
+    first = args[0]
+    if name in ("bytes", "bytearray") and first.items is not None:
+        texts = [one.known for one in first.items]
+        if all(text.isdigit() and int(text) < 256 for text in texts if len(text) < 4):
+            made = "".join(chr(int(text)) for text in texts if text.isdigit())
+            return Traced(text=made, labels=first.labels | {"decoded"})
+    if name == "reversed" and first.text is not None:
+        return Traced(text=first.text[::-1], labels=first.labels | {"decoded"})
+    return first._replace(name="")
+
+
+def _join(separator: str, parts: Traced) -> Traced:
+    if parts.items is not None:
+        text = separator.join(one.text if one.text is not None else HOLE for one in parts.items)
+        return Traced(text=text[:_MAX_TEXT], labels=parts.labels)
+    if parts.text is not None and separator == "":
+        return Traced(text=parts.text, labels=parts.labels)
+    return Traced(labels=parts.labels)
+
+
+def _add(left: Traced, right: Traced) -> Traced:
+    if left.items is not None and right.items is not None:
+        both = (*left.items, *right.items)[:1_000]
+        return Traced(items=both, labels=left.labels | right.labels)
+    if left.text is None and right.text is None:
+        return Traced(labels=left.labels | right.labels)
+    a, b = (HOLE if one.text is None else one.text for one in (left, right))
+    return Traced(text=f"{a}{b}"[:_MAX_TEXT], labels=left.labels | right.labels)
+
+
+def _percent(form: str, parts: Sequence[Traced]) -> str:
+    values = iter(parts)
+
+    def put(_: re.Match[str]) -> str:
+        one = next(values, UNKNOWN)
+        return one.text if one.text is not None else HOLE
+
+    return re.sub(r"%[-\d.]*[srdixc]", put, form)[:_MAX_TEXT]
+
+
+def _leaves(node: ast.While) -> bool:
+    return any(isinstance(one, ast.Break | ast.Return | ast.Raise) for one in ast.walk(node))
+
+
+def _forks(node: ast.While) -> bool:
+    calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+    return any(getattr(one, "attr", "") == "fork" for one in calls) or any(
+        isinstance(one, ast.Call) and getattr(one.func, "attr", "") == "append"
+        for one in ast.walk(node)
+    )
+
+
+_EXPRESSIONS: dict[type[ast.expr], Callable[..., Traced]] = {
+    ast.Constant: PythonReader._constant,
+    ast.Name: PythonReader._name,
+    ast.Attribute: PythonReader._attribute,
+    ast.List: PythonReader._sequence,
+    ast.Tuple: PythonReader._sequence,
+    ast.Set: PythonReader._sequence,
+    ast.Dict: PythonReader._dict,
+    ast.JoinedStr: PythonReader._joined,
+    ast.BinOp: PythonReader._binary,
+    ast.Subscript: PythonReader._subscript,
+    ast.Call: PythonReader._call,
+    ast.Lambda: PythonReader._lambda,
+    ast.ListComp: PythonReader._comprehension,
+    ast.SetComp: PythonReader._comprehension,
+    ast.GeneratorExp: PythonReader._comprehension,
+    ast.DictComp: PythonReader._comprehension,
+    ast.Await: PythonReader._await,
+    ast.IfExp: PythonReader._conditional,
+    ast.NamedExpr: PythonReader._named,
+}
+
+
+def judge_import(module: str, line: int, ledger: Ledger) -> None:
+    """Note a module that is imported, unless Python has it."""
+    if module in ("pynput", "pyxhook", "pyHook"):
+        ledger.find("surveillance", line, f"import {module}", "ask")
+    if module and module not in sys.stdlib_module_names:
+        judge_package("pip", module, line, ledger)

@@ -1,0 +1,278 @@
+"""Read one file of a skill: choose its readers by its name and its first bytes."""
+
+from __future__ import annotations
+
+import re
+from posixpath import basename, splitext
+
+from skillbelt.check.danger import find_secrets
+from skillbelt.scan.javascript import read_javascript
+from skillbelt.scan.ledger import Ledger
+from skillbelt.scan.markdown import (
+    Paragraph,
+    ShownCode,
+    find_padded,
+    inline_code,
+    read_markdown,
+    remote_images,
+)
+from skillbelt.scan.package_names import judge_package
+from skillbelt.scan.patterns import search_code
+from skillbelt.scan.prose import fold, read_prose
+from skillbelt.scan.python_code import read_python
+from skillbelt.scan.shell import read_shell
+from skillbelt.scan.values import KINDS
+from skillbelt.text import hidden
+
+MAX_TEXT = 512 * 2**10
+
+_BY_ENDING = {
+    ".md": "markdown", ".mdx": "markdown", ".markdown": "markdown", ".rst": "markdown",
+    ".txt": "text", ".py": "python", ".pyw": "python", ".sh": "shell", ".bash": "shell",
+    ".zsh": "shell", ".command": "shell", ".js": "javascript", ".mjs": "javascript",
+    ".cjs": "javascript", ".jsx": "javascript", ".ts": "typescript", ".mts": "typescript",
+    ".tsx": "typescript", ".ps1": "powershell", ".psm1": "powershell", ".bat": "powershell",
+    ".cmd": "powershell", ".rb": "other", ".pl": "other", ".php": "other", ".go": "other",
+    ".rs": "other", ".lua": "other", ".swift": "other", ".c": "other", ".java": "other",
+    ".json": "data", ".yaml": "data", ".yml": "data", ".toml": "data", ".ini": "data",
+    ".cfg": "data", ".csv": "data", ".xml": "data", ".html": "markdown", ".htm": "markdown",
+    ".svg": "markdown", ".env": "data", ".plist": "data", ".service": "data",
+}  # fmt: skip
+_SHEBANG = re.compile(r"#!.*?\b(?:(python)|(node|deno|bun)|((?:ba|z|da|k)?sh))")
+# A block without a language is shell if it begins like a command.
+_COMMAND = re.compile(
+    r"(?m)^\s*(?:\$ |# |> )?(?:sudo |env )?(?:curl|wget|bash|sh|npm|npx|pip3?|python3?|node|git"
+    r"|cat|echo|cd|rm|chmod|mkdir|brew|apt(?:-get)?|docker|export|uvx?|powershell|eval|nc|base64"
+    r"|openssl|crontab|scp|ssh|tar|unzip|xattr|osascript|launchctl)\b"
+)
+_PROMPT = re.compile(r"(?m)^\s*(?:\$|%|❯|>)[ \t]+(?=\S)")
+# Before a block that shows what not to do.
+_BAD_EXAMPLE = re.compile(
+    r"(?i)❌|🚫|⛔|\bbad\b|\bwrong\b|\bavoid\b|\bnever\b|do not|don't|\bvulnerab|\binsecure\b"
+    r"|\bmalicious\b|\battack|\bexploit"
+    r"|anti-?pattern|\bunsafe\b|\bdangerous\b|red flags?|\bpayload|\bdetect|\bthreat|\bsuspicious"
+    r"|\bsmell|\bpitfall|\bproof of concept|\bpentest|reverse shell|\bindicators?\b|\bwarning"
+)
+_ADDRESSED = re.compile(
+    r"\b(?:ai|assistant|agent|claude|model|llm|gpt|copilot|you)\b.{0,80}\b(?:must|should|always"
+    r"|never|need to|shall|will|are required|have to|instead|also)\b"
+    r"|\b(?:must|always|never|instruction|system)\b.{0,60}\b(?:ai|assistant|agent|claude|model"
+    r"|llm)\b"
+)
+_TAGS = re.compile("[\U000e0020-\U000e007f]{4,}")
+_BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_REQUIREMENT = re.compile(
+    r"(?m)^[ \t]*([A-Za-z0-9][\w.-]*(?:\[[^\]]*\])?(?:[=<>!~].*)?|git\+\S+"
+    r"|https?://\S+)[ \t]*(?:#.*)?$"
+)
+
+
+def kind_of_text(path: str, text: str) -> str:
+    """Return which readers a text needs."""
+    name, ending = basename(path).lower(), splitext(path)[1].lower()
+    if name.startswith("requirements") and ending in (".txt", ".in"):
+        return "requirements"
+    if name == "package.json":
+        return "package"
+    if ending in _BY_ENDING:
+        return _BY_ENDING[ending]
+    match = _SHEBANG.match(text)
+    if match:
+        return "python" if match[1] else "javascript" if match[2] else "shell"
+    if name in ("makefile", "dockerfile", "justfile") or name.startswith(("pre-", "post-")):
+        return "shell"
+    return "data"
+
+
+def read_text_file(path: str, text: str, ledger: Ledger, *, first_line: int = 1) -> None:
+    """Note what one text file of a skill holds."""
+    ledger.path, ledger.first_line = path, first_line
+    find_hidden_characters(text, ledger)
+    for line, what in find_secrets(text.encode("utf-8", "replace")):
+        ledger.find("secret-in-text", line, what)
+    kind = kind_of_text(path, text)
+    if kind == "markdown":
+        read_document(text, ledger)
+    elif kind == "text":
+        read_plain(text, ledger)
+    elif kind in ("data", "requirements", "package"):
+        _read_data(text, kind, ledger)
+    else:
+        read_code(text, kind, 1, ledger)
+        _read_comments(text, kind, ledger)
+
+
+def find_hidden_characters(text: str, ledger: Ledger) -> None:
+    """Note characters that a reader does not see, and what they spell."""
+    if text.isascii():
+        return
+    for match in _TAGS.finditer(text):
+        spelled = "".join(chr(ord(one) - 0xE0000) for one in match[0])
+        ledger.find("hidden-characters", text.count("\n", 0, match.start()) + 1, repr(spelled))
+        read_prose(spelled, text.count("\n", 0, match.start()) + 1, ledger)
+        return
+    odd = [one for one in hidden(text.removeprefix("\ufeff")) if ord(one) > 0xA0]
+    spread = [one for one in odd if one not in "\u200e\u200f\ufeff\u00ad"]
+    if not spread:
+        return
+    line = text.count("\n", 0, text.index(spread[0])) + 1
+    bidi = _BIDI.search(text)
+    listed = ", ".join(f"U+{ord(one):04X}" for one in sorted(set(spread))[:6])
+    many = len(spread) >= 8
+    ledger.find("hidden-characters", line, listed, "ask" if bidi or many else "note")
+
+
+def read_document(text: str, ledger: Ledger) -> None:
+    """Note what a Markdown text says and shows."""
+    parts = read_markdown(text)
+    for paragraph in parts.paragraphs:
+        read_paragraph(paragraph, ledger)
+    for block in parts.blocks:
+        _read_block(block, ledger)
+    for paragraph in parts.hidden:
+        read_hidden(paragraph, ledger)
+    for paragraph in find_padded(text):
+        if not re.match(r"[|+\-=]", paragraph.text):
+            ledger.find("padded-text", paragraph.line, paragraph.text)
+
+
+def read_paragraph(paragraph: Paragraph, ledger: Ledger) -> None:
+    """Note what prose says, what code in it does, and which addresses it names."""
+    text, line = paragraph.text, paragraph.line
+    read_prose(text, line, ledger)
+    ledger.names_url(text, line)
+    shown = bool(_BAD_EXAMPLE.search(paragraph.heading))
+    for code, at in inline_code(text):
+        if _COMMAND.match(code) and ("|" in code or "$(" in code or "-" in code):
+            before = text.split("\n")[at].partition(code)[0][-80:]
+            with _Shown(ledger, shown or bool(_BAD_EXAMPLE.search(before))):
+                read_shell(code, line + at, ledger)
+    plain = _PROMPT.sub("", text)
+    if _COMMAND.match(plain) and re.search(r"\||&&|\$\(|https?://", plain):
+        with _Shown(ledger, shown):
+            read_shell(plain, line, ledger)
+    for address, at in remote_images(text):
+        if "{" in address or re.search(
+            r"[?&]\w+=.{0,3}(?:data|secret|token|env|content|\$)", address
+        ):
+            ledger.find("send-instruction", line + at, address)
+
+
+class _Shown:
+    """While it is open, what is found counts for one kind less: the text only shows it."""
+
+    def __init__(self, ledger: Ledger, shown: bool) -> None:
+        self.ledger, self.shown, self.before = ledger, shown, ledger.weaker
+
+    def __enter__(self) -> None:
+        self.ledger.weaker = self.before or self.shown
+
+    def __exit__(self, *_: object) -> None:
+        self.ledger.weaker = self.before
+
+
+def _read_block(block: ShownCode, ledger: Ledger) -> None:
+    language, text = block.language, block.text
+    shown = bool(_BAD_EXAMPLE.search(block.before[-300:] + text[:120]))
+    with _Shown(ledger, shown):
+        if language in ("", "text", "plaintext", "markdown", "md", "prompt", "txt"):
+            if _COMMAND.search(text) and language in ("", "text", "plaintext", "txt"):
+                read_code(text, "shell", block.line, ledger)
+            ledger.names_url(text, block.line)
+            for paragraph in read_markdown(text, block.line).paragraphs:
+                read_prose(paragraph.text, paragraph.line, ledger)
+        elif language == "data":
+            ledger.names_url(text, block.line)
+            _read_values(text, block.line, ledger)
+        else:
+            read_code(text, language, block.line, ledger)
+
+
+def read_code(text: str, language: str, line: int, ledger: Ledger) -> None:
+    """Note what code of a language does."""
+    parsed = False
+    if language == "shell":
+        read_shell(_PROMPT.sub("", text), line, ledger)
+        parsed = True
+    elif language == "python":
+        parsed = read_python(text, line, ledger)
+    elif language in ("javascript", "typescript"):
+        parsed = read_javascript(text, language, line, ledger)
+    search_code(text, line, ledger, parsed=parsed)
+
+
+def read_hidden(paragraph: Paragraph, ledger: Ledger) -> None:
+    """Note instructions in what a rendered page does not show."""
+    text = paragraph.text
+    if len(text) < 20:
+        return
+    before = len(ledger.findings)
+    read_prose(text, paragraph.line, ledger)
+    strong = any(one.kind != KINDS[-1] for one in ledger.findings[before:])
+    if strong:
+        ledger.find("hidden-comment", paragraph.line, text)
+    elif _ADDRESSED.search(fold(text)):
+        ledger.find("hidden-comment", paragraph.line, text, "ask")
+    if _COMMAND.search(text) and "://" in text:
+        read_shell(text, paragraph.line, ledger)
+
+
+def read_plain(text: str, ledger: Ledger) -> None:
+    """Note what a plain text says."""
+    for paragraph in read_markdown(text).paragraphs:
+        read_paragraph(paragraph, ledger)
+    for paragraph in find_padded(text):
+        ledger.find("padded-text", paragraph.line, paragraph.text)
+
+
+def _read_data(text: str, kind: str, ledger: Ledger) -> None:
+    ledger.names_url(text, 1)
+    if kind == "requirements":
+        for match in _REQUIREMENT.finditer(text):
+            judge_package("pip", match[1], text.count("\n", 0, match.start()) + 1, ledger)
+    elif kind == "package":
+        _read_package(text, ledger)
+    _read_values(text, 1, ledger)
+
+
+_HOOK = re.compile(r'"((?:pre|post)?(?:install|prepare|publish))"\s*:\s*"((?:[^"\\]|\\.)*)"')
+_DEPENDENCY = re.compile(
+    r'"(@?[\w./-]{2,80})"\s*:\s*"([~^]?\d[\w.+-]*|latest|\*|(?:git\+|https?:)[^"]{1,200})"'
+)
+
+
+def _read_package(text: str, ledger: Ledger) -> None:
+    for match in _HOOK.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        if match[1] in ("preinstall", "install", "postinstall", "prepare"):
+            read_shell(match[2].replace('\\"', '"'), line, ledger)
+            ledger.find("dynamic-code", line, match[0], "note")
+    for match in _DEPENDENCY.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        if match[1] != "version":
+            judge_package("npm", match[1], line, ledger)
+
+
+def _read_values(text: str, line: int, ledger: Ledger) -> None:
+    """Note instructions and commands in the long texts of a data file."""
+    for number, one in enumerate(text.split("\n")[:5_000]):
+        if len(one) > 40:
+            read_prose(one[:4_000], line + number, ledger)
+            if re.search(
+                r"(?:curl|wget|bash|sh|python3?|node|powershell)\b.*\||/dev/tcp|base64 -", one
+            ):
+                read_shell(one.strip().strip("-,").strip().strip('"'), line + number, ledger)
+
+
+_LONG_COMMENT = re.compile(
+    r'(?m)(?:^[ \t]*(?:#|//)[^\n]{20,}\n?){1,40}|"""[\s\S]{20,3000}?"""|/\*[\s\S]{20,3000}?\*/'
+)
+
+
+def _read_comments(text: str, kind: str, ledger: Ledger) -> None:
+    """Note instructions to a model in the comments of a script."""
+    for number, match in enumerate(_LONG_COMMENT.finditer(text[:MAX_TEXT])):
+        if number > 200:
+            return
+        plain = re.sub(r"(?m)^[ \t]*(?:#|//|\*)+", "", match[0])
+        read_prose(plain, text.count("\n", 0, match.start()) + 1, ledger)

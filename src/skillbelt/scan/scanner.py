@@ -1,0 +1,206 @@
+"""Scan one skill: read its files, note what it can do, judge it. Never raises, never blocks.
+
+No network and no model are needed, and nothing of a skill is run or unpacked to the disk.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+from functools import lru_cache
+
+from skillbelt.errors import SkillbeltError
+from skillbelt.files.manifest import is_complete
+from skillbelt.files.tree import TreeEntry
+from skillbelt.format.frontmatter import split
+from skillbelt.format.skill import Skill
+from skillbelt.scan.addresses import words_of
+from skillbelt.scan.binary_files import read_binary
+from skillbelt.scan.declared import declared_capabilities, judge_word
+from skillbelt.scan.ledger import Ledger, ScanExhausted
+from skillbelt.scan.parsers import WITHOUT, has_parsers
+from skillbelt.scan.prose import read_prose
+from skillbelt.scan.readers import MAX_TEXT, find_hidden_characters, read_code, read_text_file
+from skillbelt.scan.shell import read_shell
+from skillbelt.scan.values import KINDS, CapabilityStatement, ScannedSkill
+from skillbelt.values import SKILL_FILE
+
+MAX_FILES = 1_000
+MAX_BYTES = 32 * 2**20
+MAX_FILE_BYTES = 8 * 2**20
+_CATCH_ALL = re.compile(
+    r"(?i)\b(?:use (?:this )?(?:skill )?for|handles?|whenever|on|before|invoke (?:this )?(?:for"
+    r"|on)) (?:any|every|all)(?: and (?:all|every))? (?:\w+ )?(?:tasks?|requests?|questions?"
+    r"|messages?|prompts?|conversations?|situations?|interactions?)\b"
+    r"|\balways (?:use|load|invoke|activate|run) this (?:skill )?(?:first|before)"
+    r"|\bmust (?:always )?be (?:used|loaded|invoked) (?:first|before (?:any|every))"
+)
+
+
+def scan_skill(skill: Skill) -> ScannedSkill:
+    """Return what a skill can do and what was found in it. The same content is scanned once."""
+    files = skill.files
+    try:
+        digest = files.digest()
+    except (SkillbeltError, OSError) as error:
+        return ScannedSkill(name=skill.name, digest="", unseen=(f"the folder: {error}",))
+    if not is_complete(digest):
+        return _scan(skill, digest)
+    kept = _kept(digest, has_parsers())
+    if not kept:
+        kept.append(_scan(skill, digest))
+    return kept[0]._replace(name=skill.name)
+
+
+@lru_cache(maxsize=512)
+def _kept(digest: str, parsers: bool) -> list[ScannedSkill]:
+    """Return the place of a result, empty until there is one."""
+    return []
+
+
+def scan_text(text: str, *, name: str = "text") -> ScannedSkill:
+    """Scan the text of a SKILL.md that is in no folder."""
+    return scan_skill(Skill.from_text(text, folder=name))
+
+
+def _scan(skill: Skill, digest: str) -> ScannedSkill:
+    words = words_of(skill.name) | words_of(skill.description[:2_000])
+    ledger = Ledger(words)
+    ledger.read_shell = read_shell
+    ledger.read_code = lambda text, language, line, book: read_code(text, language, line, book)
+    reading = _Reading(skill, ledger)
+    try:
+        reading.run()
+    except ScanExhausted:
+        ledger.path, ledger.first_line, ledger.weaker = SKILL_FILE, 1, False
+        ledger.find("unseen-part", 1, "it takes more work than a scan has")
+        ledger.miss("the rest of the skill: it takes more work than a scan has")
+    if not has_parsers():
+        ledger.miss(WITHOUT)
+    findings = sorted(
+        ledger.findings,
+        key=lambda one: (KINDS.index(one.kind), one.path != SKILL_FILE, one.path, one.line or 0),
+    )
+    statement = CapabilityStatement(
+        capabilities=(*declared_capabilities(skill), *ledger.capabilities.values()),
+    )
+    return ScannedSkill(
+        name=skill.name,
+        digest=digest,
+        findings=tuple(findings),
+        statement=statement,
+        unseen=tuple(ledger.unseen),
+    )
+
+
+class _Reading:
+    """One pass through the files of a skill, within bounds."""
+
+    def __init__(self, skill: Skill, ledger: Ledger) -> None:
+        self.skill, self.ledger = skill, ledger
+        self._left = MAX_BYTES
+        self._started = time.thread_time()
+
+    def run(self) -> None:
+        """Read the SKILL.md first, then every other file, the nearest first."""
+        entries = list(self.skill.files.entries())
+        text = self._skill_text(entries)
+        self._read_head()
+        for number, entry in enumerate(self._others(entries)):
+            if number >= MAX_FILES:
+                self.ledger.miss(f"all files after the first {MAX_FILES:,}")
+                break
+            self._read_entry(entry)
+        judge_word(self.skill, text, self.ledger.used_hosts, self.ledger)
+
+    def _others(self, entries: Iterable[TreeEntry]) -> list[TreeEntry]:
+        return [one for one in entries if one.path != SKILL_FILE and one.kind != "folder"]
+
+    def _skill_text(self, entries: Iterable[TreeEntry]) -> str:
+        if self.skill.source:
+            data = self.skill.source.encode("utf-8", "surrogatepass")
+        else:
+            data = self._load(self.skill.location.rpartition("/")[2])
+        text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+        block = split(data)
+        body = text
+        first = 1
+        if block is not None:
+            head = data[: block.end].decode("utf-8", "replace").replace("\r\n", "\n")
+            body, first = text[len(head) :], head.count("\n") + 1
+            self.ledger.path = SKILL_FILE
+            find_hidden_characters(head, self.ledger)
+        read_text_file(SKILL_FILE, body, self.ledger, first_line=first)
+        return body
+
+    def _read_head(self) -> None:
+        """Note instructions in the description, and commands that the head declares as hooks."""
+        ledger, skill = self.ledger, self.skill
+        ledger.path, ledger.first_line = SKILL_FILE, 1
+        described = f"{skill.description}\n{skill.when_to_use}"
+        read_prose(described, 1, ledger)
+        if match := _CATCH_ALL.search(described):
+            ledger.find("catch-all-trigger", 1, match[0])
+        try:
+            hooks = skill.frontmatter.hooks
+        except SkillbeltError:
+            return
+        for command in _commands(hooks, 0):
+            ledger.can("persistence", f"hook: {command}", 1)
+            read_shell(command, 1, ledger)
+
+    def _read_entry(self, entry: TreeEntry) -> None:
+        self.ledger.path, self.ledger.first_line = entry.path, 1
+        if entry.problem == "link-outside":
+            self.ledger.find("link-outside", 1, f"{entry.path} leads to {entry.target}")
+        elif entry.problem:
+            self.ledger.miss(f"{entry.path}: {entry.reason}")
+        elif entry.kind == "file":
+            self._read_data(entry.path, self._load(entry.path), 0)
+
+    def _load(self, path: str) -> bytes:
+        try:
+            with self.skill.files.open(path) as file:
+                data = file.read(min(MAX_FILE_BYTES, max(self._left, 0)) + 1) or b""
+        except (SkillbeltError, OSError) as error:
+            self.ledger.miss(f"{path}: {error}")
+            return b""
+        self._left -= len(data)
+        if self._left < 0 or len(data) > MAX_FILE_BYTES:
+            self.ledger.miss(f"{path}: only a part of it was read")
+        return data
+
+    def _read_data(self, path: str, data: bytes, depth: int) -> None:
+        """Read a file, or a member of an archive."""
+        if not data:
+            return
+        self.ledger.spend(10)
+        if b"\0" in data[:4096] or data[:4] in (b"%PDF", b"\x1f\x8b\x08\x00") or _is_packed(data):
+            read_binary(path, data, self.ledger, self._read_data, depth)
+            return
+        if len(data) > MAX_TEXT:
+            self.ledger.miss(f"{path}: only the first {MAX_TEXT:,} bytes were read")
+        text = data[:MAX_TEXT].decode("utf-8", "replace").replace("\r\n", "\n")
+        read_text_file(path, text, self.ledger)
+
+
+def _is_packed(data: bytes) -> bool:
+    return data.startswith(
+        (b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x89PNG", b"\xff\xd8", b"GIF8")
+    )
+
+
+def _commands(value: object, depth: int) -> Iterable[str]:
+    """Yield the commands of hooks, which are nested lists and maps."""
+    if depth > 6:
+        return
+    if isinstance(value, dict) or hasattr(value, "items"):
+        for key, one in value.items():
+            if key == "command" and isinstance(one, str):
+                yield one
+            else:
+                yield from _commands(one, depth + 1)
+    elif isinstance(value, list | tuple):
+        for one in value[:100]:
+            yield from _commands(one, depth + 1)

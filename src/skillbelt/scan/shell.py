@@ -1,0 +1,292 @@
+"""Read shell: what each command of a text reads, sends, runs and writes.
+
+With the extra `scan` the text is parsed by tree-sitter. Without it only words, quotes and the
+operators between commands are understood (`shell_words.py`), and the scan says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
+from skillbelt.scan.parsers import parse_or_none
+from skillbelt.scan.shell_commands import ShellCall, ShellState, run_call
+from skillbelt.scan.shell_words import split_pipelines
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+MAX_SHELL_BYTES = 256 * 2**10
+_MAX_DEPTH = 40
+_ESCAPES = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|u[0-9a-fA-F]{1,4}|.)", re.DOTALL)
+_SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "a": "", "b": "", "e": "", "f": "", "v": ""}
+_BODIES = frozenset(
+    ("program", "list", "subshell", "compound_statement", "if_statement", "elif_clause",
+     "else_clause", "while_statement", "for_statement", "c_style_for_statement", "do_group",
+     "case_statement", "case_item", "function_definition", "negated_command", "ERROR",
+     "test_command", "binary_expression", "unary_expression", "parenthesized_expression")
+)  # fmt: skip
+_FORK_BOMB = re.compile(r"(\w+|:)\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\s*\}\s*;?\s*\1")
+_SOCKET = re.compile(r"/dev/(?:tcp|udp)/([\w.$\{\}-]+)/?([\w$\{\}]*)")
+
+
+def read_shell(text: str, line: int, ledger: Ledger) -> None:
+    """Note what a shell text does. Never raises but ScanExhausted."""
+    data = text.encode("utf-8", "replace")[:MAX_SHELL_BYTES]
+    state = ShellState(ledger)
+    _look_at_text(text[:MAX_SHELL_BYTES], line, ledger)
+    root = parse_or_none(data, "shell")
+    if root is None:
+        _read_words(text[:MAX_SHELL_BYTES], line, state)
+        return
+    _Reader(state, line).run(root, UNKNOWN, 0)
+
+
+def _look_at_text(text: str, line: int, ledger: Ledger) -> None:
+    """Find what is plain in any spelling of the rest."""
+    for match in _FORK_BOMB.finditer(text):
+        ledger.find("endless-work", line + text.count("\n", 0, match.start()), match[0])
+    for match in _SOCKET.finditer(text):
+        at = line + text.count("\n", 0, match.start())
+        ledger.can("host", match[1], at)
+        ledger.find("reverse-shell", at, match[0])
+
+
+def _read_words(text: str, line: int, state: ShellState) -> None:
+    for at, pipeline in split_pipelines(text):
+        value = UNKNOWN
+        for words in pipeline:
+            call = ShellCall(
+                words=tuple(Traced(text=word) for word in words), stdin=value, line=line + at
+            )
+            value = run_call(call, state)
+
+
+class _Reader:
+    """Runs through the tree of one text, in the order in which the shell would."""
+
+    def __init__(self, state: ShellState, line: int) -> None:
+        self.state, self.ledger, self.first = state, state.ledger, line
+
+    def line(self, node: Node) -> int:
+        return self.first + node.start_point[0]
+
+    def run(self, node: Node, stdin: Traced, depth: int) -> Traced:
+        """Note what a statement does; return what it prints."""
+        self.ledger.spend()
+        if depth > _MAX_DEPTH:
+            self.ledger.miss("shell that is nested too deep")
+            return UNKNOWN
+        kind = node.type
+        if kind == "command":
+            return self._command(node, stdin, depth)
+        if kind == "pipeline":
+            return self._pipeline(node, stdin, depth)
+        if kind == "redirected_statement":
+            return self._redirected(node, stdin, depth)
+        if kind == "variable_assignment":
+            self._assign(node, depth)
+        elif kind in ("declaration_command", "unset_command"):
+            self._declare(node, depth)
+        elif kind == "for_statement":
+            self._loop_variable(node, depth)
+            return self._body(node, stdin, depth)
+        elif kind in _BODIES or kind == "variable_assignments":
+            return self._body(node, stdin, depth)
+        return UNKNOWN
+
+    def _body(self, node: Node, stdin: Traced, depth: int) -> Traced:
+        printed = [self.run(child, stdin, depth + 1) for child in node.named_children]
+        texts = [one.text for one in printed if one.text]
+        return Traced(text="\n".join(texts) if texts else None, labels=merge(printed))
+
+    def _loop_variable(self, node: Node, depth: int) -> None:
+        name = node.child_by_field_name("variable")
+        values = [self.word(one, depth + 1) for one in node.children_by_field_name("value")]
+        if name is not None and values:
+            first = values[0] if len(values) == 1 else Traced(labels=merge(values))
+            self.state.variables[_text(name)] = first
+
+    def _declare(self, node: Node, depth: int) -> None:
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                self._assign(child, depth)
+            elif _text(child) == "HISTFILE":
+                self.ledger.find("trace-removal", self.line(node), _text(node))
+
+    def _assign(self, node: Node, depth: int) -> None:
+        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        if name is None:
+            return
+        traced = self.word(value, depth + 1) if value is not None else Traced(text="")
+        self.state.assign(_text(name), traced, self.line(node))
+
+    def _pipeline(self, node: Node, stdin: Traced, depth: int) -> Traced:
+        value = stdin
+        for child in node.named_children:
+            value = self.run(child, value, depth + 1)
+        return value
+
+    def _redirected(self, node: Node, stdin: Traced, depth: int) -> Traced:
+        body = node.child_by_field_name("body")
+        outputs: list[tuple[str, Node]] = []
+        for redirect in node.children_by_field_name("redirect"):
+            stdin = self._input(redirect, stdin, depth)
+            where = redirect.child_by_field_name("destination")
+            if redirect.type == "file_redirect" and where is not None:
+                operator = _text(redirect.children[0] if redirect.children else redirect)
+                if "<" in operator and ">" not in operator:
+                    continue
+                outputs.append((self.word(where, depth + 1).known, redirect))
+        printed = self.run(body, stdin, depth + 1) if body is not None else stdin
+        for path, redirect in outputs:
+            if path and not path.startswith("&") and not path.isdigit():
+                self.state.wrote(path, printed, self.line(redirect))
+        return printed
+
+    def _input(self, redirect: Node, stdin: Traced, depth: int) -> Traced:
+        if redirect.type == "herestring_redirect" and redirect.named_children:
+            return self.word(redirect.named_children[0], depth + 1)
+        if redirect.type == "heredoc_redirect":
+            body = next((one for one in redirect.children if one.type == "heredoc_body"), None)
+            after = [
+                one for one in redirect.named_children
+                if one.type not in ("heredoc_body", "heredoc_start", "heredoc_end")
+            ]  # fmt: skip
+            text = Traced(text=_text(body) if body is not None else "")
+            value = text
+            for one in after:  # `cat <<E | sh` hangs the rest of the pipeline here
+                if one.type in ("command", "pipeline", "list", "redirected_statement"):
+                    value = self.run(one, value, depth + 1)
+            return text
+        if redirect.type == "file_redirect":
+            where = redirect.child_by_field_name("destination")
+            operator = _text(redirect.children[0]) if redirect.children else ""
+            if where is not None and operator == "<":
+                path = self.word(where, depth + 1)
+                return self.state.content(path, self.line(redirect))
+        return stdin
+
+    def _command(self, node: Node, stdin: Traced, depth: int) -> Traced:
+        words: list[Traced] = []
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                self._assign(child, depth)
+            elif (
+                child.type in ("herestring_redirect", "heredoc_redirect")
+                or child.type == "file_redirect"
+            ):
+                stdin = self._input(child, stdin, depth)
+            else:
+                words.append(self.word(child, depth + 1))
+        if not words:
+            return UNKNOWN
+        outputs = [
+            where
+            for child in node.named_children
+            if child.type == "file_redirect"
+            and (where := child.child_by_field_name("destination")) is not None
+            and ">" in _text(child.children[0])
+        ]
+        call = ShellCall(words=tuple(_split(words)), stdin=stdin, line=self.line(node))
+        printed = run_call(call, self.state)
+        for where in outputs:
+            self.state.wrote(self.word(where, depth + 1).known, printed, self.line(node))
+        return printed
+
+    # --- words -----------------------------------------------------------------------------------
+
+    def word(self, node: Node, depth: int) -> Traced:
+        """Return what a word comes to be, as far as it is known."""
+        self.ledger.spend()
+        kind = node.type
+        if depth > _MAX_DEPTH:
+            return UNKNOWN
+        if kind == "command_name":
+            inner = node.named_children
+            return self.word(inner[0], depth + 1) if inner else Traced(text=_text(node))
+        if kind == "word":
+            return Traced(text=re.sub(r"\\(.)", r"\1", _text(node), flags=re.DOTALL))
+        if kind == "raw_string":
+            return Traced(text=_text(node)[1:-1])
+        if kind == "ansi_c_string":
+            return Traced(text=_unescape(_text(node)[2:-1]))
+        if kind in ("string", "concatenation", "translated_string"):
+            return _join(self._parts(node, depth))
+        if kind in ("simple_expansion", "expansion"):
+            return self._expand(node, depth)
+        if kind in ("command_substitution", "process_substitution"):
+            printed = self._body(node, UNKNOWN, depth)
+            text = printed.text.rstrip("\n") if printed.text is not None else HOLE
+            name = "<(" if kind == "process_substitution" else ""
+            return Traced(text=text, labels=printed.labels, name=name)
+        return Traced(text=_text(node))
+
+    def _parts(self, node: Node, depth: int) -> Iterator[Traced]:
+        if node.type == "string" and not node.named_children:
+            yield Traced(text=_text(node)[1:-1])
+            return
+        for child in node.children:
+            if child.type == "string_content":
+                text = _text(child).replace("\\\n", "")
+                yield Traced(text=re.sub(r'\\([$`"\\])', r"\1", text))
+            elif child.type != '"':
+                yield self.word(child, depth + 1)
+
+    def _expand(self, node: Node, depth: int) -> Traced:
+        names = [one for one in node.named_children if "variable_name" in one.type]
+        name = _text(names[0]) if names else ""
+        if name == "IFS":
+            return Traced(text=" ")
+        if name in self.state.variables:
+            return self.state.variables[name]
+        labels = frozenset[str]()
+        if name.isupper() or "_" in name:
+            labels = (
+                self.ledger.reads_variable(name, self.line(node)) if _is_variable(name) else labels
+            )
+        if name in ("HOME", "USERPROFILE"):
+            return Traced(text="~")
+        others = [one for one in node.named_children if one not in names]
+        if others and ":-" in _text(node):
+            return self.word(others[0], depth + 1)
+        return Traced(text=HOLE, labels=labels)
+
+
+def _is_variable(name: str) -> bool:
+    return name not in ("PATH", "PWD", "USER", "SHELL", "LANG", "TERM", "HOME", "TMPDIR", "OLDPWD")
+
+
+def _split(words: list[Traced]) -> Iterator[Traced]:
+    """Yield the words; one that a variable made of several is several, as in the shell."""
+    for number, one in enumerate(words):
+        if number == 0 and one.text and " " in one.text.strip() and "/" not in one.text:
+            yield from (Traced(text=part, labels=one.labels) for part in one.text.split())
+        else:
+            yield one
+
+
+def _join(parts: Iterator[Traced]) -> Traced:
+    every = list(parts)
+    text = "".join(HOLE if one.text is None else one.text for one in every)
+    return Traced(text=text, labels=merge(every))
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPES.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    body = match[1]
+    if body[0] in "xu" and len(body) > 1:
+        return chr(int(body[1:], 16))
+    if body[0] in "01234567":
+        return chr(int(body, 8) % 256)
+    return _SIMPLE.get(body, body)
+
+
+def _text(node: Node) -> str:
+    data = node.text
+    return data.decode("utf-8", "replace") if data else ""

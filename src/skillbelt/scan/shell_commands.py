@@ -1,0 +1,801 @@
+"""What single commands do: tables of programs, and what their words mean to the ledger."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from skillbelt.permission.wrappers import PREFIXES, SHELLS
+from skillbelt.scan.decoding import decode_text
+from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
+from skillbelt.scan.package_names import judge_packages
+from skillbelt.scan.places import find_paths, place_class
+
+
+class ShellCall(NamedTuple):
+    """One command: its words, what it gets on standard input, and its line."""
+
+    words: tuple[Traced, ...]
+    stdin: Traced
+    line: int
+
+    @property
+    def name(self) -> str:
+        """The program without its folder, in lower case."""
+        return self.words[0].known.rpartition("/")[2].lower().removesuffix(".exe")
+
+    @property
+    def texts(self) -> list[str]:
+        """The words after the program, as far as they are known."""
+        return [one.known for one in self.words[1:]]
+
+    @property
+    def whole(self) -> str:
+        """The command as a line."""
+        return " ".join(one.known for one in self.words)
+
+    def option(self, *names: str) -> Traced | None:
+        """Return the value of an option: the next word, or what is joined to it."""
+        for at, one in enumerate(self.words[1:], 1):
+            for name in names:
+                if one.known == name:
+                    return self.words[at + 1] if at + 1 < len(self.words) else UNKNOWN
+                joined = f"{name}=" if name.startswith("--") else name
+                if one.known.startswith(joined) and len(one.known) > len(joined):
+                    return one._replace(text=one.known[len(joined) :])
+        return None
+
+    def has(self, *names: str) -> bool:
+        """Whether one of the words is there."""
+        return any(word in names for word in self.texts)
+
+    @property
+    def operands(self) -> list[Traced]:
+        """The words that are no options."""
+        return [one for one in self.words[1:] if not one.known.startswith("-")]
+
+
+class ShellState:
+    """What one text set so far: variables, and files that it fetched."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.variables: dict[str, Traced] = {}
+        self.files: dict[str, Traced] = {}
+
+    def assign(self, name: str, value: Traced, line: int) -> None:
+        """Note a variable that is set."""
+        self.variables[name] = value
+        if name == "HISTFILE" and value.known in ("/dev/null", ""):
+            self.ledger.find("trace-removal", line, f"{name}={value.known}")
+        if name in ("NODE_TLS_REJECT_UNAUTHORIZED", "GIT_SSL_NO_VERIFY", "PYTHONHTTPSVERIFY"):
+            self.ledger.find("guard-off", line, f"{name}={value.known}", "note")
+        if name in ("LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "PROMPT_COMMAND", "BASH_ENV"):
+            self.ledger.find("persistence", line, f"{name}={value.known}", "note")
+        if value.text:
+            self.ledger.names_url(value.text, line)
+
+    def wrote(self, path: str, content: Traced, line: int) -> None:
+        """Note a file that a command wrote."""
+        if path:
+            self.ledger.writes_file(path, line, content)
+            self.files[_plain(path)] = content
+
+    def content(self, path: Traced, line: int) -> Traced:
+        """Return what a file holds: what this text put there, or what its place says."""
+        if path.name == "<(":
+            return path
+        known = self.files.get(_plain(path.known))
+        if known is not None:
+            return known
+        return Traced(labels=self.ledger.reads_file(path.known, line) | path.labels)
+
+
+def _plain(path: str) -> str:
+    return path.removeprefix("./").strip("\"'")
+
+
+Handler = Callable[[ShellCall, ShellState], Traced]
+
+
+def run_call(call: ShellCall, state: ShellState) -> Traced:
+    """Note what one command does; return what it prints."""
+    ledger = state.ledger
+    ledger.spend()
+    call = _unwrap(call, state)
+    name = call.name
+    if not name:
+        return UNKNOWN
+    script = state.files.get(_plain(call.words[0].known))
+    if script is not None and "net" in script.labels:
+        ledger.runs_shell(script, call.line, call.whole)
+    if re.fullmatch(r"[a-z0-9][a-z0-9._+-]{0,40}", name) and name not in _BUILTINS:
+        ledger.can("program", name, call.line)
+    _look_at_words(call, state)
+    handler = _HANDLERS.get(re.sub(r"[0-9.]+$", "", name)) or _HANDLERS.get(name)
+    if handler is not None:
+        return handler(call, state)
+    labels = merge(call.words[1:]) | call.stdin.labels
+    if name in _FILTERS:
+        for one in call.operands[1:] if name in _SKIPS_ONE else call.operands:
+            labels |= _maybe_file(one, call, state)
+    return Traced(labels=labels)
+
+
+def _unwrap(call: ShellCall, state: ShellState) -> ShellCall:
+    """Take away programs that start another one: sudo, env, timeout, xargs."""
+    for _ in range(6):
+        name = call.name
+        if name not in PREFIXES and name not in _STARTERS:
+            return call
+        rest = list(call.words[1:])
+        if name in ("sudo", "doas"):
+            state.ledger.can("program", name, call.line)
+            state.ledger.find("privilege", call.line, call.whole, "note")
+        while rest and _is_prefix_word(rest[0].known, name):
+            option = rest.pop(0).known
+            if option in _VALUED.get(name, ()) and rest:
+                rest.pop(0)
+        if name == "timeout" and rest:
+            rest.pop(0)
+        if not rest:
+            return call
+        words = (*rest, call.stdin) if name == "xargs" and call.stdin.labels else tuple(rest)
+        call = call._replace(words=words)
+    return call
+
+
+_STARTERS = frozenset(("command", "builtin", "exec", "nohup", "arch", "then", "do", "else", "!"))
+_VALUED = {
+    "sudo": ("-u", "-g", "-p", "--user"),
+    "xargs": ("-I", "-n", "-P", "-L", "-d"),
+    "env": ("-u", "-C"),
+    "nice": ("-n",),
+    "timeout": ("-s", "-k"),
+}
+
+
+def _is_prefix_word(word: str, name: str) -> bool:
+    assigns = name == "env" and re.match(r"[A-Za-z_]\w*=", word) is not None
+    return assigns or (word.startswith("-") and len(word) > 1)
+
+
+_GUARDS = re.compile(
+    r"--(?:dangerously[\w-]*|yolo|no-verify-ssl|disable-web-security|allow-dangerous[\w-]*"
+    r"|break-system-packages|bypass-permissions)\b"
+)
+_MINERS = re.compile(
+    r"(?i)\b(?:xmrig|minerd|cpuminer|ethminer|t-rex-miner|nbminer|phoenixminer|lolminer|cgminer|"
+    r"coinhive|cryptonight|nicehash)\b|stratum\+(?:tcp|ssl)://|--donate-level\b"
+)
+
+
+def _look_at_words(call: ShellCall, state: ShellState) -> None:
+    """Note what counts in a word of any command."""
+    ledger, whole = state.ledger, call.whole
+    if guard := _GUARDS.search(whole):
+        strong = "dangerously" in guard[0] or guard[0] in ("--yolo", "--bypass-permissions")
+        ledger.find("guard-off", call.line, guard[0], "ask" if strong else "note")
+    if _MINERS.search(whole):
+        ledger.find("miner", call.line, whole)
+    if "NOPASSWD" in whole:
+        ledger.find("privilege", call.line, whole)
+    if call.name not in ("curl", "wget"):
+        ledger.names_url(whole, call.line)
+
+
+def _maybe_file(word: Traced, call: ShellCall, state: ShellState) -> frozenset[str]:
+    text = word.known
+    if word.name == "<(" or not text or text == HOLE:
+        return word.labels
+    if "/" in text or "." in text or text.startswith("~") or _plain(text) in state.files:
+        return state.content(word, call.line).labels
+    return word.labels
+
+
+# --- printing and decoding -----------------------------------------------------------------------
+
+
+def _echo(call: ShellCall, state: ShellState) -> Traced:
+    words = [one for one in call.words[1:] if one.known not in ("-e", "-n", "-ne", "-en", "--")]
+    text = " ".join(one.known for one in words)
+    if call.name == "printf" and words:
+        text = _format(words)
+    elif call.has("-e", "-ne", "-en"):
+        text = text.replace("\\n", "\n")
+    if "\\x" in text or "\\0" in text:
+        text = decode_text("escapes", text) or text
+    return Traced(text=text, labels=merge(words))
+
+
+def _format(words: Sequence[Traced]) -> str:
+    form, *values = (one.known for one in words)
+    for value in values:
+        form = re.sub(r"%[-0-9.]*[sbdqi]", value.replace("\\", "\\\\"), form, count=1)
+    return form.replace("\\n", "\n")
+
+
+def _cat(call: ShellCall, state: ShellState) -> Traced:
+    if not call.operands:
+        return call.stdin
+    contents = [state.content(one, call.line) for one in call.operands]
+    texts = [one.text for one in contents]
+    known = "\n".join(one for one in texts if one) if any(texts) else None
+    return Traced(text=known, labels=merge(contents))
+
+
+def _decoder(form: str, *switches: str) -> Handler:
+    """Return a handler of a program that decodes when one of the switches is given."""
+
+    def run(call: ShellCall, state: ShellState) -> Traced:
+        sources = [call.stdin]
+        sources += [
+            state.content(one, call.line)
+            for one in call.operands
+            if "/" in one.known or "." in one.known or one.name == "<("
+        ]
+        labels = merge(sources)
+        if switches and not any(_has_switch(word, switches) for word in call.texts):
+            return Traced(labels=labels)
+        text = next((one.text for one in sources if one.text), None)
+        plain = decode_text(form, text) if text and HOLE not in text else None
+        return Traced(text=plain, labels=labels | {"decoded"})
+
+    return run
+
+
+def _has_switch(word: str, switches: tuple[str, ...]) -> bool:
+    return word in switches or (
+        len(word) > 2 and word[0] == "-" != word[1] and any(one[1:] in word for one in switches)
+    )
+
+
+def _tr(call: ShellCall, state: ShellState) -> Traced:
+    sets = call.texts[:2]
+    if len(sets) == 2 and call.stdin.text and "N-ZA-M" in sets[1]:
+        return Traced(
+            text=decode_text("rot13", call.stdin.text), labels=call.stdin.labels | {"decoded"}
+        )
+    return Traced(labels=call.stdin.labels)
+
+
+def _rev(call: ShellCall, state: ShellState) -> Traced:
+    text = call.stdin.text
+    turned = "\n".join(one[::-1] for one in text.split("\n")) if text else None
+    return Traced(text=turned, labels=call.stdin.labels | {"decoded"})
+
+
+def _openssl(call: ShellCall, state: ShellState) -> Traced:
+    if call.has("-d") and (call.has("base64", "-base64") or call.has("enc")):
+        return _decoder("base64")(call, state)
+    if call.has("enc") and call.has("-e", "-aes-256-cbc", "-aes256"):
+        source = call.option("-in")
+        if source is not None:
+            state.ledger.reads_file(source.known, call.line)
+            if source.known.startswith(("~", "/home", "/Users", "$")) or HOLE in source.known:
+                state.ledger.find("ransom", call.line, call.whole, "ask")
+    return Traced(labels=call.stdin.labels)
+
+
+# --- running -------------------------------------------------------------------------------------
+
+
+def _shell(call: ShellCall, state: ShellState) -> Traced:
+    ledger, line = state.ledger, call.line
+    script = _after_command_switch(call)
+    if script is not None:
+        ledger.runs_shell(script, line, call.whole)
+        return Traced(labels=script.labels)
+    files = [one for one in call.operands if one.known]
+    if files:
+        content = state.content(files[0], line)
+        if "net" in content.labels or "decoded" in content.labels:
+            ledger.runs_shell(content, line, call.whole)
+    elif call.stdin.labels or call.stdin.text:
+        ledger.runs_shell(call.stdin, line, call.whole)
+    return UNKNOWN
+
+
+def _after_command_switch(call: ShellCall) -> Traced | None:
+    for at, one in enumerate(call.words[1:], 1):
+        if re.fullmatch(r"-[a-z]*c[a-z]*", one.known) and at + 1 < len(call.words):
+            return call.words[at + 1]
+    return None
+
+
+_LANGUAGES = {"node": "javascript", "bun": "javascript", "deno": "javascript", "python": "python"}
+
+
+def _interpreter(call: ShellCall, state: ShellState) -> Traced:
+    name = re.sub(r"[0-9.]+$", "", call.name)
+    language = _LANGUAGES.get(name, name)
+    code = call.option("-c", "-e", "--eval", "-r", "-p")
+    if name == "python" and call.option("-m") is not None:
+        return _python_module(call, state)
+    if code is not None and code.text:
+        state.ledger.runs_code(code, call.line, call.name, language)
+        return Traced(labels=code.labels)
+    files = call.operands
+    if files and files[0].known != "-":
+        content = state.content(files[0], call.line)
+        if "net" in content.labels:
+            state.ledger.runs_code(content, call.line, call.whole, language)
+    elif call.stdin.labels or call.stdin.text:
+        state.ledger.runs_code(call.stdin, call.line, f"{call.name} -", language)
+    return UNKNOWN
+
+
+def _python_module(call: ShellCall, state: ShellState) -> Traced:
+    module = call.option("-m")
+    if module is not None and module.known in ("pip", "uv", "pipx"):
+        at = [one.known for one in call.words].index(module.known)
+        return _packages(call._replace(words=call.words[at:]), state)
+    if module is not None and module.known in ("http.server", "SimpleHTTPServer"):
+        state.ledger.can("program", "http.server", call.line)
+    return UNKNOWN
+
+
+def _eval(call: ShellCall, state: ShellState) -> Traced:
+    text = " ".join(one.known for one in call.words[1:])
+    state.ledger.runs_shell(Traced(text=text, labels=merge(call.words[1:])), call.line, call.name)
+    return UNKNOWN
+
+
+def _source(call: ShellCall, state: ShellState) -> Traced:
+    for one in call.operands[:1]:
+        content = state.content(one, call.line)
+        if content.labels & {"net", "decoded"}:
+            state.ledger.runs_shell(content, call.line, call.whole)
+    return UNKNOWN
+
+
+def _powershell(call: ShellCall, state: ShellState) -> Traced:
+    for at, one in enumerate(call.words[1:], 1):
+        if re.fullmatch(r"(?i)-e(?:c|nc|ncodedcommand)?", one.known) and at + 1 < len(call.words):
+            code = decode_text("utf16", call.words[at + 1].known)
+            state.ledger.find("decode-and-run", call.line, call.whole)
+            state.ledger.names_url(code or "", call.line)
+    return UNKNOWN
+
+
+def _osascript(call: ShellCall, state: ShellState) -> Traced:
+    text = call.whole
+    if re.search(r"(?i)hidden answer|with administrator privileges", text):
+        state.ledger.find("surveillance", call.line, text)
+    for command in re.findall(r'do shell script\s+"((?:[^"\\]|\\.)*)"', text):
+        state.ledger.runs_shell(Traced(text=command.replace('\\"', '"')), call.line, "osascript")
+    return UNKNOWN
+
+
+# --- the network ---------------------------------------------------------------------------------
+
+_DATA = ("-d", "--data", "--data-raw", "--data-binary", "--data-urlencode", "--json", "-F",
+         "--form", "--form-string", "-T", "--upload-file", "--post-data", "--post-file",
+         "--body-data", "--body-file", "--url-query")  # fmt: skip
+_TAKES = frozenset(
+    ("-o", "--output", "-O", "--output-document", "-X", "--request", "-H", "--header", "-u",
+     "--user", "-A", "--user-agent", "-e", "--referer", "-b", "--cookie", "-c", "-m",
+     "--max-time", "--connect-timeout", "--retry", "-w", "--write-out", "-P", "-x", "--proxy")
+)  # fmt: skip
+
+
+def _request(call: ShellCall, state: ShellState) -> Traced:
+    ledger, line = state.ledger, call.line
+    parts = _request_parts(call)
+    address = next(
+        (one for one in parts["address"] if "." in one.known or "://" in one.known),
+        parts["address"][0] if parts["address"] else UNKNOWN,
+    )
+    if address.known.startswith("-"):
+        return UNKNOWN
+    sent: list[Traced] = [_body(one, call, state) for one in parts["data"]]
+    if sent:
+        ledger.sends(Traced(labels=merge(sent)), address, line)
+    for one in parts["header"]:
+        ledger.sends(one, address, line, part="header")
+    answer = Traced(labels=ledger.fetches(address, line))
+    if call.has("-k", "--insecure", "--no-check-certificate"):
+        ledger.find("guard-off", line, "certificates are not checked", "note")
+    output = call.option("-o", "--output", "--output-document") or (
+        call.option("-O") if call.name == "wget" else None
+    )
+    if output is not None and output.known and output.known != "-":
+        state.wrote(output.known, answer, line)
+        return UNKNOWN
+    if call.name == "wget" or call.has("-O", "--remote-name", "-LO", "-OL", "-sLO", "-fsSLO"):
+        state.wrote(address.known.rstrip("/").rpartition("/")[2], answer, line)
+        return answer if _to_stdout(call) else UNKNOWN
+    return answer
+
+
+def _to_stdout(call: ShellCall) -> bool:
+    return any(re.fullmatch(r"-q?O-?|-qO-|-O-|-", word) for word in call.texts)
+
+
+def _request_parts(call: ShellCall) -> dict[str, list[Traced]]:
+    parts: dict[str, list[Traced]] = {"address": [], "data": [], "header": []}
+    words = list(call.words[1:])
+    at = 0
+    while at < len(words):
+        text = words[at].known
+        name, joined, value = text.partition("=")
+        if name in _DATA and joined:
+            parts["data"].append(words[at]._replace(text=value))
+        elif text in _DATA and at + 1 < len(words):
+            at += 1
+            parts["data"].append(words[at])
+        elif text in ("-H", "--header", "-u", "--user") and at + 1 < len(words):
+            at += 1
+            parts["header"].append(words[at])
+        elif text in _TAKES:
+            at += 1
+        elif not text.startswith("-") and words[at].name != "<(":
+            parts["address"].append(words[at])
+        at += 1
+    return parts
+
+
+def _body(word: Traced, call: ShellCall, state: ShellState) -> Traced:
+    """Return the data of a request: itself, or the file that it names."""
+    name, at, path = word.known.rpartition("@")
+    if at and len(path) > 1 and not re.search(r"\s|\.com\b", path):
+        if path == "-":
+            return call.stdin
+        content = state.content(Traced(text=path.partition(";")[0]), call.line)
+        return Traced(labels=content.labels | word.labels)
+    if word.known == "-" or (name == "" and word.known == "@-"):
+        return call.stdin
+    if call.has("-T", "--upload-file", "--post-file", "--body-file"):
+        return Traced(labels=word.labels | state.ledger.reads_file(word.known, call.line))
+    return word
+
+
+def _netcat(call: ShellCall, state: ShellState) -> Traced:
+    ledger, whole = state.ledger, call.whole
+    shell = re.search(
+        r"(?i)(?:-e|-c|--exec|--sh-exec|exec:|system:)\W*\S*(?:sh|cmd|powershell)\b", whole
+    )
+    if shell:
+        ledger.find("reverse-shell", call.line, whole)
+    address = Traced(text=whole)
+    if call.stdin.labels:
+        ledger.sends(call.stdin, address, call.line)
+    elif call.operands:
+        ledger.fetches(address, call.line)
+    return Traced(labels=frozenset(("net",)))
+
+
+def _copy_away(call: ShellCall, state: ShellState) -> Traced:
+    """scp, rsync, sftp, rclone: files to another machine."""
+    remote = [one for one in call.operands if re.search(r"[\w.-]+@?[\w.-]*:|://", one.known)]
+    local = [one for one in call.operands if one not in remote]
+    if remote and local and call.operands[-1] in remote:
+        labels = merge([state.content(one, call.line) for one in local])
+        host = remote[-1].known.partition("@")[2] or remote[-1].known
+        address = Traced(text=host.partition(":")[0] if "://" not in host else host)
+        state.ledger.sends(Traced(labels=labels | {"file"}), address, call.line)
+    return UNKNOWN
+
+
+def _lookup(call: ShellCall, state: ShellState) -> Traced:
+    labels = merge(call.words[1:]) | call.stdin.labels
+    if labels:
+        state.ledger.sends(Traced(labels=labels), Traced(text=call.whole), call.line, part="name")
+    return Traced(labels=frozenset(("net",)))
+
+
+def _mail(call: ShellCall, state: ShellState) -> Traced:
+    if call.stdin.labels:
+        state.ledger.sends(call.stdin, Traced(text=call.whole), call.line)
+    return UNKNOWN
+
+
+def _tunnel(call: ShellCall, state: ShellState) -> Traced:
+    state.ledger.find("suspect-host", call.line, call.whole, "note")
+    return UNKNOWN
+
+
+def _ssh(call: ShellCall, state: ShellState) -> Traced:
+    if call.has("-R"):
+        state.ledger.find("reverse-shell", call.line, call.whole, "ask")
+    return UNKNOWN
+
+
+# --- secrets -------------------------------------------------------------------------------------
+
+
+def _environment(call: ShellCall, state: ShellState) -> Traced:
+    names = [one.known for one in call.operands if re.fullmatch(r"[A-Za-z_]\w*", one.known)]
+    if names:
+        labels = [Traced(labels=state.ledger.reads_variable(one, call.line)) for one in names]
+        return Traced(labels=merge(labels))
+    return Traced(labels=frozenset(("environment",)))
+
+
+def _grep(call: ShellCall, state: ShellState) -> Traced:
+    labels = call.stdin.labels
+    if "environment" in labels and re.search(r"(?i)key|token|secret|pass|cred|auth", call.whole):
+        state.ledger.find("environment-read", call.line, call.whole)
+    for one in call.operands[1:]:
+        labels |= _maybe_file(one, call, state)
+    wide = call.has("-r", "-R", "-rn", "-ri", "-rE", "-rnE") and re.search(
+        r" (?:/|~|/home)/?\s*$", call.whole
+    )
+    if wide and re.search(r"(?i)passw|secret|token|api.?key|private key", call.whole):
+        state.ledger.find("credential-access", call.line, call.whole)
+        labels |= {"credential"}
+    return Traced(labels=labels)
+
+
+def _find(call: ShellCall, state: ShellState) -> Traced:
+    whole = call.whole
+    labels = frozenset(("file",))
+    hunted = r"(?i)-i?name\s+\S*(?:id_rsa|id_ed25519|\.pem|\.key\b|wallet|\.kdbx|credentials"
+    r"|\.env\b|keystore|cookies)"
+    if re.search(hunted, whole) and re.search(r"\s(?:~|/|\$HOME|/home|/Users)", f" {whole}"):
+        state.ledger.find("credential-access", call.line, whole)
+        labels |= {"credential"}
+    if re.search(r"-exec\s+(?:openssl|gpg)\b.*(?:enc|-c\b|--symmetric)", whole):
+        state.ledger.find("ransom", call.line, whole)
+    if call.has("-delete") and re.search(r"find\s+(?:/|~|\$HOME)\S*\s+-delete", whole):
+        state.ledger.find("destruction", call.line, whole)
+    at = next((n for n, one in enumerate(call.words) if one.known in ("-exec", "-execdir")), 0)
+    if at and at + 1 < len(call.words):
+        inner = [one for one in call.words[at + 1 :] if one.known not in (";", "+", "\\;")]
+        if inner:
+            call = call._replace(words=tuple(inner), stdin=Traced(labels=labels))
+            return run_call(call, state)
+    return Traced(labels=labels)
+
+
+def _keychain(call: ShellCall, state: ShellState) -> Traced:
+    whole = call.whole
+    if re.search(r"find-(?:generic|internet)-password|dump-keychain|export|lookup|search", whole):
+        weak = "find-" in whole and call.has("-s")
+        state.ledger.find("credential-access", call.line, whole, "note" if weak else None)
+        return Traced(labels=frozenset(("service" if weak else "credential",)))
+    return UNKNOWN
+
+
+def _clipboard(call: ShellCall, state: ShellState) -> Traced:
+    return Traced(labels=frozenset(("watch",)))
+
+
+# --- what stays ----------------------------------------------------------------------------------
+
+
+def _crontab(call: ShellCall, state: ShellState) -> Traced:
+    if call.name == "crontab" and call.has("-l") and len(call.words) == 2:
+        return UNKNOWN
+    state.ledger.can("persistence", call.name, call.line)
+    state.ledger.find("persistence", call.line, call.whole)
+    return UNKNOWN
+
+
+def _service(call: ShellCall, state: ShellState) -> Traced:
+    if call.has("enable", "load", "bootstrap", "/create", "-create", "add", "defaults", "submit"):
+        whole = call.whole
+        if call.name == "reg" and not re.search(r"(?i)currentversion\\?.?run", whole):
+            return UNKNOWN
+        state.ledger.can("persistence", whole, call.line)
+        state.ledger.find("persistence", call.line, whole)
+    if call.has("stop", "disable", "mask") and re.search(
+        r"(?i)firewall|auditd|falcon|defend", call.whole
+    ):
+        state.ledger.find("guard-off", call.line, call.whole)
+    return UNKNOWN
+
+
+def _git(call: ShellCall, state: ShellState) -> Traced:
+    if call.has("config") and re.search(
+        r"core\.(?:hooksPath|sshCommand|fsmonitor|pager)\b", call.whole
+    ):
+        state.ledger.find("persistence", call.line, call.whole)
+    if call.has("clone"):
+        for one in call.operands:
+            if "://" in one.known:
+                name = one.known.rstrip("/").removesuffix(".git").rpartition("/")[2]
+                state.files[name] = Traced(labels=state.ledger.fetches(one, call.line))
+    return UNKNOWN
+
+
+def _write_words(call: ShellCall, state: ShellState) -> Traced:
+    """tee, cp, mv, install, ln: the last word is written, tee writes all."""
+    targets = call.operands if call.name == "tee" else call.operands[-1:]
+    content = call.stdin
+    if call.name != "tee" and len(call.operands) > 1:
+        content = Traced(
+            labels=merge([state.content(one, call.line) for one in call.operands[:-1]])
+        )
+    for one in targets:
+        state.wrote(one.known, content, call.line)
+    return content
+
+
+def _sed(call: ShellCall, state: ShellState) -> Traced:
+    if any(word.startswith(("-i", "--in-place")) for word in call.texts) and call.operands:
+        state.wrote(call.operands[-1].known, UNKNOWN, call.line)
+    return Traced(labels=call.stdin.labels)
+
+
+# --- rights and destruction ----------------------------------------------------------------------
+
+
+def _chmod(call: ShellCall, state: ShellState) -> Traced:
+    mode = call.texts[0] if call.texts else ""
+    if re.search(r"\+s|^[42]7[0-7]{2}$|^u\+s", mode):
+        state.ledger.find("privilege", call.line, call.whole)
+    elif re.search(r"777\b|a\+rwx|o\+w", call.whole):
+        top = any(re.fullmatch(r"/(?:etc|usr|opt|var|bin|)\S*", one) for one in call.texts[1:])
+        state.ledger.find("privilege", call.line, call.whole, "ask" if top else "note")
+    return UNKNOWN
+
+
+def _chown(call: ShellCall, state: ShellState) -> Traced:
+    if re.search(r"\broot(?::root)?\b", call.whole):
+        state.ledger.find("privilege", call.line, call.whole, "ask")
+    return UNKNOWN
+
+
+def _admin(call: ShellCall, state: ShellState) -> Traced:
+    whole = call.whole
+    if re.search(r"\b(?:sudo|wheel|admin|docker|root)\b", whole) or call.name == "visudo":
+        state.ledger.find("privilege", call.line, whole)
+    return UNKNOWN
+
+
+_HOME_OR_ROOT = re.compile(
+    r"(?:/|/\*|~|~/|~/\*|\$\{?HOME\}?(?:/\*?)?|/home|/home/\*|/Users(?:/\*)?|/etc|/usr|/var|/boot"
+    r"|/bin"
+    r"|~/(?:documents|desktop|pictures|downloads|\.ssh|\.aws|\.config)(?:/\*?)?|[a-z]:\\?\*?)\Z",
+    re.IGNORECASE,
+)
+
+
+def _remove(call: ShellCall, state: ShellState) -> Traced:
+    options = "".join(word for word in call.texts if word.startswith("-"))
+    deep = "r" in options.lower() or call.name in ("shred", "wipe", "rd", "rmdir")
+    for one in call.operands:
+        path = one.known
+        if deep and _HOME_OR_ROOT.match(path):
+            state.ledger.find("destruction", call.line, call.whole)
+        elif place_class(path) == "history" or (
+            re.search(r"^/var/log\b|wtmp|\.log$", path) and path.startswith("/var")
+        ):
+            state.ledger.find("trace-removal", call.line, call.whole)
+        elif place_class(path) == "agent" and deep:
+            state.ledger.find("agent-file-change", call.line, call.whole, "note")
+        if path.startswith(("~", "/")):
+            state.ledger.can("write", path, call.line)
+    return UNKNOWN
+
+
+def _disk(call: ShellCall, state: ShellState) -> Traced:
+    if call.name == "dd" and not re.search(r"of=/dev/(?!null|stdout|zero)", call.whole):
+        return Traced(labels=call.stdin.labels)
+    state.ledger.find("destruction", call.line, call.whole)
+    return UNKNOWN
+
+
+def _history(call: ShellCall, state: ShellState) -> Traced:
+    if call.has("-c", "-w", "-cw") and call.name == "history":
+        state.ledger.find("trace-removal", call.line, call.whole)
+    return Traced(labels=frozenset(("history",)))
+
+
+_GUARD_OFF = re.compile(
+    r"(?i)setenforce\s+0|ufw\s+disable|iptables\s+(?:-f|--flush)|csrutil\s+disable"
+    r"|spctl\s+--(?:master|global)-disable|xattr\s+.*com\.apple\.quarantine|xattr\s+-c"
+    r"|set-mppreference|netsh\s+advfirewall\s+set\s+\S+\s+state\s+off|sc\s+stop\s+windefend"
+)
+
+
+def _guard(call: ShellCall, state: ShellState) -> Traced:
+    if _GUARD_OFF.search(call.whole):
+        state.ledger.find("guard-off", call.line, call.whole)
+    return UNKNOWN
+
+
+def _container(call: ShellCall, state: ShellState) -> Traced:
+    if call.has("run") and re.search(
+        r"--privileged|-v\s+/:|--volume[= ]/:|docker\.sock|--pid[= ]host", call.whole
+    ):
+        state.ledger.find("privilege", call.line, call.whole)
+    return UNKNOWN
+
+
+def _unpack(call: ShellCall, state: ShellState) -> Traced:
+    locked = call.option("-P") if call.name == "unzip" else None
+    if call.name in ("7z", "7za", "unrar", "rar"):
+        locked = next((one for one in call.words[1:] if re.match(r"-p\S", one.known)), None)
+    if locked is not None:
+        state.ledger.find("locked-archive", call.line, call.whole, "ask")
+    for one in call.operands:
+        content = state.files.get(_plain(one.known))
+        if content is not None:
+            folder = re.sub(r"\.(?:zip|tar\.gz|tgz|tar|7z|rar)$", "", one.known)
+            state.files[folder] = content
+    return UNKNOWN
+
+
+def _packages(call: ShellCall, state: ShellState) -> Traced:
+    judge_packages(call.name, call.texts, call.line, state.ledger)
+    return UNKNOWN
+
+
+def _screen(call: ShellCall, state: ShellState) -> Traced:
+    state.ledger.find("surveillance", call.line, call.whole, "note")
+    return Traced(labels=frozenset(("watch",)))
+
+
+def _insmod(call: ShellCall, state: ShellState) -> Traced:
+    state.ledger.find("privilege", call.line, call.whole)
+    return UNKNOWN
+
+
+_BUILTINS = frozenset(
+    ("cd", "echo", "printf", "export", "set", "unset", "if", "then", "fi", "for", "do", "done",
+     "while", "case", "esac", "in", "true", "false", "test", "[", "[[", "read", "exit", "return",
+     "local", "source", ".", "eval", "shift", "wait", "trap", "alias", "function", "else", "pwd")
+)  # fmt: skip
+_FILTERS = frozenset(
+    ("head", "tail", "less", "more", "sort", "uniq", "cut", "awk", "jq", "xxd", "od", "hexdump",
+     "strings", "tar", "zip", "gzip", "nl", "paste", "column", "yq", "gpg", "sqlite3", "plutil")
+)  # fmt: skip
+_SKIPS_ONE = frozenset(("awk", "jq", "yq"))
+
+
+def _table(rows: Sequence[tuple[str, Handler]]) -> dict[str, Handler]:
+    return {name: handler for names, handler in rows for name in names.split()}
+
+
+_HANDLERS: dict[str, Handler] = _table(
+    (
+        ("echo printf", _echo),
+        ("cat tac bat type", _cat),
+        ("base64", _decoder("base64", "-d", "-D", "--decode", "-di")),
+        ("base32", _decoder("base32", "-d", "--decode")),
+        ("xxd", _decoder("hex", "-r")),
+        ("gunzip zcat bzcat xzcat uudecode", _decoder("gzip")),
+        ("tr", _tr),
+        ("rev", _rev),
+        ("openssl", _openssl),
+        (" ".join(SHELLS), _shell),
+        ("python pypy node bun deno perl ruby php lua", _interpreter),
+        ("eval", _eval),
+        ("source .", _source),
+        ("powershell pwsh", _powershell),
+        ("osascript", _osascript),
+        ("curl wget http https xh curlie", _request),
+        ("nc ncat netcat socat telnet", _netcat),
+        ("scp rsync sftp rclone", _copy_away),
+        ("dig nslookup host drill ping", _lookup),
+        ("mail mailx sendmail mutt", _mail),
+        ("ngrok cloudflared localtunnel lt", _tunnel),
+        ("ssh autossh", _ssh),
+        ("env printenv set export declare", _environment),
+        ("grep egrep rg ag", _grep),
+        ("find fd", _find),
+        ("security secret-tool keyring", _keychain),
+        ("pbpaste xclip xsel wl-paste", _clipboard),
+        ("screencapture scrot gnome-screenshot imagesnap", _screen),
+        ("crontab at", _crontab),
+        ("systemctl launchctl schtasks reg update-rc.d chkconfig service", _service),
+        ("git", _git),
+        ("tee cp mv install ln", _write_words),
+        ("sed", _sed),
+        ("chmod", _chmod),
+        ("chown", _chown),
+        ("usermod visudo adduser useradd gpasswd dscl", _admin),
+        ("rm shred wipe rd", _remove),
+        ("dd mkfs mkfs.ext4 mkfs.xfs wipefs diskutil", _disk),
+        ("history", _history),
+        ("setenforce ufw iptables csrutil spctl xattr set-mppreference netsh sc", _guard),
+        ("docker podman", _container),
+        ("unzip 7z 7za unrar rar tar", _unpack),
+        ("pip pipx uv uvx npm npx pnpm yarn bunx gem cargo go brew poetry conda", _packages),
+        ("insmod modprobe", _insmod),
+    )
+)
+__all__ = ["ShellCall", "ShellState", "find_paths", "run_call"]
