@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from skillbelt.errors import ConfigError
 from skillbelt.install.content_store import store_folder
+from skillbelt.install.entries import install_request
 from skillbelt.install.sign import SigningMeans, sign_skill, write_signature
+from skillbelt.install.values import LockEntry
 from skillbelt.settings import load_settings
 from skillbelt.source_rules import matches_source, parse_signer
 from tests.install.desk import InstallDesk
@@ -311,6 +313,16 @@ def test_a_lock_cannot_name_an_allowed_source_and_lead_to_another(desk: PolicyDe
     desk.tree.write(USER, 'allowed_sources = ["acme/*"]\n')
     desk.forget()
     assert refusal(desk.run("sync", "--yes", "--json"))[:2] == (4, "source-not-allowed")
+
+
+def test_the_question_names_the_address_behind_a_name_of_the_lock() -> None:
+    entry = LockEntry(name="a", source="acme/skills", source_type="github")
+    assert install_request([entry]).summary.endswith("from acme/skills")
+    usual = entry._replace(source_url="https://github.com/acme/skills.git")
+    assert install_request([usual]).summary.endswith("from acme/skills")
+    other = entry._replace(source_url="https://evil.example/acme/skills.git")
+    summary = install_request([other]).summary
+    assert summary.endswith("from acme/skills (https://evil.example/acme/skills.git)")
 
 
 @pytest.mark.parametrize(

@@ -348,6 +348,22 @@ def test_a_link_a_pipe_or_a_folder_is_no_signature(skill: Path, key: Keypair) ->
     assert check(skill, by_key(key)).state == "bad"
 
 
+def test_a_false_sigstore_bundle_is_bad_and_a_false_root_is_the_users_to_correct(
+    skill: Path, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    bundle = json.loads((skill / SIGNATURE_FILE).read_bytes())
+    own = base64.b64encode(authority.certificate.public_bytes(Encoding.DER)).decode()
+    bundle["verificationMaterial"] = {"certificate": {"rawBytes": own}, "tlogEntries": []}
+    (skill / SIGNATURE_FILE).write_text(json.dumps(bundle))
+    signer = TrustedSigner("**", "sigstore", "a@example.com", issuer="https://e.example")
+    found = check(skill, signer)
+    assert (found.state, "is not by a@example.com" in found.reason) == ("bad", True)
+    (tmp_path / "root.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"root\.json: cannot be used"):
+        check(skill, signer._replace(root=str(tmp_path / "root.json")))
+
+
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),

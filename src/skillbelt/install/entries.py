@@ -93,13 +93,23 @@ def install_request(entries: Iterable[LockEntry]) -> Request:
     """Return the one question about installing skills: each with its content and its source."""
     wanted = tuple(entries)
     names = ", ".join(entry.name for entry in wanted)
-    sources = ", ".join(dict.fromkeys(entry.source for entry in wanted))
+    sources = ", ".join(dict.fromkeys(_shown_source(entry) for entry in wanted))
     return Request(
         type="install",
         patterns=tuple(f"skill:{entry.name}@{entry.content_digest}" for entry in wanted),
         summary=one_line(f"install the skills {names} from {sources}"),
         initiator="user",
     )
+
+
+def _shown_source(entry: LockEntry) -> str:
+    """Return the source of an entry, with the address that is opened where that is another.
+
+    A lock may come from a stranger, and can give any address a good name.
+    """
+    url, source = entry.source_url.removesuffix(".git"), entry.source.removesuffix(".git")
+    usual = (source, f"https://{source}", f"https://{entry.source_type}.com/{source}")
+    return entry.source if not url or url in usual else f"{entry.source} ({entry.source_url})"
 
 
 def stored_of(entry: LockEntry) -> StoredSkill | None:

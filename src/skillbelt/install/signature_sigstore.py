@@ -6,12 +6,14 @@ Verifying fetches nothing: the trust root is the file that is named, or the one 
 
 from __future__ import annotations
 
+import logging
+
 from sigstore.dsse import Statement
 from sigstore.models import Bundle, ClientTrustConfig, TrustedRoot
 from sigstore.oidc import IdentityToken, Issuer, detect_credential
 from sigstore.sign import SigningContext
 from sigstore.verify import Verifier
-from sigstore.verify.policy import Identity
+from sigstore.verify.policy import Identity, UnsafeNoOp
 
 from skillbelt.errors import ConfigError
 from skillbelt.install.signature_file import (
@@ -23,6 +25,9 @@ from skillbelt.install.signature_file import (
 from skillbelt.source_rules import TrustedSigner
 from skillbelt.text import one_line, shorten
 
+# It would say on every call that it fetches nothing, which is what is wanted.
+logging.getLogger("sigstore").setLevel(logging.ERROR)
+
 
 def verify_sigstore(bundle: SignatureBundle, trusted: TrustedSigner) -> SkillSigner:
     """Return the signer if the identity made the signature; SignatureFault otherwise."""
@@ -31,10 +36,22 @@ def verify_sigstore(bundle: SignatureBundle, trusted: TrustedSigner) -> SkillSig
     try:
         kind, payload = verifier.verify_dsse(Bundle.from_json(bundle.data), policy)
     except Exception as error:  # hostile input: what its reader raises is a no
-        raise SignatureFault(f"is not by {one_line(trusted.value)}: {_said(error)}") from error
+        raise SignatureFault(
+            f"is not by {one_line(trusted.value)}: {_said(error)}",
+            unknown=_is_by_another(verifier, bundle),
+        ) from error
     if kind != PAYLOAD_TYPE or payload != bundle.payload:
         raise SignatureFault("says two things")
     return SkillSigner("sigstore", trusted.value, trusted.issuer)
+
+
+def _is_by_another(verifier: Verifier, bundle: SignatureBundle) -> bool:
+    """Whether the signature holds, and is by an identity that no one asked for."""
+    try:
+        verifier.verify_dsse(Bundle.from_json(bundle.data), UnsafeNoOp())
+    except Exception:  # hostile input
+        return False
+    return True
 
 
 def _read_root(path: str) -> TrustedRoot:

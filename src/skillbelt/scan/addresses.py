@@ -43,7 +43,7 @@ install.python-poetry.org get.pnpm.io fnm.vercel.app cli.github.com nodejs.org d
 rpm.nodesource.com get.k3s.io raw.githubusercontent.com github.com gist.github.com get.helm.sh
 brew.sh ollama.com ollama.ai claude.ai opencode.ai install.duckdb.org get.volta.sh
 foundry.paradigm.xyz starship.rs mise.run mise.jdx.dev get.starkli.sh tailscale.com fly.io
-install.determinate.systems nixos.org get.nextflow.io micro.mamba.pm
+install.determinate.systems nixos.org get.nextflow.io micro.mamba.pm apt.llvm.org dl.cloudsmith.io
 sentry.io cli.sentry.dev supabase.com dl.google.com sdk.cloud.google.com packages.cloud.google.com
 aka.ms download.pytorch.org releases.hashicorp.com get.pulumi.com cursor.com windsurf.com
 """

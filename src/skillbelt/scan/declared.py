@@ -97,12 +97,10 @@ _COMPARED: tuple[CapabilityKind, ...] = (
 )  # fmt: skip
 
 
-def judge_word(
-    skill: Skill, text: str, used_hosts: dict[str, tuple[str, int]], ledger: Ledger
-) -> None:
+def judge_word(skill: Skill, used_hosts: dict[str, tuple[str, int]], ledger: Ledger) -> None:
     """Compare what a skill says of itself with the hosts that its code connects to."""
     declared = tuple(one.value for one in declared_capabilities(skill) if one.kind == "host")
-    claim = _OFFLINE.search(skill.description) or _OFFLINE.search(text[:4_000])
+    claim = _OFFLINE.search(skill.description)
     for host, (path, line) in used_hosts.items():
         ledger.path, ledger.first_line = path, 1
         if declared and not covers("host", declared, host):

@@ -186,6 +186,13 @@ class Ledger:
             return frozenset(("secret-file", "file"))
         return frozenset(("file",))
 
+    def judge_collection(self, labels: frozenset[str], line: int) -> None:
+        """Note secrets of several services in one place, none of which is the skill's."""
+        names = [one.partition(":")[2] for one in labels if one.startswith("variable:")]
+        strange = sorted(name for name in names if not self._fits(name, ""))
+        if len(strange) > 1 and len(strange) == len(names):
+            self.find("environment-read", line, ", ".join(strange))
+
     def _belongs(self, text: str) -> bool:
         """Whether the skill is about what the path or the variable belongs to."""
         return bool(self.skill_words & words_of(text))
@@ -197,29 +204,33 @@ class Ledger:
         if plain.startswith(("~", "/", "$HOME", "..")) and not plain.startswith("/dev/"):
             self.can("write", plain, line)
         if kind == "persistence":
+            # A variable in the start file of a shell is what every guide has people write.
+            plainly = re.match(r"\s*(?:export )?[A-Z_]\w*=|\s*eval \"\$\(\w+ ", content.known)
             self.can("persistence", plain, line)
-            self.find("persistence", line, plain)
+            self.find("persistence", line, plain, "note" if plainly else None)
         elif kind == "agent":
             self.can("agent-file", plain, line)
-            self.find("agent-file-change", line, plain)
+            self.find("agent-file-change", line, plain, "note" if HOLE in plain else None)
         elif kind == "system":
             self.find("privilege", line, f"writes {plain}", "note")
         if "net" in content.labels and place_class(plain) in ("persistence", "agent"):
             self.find("fetch-and-run", line, plain)
 
-    def names_url(self, text: str, line: int) -> None:
-        """Note the hosts that a text names."""
+    def names_url(self, text: str, line: int, *, used: bool = False, told: bool = True) -> None:
+        """Note the hosts that a text names; without `told` only those that hide who they are."""
+        if "://" not in text:
+            return
         for found in find_urls(text):
-            at = line + text.count("\n", 0, found.at)
-            self.reaches(found, at)
+            if told or classify(found.host, found.path) not in ("", "own"):
+                self.reaches(found, line + text.count("\n", 0, found.at), used=used, code=False)
 
-    def reaches(self, found: FoundUrl, line: int, *, used: bool = False) -> None:
-        """Note a host; `used` says that code connects to it."""
+    def reaches(self, found: FoundUrl, line: int, *, used: bool = False, code: bool = True) -> None:
+        """Note a host; `used` says that something connects to it, `code` that code does."""
         kind = classify(found.host, found.path)
         if kind == "own" or HOLE in found.host.split(".")[-1]:
             return
         self.can("host", found.host, line)
-        if used and not self.weaker:
+        if used and code and not self.weaker and not is_reserved(found.host):
             self.used_hosts.setdefault(found.host, (self.path, self._line(line)))
         if kind in ("drop", "tunnel") or kind == "address":
             self.find("suspect-host", line, found.host, "ask" if used else "note")
@@ -284,7 +295,9 @@ class Ledger:
         """Whether a variable belongs to the host or to the skill."""
         words = words_of(name) - _COMMON_WORDS
         squeezed = re.sub(r"[^a-z0-9]", "", host)
-        return not words or any(
+        if not words:  # a name that says nothing belongs here, unless it is one of everything
+            return not re.search(r"(?i)database|passw|private|session|jwt|master", name)
+        return any(
             word in squeezed or any(word in own or own in word for own in self.skill_words)
             for word in words
         )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from skillbelt.scan.addresses import classify, find_urls
+from skillbelt.scan.addresses import classify, find_urls, is_installer
 from skillbelt.scan.decoding import decode_text, opaque_blob
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.places import find_paths, place_class
@@ -90,13 +90,19 @@ def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool) -> None:
         if any(word in folded for word in needs):
             for match in form.finditer(text):
                 at = line + text.count("\n", 0, match.start())
-                ledger.find(rule, at, match[0], kind)
+                ledger.find(rule, at, match[0], _usual(match[0]) or kind)
                 break
     blob = opaque_blob(text)
     if blob is not None:
         _judge_blob(blob, text, line, ledger)
     if not parsed:
         _search_unparsed(text, line, ledger)
+
+
+def _usual(text: str) -> FindingKind | None:
+    """Return what a fetch counts for where all of it comes from well-known installers."""
+    hosts = [found.host for found in find_urls(text)]
+    return "note" if hosts and all(map(is_installer, hosts)) else None
 
 
 def _judge_blob(blob: re.Match[str], text: str, line: int, ledger: Ledger) -> None:

@@ -50,15 +50,14 @@ _DATA = (
     r"|results|collected)|customer data|pii)"
 )
 _SEND = (
-    r"(?:send|upload|post|forward|transmit|exfiltrate|submit|e-?mail|sync|relay|beacon|deliver"
-    r"|leak|push|"
-    r"back ?up|copy|report|share|dispatch|ship|stream|log|append|include|encode)(?:s|ed|ing|ting)?"
+    r"(?:send|upload|post|forward|transmit|exfiltrate|submit|e-?mail|sync|relay|beacon|deliver|leak"
+    r"|back ?up|copy|report|dispatch|encode)(?:s|ed|ing|ting)?"
 )
 _AWAY = (
     r"(?:https?://|\bto (?:an? |the |our |this |my )?(?:external|remote|third[- ]party|attacker"
     r"|collection|collector|logging|analytics|audit|backup|telemetry|monitoring|c2)"
     r" ?(?:server|endpoint|service|host|url|api|webhook|address|system)?|webhook"
-    r"|[\w.+-]+@[\w-]+\.[\w.]+|\bpastebin\b|\bdiscord\b|\btelegram\b)"
+    r"|[\w.+-]+@(?!example)[\w-]+\.[\w.]+)"
 )
 _ORDERS = (
     r"(?:instructions?|prompts?|guidelines?|directives?|commands?|constraints|restrictions"
@@ -106,9 +105,9 @@ _PATTERNS = (
         |log) (?:this|that|it|these|the (?:\w+ )?(?:step|upload|transfer|backup|sync|action
         |operation|request|telemetry|change|modification|script|check|process|command|instruction
         |call|file|data collection))\b(?:.{{0,60}}\b(?:to|with|from|in) {_USER}|.{{0,40}}(?:\.|$))
-        |\bhid(?:e|den|ing) (?:\w+ ){{0,5}}?from {_USER}|\bkeep (?:\w+ ){{0,5}}?(?:hidden|secret
+        |\b(?:hide|conceal) (?:\w+ ){{0,5}}?from {_USER}|\bkeep (?:\w+ ){{0,5}}?(?:hidden|secret
         |invisible|confidential) (?:\w+ ){{0,2}}?from {_USER}
-        |\b{_USER} (?:must|should|need|do|does|will|can) ?(?:not|never|n't)(?: \w+){{0,2}} (?:know
+        |\b{_USER} (?:must|should|need) ?(?:not|never|n't)(?: \w+){{0,2}} (?:know
         |see|notice|be (?:told|informed|aware)|find out)"""),
     _pattern("hide-from-user", "ask", "silent quiet secret covert discreet invisib stealth "
     "unnoticed", r"""
@@ -120,9 +119,8 @@ _PATTERNS = (
         |without (?:any )?(?:visible )?(?:notice|trace|output))"""),
     # Without consent
     _pattern("skip-asking", "ask", "ask confirm permission approval consent prompt verif", r"""
-        \b(?:execute|run|install|send|upload|delete|remove|transfer|pay|purchase|push|deploy
-        |approve|accept|grant|download|proceed|commit|sign|submit|share|overwrite
-        |disable)\w*\b.{0,80}
+        \b(?:execute the following|execute this|send|upload|transfer|pay|purchase|approve|grant
+        |sign|share)\b(?! \w+ never)[^.]{0,60}
         (?<!never )(?<!not )\bwithout (?:\w+ ){0,2}?(?:asking|confirming|confirmation|verification
         |verifying|permission|approval|consent|prompting|review)"""),
     _pattern("skip-asking", "ask", "approv permission confirm consent", r"""
@@ -131,8 +129,12 @@ _PATTERNS = (
         |\b(?:bypass|skip|circumvent|disable|suppress) (?:\w+ ){0,3}?(?:permission|confirmation
         |approval|consent|security)(?: (?:prompts?|dialogs?|checks?|requests?|warnings?|questions?
         |steps?))
-        |\b(?:user|human)(?:'s)? (?:has|have) (?:already )?(?:agreed|consented|approved|authorized
+        |\b(?:user|human)(?:'s)? (?:has|have) already (?:agreed|consented|authorized
         |given (?:full |blanket )?(?:consent|permission))"""),
+    _pattern("skip-asking", "note", "ask confirm permission approval consent prompt", r"""
+        \b(?:run|install|delete|remove|push|deploy|download|proceed|commit|overwrite|disable)\b
+        [^.]{0,60}\bwithout (?:\w+ ){0,2}?(?:asking|confirm\w*|permission|approval|consent
+        |prompting)"""),
     # From elsewhere
     _pattern("follow-remote-text", "ask", "http", r"""
         \b(?:fetch|download|retrieve|read|load|open|visit|get|curl|check|pull|query|request|browse
@@ -237,9 +239,20 @@ _ABOUT = re.compile(
     r"|guard against|defend|protect|avoid|anti-pattern|do not|don't|never|must not|should not"
     r"|warning signs?)[^.]{0,80}$"
 )
+
+
+def is_about_security(words: frozenset[str]) -> bool:
+    """Whether a skill is about attacks, and so speaks of them."""
+    return bool(words & _SECURITY)
+
+
 _SECURITY = words_of(
     "security pentest red-team threat audit vulnerability injection malware forensics exploit "
     "attack scanner guardrail jailbreak owasp adversarial hardening detection"
+)
+# Before a match: the sentence states what may happen, and orders nothing.
+_STATED = re.compile(
+    r"\b(?:can|may|could|might|which|that|would|often|sometimes|they|it) (?:\w+ )?$"
 )
 _NEGATED = re.compile(
     r"\b(?:never|do not|don't|must not|should not|cannot|avoid|refuse to|won't"
@@ -271,7 +284,7 @@ def read_prose(text: str, line: int, ledger: Ledger) -> None:
     """Note what a paragraph tells a model to do."""
     ledger.spend(1 + len(text) // 200)
     folded = fold(text)
-    about = bool(ledger.skill_words & _SECURITY)
+    about = is_about_security(ledger.skill_words)
     for rule, kind, needs, form in _PATTERNS:
         if not any(word in folded for word in needs):
             continue
@@ -293,7 +306,8 @@ def _weaken(
     before = folded[max(match.start() - 100, 0) : match.start()]
     quoted = before.rstrip()[-1:] in "\"'`(" and bool(before.strip())
     negated = rule not in ("hide-from-user",) and bool(_NEGATED.search(before))
-    if negated or (quoted and _ABOUT.search(before)):
+    stated = rule == "harmful-order" and bool(_STATED.search(before))
+    if negated or stated or (quoted and _ABOUT.search(before)):
         return "note"
     if quoted or about or _ABOUT.search(before):
         return "ask" if kind == "block" and not about else "note"

@@ -268,7 +268,9 @@ class PythonReader:
         for key in node.keys:
             if key is not None:
                 values.append(self.value(key, depth)._replace(text=None))
-        return Traced(labels=merge(values))
+        labels = merge(values)
+        self.ledger.judge_collection(labels, self.line(node))
+        return Traced(labels=labels)
 
     def _joined(self, node: ast.JoinedStr, depth: int) -> Traced:
         made = Traced(text="")

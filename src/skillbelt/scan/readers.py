@@ -18,11 +18,12 @@ from skillbelt.scan.markdown import (
 )
 from skillbelt.scan.package_names import judge_package
 from skillbelt.scan.patterns import search_code
-from skillbelt.scan.prose import fold, read_prose
+from skillbelt.scan.prose import fold, is_about_security, read_prose
 from skillbelt.scan.python_code import read_python
 from skillbelt.scan.shell import read_shell
 from skillbelt.scan.values import KINDS
 from skillbelt.text import hidden
+from skillbelt.values import SKILL_FILE
 
 MAX_TEXT = 512 * 2**10
 
@@ -48,10 +49,12 @@ _COMMAND = re.compile(
 _PROMPT = re.compile(r"(?m)^\s*(?:\$|%|❯|>)[ \t]+(?=\S)")
 # Before a block that shows what not to do.
 _BAD_EXAMPLE = re.compile(
-    r"(?i)❌|🚫|⛔|\bbad\b|\bwrong\b|\bavoid\b|\bnever\b|do not|don't|\bvulnerab|\binsecure\b"
-    r"|\bmalicious\b|\battack|\bexploit"
-    r"|anti-?pattern|\bunsafe\b|\bdangerous\b|red flags?|\bpayload|\bdetect|\bthreat|\bsuspicious"
-    r"|\bsmell|\bpitfall|\bproof of concept|\bpentest|reverse shell|\bindicators?\b|\bwarning"
+    r"(?i)❌|🚫|⛔|\bbad\b|\bwrong\b|\bavoid\b|\bvulnerab|\binsecure\b|\bmalicious\b|\battacks?\b"
+    r"|\bexploit|anti-?pattern|\bunsafe\b|\bdangerous\b|red flags?|\bpayloads?\b|\bthreats?\b"
+    r"|\bproof of concept|\bpentest|reverse shell"
+)
+_BAD_COMMENT = re.compile(
+    r"(?im)\A\s*(?:#|//|--)\s*(?:❌|🚫|bad\b|wrong\b|avoid|don't|vulnerable|unsafe)"
 )
 _ADDRESSED = re.compile(
     r"\b(?:ai|assistant|agent|claude|model|llm|gpt|copilot|you)\b.{0,80}\b(?:must|should|always"
@@ -123,7 +126,16 @@ def find_hidden_characters(text: str, ledger: Ledger) -> None:
 
 
 def read_document(text: str, ledger: Ledger) -> None:
-    """Note what a Markdown text says and shows."""
+    """Note what a Markdown text says and shows.
+
+    What a skill about security shows in its references counts for less: it teaches.
+    """
+    teaches = ledger.path != SKILL_FILE and is_about_security(ledger.skill_words)
+    with _Shown(ledger, teaches):
+        _read_document(text, ledger)
+
+
+def _read_document(text: str, ledger: Ledger) -> None:
     parts = read_markdown(text)
     for paragraph in parts.paragraphs:
         read_paragraph(paragraph, ledger)
@@ -140,7 +152,7 @@ def read_paragraph(paragraph: Paragraph, ledger: Ledger) -> None:
     """Note what prose says, what code in it does, and which addresses it names."""
     text, line = paragraph.text, paragraph.line
     read_prose(text, line, ledger)
-    ledger.names_url(text, line)
+    ledger.names_url(text, line, told=bool(_REACHES.search(text)))
     shown = bool(_BAD_EXAMPLE.search(paragraph.heading))
     for code, at in inline_code(text):
         if _COMMAND.match(code) and ("|" in code or "$(" in code or "-" in code):
@@ -158,6 +170,12 @@ def read_paragraph(paragraph: Paragraph, ledger: Ledger) -> None:
             ledger.find("send-instruction", line + at, address)
 
 
+# Prose in which an address is more than a reference.
+_REACHES = re.compile(
+    r"(?i)\b(?:fetch|download|curl|wget|post|send|upload|call|request|query|api|endpoint|install|visit)"
+)
+
+
 class _Shown:
     """While it is open, what is found counts for one kind less: the text only shows it."""
 
@@ -173,7 +191,7 @@ class _Shown:
 
 def _read_block(block: ShownCode, ledger: Ledger) -> None:
     language, text = block.language, block.text
-    shown = bool(_BAD_EXAMPLE.search(block.before[-300:] + text[:120]))
+    shown = bool(_BAD_EXAMPLE.search(block.before[-300:]) or _BAD_COMMENT.match(text))
     with _Shown(ledger, shown):
         if language in ("", "text", "plaintext", "markdown", "md", "prompt", "txt"):
             if _COMMAND.search(text) and language in ("", "text", "plaintext", "txt"):
@@ -196,6 +214,8 @@ def read_code(text: str, language: str, line: int, ledger: Ledger) -> None:
         parsed = True
     elif language == "python":
         parsed = read_python(text, line, ledger)
+        if not parsed and _COMMAND.search(text):  # a command under the wrong name
+            read_shell(text, line, ledger)
     elif language in ("javascript", "typescript"):
         parsed = read_javascript(text, language, line, ledger)
     search_code(text, line, ledger, parsed=parsed)
@@ -226,7 +246,7 @@ def read_plain(text: str, ledger: Ledger) -> None:
 
 
 def _read_data(text: str, kind: str, ledger: Ledger) -> None:
-    ledger.names_url(text, 1)
+    ledger.names_url(text, 1, used=True)
     if kind == "requirements":
         for match in _REQUIREMENT.finditer(text):
             judge_package("pip", match[1], text.count("\n", 0, match.start()) + 1, ledger)

@@ -348,7 +348,7 @@ _ROWS = (
         fix=_READ_IT,
     ),
     _row(
-        "unseen-part", "declarations", "note",
+        "unseen-part", "declarations", "ask",
         what="a part that was not scanned",
         why="It was too large, too deep, or could not be parsed.",
         fix="make it smaller, or read it",

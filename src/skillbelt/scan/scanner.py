@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from skillbelt.errors import SkillbeltError
@@ -105,19 +105,19 @@ class _Reading:
     def run(self) -> None:
         """Read the SKILL.md first, then every other file, the nearest first."""
         entries = list(self.skill.files.entries())
-        text = self._skill_text(entries)
-        self._read_head()
+        self._read_safely(SKILL_FILE, self._read_skill_text)
+        self._read_safely(SKILL_FILE, self._read_head)
         for number, entry in enumerate(self._others(entries)):
             if number >= MAX_FILES:
                 self.ledger.miss(f"all files after the first {MAX_FILES:,}")
                 break
             self._read_entry(entry)
-        judge_word(self.skill, text, self.ledger.used_hosts, self.ledger)
+        judge_word(self.skill, self.ledger.used_hosts, self.ledger)
 
     def _others(self, entries: Iterable[TreeEntry]) -> list[TreeEntry]:
         return [one for one in entries if one.path != SKILL_FILE and one.kind != "folder"]
 
-    def _skill_text(self, entries: Iterable[TreeEntry]) -> str:
+    def _read_skill_text(self) -> None:
         if self.skill.source:
             data = self.skill.source.encode("utf-8", "surrogatepass")
         else:
@@ -132,7 +132,6 @@ class _Reading:
             self.ledger.path = SKILL_FILE
             find_hidden_characters(head, self.ledger)
         read_text_file(SKILL_FILE, body, self.ledger, first_line=first)
-        return body
 
     def _read_head(self) -> None:
         """Note instructions in the description, and commands that the head declares as hooks."""
@@ -157,7 +156,19 @@ class _Reading:
         elif entry.problem:
             self.ledger.miss(f"{entry.path}: {entry.reason}")
         elif entry.kind == "file":
-            self._read_data(entry.path, self._load(entry.path), 0)
+            path = entry.path
+            self._read_safely(path, lambda: self._read_data(path, self._load(path), 0))
+
+    def _read_safely(self, path: str, read: Callable[[], None]) -> None:
+        """Read a part; one that makes a reader fail is not seen, and that is told."""
+        try:
+            read()
+        except ScanExhausted:
+            raise
+        except Exception as error:
+            self.ledger.path, self.ledger.first_line, self.ledger.weaker = path, 1, False
+            self.ledger.find("unseen-part", 1, f"{path}: {type(error).__name__}")
+            self.ledger.miss(f"{path}: a reader failed with {type(error).__name__}")
 
     def _load(self, path: str) -> bytes:
         try:

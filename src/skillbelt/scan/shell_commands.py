@@ -531,8 +531,10 @@ def _grep(call: ShellCall, state: ShellState) -> Traced:
 def _find(call: ShellCall, state: ShellState) -> Traced:
     whole = call.whole
     labels = frozenset(("file",))
-    hunted = r"(?i)-i?name\s+\S*(?:id_rsa|id_ed25519|\.pem|\.key\b|wallet|\.kdbx|credentials"
-    r"|\.env\b|keystore|cookies)"
+    hunted = (
+        r"(?i)-i?name\s+\S*(?:id_rsa|id_ed25519|\.pem|\.key\b|wallet|\.kdbx|credentials"
+        r"|\.env\b|keystore|cookies)"
+    )
     if re.search(hunted, whole) and re.search(r"\s(?:~|/|\$HOME|/home|/Users)", f" {whole}"):
         state.ledger.find("credential-access", call.line, whole)
         labels |= {"credential"}
