@@ -39,6 +39,8 @@ from skillbelt.untrusted_json import BadJson, read_json
 
 _FORMAT = 1
 _MAX_JOURNAL = 16 * 2**20
+# One flush of the whole disk takes less than one for each of so many files.
+_MANY_FILES = 200
 # What `mcp install` and other tools call a client.
 _OTHER_NAMES = {
     "claude-code": "claude",
@@ -316,6 +318,8 @@ class _Preparation:
         )
         if locks:
             read_lock(self._place)  # a lock that cannot be changed stops it before anything is done
+        for stage in self._stages.values():
+            _flush(stage)
         path = journal_path(self._place, self._settings)
         replace_file(path, _journal_data(journal))
         _perform(journal, self._place, self._settings)
@@ -338,6 +342,28 @@ class _Preparation:
             os.mkdir(stage, 0o700)
             self._stages[above] = stage
         return os.path.join(self._stages[above], f"{len(self._steps)}")
+
+
+def _flush(stage: str) -> None:
+    """Have everything that was prepared on the disk before a rename names it.
+
+    Otherwise a power failure could leave files of a skill empty although the lock names them.
+    """
+    files = [
+        os.path.join(folder, name)
+        for folder, _, names in os.walk(stage)
+        for name in (".", *names)
+        if not os.path.islink(os.path.join(folder, name))
+    ]
+    if len(files) > _MANY_FILES:
+        os.sync()
+        return
+    for path in files:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _make_folders(place: InstallPlace, folder: str) -> None:
