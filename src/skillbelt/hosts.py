@@ -154,7 +154,7 @@ class Private:
 
     def fault(self, address: Address, *, named: bool = False) -> str:
         """Return why the address is refused; "" if it is not. `named`: a rule names the address."""
-        inner = [address, *_embedded(address)]
+        inner = [address, *_embedded_addresses(address)]
         if any(one in _METADATA for one in inner):
             return "" if self._is_entry(address) else "is a metadata service"
         if named or any(address in network for network in self._networks):
@@ -165,7 +165,7 @@ class Private:
         return any(network.num_addresses == 1 and address in network for network in self._networks)
 
 
-def _embedded(address: Address) -> list[Address]:
+def _embedded_addresses(address: Address) -> list[Address]:
     """Return the IPv4 addresses that packets to this one may end at."""
     if isinstance(address, IPv4Address):
         return []

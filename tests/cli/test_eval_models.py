@@ -15,7 +15,7 @@ import pytest
 
 from tests import needs, warm
 from tests.benches import FOLDER, SKILL, Bench
-from tests.openai_server import Answer, Server, Slow, called, said, serving
+from tests.openai_server import Answer, Refused, Server, Slow, called, said, serving
 from tests.terminal import on_terminal
 from tests.tree import Tree
 
@@ -124,17 +124,25 @@ def test_a_new_description_is_measured_anew(skills: Tree, model: Server) -> None
 
 
 def test_errors_and_timeouts_are_no_answers(skills: Tree) -> None:
-    forever = threading.Event()
+    forever, refuses = threading.Event(), True
 
     def answer(request: dict[str, Any]) -> Answer:
-        return Slow(said("a", "b"), forever) if "hello" in user_text(request) else helpful(request)
+        if "hello" not in user_text(request):
+            return helpful(request)
+        return Refused(400) if refuses else Slow(said("a", "b"), forever)
+
+    def outcomes(document: Any) -> dict[str, str]:
+        return {one["id"]: one["outcome"] for one in document["cases"]}
 
     with serving(answer) as server:
-        document = evaluate(skills, server, "trigger", "--timeout", "20")
-    by_id = {one["id"]: one["outcome"] for one in document["cases"]}
-    assert by_id == {"one": "passed", "two": "failed", "three": "timeout"}
-    assert document["timeouts"] == 1
-    assert document["measures"]["negatives"]["rate"] is None
+        first = evaluate(skills, server, "trigger")
+        refuses = False
+        # The other two are known: only what never answers is asked again.
+        second = evaluate(skills, server, "trigger", "--timeout", "1")
+    assert outcomes(first) == {"one": "passed", "two": "failed", "three": "error"}
+    assert outcomes(second) == {"one": "passed", "two": "failed", "three": "timeout"}
+    assert (first["errors"], second["timeouts"]) == (1, 1)
+    assert second["measures"]["negatives"]["rate"] is None
 
 
 def test_a_bar_cannot_be_reached_by_errors(skills: Tree) -> None:

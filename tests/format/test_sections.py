@@ -285,7 +285,6 @@ def test_no_text_and_no_hint_raises(text: str, hint: str) -> None:
     assert found is None or found in sections(text)
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "piece",
     ["# ", "#", "-", "- ", "*", "* ", "`", "~", "<!--", "<", "[", "](", "a\n", ">", "_", "\t", "/"],

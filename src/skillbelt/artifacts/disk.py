@@ -116,7 +116,7 @@ class DiskArtifacts:
             # Not before: the last must be no lower than any that goes.
             claims = _numbers(folder, ".data")
             hashes = {found.version: found.sha256 for found in gone}
-            hashes |= _abandoned(folder, claims[:-1])
+            hashes |= _list_abandoned(folder, claims[:-1])
             lost = _hashes(folder, (number for number in numbers if number not in hashes))
             hashes |= lost
             for number, sha256 in hashes.items():
@@ -284,7 +284,7 @@ def _records(
             yield found
 
 
-def _abandoned(folder: str, claims: list[int]) -> dict[int, str]:
+def _list_abandoned(folder: str, claims: list[int]) -> dict[int, str]:
     """Numbers without a record, whose writer is not at work any more, with the data's hash."""
     without = set(claims) - set(_numbers(folder, ".json"))
     return _hashes(folder, (number for number in without if _stale(f"{folder}/{number}.data")))

@@ -145,7 +145,7 @@ class ObjectArtifacts:
             self._remove(claim.path for claim in others)
             left = self._records(self._claims(folder))
             needed = {_data(folder, epoch, found.sha256) for epoch, found in left}
-            blobs = [path for path, _ in self._listed(f"{folder}/data")]
+            blobs = [path for path, _ in self._list(f"{folder}/data")]
             passed = (path for path in blobs if int(path.split("/")[-2]) <= last.number)
             self._remove(path for path in passed if path not in needed)
         return any(claim.live for claim in claims)
@@ -159,12 +159,12 @@ class ObjectArtifacts:
                 file.seek(0)
                 self._store.put(blob, file, max_concurrency=_PARTS_AT_ONCE)
             first = claims[-1].number + 1 if claims else 0
-            artifact = self._claimed(folder, epoch, known._replace(version=first))
+            artifact = self._claim(folder, epoch, known._replace(version=first))
             if _epoch(self._claims(folder)) == epoch:
                 return artifact
             self._store.put(_record(folder, artifact.version), b"")
 
-    def _claimed(self, folder: str, epoch: int, wanted: Artifact) -> Artifact:
+    def _claim(self, folder: str, epoch: int, wanted: Artifact) -> Artifact:
         """Return the artifact with the first free version number, starting at the wanted one."""
         taken = _obstore().exceptions.AlreadyExistsError
         while True:
@@ -214,7 +214,7 @@ class ObjectArtifacts:
 
     def _claims(self, folder: str) -> list[_Claim]:
         """Every number that was given and is still known, in order."""
-        listed = self._listed(f"{folder}/versions")
+        listed = self._list(f"{folder}/versions")
         return sorted(_Claim(int(path[-_DIGITS:]), path, size > 0) for path, size in listed)
 
     def _folders(self, key: SessionKey) -> Iterator[str]:
@@ -222,7 +222,7 @@ class ObjectArtifacts:
             scope = f"{self._prefix}{digest(*whose)}"
             yield from self._store.list_with_delimiter(scope)["common_prefixes"]
 
-    def _listed(self, prefix: str) -> Iterator[tuple[str, int]]:
+    def _list(self, prefix: str) -> Iterator[tuple[str, int]]:
         for page in self._store.list(prefix, chunk_size=1000):
             yield from ((one["path"], one["size"]) for one in page)
 

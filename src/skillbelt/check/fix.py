@@ -485,18 +485,18 @@ def _fix(folder: int, path: str, *, dry_run: bool, unsafe: bool) -> Fixed:
     try:
         data = _read(folder, name, MAX_CHECKED_BYTES + 1)
     except PathEscape:
-        said = _dropped(path, "not fixed: the file is a link; fix the file it leads to")
+        said = _say_dropped(path, "not fixed: the file is a link; fix the file it leads to")
         return Fixed(path=path, was=path, before=b"", after=b"", done=(), diagnostics=(said,))
     except OSError:
         return Fixed(path, path, b"", b"")
     if len(data) > MAX_CHECKED_BYTES:
         data = data[:MAX_CHECKED_BYTES]
-        said = _dropped(path, f"not fixed: the file has more than {len(data):,} bytes")
+        said = _say_dropped(path, f"not fixed: the file has more than {len(data):,} bytes")
         return Fixed(path=path, was=path, before=data, after=data, done=(), diagnostics=(said,))
     name = os.path.basename(os.path.dirname(path))
     result = fix_bytes(data, folder=name, unsafe=unsafe)
     dropped = [
-        _dropped(path, f"not done, as it would change the meaning: {t}") for t in result.dropped
+        _say_dropped(path, f"not done, as it would change the meaning: {t}") for t in result.dropped
     ]
     fixed = Fixed(
         path=path,
@@ -519,7 +519,7 @@ def _read(folder: int, name: str, most: int) -> bytes:
     return read_handle(handle, most)
 
 
-def _dropped(path: str, reason: str) -> Diagnostic:
+def _say_dropped(path: str, reason: str) -> Diagnostic:
     return finding("fix-dropped", path, None, reason)
 
 
@@ -529,7 +529,7 @@ def _correct_name(folder: int, fixed: Fixed) -> Fixed:
     if name == SKILL_FILE or name.lower() != SKILL_FILE.lower():
         return fixed
     if not _is_free(folder, name):
-        said = _dropped(fixed.path, f"not renamed: there is a {SKILL_FILE} beside it")
+        said = _say_dropped(fixed.path, f"not renamed: there is a {SKILL_FILE} beside it")
         return fixed._replace(diagnostics=(*fixed.diagnostics, said))
     right = os.path.join(above, SKILL_FILE)
     return fixed._replace(path=right, done=(*fixed.done, f"renamed {name} to {SKILL_FILE}"))
@@ -554,7 +554,7 @@ def _write(folder: int, fixed: Fixed) -> Fixed:
         if right != name:
             os.rename(name, right, src_dir_fd=folder, dst_dir_fd=folder)
     except (OSError, PathEscape) as error:
-        said = (*fixed.diagnostics, _dropped(fixed.was, f"not fixed: {error}"))
+        said = (*fixed.diagnostics, _say_dropped(fixed.was, f"not fixed: {error}"))
         return Fixed(
             path=fixed.was,
             was=fixed.was,

@@ -46,7 +46,7 @@ def cases_of(
         if not named and not all_too:
             continue
         try:
-            found.append(read_evals(skill))
+            found.append(read_evals(skill, examples=args.action == "script"))
         except ConfigError as error:
             if named:
                 raise ConfigError(f"{skill.dir}/{error}") from None

@@ -96,7 +96,7 @@ def keep_pairs(messages: Sequence[Message], kept: Iterable[int]) -> list[int]:
     """
     chosen = sorted(set(kept))
     while True:
-        left = _paired(messages, chosen)
+        left = _drop_unpaired(messages, chosen)
         if left == chosen:
             return chosen
         chosen = left
@@ -110,7 +110,7 @@ def _pending(messages: Sequence[Message], chosen: Sequence[int]) -> set[int]:
     return {left[-1]} if left else set()
 
 
-def _paired(messages: Sequence[Message], chosen: Sequence[int]) -> list[int]:
+def _drop_unpaired(messages: Sequence[Message], chosen: Sequence[int]) -> list[int]:
     """Return the places without those of a call or a result that is alone."""
     pending = _pending(messages, chosen)
     open_calls: dict[str, int] = {}

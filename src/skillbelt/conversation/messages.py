@@ -315,13 +315,15 @@ def _places(
         name = material.name
         home = homes[name]
         at = _FALLBACK if home is None else home
-        split = _split(material, at, calls, landed) if name in apart else {at: material.text}
+        split = (
+            _split_by_answer(material, at, calls, landed) if name in apart else {at: material.text}
+        )
         for index, text in split.items():
             places.setdefault(index, {})[name] = text
     return places
 
 
-def _split(
+def _split_by_answer(
     material: Material, home: int, calls: _Calls, landed: Mapping[str, str]
 ) -> dict[int, str]:
     """Return the text of a skill by answer, when its documents landed apart from its body."""

@@ -394,7 +394,9 @@ class _Draft:
             self.order().append(name)
             self._set(self._key("loaded", name), "1")
             self.land(name, call)
-            self.log("skill_loaded", {"name": name, "docs": self._selected(name), "call_id": call})
+            self.log(
+                "skill_loaded", {"name": name, "docs": self._describe_docs(name), "call_id": call}
+            )
         self.touch(name)
 
     def land(self, name: str, call: str) -> None:
@@ -411,7 +413,7 @@ class _Draft:
         if self.is_loaded(name):
             landed = self._landed_with(name, before, docs, call)
             self._set(self._key("landed", name), _encode(landed))
-        data = {"name": name, "docs": self._selected(name), "mode": mode, "call_id": call}
+        data = {"name": name, "docs": self._describe_docs(name), "mode": mode, "call_id": call}
         self.log("docs_selected", data)
 
     def unload(self, name: str, reason: str) -> None:
@@ -445,7 +447,7 @@ class _Draft:
         stay = {doc: old.get(doc, whole) for doc in docs if every or doc in selected}
         return {_BODY: body, **{doc: stay.get(doc, call) for doc in docs}}
 
-    def _selected(self, name: str) -> object:
+    def _describe_docs(self, name: str) -> object:
         docs, every = self.docs(name)
         return ALL if every else list(docs)
 

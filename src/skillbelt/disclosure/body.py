@@ -193,11 +193,11 @@ def _cut(text: str, tail: str, ref: str, limits: Limits) -> _Chosen:
     """Leave out the least needed sections; arguments may take up to half of the limit."""
     rows, chars = limits.max_skill_body_lines, limits.max_skill_body_chars
     tail = head(pages(tail, 1, rows // 2), chars // 2)
-    kept = cut_body(text, rows - line_count(tail), chars - len(tail), _stored(ref))
+    kept = cut_body(text, rows - line_count(tail), chars - len(tail), _name_stored(ref))
     return _Chosen(kept.text + tail, kept.strategy, truncated=True)
 
 
-def _stored(ref: str) -> str:
+def _name_stored(ref: str) -> str:
     return f"The whole text is stored: {one_line(ref)}" if ref else ""
 
 
@@ -261,7 +261,7 @@ def load_document(
         chosen = _Chosen(text, "whole", truncated=False)
         return _make_loaded(skill, path, data, chosen)
     ref = _store(storage, text)
-    kept = cut_body(text, len(text), most, _stored(ref))
+    kept = cut_body(text, len(text), most, _name_stored(ref))
     chosen = _Chosen(kept.text, kept.strategy, truncated=True)
     return _make_loaded(skill, path, data, chosen, ref)
 
@@ -463,7 +463,7 @@ def _make_loaded(skill: Skill, path: str, data: bytes, chosen: _Chosen, ref: str
         chars_returned=len(text),
         truncated=chosen.truncated,
         strategy=chosen.strategy,
-        references=_referred(skill, text),
+        references=_list_references(skill, text),
         storage_ref=ref,
         section_missed=chosen.section_missed,
     )
@@ -477,7 +477,7 @@ def _name_server(skill: Skill) -> str:
     return f"(Text of the MCP server {one_line(skill.origin.url)}, as it was sent.)\n\n"
 
 
-def _referred(skill: Skill, text: str) -> tuple[str, ...]:
+def _list_references(skill: Skill, text: str) -> tuple[str, ...]:
     """Return the files the text points at, each once; plain words only if there is such a file."""
     named, words = _named_files(text, MAX_REFERENCES)
     # Most texts have no such word, and then nothing is walked.

@@ -160,10 +160,10 @@ class _Choice:
         short = {one for one in keys if self._fits(one, _LONG_SHARE, max_lines, max_chars)}
         for place in keys:
             if place in short:
-                self._put(place, self._lines, self._chars)
+                self._keep(place, self._lines, self._chars)
         long = [place for place in keys if place not in short]
         for left, place in zip(range(len(long), 0, -1), long, strict=True):
-            self._put(place, self._lines // left, self._chars // left)
+            self._keep(place, self._lines // left, self._chars // left)
         self._put_whole(self._of_rank(_PLAIN))
         for place in leads:
             self._grow(place)
@@ -182,10 +182,10 @@ class _Choice:
         share = _LEAD_SHARE if len(places) < len(self._blocks) else 1
         rows, chars = self._lines // share, self._chars // share
         for place in places:
-            text = self._put(place, rows, chars)
+            text = self._keep(place, rows, chars)
             rows, chars = rows - line_count(text), chars - len(text) - 1
 
-    def _put(self, place: int, max_lines: int, max_chars: int) -> str:
+    def _keep(self, place: int, max_lines: int, max_chars: int) -> str:
         """Keep a block, or its beginning if it does not fit: a heading alone says nothing."""
         block = self._blocks[place]
         text = block.text
@@ -201,14 +201,14 @@ class _Choice:
     def _put_whole(self, places: list[int]) -> None:
         for place in places:
             if self._fits(place, 1, self._lines, self._chars):
-                self._put(place, self._lines, self._chars)
+                self._keep(place, self._lines, self._chars)
 
     def _grow(self, place: int) -> None:
         """Keep more of a block, if there is room."""
         before = self.kept.pop(place, "")
         self._lines += line_count(before)
         self._chars += len(before) + bool(before)
-        self._put(place, self._lines, self._chars)
+        self._keep(place, self._lines, self._chars)
 
     def _drop_bare(self) -> None:
         """Drop headings without text of their own of which no section below was kept."""

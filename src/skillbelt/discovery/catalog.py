@@ -583,7 +583,7 @@ def merge(
             if winners.setdefault(skill.name, skill) is not skill:
                 losers.setdefault(skill.name, []).append(skill)
     for name, shadowed in losers.items():
-        diagnostics += (_shadowed(loser, winners[name]) for loser in shadowed)
+        diagnostics += (_note_shadowed(loser, winners[name]) for loser in shadowed)
         winners[name] = winners[name]._replace(shadows=tuple(s.location for s in shadowed))
     names = sorted(winners)
     ordered = winners if names == list(winners) else {name: winners[name] for name in names}
@@ -658,7 +658,7 @@ def _same_folder(skill: Skill) -> Diagnostic:
     )
 
 
-def _shadowed(loser: Skill, winner: Skill) -> Diagnostic:
+def _note_shadowed(loser: Skill, winner: Skill) -> Diagnostic:
     return Diagnostic(
         code="shadowed",
         severity="warning",

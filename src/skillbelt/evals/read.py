@@ -47,8 +47,11 @@ _SCENARIO = re.compile(r"evals/(?P<name>[^/]+)/task\.md")
 _VARIABLE = re.compile(r"\{\{\s*([\w.-]+)\s*\}\}")
 
 
-def read_evals(skill: Skill) -> EvalSet:
-    """Return every case in the skill's own files; ConfigError, exit code 2, for a wrong file."""
+def read_evals(skill: Skill, *, examples: bool = True) -> EvalSet:
+    """Return every case in the skill's own files; ConfigError, exit code 2, for a wrong file.
+
+    With `examples`, the scripts are read too: those that hold an example of their own are cases.
+    """
     files = skill.files
     paths = [one.path for one in files.entries() if one.kind == "file" and not one.problem]
     found = EvalSet(skill.name)
@@ -59,7 +62,8 @@ def read_evals(skill: Skill) -> EvalSet:
             found = found.plus(_read_yaml(files, path, skill.name, match["name"]))
         elif match := _SCENARIO.fullmatch(path):
             found = found.plus(_read_scenario(files, path, skill.name, match["name"]))
-    return with_examples(_without_copies(found), skill)
+    found = _without_copies(found)
+    return with_examples(found, skill) if examples else found
 
 
 def read_eval_file(path: str, skill: str = "") -> EvalSet:

@@ -78,7 +78,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 def render_markdown(report: EvalReport) -> str:
     """Return the report for a comment on a pull request."""
     lines = [f"## {_TITLES[report.kind]}", ""]
-    lines += [f"{'✅' if report.passed else '❌'} {_plain(summarise(report))}", ""]
+    mark = "❌" if not report.passed else "✅" if report.bars else "📏"
+    lines += [f"{mark} {_plain(summarise(report))}", ""]
     lines += _markdown_measures(report)
     lines += _markdown_bars(report)
     lines += _markdown_facts(report.facts)
@@ -285,7 +286,9 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 def render_html(report: EvalReport) -> str:
     """Return one page that needs no network and no script."""
     title = _TITLES[report.kind]
-    mark = ("good", "passed") if report.passed else ("bad", "not passed")
+    mark = ("good", "passed") if report.bars else ("soft", "measured, without a bar")
+    if not report.passed:
+        mark = ("bad", "not passed")
     parts = [
         f'<p><strong class="{mark[0]}">{mark[1]}</strong> · {_html(summarise(report))}</p>',
         *(f'<p class="note">{_html(text)}</p>' for text in report.warnings),
@@ -348,7 +351,8 @@ def _html_measures(report: EvalReport) -> Iterator[str]:
     yield "</details>"
 
 
-_LEFT, _WIDE, _ROW = 260, 460, 26
+_LEFT, _WIDE, _ROW = 300, 440, 26
+_LABEL_CHARS = 40
 
 
 def _plot_rates(name: str, rows: Sequence[tuple[str, Rate]]) -> str:
@@ -359,7 +363,7 @@ def _plot_rates(name: str, rows: Sequence[tuple[str, Rate]]) -> str:
         y = _ROW * number + 16
         low, high, at = (_LEFT + _WIDE * one for one in (rate.low, rate.high, rate.rate or 0.0))
         parts.append(
-            f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{_html(shorten(label, 34))}'
+            f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{_html(_cut_middle(label))}'
             f'</text><line x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}" stroke="var(--mark)" '
             f'stroke-width="3" opacity=".45"/><circle cx="{at:.1f}" cy="{y}" r="6" '
             f'fill="var(--mark)"><title>{_html(f"{label}: {rate}")}</title></circle>'
@@ -367,6 +371,12 @@ def _plot_rates(name: str, rows: Sequence[tuple[str, Rate]]) -> str:
         )
     told = "; ".join(f"{label} {rate}" for label, rate in rows[:20])
     return _svg(height, f"{name} with intervals of 95 %: {told}", parts)
+
+
+def _cut_middle(label: str) -> str:
+    """Return a label that fits; its end tells as much as its beginning."""
+    text = one_line(label)
+    return text if len(text) <= _LABEL_CHARS else f"{text[:14]}…{text[15 - _LABEL_CHARS :]}"
 
 
 def _axis(height: int, marks: Sequence[str]) -> Iterator[str]:
@@ -409,7 +419,7 @@ def _plot_pairs(rows: Sequence[tuple[str, float, float]]) -> str:
         start, end = _LEFT + _WIDE * without, _LEFT + _WIDE * with_skill
         colour = "good" if with_skill >= without else "bad"
         parts.append(
-            f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{_html(shorten(label, 34))}'
+            f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{_html(_cut_middle(label))}'
             f'</text><line x1="{start:.1f}" x2="{end:.1f}" y1="{y}" y2="{y}" '
             f'stroke="var(--{colour})" stroke-width="3"/>'
             f'<circle cx="{start:.1f}" cy="{y}" r="5" fill="var(--page)" stroke="var(--soft)" '

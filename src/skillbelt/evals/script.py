@@ -81,8 +81,8 @@ def evaluate_scripts(
 def _report(
     skill: Skill, results: Sequence[CaseOutcome], scripts: Mapping[str, Script]
 ) -> EvalReport:
-    decided = [one for one in results if one.outcome != "ungraded"]
-    rate = count_rate(one.outcome == "passed" for one in decided)
+    # A case that nothing could decide is not passed: its file is wrong, or it asks too much.
+    rate = count_rate(one.outcome == "passed" for one in results)
     called = {str(one.data.get("script")) for one in results}
     without = [path for path, one in scripts.items() if path not in called and not one.library]
     warnings = suspect(skill.name, rate)

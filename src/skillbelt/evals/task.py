@@ -188,9 +188,13 @@ def report_tasks(skill: Skill, runs: Sequence[TaskRun], repeats: int) -> EvalRep
 
 
 def _rate(runs: Sequence[TaskRun]) -> Rate:
-    """Return how many tasks passed of those that something could decide."""
-    decided = [one.outcome for one in runs if one.outcome in ("passed", "failed")]
-    return count_rate(one == "passed" for one in decided)
+    """Return how many expectations passed of those that something could decide.
+
+    Not of tasks: one that failed is decided by a single check, one that passed needs all of them,
+    so those without a judge would count only when they fail.
+    """
+    grades = [one.passed for run in runs if run.pass_rate is not None for one in run.grades]
+    return count_rate(one for one in grades if one is not None)
 
 
 def _compare(runs: Sequence[TaskRun]) -> tuple[list[dict[str, object]], list[dict[str, object]]]:

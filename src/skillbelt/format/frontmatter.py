@@ -223,10 +223,10 @@ def _irregular(file: _SkillText, found: Split | None) -> Parsed:
         return _derive(file, note)
     if "\n" not in text and "\r" in text:
         text = text.replace("\r", "\n")
-    return _misplaced(file, text)
+    return _parse_misplaced(file, text)
 
 
-def _misplaced(file: _SkillText, text: str) -> Parsed:
+def _parse_misplaced(file: _SkillText, text: str) -> Parsed:
     """Parse a file that does not begin with `---`, or never closes it."""
     block = yaml_repair.find(text)
     if block is None or block.end - block.start > MAX_FRONTMATTER_BYTES:

@@ -184,14 +184,14 @@ def _headings(text: str) -> Iterator[_Heading]:
             paragraph, contained = _NONE, False
         else:
             contained = contained or bool(_ITEM.match(line)) or line.lstrip().startswith((">", "|"))
-            paragraph = _NONE if contained else _extended(paragraph, number, start, line)
+            paragraph = _NONE if contained else _extend(paragraph, number, start, line)
 
 
 def _atx_title(rest: str) -> str:
     return _CLOSING.sub("", rest.strip()[: _MAX_TITLE_CHARS * 2]).strip()[:_MAX_TITLE_CHARS]
 
 
-def _extended(paragraph: _Paragraph, number: int, start: int, line: str) -> _Paragraph:
+def _extend(paragraph: _Paragraph, number: int, start: int, line: str) -> _Paragraph:
     if paragraph.words:
         # Only the first lines can matter: a title is cut anyway.
         few = len(paragraph.words) < 3

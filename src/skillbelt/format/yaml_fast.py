@@ -129,7 +129,7 @@ def read(text: str) -> dict[str, object] | None:
                     plain = _fold(plain.rstrip(" \n"))
                 fields[key] = _plain(plain, key in TEXT_KEYS)
             elif quoted:
-                fields[key] = _quoted(quoted)
+                fields[key] = _read_quoted(quoted)
             elif rest:
                 return None
             elif style:
@@ -154,9 +154,9 @@ def _collection(key: str, flow: str, nested: str) -> object:
     if below is None and key == METADATA and not nested.lstrip(" ").startswith("- "):
         return _members(nested.rstrip("\n") + "\n", 0, written=True)
     if below is None:
-        return _nested(nested.rstrip("\n") + "\n")
+        return _read_nested(nested.rstrip("\n") + "\n")
     if below[2]:
-        return _quoted(below[2])
+        return _read_quoted(below[2])
     return _plain(_fold(below[1].rstrip(" \n")), verbatim=True)
 
 
@@ -166,7 +166,7 @@ def _only_texts(items: dict[str, object]) -> None:
         raise _Unsure
 
 
-def _written(text: str) -> object:
+def _read_plain(text: str) -> object:
     value = _plain(text)
     return value if value is None or isinstance(value, str) else AsWritten(text.rstrip(" "))
 
@@ -190,7 +190,7 @@ def _number(text: str) -> object:
     raise _Unsure
 
 
-def _quoted(text: str) -> str:
+def _read_quoted(text: str) -> str:
     value = text[1:-1]
     if text[0] == "'":
         value = value.replace("''", "'")
@@ -251,7 +251,7 @@ def _fold_block(lines: str) -> str:
     return lines.replace("\n\n", "\0").replace("\n", " ").replace("\0", "\n")
 
 
-def _nested(block: str, depth: int = 0) -> object:
+def _read_nested(block: str, depth: int = 0) -> object:
     words = _WORDS_LIST.fullmatch(block)
     if words:
         indent = words[1]
@@ -283,9 +283,9 @@ def _members(block: str, depth: int, *, written: bool = False) -> dict[str, obje
     if depth > _DEPTH or any(rest or indent != found[0][0] for indent, *_, rest in found):
         raise _Unsure
     members = {
-        key: _nested(nested, depth + 1)
+        key: _read_nested(nested, depth + 1)
         if nested
-        else _written(plain)
+        else _read_plain(plain)
         if written and plain
         else _value(plain, quoted, flow)
         for _, key, plain, quoted, flow, nested, _ in found

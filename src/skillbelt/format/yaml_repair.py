@@ -65,7 +65,7 @@ KEY_LINE = Lazy(
 def find(text: str) -> FrontmatterBlock | None:
     """Find the block of a file whose first line is not `---`, or whose closing line is not."""
     start = _skip(text, 0)
-    for look in (_fenced, _one_line, _opened, _bare):
+    for look in (_find_fenced, _one_line, _find_opened, _bare):
         block = look(text, start)
         if block:
             return block
@@ -79,7 +79,7 @@ def _skip(text: str, at: int) -> int:
     return at
 
 
-def _fenced(text: str, at: int) -> FrontmatterBlock | None:
+def _find_fenced(text: str, at: int) -> FrontmatterBlock | None:
     fence = _FENCE.match(text, at)
     if not fence:
         return None
@@ -104,7 +104,7 @@ def _one_line(text: str, at: int) -> FrontmatterBlock | None:
     return FrontmatterBlock(match.start(1), end, match.end(), reason, single=True)
 
 
-def _opened(text: str, at: int) -> FrontmatterBlock | None:
+def _find_opened(text: str, at: int) -> FrontmatterBlock | None:
     """Find a block with an opening line, perhaps after other text."""
     for start in _line_starts(text, at):
         opening = _RULE.match(text, start)

@@ -205,7 +205,7 @@ class GitRepository:
         with open(os.path.join(self._own, "FETCH_HEAD"), encoding="ascii") as file:
             first = file.read(64).split()
         if not first or not _HASH.fullmatch(first[0]):
-            raise _failed(fetch.url, "git fetched no commit")
+            raise _failure(fetch.url, "git fetched no commit")
         return first[0]
 
     def fetch_objects(self, ids: Iterable[str]) -> None:
@@ -223,7 +223,7 @@ class GitRepository:
 
     def _run_fetch(self, *words: str, before: Sequence[str] = (), stdin: str = "") -> None:
         command = [
-            *_limited(),
+            *_limit_command(),
             self._git,
             *before,
             "fetch",
@@ -327,7 +327,7 @@ class _GitReader:
         assert self._process.stdout is not None
         data = self._process.stdout.read(count)
         if len(data) < count:
-            raise _failed(self._url, "git ended too early")
+            raise _failure(self._url, "git ended too early")
         return data
 
     def rest(self, most: int) -> bytes:
@@ -341,7 +341,7 @@ class _GitReader:
             if size > most:
                 raise Refusal(f"the list of its files has more than {most} bytes")
         if self._process.wait() != 0:
-            raise _failed(self._url, "git cannot read the commit")
+            raise _failure(self._url, "git cannot read the commit")
         return b"".join(parts)
 
 
@@ -365,12 +365,12 @@ class GitTree:
         with self._repository.read("cat-file", "--batch", stdin=[f"{commit}^{{commit}}"]) as git:
             words = git.line().split()
             if len(words) != 3 or words[1] != b"commit":
-                raise _failed(self._url, "what the ref names is no commit")
+                raise _failure(self._url, "what the ref names is no commit")
             text = git.take(int(words[2]))
         tree = re.match(rb"tree ([0-9a-f]+)\n", text)
         when = re.search(rb"^committer .*> (\d{1,15}) [+-]\d+$", text, re.MULTILINE)
         if tree is None:
-            raise _failed(self._url, "the commit is damaged")
+            raise _failure(self._url, "the commit is damaged")
         return words[0].decode(), tree[1].decode(), int(when[1]) if when else 0
 
     def _list(self) -> None:
@@ -460,7 +460,7 @@ class GitTree:
         if missing:
             self._repository.fetch_objects(dict.fromkeys(self._ids[path] for path in missing))
             if still := (yield from self._stream_known(missing)):
-                raise _failed(self._url, f"the server does not give {still[0]!r}")
+                raise _failure(self._url, f"the server does not give {still[0]!r}")
 
     def _stream_known(
         self, paths: Sequence[str]
@@ -498,7 +498,7 @@ def fetch_tree(fetch: GitFetch, folder: str, deadline: Deadline) -> GitTree:
     repository = GitRepository(folder, fetch, deadline)
     tree = GitTree(repository, repository.fetch_commit(), fetch.url)
     if fetch.commit and tree.commit != fetch.commit:
-        raise _failed(fetch.url, f"the server gave the commit {tree.commit}, not {fetch.commit}")
+        raise _failure(fetch.url, f"the server gave the commit {tree.commit}, not {fetch.commit}")
     return tree
 
 
@@ -530,7 +530,7 @@ def _scratch_file(folder: str) -> IO[bytes]:
     return os.fdopen(handle, "w+b")
 
 
-def _limited() -> tuple[str, ...]:
+def _limit_command() -> tuple[str, ...]:
     blocks, kilobytes = MAX_PACK_BYTES // 512, MAX_GIT_MEMORY_BYTES // 1024
     return ("/bin/sh", "-c", _LIMITS, "sh", str(blocks), str(kilobytes))
 
@@ -591,7 +591,7 @@ def _explain(url: str, said: str, code: int) -> Exception:
         return SourceFailure(
             url, reason, code="remote-too-large", remedy="give a smaller repository"
         )
-    return _failed(url, text or f"git ended with {code}")
+    return _failure(url, text or f"git ended with {code}")
 
 
 class RedirectedRepository(SourceFailure):
@@ -619,7 +619,7 @@ def _unknown_ref(fetch: GitFetch) -> SourceFailure:
     return SourceFailure(fetch.url, reason, code="git-ref", remedy=remedy)
 
 
-def _failed(url: str, reason: str) -> SourceFailure:
+def _failure(url: str, reason: str) -> SourceFailure:
     return SourceFailure(url, reason, code="git-failed", remedy="check the address and the network")
 
 

@@ -300,7 +300,7 @@ class LockChanges:
             if entry is None:
                 skills.pop(name, None)
             else:
-                skills[name] = _written(entry, place)
+                skills[name] = _encode_entry(entry, place)
         document["skills"] = sort_as_javascript(skills) if place.scope == "project" else skills
         try:
             return _dump(document, place.scope)
@@ -390,7 +390,7 @@ def _empty(scope: InstallScope) -> dict[str, Any]:
     return made | ({"dismissed": {}} if scope == "user" else {})
 
 
-def _written(entry: LockEntry, place: InstallPlace) -> dict[str, Any]:
+def _encode_entry(entry: LockEntry, place: InstallPlace) -> dict[str, Any]:
     """Return the entry as the file has it: known keys in their order, then all others."""
     known = (*_KEYS[place.scope], *OUR_KEYS)
     made: dict[str, Any] = {}

@@ -111,7 +111,7 @@ def _locate(
     root = metadata.get("pluginRoot", "") if isinstance(metadata, dict) else ""
     path = os.path.normpath(os.path.join(str(root), source))
     if os.path.isabs(path) or path.startswith("..") or "\0" in path:
-        raise _refused(reference.source, "its path leads out of the marketplace")
+        raise _refusal(reference.source, "its path leads out of the marketplace")
     subpath = "" if path == "." else path
     if market.source is not None:
         return PluginSource(market.source._replace(subpath=subpath, typed=reference.typed))
@@ -132,19 +132,19 @@ def _from_object(source: Any, name: str) -> PluginSource:
     elif kind == "archive" and "url" in texts:
         found = parse_source(texts["url"])._replace(kind="download")
     else:
-        raise _refused(name, f"a source of the kind {str(kind)[:40]!r} is not fetched")
+        raise _refusal(name, f"a source of the kind {str(kind)[:40]!r} is not fetched")
     if found.kind not in ("github", "gitlab", "git", "download"):
-        raise _refused(name, "its source is no repository and no archive")
+        raise _refusal(name, "its source is no repository and no archive")
     path = os.path.normpath(texts.get("path", "."))
     if os.path.isabs(path) or path.startswith(".."):
-        raise _refused(name, "its path leads out of the repository")
+        raise _refusal(name, "its path leads out of the repository")
     commit = texts.get("sha", "")
     if commit and not _COMMIT.fullmatch(commit):
-        raise _refused(name, "its commit is not 40 hex digits")
+        raise _refusal(name, "its commit is not 40 hex digits")
     ref = check_ref(texts.get("ref", found.ref), name)
     return PluginSource(found._replace(ref=ref, subpath="" if path == "." else path), commit)
 
 
-def _refused(name: str, reason: str) -> SourceFailure:
+def _refusal(name: str, reason: str) -> SourceFailure:
     remedy = "ask the owner of the marketplace to publish the plugin in a repository"
     return SourceFailure(name, reason, code="marketplace-refused", remedy=remedy)

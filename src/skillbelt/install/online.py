@@ -91,13 +91,13 @@ def _fetch_clawhub(
             await http.close()
 
     with tempfile.TemporaryFile() as file:
-        digest = asyncio.run(_bounded(download(file), deadline))
+        digest = asyncio.run(_bound(download(file), deadline))
         file.seek(0)
         unpack_into(folder, file, url, PullBudget(deadline))
     return FetchedFolder(folder, {"archiveDigest": f"sha256:{digest}"})
 
 
-async def _bounded(work: Awaitable[T], deadline: Deadline) -> T:
+async def _bound(work: Awaitable[T], deadline: Deadline) -> T:
     try:
         async with asyncio.timeout(deadline.left()):
             return await work
@@ -116,7 +116,7 @@ def _take(store: _Layout | _Registry, folder: str, deadline: Deadline) -> Fetche
         manifest = _parse(store.read(digest, _MAX_MANIFEST_BYTES, manifest=True), store.source)
     layers = manifest.get("layers")
     if not isinstance(layers, list) or not layers or len(layers) > _MAX_LAYERS:
-        raise _refused(store.source, "its manifest has no layers, or too many")
+        raise _refusal(store.source, "its manifest has no layers, or too many")
     budget = PullBudget(deadline)
     for layer in layers:
         if "tar" not in str(layer.get("mediaType") if isinstance(layer, dict) else ""):
@@ -126,21 +126,21 @@ def _take(store: _Layout | _Registry, folder: str, deadline: Deadline) -> Fetche
             file.seek(0)
             unpack_into(folder, file, store.source, budget)
     if not os.listdir(folder):
-        raise _refused(store.source, "it has no layer that is a tar file")
+        raise _refusal(store.source, "it has no layer that is a tar file")
     return FetchedFolder(folder, {"digest": digest})
 
 
 def _only(manifests: list[Any], source: str) -> Any:
     real = [one for one in manifests if isinstance(one, dict)]
     if not real:
-        raise _refused(source, "its index is empty")
+        raise _refusal(source, "its index is empty")
     return real[0]
 
 
 def _digest_of(descriptor: Any, source: str) -> str:
     digest = descriptor.get("digest") if isinstance(descriptor, dict) else None
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise _refused(source, "a part of it has no sha256 digest")
+        raise _refusal(source, "a part of it has no sha256 digest")
     return digest
 
 
@@ -148,9 +148,9 @@ def _parse(data: bytes, source: str) -> dict[str, Any]:
     try:
         document = read_json(data)
     except ValueError as error:
-        raise _refused(source, "its manifest is no JSON") from error
+        raise _refusal(source, "its manifest is no JSON") from error
     if not isinstance(document, dict):
-        raise _refused(source, "its manifest is no JSON object")
+        raise _refusal(source, "its manifest is no JSON object")
     return document
 
 
@@ -164,7 +164,7 @@ def _check(digest: str, found: str, source: str) -> None:
         )
 
 
-def _refused(source: str, reason: str) -> SourceFailure:
+def _refusal(source: str, reason: str) -> SourceFailure:
     remedy = "give the reference of a skill: layers that are tar files with a SKILL.md"
     return SourceFailure(source, reason, code="oci-refused", remedy=remedy)
 
@@ -183,7 +183,7 @@ class _Layout:
         if self._ref:
             named = [one for one in named if self._ref in _names(one)]
         if len(named) != 1:
-            raise _refused(self.source, f"its index has {len(named)} manifests that fit, not one")
+            raise _refusal(self.source, f"its index has {len(named)} manifests that fit, not one")
         digest = _digest_of(named[0], self.source)
         return digest, _parse(self.read(digest, _MAX_MANIFEST_BYTES), self.source)
 
@@ -200,7 +200,7 @@ class _Layout:
             with os.fdopen(os.open(os.path.join(self._folder, name), FOLLOW_FILE), "rb") as file:
                 data = file.read(most + 1)
         except OSError as error:
-            raise _refused(self.source, f"{name} cannot be read: {error.strerror}") from error
+            raise _refusal(self.source, f"{name} cannot be read: {error.strerror}") from error
         if len(data) > most:
             raise too_large(self.source, f"{name} has more than {most} bytes")
         return data
@@ -254,7 +254,7 @@ class _Registry:
         url = f"{self._base}/v2/{self._name}/{path}"
         work = self._request(url, write, most)
         try:
-            return self._loop.run_until_complete(_bounded(work, self._deadline))
+            return self._loop.run_until_complete(_bound(work, self._deadline))
         except httpx2.HTTPError as error:
             remedy = "check the reference and the network"
             reason = str(error) or type(error).__name__
@@ -279,7 +279,7 @@ class _Registry:
                     return await self._receive(answer, write, most)
                 else:
                     raise self._bad_status(answer.status_code)
-        raise _refused(self.source, "is redirected too often")
+        raise _refusal(self.source, "is redirected too often")
 
     async def _receive(
         self, answer: httpx2.Response, write: Callable[[bytes], object], most: int

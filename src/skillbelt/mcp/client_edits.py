@@ -343,14 +343,14 @@ def _drop_json(text: str, spot: Spot) -> str:
     if gone is None:
         raise CannotEdit
     number = here.members.index(gone)
-    text = _cut(text, gone.start, gone.comma or gone.end)
+    text = _cut_out(text, gone.start, gone.comma or gone.end)
     if not gone.comma and number:
         comma = here.members[number - 1].comma
         text = text[: comma - 1] + text[comma:]
     return text
 
 
-def _cut(text: str, start: int, end: int) -> str:
+def _cut_out(text: str, start: int, end: int) -> str:
     """Return the text without that part, and without the lines that are empty then."""
     indent = _indent_at(text, start)
     if indent is not None:

@@ -353,12 +353,12 @@ class ChangeNotifier:
     async def _notify_resources(self, uris: list[str]) -> None:
         for name, queue in self._clients.items():
             wanted = self._subscriptions.of(name)
-            queue.post(_updated(uri) for uri in uris if uri in wanted)
+            queue.post(_make_update(uri) for uri in uris if uri in wanted)
         for uri in uris:
             await self._bus.publish(ResourceUpdated(uri=uri))
 
 
-def _updated(uri: str) -> ResourceUpdatedNotification:
+def _make_update(uri: str) -> ResourceUpdatedNotification:
     return ResourceUpdatedNotification(params=ResourceUpdatedNotificationParams(uri=uri))
 
 

@@ -150,7 +150,7 @@ class SessionRouting:
             # The SDK forgets who was silent for long; the conversation is still there.
             retry = retry or (answer.get("status") == 404 and scope["method"] != "DELETE")
             if not retry:
-                await send(_renamed(answer, known, session))
+                await send(_rename(answer, known, session))
 
         await self._app(_with_session(scope, known, session), body.receive(), check)
         if retry:
@@ -366,7 +366,7 @@ def _with_session(scope: Scope, known: str, session: str) -> Scope:
     return {**scope, "headers": [*pairs, (_SESSION_HEADER, known.encode())], SESSION: session}
 
 
-def _renamed(answer: Message, known: str, session: str) -> Message:
+def _rename(answer: Message, known: str, session: str) -> Message:
     if answer["type"] != "http.response.start" or known == session:
         return answer
     pairs = [
@@ -377,4 +377,4 @@ def _renamed(answer: Message, known: str, session: str) -> Message:
 
 
 async def _send_renamed(send: Send, known: str, session: str, answer: Message) -> None:
-    await send(_renamed(answer, known, session))
+    await send(_rename(answer, known, session))

@@ -86,7 +86,7 @@ class _Writing:
     def blob(self, blob: str, entries: list[StoredEntry]) -> None:
         """Write the files of one blob."""
         try:
-            for group in _grouped(entries):
+            for group in _group(entries):
                 if self.failed:
                     return
                 if len(group) == 1 and group[0].size >= SMALL_BYTES:
@@ -156,7 +156,7 @@ class _Writing:
             os.close(handle)
 
 
-def _grouped(entries: list[StoredEntry]) -> Iterator[list[StoredEntry]]:
+def _group(entries: list[StoredEntry]) -> Iterator[list[StoredEntry]]:
     """Yield files that one request can have: near each other, and together within bounds."""
     group: list[StoredEntry] = []
     start = end = 0

@@ -128,7 +128,7 @@ class AuditLog:
         files = self._open_files()
         try:
             yield from _select(files, chosen, limit)
-            while not _stopped(stop, seconds):
+            while not _wait_for_stop(stop, seconds):
                 if files and not self._grown(files[-1]):
                     continue
                 before, files = files, self._open_files()
@@ -198,7 +198,7 @@ class AuditLog:
     def _older(self) -> int:
         """Count the lines before the first record, when a chain begins."""
         count = 0
-        for _, name in sorted(_numbered(self.folder), reverse=True):
+        for _, name in sorted(_list_files(self.folder), reverse=True):
             file = _File.opened(self._path(name))
             try:
                 for line in _lines(file):
@@ -211,7 +211,7 @@ class AuditLog:
 
     def _rotate(self, head: Head, keeper: HeadFile) -> Head:
         """Rotate the files; note the last deleted record in the head."""
-        there = sorted(_numbered(self.folder), reverse=True)
+        there = sorted(_list_files(self.folder), reverse=True)
         going = [name for number, name in there if number + 1 >= self._max_files]
         if going:
             last = _last_line(self._path(going[-1]))
@@ -233,9 +233,9 @@ class AuditLog:
         """
         files: list[_File] = []
         try:
-            with self._settled():
+            with self._hold_shared():
                 look()
-                for _, name in sorted(_numbered(self.folder), reverse=True):
+                for _, name in sorted(_list_files(self.folder), reverse=True):
                     files.append(_File.opened(self._path(name)))
         except OSError as error:
             _close(files)
@@ -246,7 +246,7 @@ class AuditLog:
         return files
 
     @contextmanager
-    def _settled(self) -> Iterator[None]:
+    def _hold_shared(self) -> Iterator[None]:
         """Hold the lock shared, so that no process writes. No lock file means an empty log."""
         if is_missing(self._path(_LOCK)):
             yield
@@ -384,7 +384,7 @@ def _write(handle: int, size: int, line: bytes) -> int:
     return size + len(line)
 
 
-def _numbered(folder: str) -> list[tuple[int, str]]:
+def _list_files(folder: str) -> list[tuple[int, str]]:
     """Return the log's files with their number; 0 is the current one."""
     try:
         names = os.listdir(folder)
@@ -472,7 +472,7 @@ def _after(files: list[_File], before: list[_File]) -> list[_File]:
     return files
 
 
-def _stopped(stop: threading.Event | None, seconds: float) -> bool:
+def _wait_for_stop(stop: threading.Event | None, seconds: float) -> bool:
     if stop is not None:
         return stop.wait(seconds)
     time.sleep(seconds)

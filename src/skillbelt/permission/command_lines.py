@@ -129,10 +129,10 @@ def _word(command: str, start: int) -> tuple[_Word, int]:
         certain = certain and char not in _GLOBS
         pieces.append(char)
         at += 1
-    return _written("".join(pieces), command[start:at], quoted, certain), at
+    return _spell("".join(pieces), command[start:at], quoted, certain), at
 
 
-def _written(value: str, raw: str, quoted: bool, certain: bool) -> _Word:
+def _spell(value: str, raw: str, quoted: bool, certain: bool) -> _Word:
     """The word in the one spelling that rules are matched against."""
     if not quoted:
         return _Word(value, raw, certain)

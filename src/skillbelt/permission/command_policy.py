@@ -217,16 +217,16 @@ def _piece(command: str, at: int) -> tuple[str, int]:
     """What is meant by the text from there on, up to where its quoting ends, and that place."""
     char = command[at]
     if char == "\\":
-        return _escaped(command, at)
+        return _read_escape(command, at)
     if char == "'":
         end = command.find("'", at + 1)
         if end < 0:
             raise RunRefused("the command has a ' without its end")
         return command[at + 1 : end], end + 1
-    return _quoted(command, at + 1) if char == '"' else (char, at + 1)
+    return _read_quote(command, at + 1) if char == '"' else (char, at + 1)
 
 
-def _escaped(command: str, at: int) -> tuple[str, int]:
+def _read_escape(command: str, at: int) -> tuple[str, int]:
     if at + 1 >= len(command):
         raise RunRefused("the command ends in a backslash")
     if command[at + 1] in "\n\r":
@@ -234,7 +234,7 @@ def _escaped(command: str, at: int) -> tuple[str, int]:
     return command[at + 1], at + 2
 
 
-def _quoted(command: str, at: int) -> tuple[str, int]:
+def _read_quote(command: str, at: int) -> tuple[str, int]:
     text: list[str] = []
     while at < len(command):
         char = command[at]

@@ -226,9 +226,9 @@ class Gate:
         request = self._normalize(request)
         action, rule = self.rules.decide(request)
         remembered = self.ledger.covering(request) if action == "ask" else None
-        return Explanation(action, rule, remembered, self._ignored(request, action))
+        return Explanation(action, rule, remembered, self._find_ignored(request, action))
 
-    def _ignored(self, request: Request, action: Action) -> Rule | None:
+    def _find_ignored(self, request: Request, action: Action) -> Rule | None:
         """Return the project's rule about the request if it would loosen what was decided."""
         theirs = self.policy.project
         said, rule = RuleSet(theirs).decide(request)
@@ -359,7 +359,7 @@ class Gate:
             action=action,
             rule=rule,
             by=settled.by,
-            reason=self._unanswered(request, settled),
+            reason=self._explain_unanswered(request, settled),
         )
 
     def held(self, session: str) -> tuple[Request, ...]:
@@ -383,7 +383,7 @@ class Gate:
         given = {text for one in held if binding(one) == bound for text in one.always}
         return bool(wanted) and known(request) and set(wanted) <= given
 
-    def _unanswered(self, request: Request, settled: Settled) -> str:
+    def _explain_unanswered(self, request: Request, settled: Settled) -> str:
         """Say why there was no yes, and how the reader can get one."""
         wanted = _permission(request)
         if settled.by == "rejected":
@@ -587,7 +587,7 @@ class Gate:
         if not self.settings.trust_declared_tools:
             return ""
         for skill in skills:
-            if _may_declare(skill) and _covered(request, declared_rules(skill)):
+            if _may_declare(skill) and _covers(request, declared_rules(skill)):
                 return skill.name
         return ""
 
@@ -678,7 +678,7 @@ def declared_rules(skill: Skill) -> list[Rule]:
     return [rule for tool in tools for rule in parse_rule(tool, "allow")]
 
 
-def _covered(request: Request, rules: list[Rule]) -> bool:
+def _covers(request: Request, rules: list[Rule]) -> bool:
     return bool(rules) and RuleSet(rules).decide(request)[0] == "allow"
 
 

@@ -55,7 +55,7 @@ class RememberedAnswers:
             return []
         now = time.time()
         made = [self._entry(request, text, now, by) for text in dict.fromkeys(request.always)]
-        self._change(_outdated(request, self.all()), made)
+        self._change(_list_outdated(request, self.all()), made)
         return made
 
     def covering(self, request: Request) -> Remembered | None:
@@ -68,7 +68,7 @@ class RememberedAnswers:
         if not wanted or not known(request):
             return None
         entries = self.all()
-        self._change(_outdated(request, entries))
+        self._change(_list_outdated(request, entries))
         held = {entry.pattern: entry for entry in entries if _bound(entry) == binding(request)}
         found = [held.get(text) for text in wanted]
         return found[0] if None not in found else None
@@ -110,7 +110,7 @@ class RememberedAnswers:
 
     def _change(self, gone: Iterable[Remembered], made: Iterable[Remembered] = ()) -> None:
         delta: dict[str, str | None] = {_PREFIX + entry.id: None for entry in gone}
-        delta |= {_PREFIX + entry.id: _encoded(entry) for entry in made}
+        delta |= {_PREFIX + entry.id: _encode(entry) for entry in made}
         if delta:
             self._store.append(_place(self.project), [], delta)
 
@@ -139,7 +139,7 @@ def _bound(entry: Remembered) -> tuple[str, str, str, str, str]:
     return entry.type, entry.skill, entry.hash, entry.origin, entry.exact
 
 
-def _outdated(request: Request, entries: Iterable[Remembered]) -> Iterator[Remembered]:
+def _list_outdated(request: Request, entries: Iterable[Remembered]) -> Iterator[Remembered]:
     """The entries for another content of the request's skill."""
     for entry in entries:
         same = entry.skill == request.skill and entry.origin == request.origin
@@ -157,7 +157,7 @@ def _id(bound: tuple[str, ...]) -> str:
     return hashlib.sha256(text).hexdigest()[:_ID_DIGITS]
 
 
-def _encoded(entry: Remembered) -> str:
+def _encode(entry: Remembered) -> str:
     return json.dumps(entry._asdict(), ensure_ascii=False, separators=(",", ":"))
 
 
@@ -165,14 +165,14 @@ def _entries(state: dict[str, str], project: str) -> Iterator[Remembered]:
     """Yield the project's entries in the state; other keys are ignored."""
     for key, value in state.items():
         if key.startswith(_PREFIX):
-            entry = _decoded(key.removeprefix(_PREFIX), value)
+            entry = _decode(key.removeprefix(_PREFIX), value)
             if entry is None:
                 log_warning(f"the remembered answer {key} is damaged and does not count")
             if entry is not None and entry.project == project:
                 yield entry
 
 
-def _decoded(id: str, value: str) -> Remembered | None:
+def _decode(id: str, value: str) -> Remembered | None:
 
     try:
         fields = read_json(value)

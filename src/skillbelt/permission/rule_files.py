@@ -91,7 +91,7 @@ class _Reader:
         elif token == "[":
             self._brackets += 1
         elif token not in ".,":
-            self._parts.append(_unquoted(token))
+            self._parts.append(_unquote(token))
 
     def _header(self, line: int) -> None:
         """`[a.b]` is a table, `[[a.b]]` one more in a list of them; the second bracket is idle."""
@@ -140,7 +140,7 @@ class _Reader:
         return key[:_TOO_DEEP]
 
 
-def _unquoted(token: str) -> str:
+def _unquote(token: str) -> str:
     if token[0] not in "\"'":
         return token
     if "\\" not in token or token[0] == "'":
@@ -203,7 +203,7 @@ def read_policy(
                 # The project's file comes with the checkout: it may forbid things, but a downloaded
                 # text never grants a permission, nor weakens a deny of the user to an ask that
                 # something else may answer. What it forbids itself it may take back.
-                loosens = "" if project_trusted or lifts(rule) else _loosened(rule, strict)
+                loosens = "" if project_trusted or lifts(rule) else _find_loosened(rule, strict)
                 theirs.append(rule)
                 if loosens:
                     said.append(_untrusted(rule, loosens))
@@ -327,7 +327,7 @@ class _File:
             if key not in ACTIONS and key != "rules":
                 typed = like._replace(type=self._type((*at, key), key))
                 yield from self._typed((*at, key), rules, typed)
-        yield from self._ordered((*at, "rules"), table.get("rules", []), like)
+        yield from self._read_ordered((*at, "rules"), table.get("rules", []), like)
         for action in ACTIONS:
             if action in table:
                 yield from self._listed((*at, action), table[action], action, like)
@@ -348,7 +348,7 @@ class _File:
             fields = said if isinstance(said, dict) else {"action": said}
             yield from self._rules(place, place, fields, like._replace(pattern=pattern))
 
-    def _ordered(self, at: Key, value: object, like: Rule) -> Iterator[Rule]:
+    def _read_ordered(self, at: Key, value: object, like: Rule) -> Iterator[Rule]:
         for number, block in enumerate(self._list(at, value)):
             place = (*at, number)
             fields = dict(self._mapping(place, block))
@@ -368,7 +368,7 @@ class _File:
             most = f"a pattern may have {MAX_PATTERN_CHARS} characters"
             raise self._wrong(written, f"{most}, this one has {len(like.pattern)}")
         for key, value in fields.items():
-            like = self._narrowed((*at, key), key, value, like)
+            like = self._narrow((*at, key), key, value, like)
         self._check_host(written, like)
         self._check_path(written, like)
         action = self._action((*at, "action"), fields.get("action"))
@@ -382,7 +382,7 @@ class _File:
         if fault := _matches_nothing(rule, self._home):
             raise self._wrong(at, fault)
 
-    def _narrowed(self, at: Key, key: str, value: object, like: Rule) -> Rule:
+    def _narrow(self, at: Key, key: str, value: object, like: Rule) -> Rule:
         if key == "action":
             return like
         if key == "initiator" and value in ("model", "user"):
@@ -570,7 +570,7 @@ class _Lifting:
         )
 
 
-def _loosened(rule: Rule, strict: Iterable[Rule]) -> str:
+def _find_loosened(rule: Rule, strict: Iterable[Rule]) -> str:
     """What the rule would loosen; empty if nothing."""
     if rule.action == "allow":
         return "what would be asked for"

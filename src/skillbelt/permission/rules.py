@@ -576,7 +576,7 @@ class _View:
                 best = tree.last(text[skipped:], best)
         if self._ends is not None:
             best = self._ends.last(text[::-1], best)
-        return _tried(self._rest, text, best) if self._rest else best
+        return _find_best(self._rest, text, best) if self._rest else best
 
 
 # The literal start of a pattern, its position, and the pattern.
@@ -645,7 +645,7 @@ class _Tree:
             best = node.last
         holder = node.holder
         while holder is not None:
-            best = _tried(holder.tried, text, best)
+            best = _find_best(holder.tried, text, best)
             holder = None if holder is self._root else holder.parent.holder
         return best
 
@@ -654,7 +654,7 @@ def _try(position: int, form: str, known: int = 0) -> _Try:
     return position, max(form[known:].replace("?", "*").split("*"), key=len), form
 
 
-def _tried(tries: Iterable[_Try], text: str, best: int) -> int:
+def _find_best(tries: Iterable[_Try], text: str, best: int) -> int:
     for position, part, form in tries:
         if position < best:
             break

@@ -546,7 +546,7 @@ class WaitingRequests:
             entry.takers.update(listeners)
             self._add(entry)
         try:
-            if not self._remembered(entry):
+            if not self._settle_remembered(entry):
                 self._publish(entry, listeners)
                 self._show(entry, until)
             settled = self._outcome(entry, until)
@@ -582,7 +582,7 @@ class WaitingRequests:
                 if self._closed:
                     return DISPOSED
                 self._add(entry)
-            if not self._remembered(entry):
+            if not self._settle_remembered(entry):
                 self._poll()
             return self._apply_answer(entry, self._outcome(entry, until))
         finally:
@@ -611,7 +611,7 @@ class WaitingRequests:
             self._reach(entry, settled)
         return settled
 
-    def _remembered(self, entry: _Entry) -> bool:
+    def _settle_remembered(self, entry: _Entry) -> bool:
         """Settle the entry if it was permanently approved just before it began to wait."""
         request = entry.pending.request
         if self._answers is None or not memorable(request):
@@ -827,7 +827,7 @@ class WaitingRequests:
     def _look_until_done(self, shared: SharedRequests) -> None:
         seen: dict[str, Posted] = {}
         beat = time.monotonic()
-        while self._needed():
+        while self._is_needed():
             # The store may work again at the next poll, and every wait has a timeout.
             with _logged("cannot look for permission requests in the store"):
                 seen = self._look(shared, seen)
@@ -837,7 +837,7 @@ class WaitingRequests:
             self._wake.wait(self._poll_seconds)
             self._wake.clear()
 
-    def _needed(self) -> bool:
+    def _is_needed(self) -> bool:
         with self._lock:
             needed = not self._closed and (
                 bool(self._public) or any(entry.shared for entry in self._entries.values())

@@ -98,14 +98,14 @@ class Tail:
         first = self.total - min(len(self._data), self._keep)
         start = max(offset, first)
         if start > offset:
-            start += self._continued(start)
+            start += self._count_continued(start)
         at = len(self._data) - (self.total - start)
         data = bytes(self._data[at : at + most])
         if not ended or start + len(data) < self.total:
             data = data[: len(data) - unfinished(data)]
         return Piece(data.decode("utf-8", "replace"), start + len(data), start - offset)
 
-    def _continued(self, start: int) -> int:
+    def _count_continued(self, start: int) -> int:
         """Count the bytes from there on that continue a character whose beginning is lost."""
         at = len(self._data) - (self.total - start)
         head = self._data[at : at + 3]

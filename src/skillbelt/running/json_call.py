@@ -166,7 +166,7 @@ def execute(
         outcome = _name_timeout(workbench.carry_out(run, watch), timeout_ms, limits, usual)
         run.outcome = _cut_streams(outcome, limits.max_stream_bytes)
         result = workbench.finish(run)
-    return _execution(_redacted(outcome, run), result, _used_tools(run), limits)
+    return _execution(_redact(outcome, run), result, _used_tools(run), limits)
 
 
 def plain_call(skill: Skill, input: object, *, script: str = "") -> RunCall:
@@ -359,7 +359,7 @@ def _grant(run: Run, settings: Settings) -> Capabilities:
     run.granted_tools = granted.tools
     # A skill that was denied every tool it declares is not one that declares none.
     if not run.skill.frontmatter.allowed_tools and settings.empty_allowed_tools == "allow":
-        granted = _unrestricted(run, bool(settings.host_roots) and sandboxed)
+        granted = _grant_all(run, bool(settings.host_roots) and sandboxed)
     denied = granted.denied
     host = Grants(read=settings.host_roots)
     found = capabilities_of(granted.tools, host)
@@ -397,7 +397,7 @@ def _grant(run: Run, settings: Settings) -> Capabilities:
     return found._replace(read=tuple(read), hosts=named)
 
 
-def _unrestricted(run: Run, reads: bool) -> Granted:
+def _grant_all(run: Run, reads: bool) -> Granted:
     """Return what a skill that declares no tools gets, which is no less than one that does.
 
     It may start programs unless a rule speaks of that, and read the host roots, if there are any,
@@ -462,7 +462,7 @@ def _cut_streams(outcome: Outcome, most: int) -> Outcome:
     return outcome._replace(stdout=stdout, stderr=stderr, limits_hit=named)
 
 
-def _redacted(outcome: Outcome, run: Run) -> Outcome:
+def _redact(outcome: Outcome, run: Run) -> Outcome:
     """Return the outcome with the run's secrets redacted in stdout, which becomes the output."""
     if not run.redacts:
         return outcome

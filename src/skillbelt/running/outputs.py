@@ -524,14 +524,14 @@ class _Reading:
             return None
         most = min(self._max_bytes, self._left)
         kind = kind_of(name, os.pread(handle, _SNIFFED, 0))
-        if not self._needed(kind, info.st_size):
+        if not self._needs_bytes(kind, info.st_size):
             return _Read(kind, info.st_size, info.st_size > most, None)
         data = _bytes(handle, info.st_size, most + 1)
         if len(data) <= most:
             return _Read(kind, len(data), False, data)
         return _Read(kind, max(info.st_size, len(data)), True, data[:most])
 
-    def _needed(self, kind: str, size: int) -> bool:
+    def _needs_bytes(self, kind: str, size: int) -> bool:
         """Whether the bytes of such a file are needed."""
         kept = self._save is not None or self._write is not None
         return kept or self._shows(kind, size)

@@ -88,10 +88,10 @@ class PackageProvider(NamedTuple):
         `request` is the one for what needs them. PermissionDenied when declared packages are not
         allowed, RunRefused when they cannot be installed.
         """
-        left = self._permitted(request, needs)
-        left, planned = self._resolved(left)
+        left = self._leave_out_denied(request, needs)
+        left, planned = self._resolve(left)
         if planned is not None:
-            left, planned = self._asked(request, left, planned)
+            left, planned = self._ask(request, left, planned)
         if planned is None:
             yield ProvidedPackages(None, _tell(left))
             return
@@ -129,7 +129,7 @@ class PackageProvider(NamedTuple):
         What cannot be resolved and is only a guess, or is declared and not imported, is not among
         them. RunRefused for another declared package.
         """
-        _, planned = self._resolved(_Left(needs, {}, needs))
+        _, planned = self._resolve(_Left(needs, {}, needs))
         return planned.lock.packages if planned else ()
 
     def _sandboxes(self) -> NativeSandboxes:
@@ -137,7 +137,7 @@ class PackageProvider(NamedTuple):
 
     # Its steps
 
-    def _permitted(self, request: Request, needs: Needs) -> _Left:
+    def _leave_out_denied(self, request: Request, needs: Needs) -> _Left:
         """Leave out guesses that a rule denies, and such as no rule names; none is looked up."""
         reasons: dict[str, str] = {}
         for text in needs.guessed:
@@ -158,7 +158,7 @@ class PackageProvider(NamedTuple):
                 self.gate.require(named)  # a package that is denied is not even looked up
         return _Left(kept, reasons, needs)
 
-    def _resolved(self, left: _Left) -> tuple[_Left, EnvironmentPlan | None]:
+    def _resolve(self, left: _Left) -> tuple[_Left, EnvironmentPlan | None]:
         """Resolve all, else without what spoils it and may be missing; None if nothing remains."""
         left = self._without_tried(left)
         needs = left.needs
@@ -173,16 +173,16 @@ class PackageProvider(NamedTuple):
             if absent:
                 lasting = {one: why for one, why in absent.items() if not why.startswith(_FAULT)}
                 self._remember(needs, lasting)
-                return self._resolved(left.less(absent))
+                return self._resolve(left.less(absent))
             if _UNSOLVABLE.search(str(refused)):
-                return self._divided(left, _reason(refused))
+                return self._divide(left, _reason(refused))
             # Not the packages' own fault: no network, no installer. Trying each would not help.
             if not needs.guessed:
                 raise
             rest = left.less(dict.fromkeys(needs.guessed, _reason(refused)))
             return rest, self.plan(rest.needs) if rest.needs.requirements else None
 
-    def _divided(self, left: _Left, why: str) -> tuple[_Left, EnvironmentPlan | None]:
+    def _divide(self, left: _Left, why: str) -> tuple[_Left, EnvironmentPlan | None]:
         """Find by halves what cannot be resolved and may be missing, so that the others remain."""
         needs, optional = left.needs, left.needs.optional
         wanted = needs.without(optional)
@@ -220,7 +220,7 @@ class PackageProvider(NamedTuple):
                     raise
                 names = tuple(sorted({*names, *new}))
 
-    def _asked(
+    def _ask(
         self, request: Request, left: _Left, planned: EnvironmentPlan
     ) -> tuple[_Left, EnvironmentPlan | None]:
         """Ask for all that will come; what is declared is asked for alone where all is refused."""
@@ -236,7 +236,7 @@ class PackageProvider(NamedTuple):
         rest = left.less(reasons)
         if not rest.needs.requirements:
             return rest, None
-        return self._asked(request, rest, self._with_builds(rest.needs))
+        return self._ask(request, rest, self._with_builds(rest.needs))
 
     def _question(self, request: Request, needs: Needs, planned: EnvironmentPlan) -> Request:
         """Return the question; RunRefused where a rule would allow a build that it does not name"""

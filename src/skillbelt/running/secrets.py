@@ -76,7 +76,7 @@ def spellings(value: str) -> Iterator[bytes]:
     for text in (value, *_long_lines(value)):
         data = _bytes(text)
         yield data
-        yield from map(_bytes, _escaped(text, data))
+        yield from map(_bytes, _escape(text, data))
         yield from _base64(data)
         yield data.hex().encode()
         yield data.hex().upper().encode()
@@ -95,7 +95,7 @@ def _long_lines(value: str) -> Iterator[str]:
                 yield line
 
 
-def _escaped(text: str, data: bytes) -> Iterator[str]:
+def _escape(text: str, data: bytes) -> Iterator[str]:
     yield json.dumps(text)[1:-1]
     yield json.dumps(text, ensure_ascii=False)[1:-1]
     yield repr(text)[1:-1]

@@ -126,7 +126,7 @@ def snapshot(
         reuse=reader.reuse,
         facts=facts,
     )
-    with _opened(workspace, bounds) as tree:
+    with _open(workspace, bounds) as tree:
         packed = pack_tree(space, tree, rules)
     if last and packed.tree.digest() == last.digest:
         digest, number = last.digest, last.number
@@ -324,7 +324,7 @@ def _usable(tree: StoredTree) -> StoredTree:
     return tree._replace(entries=tuple(one for one in tree.entries if one.path not in gone))
 
 
-def _opened(workspace: Workspace, bounds: TreeLimits) -> SkillTree:
+def _open(workspace: Workspace, bounds: TreeLimits) -> SkillTree:
     rules = TreeRules(left_out=frozenset(), most=bounds.max_entries, only=WRITABLE, exact=True)
     try:
         return SkillTree(workspace.path, "", rules)

@@ -421,7 +421,7 @@ class Runtime:
 
         return skills.derive("crowded", make)
 
-    def _remembered(self, skills: Skills) -> str:
+    def _describe_shown(self, skills: Skills) -> str:
         """Return what a model was shown of these skills, as text for a session's state."""
         return skills.derive("remembered", lambda: remember(skills))
 
@@ -1115,7 +1115,7 @@ class RuntimeSession:
         if self.settings.skills:
             runtime._check_required(found, self.gate, self.session.agent or None)
         skills = self.skills()
-        known, before = runtime._remembered(skills), state.get(self._key("known"), "")
+        known, before = runtime._describe_shown(skills), state.get(self._key("known"), "")
         note = changes_since(before, skills, now=known, search=runtime.search_tool)
         delta: dict[str, str | None] = {self._key("run"): str(mark)}
         if known != before:
@@ -1134,7 +1134,7 @@ class RuntimeSession:
     def _system(self, skills: Skills, state: Mapping[str, str]) -> str:
         """Return what the system message says of skills as long as the conversation lasts."""
         runtime = self.runtime
-        text = runtime._overview_of(skills, self._suggested(state), self.audience).text
+        text = runtime._overview_of(skills, self._suggest(state), self.audience).text
         apart = text and self.settings.overview_format != "plain"
         always = [runtime.get_skill(name) for name in runtime.always]
         caller = self._caller(state)
@@ -1156,11 +1156,11 @@ class RuntimeSession:
             chosen = {self._key("suggested"): "\n".join(one.skill.name for one in found)}
             self.session.store.append(self.session.key, [], chosen)
             state = self.session.state()
-        return self._suggested(state)
+        return self._suggest(state)
 
     suggest_async = in_thread(suggest)
 
-    def _suggested(self, state: Mapping[str, str]) -> list[str]:
+    def _suggest(self, state: Mapping[str, str]) -> list[str]:
         kept = state.get(self._key("suggested"), "")
         skills = self.skills()
         return [name for name in kept.split("\n") if name in skills]

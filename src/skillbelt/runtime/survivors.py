@@ -67,7 +67,7 @@ class Survivors:
         `blocks` are the texts that requests carry and that have no answer there. `made` has the
         names afterwards.
         """
-        lacking = {name: self._known(name, text) for name, text in blocks.items()}
+        lacking = {name: self._find_block(name, text) for name, text in blocks.items()}
         lacking |= self._lacking_inline(messages)
         before = Selection.read(self._state.get(self._key("restored"), ""))
         if not lacking and before == Selection():
@@ -111,7 +111,7 @@ class Survivors:
         if self.made.context and made not in known:
             self._store("contexts", " ".join([*known, made][-MAX_CONTEXTS:]))
 
-    def _known(self, name: str, text: str) -> Lacking:
+    def _find_block(self, name: str, text: str) -> Lacking:
         """Return the block that a request carries, unless the skill is not as it was loaded."""
         if name in self._withheld:
             return Lacking(text)

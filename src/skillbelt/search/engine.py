@@ -76,9 +76,9 @@ class Searcher:
         if not asked.words or not limit:
             return []
         self._upkeep.follow()
-        ranked = self._ranked(asked, self._view(skills), limit)
+        ranked = self._rank(asked, self._view(skills), limit)
         if self._upkeep.follow():  # the file was damaged or rebuilt meanwhile
-            ranked = self._ranked(asked, self._view(skills), limit)
+            ranked = self._rank(asked, self._view(skills), limit)
         groups = fold(ranked[: limit * _FOLDED], limit)
         return [
             self._result(asked, best, copies)._replace(
@@ -93,12 +93,12 @@ class Searcher:
             return _made_view(skills, kept)
         return skills.derive("search", lambda: _made_view(skills, kept), basis=kept)
 
-    def _ranked(self, asked: Query, view: _VisibleSkills, limit: int) -> list[Ranked]:
+    def _rank(self, asked: Query, view: _VisibleSkills, limit: int) -> list[Ranked]:
         ids: list[int] = []
         for shelf in view.shelves:
             ids += shelf.ids
             if not shelf.whole:
-                ids += self._chosen(asked, shelf, max(_CANDIDATES, 2 * limit))
+                ids += self._choose(asked, shelf, max(_CANDIDATES, 2 * limit))
         found = self._upkeep.index.candidates(list(dict.fromkeys(ids)))
         by_id = view.by_id
         ranked = [Ranked(score(asked, one), one, by_id[one.id]) for one in found if one.id in by_id]
@@ -108,7 +108,7 @@ class Searcher:
             ranked = _again(ranker, asked, ranked)
         return ranked
 
-    def _chosen(self, asked: Query, shelf: _VisibleFolder, most: int) -> list[int]:
+    def _choose(self, asked: Query, shelf: _VisibleFolder, most: int) -> list[int]:
         """Return the documents that the postings rank best for the words of the request."""
         sought = asked.sought()
         depth = min(max(_READ_POSTINGS // len(sought), _LEAST_DEPTH), MOST_POSTINGS)

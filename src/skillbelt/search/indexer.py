@@ -165,7 +165,7 @@ class Upkeep:
             ]
         return found
 
-    def _gone(self, path: str, skills: Sequence[Skill]) -> list[str]:
+    def _list_gone(self, path: str, skills: Sequence[Skill]) -> list[str]:
         """Return stored documents whose files are gone; those left out by other settings stay."""
         missing = self.kept[path].docs.keys() - {skill.location for skill in skills}
         return [location for location in missing if not os.path.exists(location)]
@@ -174,7 +174,7 @@ class Upkeep:
         """Return whether everything could be stored; without a lease postings come later."""
         left = sum(map(len, stale.values()))
         for path, skills in stale.items():
-            gone = self._gone(path, groups[path])
+            gone = self._list_gone(path, groups[path])
             if gone and not self.index.save(self.kept[path].root, (), gone):
                 return False
             for start in range(0, len(skills), _BATCH):
@@ -210,7 +210,7 @@ class Upkeep:
 
     # The postings
 
-    def _unmerged(self, path: str) -> bool:
+    def _needs_merge(self, path: str) -> bool:
         """Whether too many documents of a folder are without postings."""
         root, docs = self.kept[path]
         waiting = sum(map(root.last.__lt__, (one.id for one in docs.values())))
@@ -221,7 +221,7 @@ class Upkeep:
 
         Uses a connection of its own, so that searches do not wait meanwhile.
         """
-        if not self._unmerged(path):
+        if not self._needs_merge(path):
             return True
         index = SearchIndex(self.index.path) if self.index.path else self.index
         try:
@@ -238,7 +238,7 @@ class Upkeep:
     def _merge_soon(self) -> None:
         """Build postings in the background, unless another build is running."""
         busy = self._merger is not None and self._merger.is_alive()
-        if not busy and any(map(self._unmerged, self.kept)):
+        if not busy and any(map(self._needs_merge, self.kept)):
             self._merger = _start(self._merge_all)
 
     def _merge_all(self) -> None:

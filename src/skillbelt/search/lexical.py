@@ -53,14 +53,14 @@ _LOGS = tuple(log1p(level) for level in LEVELS)
 
 
 @lru_cache(maxsize=4096)
-def _counted(length: int) -> tuple[float, ...]:
+def _weigh_count(length: int) -> tuple[float, ...]:
     """Return the weight of each level of a count in a text of that length."""
     below = saturated(length, USUAL_LENGTH, _TEXT_K, _TEXT_B)
     return tuple(level * (_TEXT_K + 1.0) / (level + below) for level in LEVELS)
 
 
 @lru_cache(maxsize=4096)
-def _told(length: int) -> tuple[float, ...]:
+def _weigh_description(length: int) -> tuple[float, ...]:
     """Return the same for a description, which has only three levels."""
     below = saturated(length, USUAL_DESCRIPTION, _TOLD_K, _TOLD_B)
     return tuple(n * (_TOLD_K + 1.0) / (n + below) for n in range(4))
@@ -86,7 +86,7 @@ def score(asked: Query, candidate: Candidate, weights: Weights = WEIGHTS) -> flo
     """Score a document for the request; comparable within one request only."""
     words = asked.words
     terms = candidate.terms
-    counted, told = _counted(candidate.length), _told(candidate.described)
+    counted, told = _weigh_count(candidate.length), _weigh_description(candidate.described)
     kinds = asked.kinds
     text = covered = alike = named = headed = said = rarely = kind = 0.0
     described: list[float] = []

@@ -72,7 +72,7 @@ class _Known(dict[str, tuple[str, ...]]):
     """Return the words in a run of letters and digits; cached."""
 
     def __missing__(self, run: str) -> tuple[str, ...]:
-        made = tuple(_analysed(run))
+        made = tuple(_analyse(run))
         if len(run) <= _LONGEST_CHARS:
             if len(self) >= _MOST_KNOWN:
                 self.clear()
@@ -82,7 +82,7 @@ class _Known(dict[str, tuple[str, ...]]):
 
 class _Numbered(dict[str, tuple[int, ...]]):
     def __missing__(self, run: str) -> tuple[int, ...]:
-        made = tuple(map(number, _analysed(run)))
+        made = tuple(map(number, _analyse(run)))
         if len(run) <= _LONGEST_CHARS:
             if len(self) >= _MOST_KNOWN:
                 self.clear()
@@ -100,7 +100,7 @@ def forget() -> None:
     _numbered.clear()
 
 
-def _analysed(run: str) -> Iterable[str]:
+def _analyse(run: str) -> Iterable[str]:
     if run.isascii():
         return _latin(run)
     found: list[str] = []

@@ -187,9 +187,9 @@ class Scene:
         if _ended_late(self.planted):
             return "a process of the run was alive after its result"
         if self.victim.poll() is not None:
-            return self._renewed("a process of the host was ended")
+            return self._renew_victim("a process of the host was ended")
         if _standing(self.victim.pid) != self._standing:
-            return self._renewed("a process of the host was held back")
+            return self._renew_victim("a process of the host was held back")
         for folder in _SHARED:
             path = os.path.join(folder, self.planted)
             if os.path.lexists(path):  # removing what is not there fails on a read-only disk
@@ -204,7 +204,7 @@ class Scene:
         left = list(_set_id_files(self.workspace))
         return f"a set-id file was left: {left[0]}" if left else ""
 
-    def _renewed(self, harm: str) -> str:
+    def _renew_victim(self, harm: str) -> str:
         """Return the harm, after replacing the victim for the next attack."""
         _end(self.victim)
         self.victim = _victim()
@@ -295,7 +295,7 @@ def _attack_once(scene: Scene, sandbox: Sandbox, probe: Probe) -> tuple[Result, 
         scene.clear()
         if harm:
             return "succeeded", harm
-        result, detail = _judged(probe, outcome)
+        result, detail = _judge(probe, outcome)
         if result == "stopped" and probe.allowed:
             return _counterpart(scene, sandbox, probe, detail)
     except SkillbeltError as error:
@@ -303,7 +303,7 @@ def _attack_once(scene: Scene, sandbox: Sandbox, probe: Probe) -> tuple[Result, 
     return result, detail
 
 
-def _judged(probe: Probe, outcome: Outcome) -> tuple[Result, str]:
+def _judge(probe: Probe, outcome: Outcome) -> tuple[Result, str]:
     said = outcome.stdout.data.decode("utf-8", "replace").partition("\n")[0].strip()
     if said.startswith("broke"):
         return "succeeded", said.removeprefix("broke ")

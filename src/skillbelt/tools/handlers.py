@@ -86,7 +86,7 @@ class Refused(SkillbeltError):
         return self._facts
 
 
-def _offered(caller: Caller) -> Mapping[str, str]:
+def _list_offered(caller: Caller) -> Mapping[str, str]:
     """Return the names of the tools that the model was offered, by kind."""
     names = caller.audience.without_denied(caller.names)
     return inline_names(names) if caller.inline and caller.session else names
@@ -96,7 +96,7 @@ def dispatch(name: str, arguments: object, caller: Caller, call_id: str = "") ->
     """Check the arguments and run the tool of that name; a mistake of the model is a result."""
     kind = next((kind for kind, known in caller.names.items() if known == name), "")
     if not kind:
-        known = ", ".join(_offered(caller).values()) or "none"
+        known = ", ".join(_list_offered(caller).values()) or "none"
         shown = str(name)[:80]
         return failed(f"there is no tool {shown!r}; there are: {known}", "unknown_tool", tool=shown)
     checked = check_arguments(kind, arguments, brief=caller.brief)

@@ -55,7 +55,7 @@ class LoadedTexts:
             skill = caller.catalog.snapshot.get(one.name)
             if skill is None or not caller.audience.allows(skill):
                 continue
-            if _changed(skill, caller):
+            if _is_changed(skill, caller):
                 self.withheld.add(skill.name)
                 yield Material(skill.name, _CHANGED)
                 continue
@@ -71,7 +71,7 @@ class LoadedTexts:
             yield known[1]
 
 
-def _changed(skill: Skill, caller: Caller) -> bool:
+def _is_changed(skill: Skill, caller: Caller) -> bool:
     """Whether a person approved the skill, and it is not what they saw any more."""
     keys = [kind + skill.name for kind in (BROUGHT, GRANTED)]
     seen = [caller.state[key] for key in keys if key in caller.state]

@@ -55,14 +55,14 @@ def parse_server(source: str) -> McpServer:
         try:
             words = tuple(shlex.split(unquote(command)))
         except ValueError as error:
-            raise _malformed(source, f"the command cannot be parsed: {error}") from error
+            raise _failure(source, f"the command cannot be parsed: {error}") from error
         return McpServer(_check_label(label, source), command=words)
     parts = urlsplit(source[len("mcp+") :])
     if not parts.hostname:
-        raise _malformed(source, "is not the address of a server")
+        raise _failure(source, "is not the address of a server")
     token = unquote(parts.username or "")
     if parts.password is not None:
-        raise _malformed(source, "a server takes a token, not a user name and a password")
+        raise _failure(source, "a server takes a token, not a user name and a password")
     netloc = parts.netloc.rpartition("@")[2]
     plain = urlunsplit(parts._replace(netloc=netloc, fragment=""))
     headers = (("Authorization", f"Bearer {token}"),) if token else ()
@@ -74,9 +74,9 @@ def parse_server(source: str) -> McpServer:
 def _check_label(label: str, source: str) -> str:
     if not is_label(label):
         reason = f"the label must be at most {MAX_LABEL_CHARS} letters, digits and hyphens"
-        raise _malformed(source, reason)
+        raise _failure(source, reason)
     return label
 
 
-def _malformed(source: str, reason: str) -> SourceFailure:
+def _failure(source: str, reason: str) -> SourceFailure:
     return SourceFailure(source, reason, code="remote-address", remedy="fix the address")

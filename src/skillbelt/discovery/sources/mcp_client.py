@@ -298,7 +298,7 @@ async def connect(
 # HTTP
 
 
-def _unauthorized(source: str, status: int, *, token: bool) -> SourceFailure:
+def _explain_unauthorized(source: str, status: int, *, token: bool) -> SourceFailure:
     reason = f"the server refuses {'the' if token else 'requests without a'} token ({status})"
     remedy = "write its token before the host: mcp+https://TOKEN@host/mcp"
     return SourceFailure(source, reason, code="mcp-failed", remedy=remedy)
@@ -309,7 +309,7 @@ async def _http(
 ) -> httpx2.AsyncClient:
     async def bound(response: httpx2.Response) -> None:
         if response.status_code in _UNAUTHORIZED:
-            raise _unauthorized(source, response.status_code, token=bool(server.headers))
+            raise _explain_unauthorized(source, response.status_code, token=bool(server.headers))
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         # A decompressed body can be a thousand times larger than the counted bytes.
         compressed = response.headers.get("content-encoding", "identity") != "identity"

@@ -118,14 +118,14 @@ def _add(items: dict[str, IndexItem], item: IndexItem) -> None:
 
 def _check_name(entry: object) -> tuple[str, dict[str, Any]]:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-        raise _refused("has no name")
+        raise _refusal("has no name")
     try:
         return check_segment(entry["name"], "skill name"), entry
     except PathEscape as error:
-        raise _refused(str(error)) from error
+        raise _refusal(str(error)) from error
 
 
-def _refused(message: str) -> _EntrySkipped:
+def _refusal(message: str) -> _EntrySkipped:
     remedy = "it was not fetched; ask its publisher to fix the entry"
     return _EntrySkipped("remote-entry-refused", message, remedy)
 
@@ -139,7 +139,7 @@ def _parse_v02(entry: object, url: str) -> IndexItem:
         raise _EntrySkipped("remote-entry-type", message, "a newer skillbelt may know it")
     digest, target = fields.get("digest"), fields.get("url")
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise _refused(f"{name!r} has no digest of the form sha256:<64 hex digits>")
+        raise _refusal(f"{name!r} has no digest of the form sha256:<64 hex digits>")
     return IndexItem(name, kind, f"{kind} {digest}", _resolve_url(url, target, name))
 
 
@@ -152,7 +152,7 @@ def _resolve_url(url: str, target: object, name: str) -> str:
             return resolved
     except ValueError:
         pass
-    raise _refused(f"{name!r} has no http or https url: {str(target)[:200]!r}")
+    raise _refusal(f"{name!r} has no http or https url: {str(target)[:200]!r}")
 
 
 def _parse_files(entry: object, url: str) -> IndexItem:
@@ -160,15 +160,15 @@ def _parse_files(entry: object, url: str) -> IndexItem:
     name, fields = _check_name(entry)
     files = fields.get("files")
     if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
-        raise _refused(f"{name!r} has no list of files")
+        raise _refusal(f"{name!r} has no list of files")
     if len(files) > MAX_ARCHIVE_FILES:
-        raise _refused(f"{name!r} has more than {MAX_ARCHIVE_FILES} files")
+        raise _refusal(f"{name!r} has more than {MAX_ARCHIVE_FILES} files")
     try:
         paths = tuple(_check_files(files))
     except (PathEscape, Refusal) as error:
-        raise _refused(f"{name!r}: {error}") from error
+        raise _refusal(f"{name!r}: {error}") from error
     if SKILL_FILE not in paths:
-        raise _refused(f"{name!r} lists no {SKILL_FILE}")
+        raise _refusal(f"{name!r} lists no {SKILL_FILE}")
     folder = urljoin(url, quote(name, safe="") + "/")
     return IndexItem(
         name=name,

@@ -123,7 +123,7 @@ async def _pull_archive(web: WebPull) -> Update:
             known=known,
         )
         if _is_same(web, response):
-            return _unchanged(web, "archive", response)
+            return _keep_unchanged(web, "archive", response)
         spool.seek(0)
         if archive.detect(spool.read(archive.SNIFF_BYTES)) is None:
             raise _not_an_archive(web.url)
@@ -167,7 +167,7 @@ async def _pull_skill_file(web: WebPull) -> Update:
     finally:
         os.close(folder)
     if _is_same(web, response):
-        return _unchanged(web, "url", response)
+        return _keep_unchanged(web, "url", response)
     check_text(web.url, response)
     web.stage.adopt(part, skill_name(web.url))
     return _new_copy("url", web.url, response)
@@ -193,7 +193,7 @@ def _is_same(web: WebPull, response: HttpResponse) -> bool:
     return response.unchanged or web.cached.entries(web.old).get("") == {"key": response.sha256}
 
 
-def _unchanged(web: WebPull, kind: OriginKind, response: HttpResponse) -> Update:
+def _keep_unchanged(web: WebPull, kind: OriginKind, response: HttpResponse) -> Update:
     known = web.known(web.url)
     return Update(
         kind=kind,

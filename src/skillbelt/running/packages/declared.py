@@ -243,21 +243,21 @@ def _read(folder: int, path: str, *, whole: bool = True) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise _refused(path, f"cannot be read: {error.strerror}") from error
+        raise _refusal(path, f"cannot be read: {error.strerror}") from error
     with open(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise _refused(path, "is not a regular file")
+            raise _refusal(path, "is not a regular file")
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES and whole:
-        raise _refused(path, f"has more than {MAX_BYTES} bytes")
+        raise _refusal(path, f"has more than {MAX_BYTES} bytes")
     try:
         text = data.decode("utf-8-sig", "strict" if whole else "replace")
     except UnicodeDecodeError as error:
-        raise _refused(path, "is not UTF-8") from error
+        raise _refusal(path, "is not UTF-8") from error
     return text.replace("\r\n", "\n")
 
 
-def _refused(path: str, reason: str) -> RunRefused:
+def _refusal(path: str, reason: str) -> RunRefused:
     return RunRefused(f"{one_line(path)}: {reason}")
 
 
@@ -267,7 +267,7 @@ def _refused(path: str, reason: str) -> RunRefused:
 def _parse_block(text: str, path: str) -> Needs | None:
     blocks = list(_blocks(text.split("\n")))
     if len(blocks) > 1:
-        raise _refused(path, "has more than one `# /// script` block")
+        raise _refusal(path, "has more than one `# /// script` block")
     if not blocks:
         return None
     table = _toml("\n".join(line[2:] for line in blocks[0]), path)
@@ -296,7 +296,7 @@ def _parse_project(text: str, path: str) -> Needs | None:
         return None
     dynamic = project.get("dynamic")
     if isinstance(dynamic, list) and "dependencies" in dynamic:
-        raise _refused(path, "declares its dependencies as dynamic; list them")
+        raise _refusal(path, "declares its dependencies as dynamic; list them")
     if not project.get("dependencies"):
         return None
     _check_places(whole, path)
@@ -306,11 +306,11 @@ def _parse_project(text: str, path: str) -> Needs | None:
 def _python_needs(table: dict[str, object], path: str) -> Needs:
     listed, pythons = table.get("dependencies", []), table.get("requires-python", "")
     if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-        raise _refused(path, "dependencies is not a list of strings")
+        raise _refusal(path, "dependencies is not a list of strings")
     if not isinstance(pythons, str) or (
         pythons.strip() and not _PYTHONS.fullmatch(pythons.strip())
     ):
-        raise _refused(path, "requires-python is not a version, like `>=3.11`")
+        raise _refusal(path, "requires-python is not a version, like `>=3.11`")
     return Needs("python", _requirements(listed, path), path, pythons.strip())
 
 
@@ -319,7 +319,7 @@ def _toml(text: str, path: str) -> dict[str, object]:
         return read_toml(text)
     except (ValueError, RecursionError) as error:
         reason = shorten(one_line(str(error)), 200)
-        raise _refused(path, f"is not valid TOML: {reason}") from error
+        raise _refusal(path, f"is not valid TOML: {reason}") from error
 
 
 def _check_places(table: dict[str, object], path: str) -> None:
@@ -327,7 +327,7 @@ def _check_places(table: dict[str, object], path: str) -> None:
     uv = tool.get("uv") if isinstance(tool, dict) else None
     named = sorted(_UV_PLACES & set(uv)) if isinstance(uv, dict) else []
     if named:
-        raise _refused(path, f"[tool.uv] {named[0]} is not accepted: {_ONLY}")
+        raise _refusal(path, f"[tool.uv] {named[0]} is not accepted: {_ONLY}")
 
 
 def _parse_requirements(folder: int, text: str, path: str) -> Needs | None:
@@ -353,11 +353,11 @@ def _lines(folder: int, text: str, path: str, depth: int = 0) -> Iterator[str]:
             continue
         named = posixpath.normpath(posixpath.join(posixpath.dirname(path), other["path"]))
         if depth >= _FOLLOWED:
-            raise _refused(path, f"lists name each other more than {_FOLLOWED} deep; write one")
+            raise _refusal(path, f"lists name each other more than {_FOLLOWED} deep; write one")
         more = None if named.startswith(("/", "..")) else _read(folder, named)
         if more is None:
             shown = shorten(one_line(plain), 80)
-            raise _refused(path, f"{shown!r} names no file of the skill: {_REMEDY}")
+            raise _refusal(path, f"{shown!r} names no file of the skill: {_REMEDY}")
         yield from _lines(folder, more, named, depth + 1)
 
 
@@ -378,13 +378,13 @@ def _requirements(lines: Iterable[str], path: str) -> tuple[str, ...]:
         if fault:
             shown = shorten(one_line(text), 80)
             remedy = _REMEDIES.get(fault, "correct it")
-            raise _refused(
+            raise _refusal(
                 path, f"{shown!r} is not accepted, because it {fault}: {_ONLY}; {remedy}, or run "
                 "without packages (--no-install)"
             )  # fmt: skip
         found[text] = None
         if len(found) > MAX_REQUIREMENTS:
-            raise _refused(path, f"lists more than {MAX_REQUIREMENTS} packages")
+            raise _refusal(path, f"lists more than {MAX_REQUIREMENTS} packages")
     return tuple(found)
 
 
@@ -412,24 +412,24 @@ def _parse_package(text: str, path: str) -> Needs | None:
         parsed = read_json(text)
     except ValueError as error:
         reason = shorten(one_line(str(error)), 200)
-        raise _refused(path, f"is not valid JSON: {reason}") from error
+        raise _refusal(path, f"is not valid JSON: {reason}") from error
     listed = parsed.get("dependencies") if isinstance(parsed, dict) else None
     if not listed:
         return None
     if not isinstance(listed, dict):
-        raise _refused(path, "dependencies is not a mapping")
+        raise _refusal(path, "dependencies is not a mapping")
     if len(listed) > MAX_REQUIREMENTS:
-        raise _refused(path, f"lists more than {MAX_REQUIREMENTS} packages")
+        raise _refusal(path, f"lists more than {MAX_REQUIREMENTS} packages")
     return Needs("node", tuple(_node_package(*item, path) for item in listed.items()), path)
 
 
 def _node_package(name: str, wanted: object, path: str) -> str:
     fine = len(name) <= 214 and _NODE_NAME.fullmatch(name)
     if not fine or not isinstance(wanted, str) or len(wanted) > 200:
-        raise _refused(path, f"{shorten(one_line(name), 80)!r} is not a package with a version")
+        raise _refusal(path, f"{shorten(one_line(name), 80)!r} is not a package with a version")
     if not _NODE_RANGE.fullmatch(wanted) or wanted.startswith("-"):
         shown = shorten(one_line(f"{name}: {wanted}"), 80)
-        raise _refused(
+        raise _refusal(
             path, f"{shown!r} is not accepted, because it names a place to fetch from: {_ONLY}"
         )
     return f"{name}@{wanted.strip() or '*'}"

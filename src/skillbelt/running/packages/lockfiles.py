@@ -92,7 +92,7 @@ def read_python(
         listed = read_toml(data.decode("utf-8")).get("packages", [])
     except (ValueError, RecursionError) as error:
         raise _invalid_lock(error) from error
-    declared = dict(_declared(requirements))
+    declared = dict(_read_hashes(requirements))
     if not isinstance(listed, list) or len(listed) > MAX_PACKAGES:
         raise _invalid_lock("it lists no packages, or too many")
     found = [_python_package(one, declared, platform, builds, built) for one in listed]
@@ -115,7 +115,7 @@ def _invalid_lock(why: object) -> RunRefused:
     return RunRefused(f"the packages could not be resolved: {shorten(one_line(str(why)), 200)}")
 
 
-def _declared(requirements: Iterable[str]) -> Iterator[tuple[str, frozenset[str]]]:
+def _read_hashes(requirements: Iterable[str]) -> Iterator[tuple[str, frozenset[str]]]:
     """Yield the declared hashes by package name."""
     for one in requirements:
         wanted, *hashes = re.split(r"\s+--hash[= ]\s*", one)
@@ -227,7 +227,7 @@ def preference(wheel: str, platform: Platform) -> tuple[int, ...]:
         for python in pythons
         for abi in abis
         if _python_fits(python, abi, platform.minor)
-        for needed in (_needed(system, platform) for system in systems)
+        for needed in (_needed_libc(system, platform) for system in systems)
         if needed is not None
     ]
     return max(ranks, default=())
@@ -238,7 +238,7 @@ def _level(python: str, abi: str, minor: int) -> tuple[int, int]:
     return (2, 0) if abi == f"cp3{minor}" else (1, number) if abi == "abi3" else (0, 0)
 
 
-def _needed(system: str, platform: Platform) -> tuple[int, ...] | None:
+def _needed_libc(system: str, platform: Platform) -> tuple[int, ...] | None:
     """Return the version of the C library that a wheel needs; None if it may not fit."""
     if system == "any":
         return (0, 0)

@@ -75,7 +75,7 @@ class _Source(NamedTuple):
 
 def _python_imports(sources: Sources, started: StartedCode) -> Iterator[Proposal]:
     waiting = [_Source("", code) for code in started.code]
-    waiting += _opened(sources, started.scripts, is_main=True)
+    waiting += _open_sources(sources, started.scripts, is_main=True)
     places = _Places(sources.paths, (*started.folders, *map(posixpath.dirname, started.scripts)))
     seen = set(started.scripts)
     for source in waiting:  # grows on the way
@@ -90,17 +90,17 @@ def _python_imports(sources: Sources, started: StartedCode) -> Iterator[Proposal
             new = [path for path in own if path not in seen]
             seen.update(new)
             if len(seen) < _MAX_SOURCES:
-                waiting += _opened(sources, new, is_main=False)
+                waiting += _open_sources(sources, new, is_main=False)
             if not own and not one.module.startswith("."):
-                yield from _proposed(one, source.path, missing)
+                yield from _propose(one, source.path, missing)
 
 
-def _opened(sources: Sources, paths: Iterable[str], *, is_main: bool) -> list[_Source]:
+def _open_sources(sources: Sources, paths: Iterable[str], *, is_main: bool) -> list[_Source]:
     found = ((path, sources.read(path)) for path in paths if path.endswith(".py"))
     return [_Source(path, text, is_main=is_main) for path, text in found if text is not None]
 
 
-def _proposed(one: ImportedModule, path: str, missing: set[str]) -> Iterator[Proposal]:
+def _propose(one: ImportedModule, path: str, missing: set[str]) -> Iterator[Proposal]:
     """Yield the package of an import, unless it only stands in for one that there will be."""
     if one.instead_of and not missing.issuperset(one.instead_of):
         return

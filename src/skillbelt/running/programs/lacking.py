@@ -54,7 +54,7 @@ def lacking(
         package_of=_package_of,
         is_package=_is_package,
         own=partial(_is_own, run),
-        closed=partial(_closed, run),
+        closed=partial(_say_why_closed, run),
         refused_hosts=tuple(dict.fromkeys(refused)),
         online=egress is not None or run.sandbox.name == _NO_SANDBOX,
         can_be_online=run.sandbox.name != LandlockSandbox.name,
@@ -188,7 +188,7 @@ def _needs_secret(run: Run, name: str) -> bool:
     return name not in run.job.env and name not in (*wants.env, *wants.optional_env)
 
 
-def _closed(run: Run, path: str) -> Literal["", "read-only", "outside"]:
+def _say_why_closed(run: Run, path: str) -> Literal["", "read-only", "outside"]:
     """Return how the path is kept from commands of this run; "" for one that they can write."""
     if run.sandbox.name == _NO_SANDBOX:
         return ""

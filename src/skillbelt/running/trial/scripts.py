@@ -197,7 +197,7 @@ def _package_base(path: str, tree: ast.Module, paths: Collection[str]) -> str | 
     level = max((one.level for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)), default=0)
     if level:
         return _up(folder, max(level, _depth_of_package(folder, paths)))
-    for module in _imported(tree):
+    for module in _list_imported(tree):
         top = module.partition(".")[0]
         above = folder
         while above and not _is_module(folder, module, paths):
@@ -226,7 +226,7 @@ def _is_module(folder: str, module: str, paths: Collection[str]) -> bool:
     return f"{place}.py" in paths or f"{place}/__init__.py" in paths
 
 
-def _imported(tree: ast.Module) -> Iterator[str]:
+def _list_imported(tree: ast.Module) -> Iterator[str]:
     """Yield each module that is imported by its whole name, and what may be one of its own."""
     for one in ast.walk(tree):
         if isinstance(one, ast.Import):

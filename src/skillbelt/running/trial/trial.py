@@ -134,7 +134,7 @@ def try_skill(
     each command as it starts. PermissionDenied when nothing may run, RunRefused for a path that is
     no script.
     """
-    chosen = _chosen(skill, tuple(only))
+    chosen = _choose(skill, tuple(only))
     tried, left = chosen[: bounds.scripts], chosen[bounds.scripts :]
     if not tried:
         return Trial(skill.name, ())
@@ -155,7 +155,7 @@ def try_skill(
     )
 
 
-def _chosen(skill: Skill, only: tuple[str, ...]) -> tuple[Script, ...]:
+def _choose(skill: Skill, only: tuple[str, ...]) -> tuple[Script, ...]:
     found = scripts_of(skill)
     if not only:
         return found
@@ -247,7 +247,7 @@ class _Trier:
             return blank._replace(line=one_line(script.example.fault))
         needs = _declared(self.skill, script)
         if needs in self._failed:
-            return _refused(blank, "package", self._failed[needs])
+            return _make_refused(blank, "package", self._failed[needs])
         try:
             who = self.asker(gate)
             with self.bench.prepare(self.skill, call, who, observed=True, secrets=False) as run:
@@ -260,10 +260,10 @@ class _Trier:
         except RunRefused as error:
             if needs is not None:
                 self._failed[needs] = error
-            return _refused(blank, "package", error)
+            return _make_refused(blank, "package", error)
         except PermissionDenied as error:
             self.denied.append(error)
-            return _refused(blank, "refused", error)
+            return _make_refused(blank, "refused", error)
         verdict = judge(script, _ended(result))
         return blank._replace(
             started=verdict.started,
@@ -311,7 +311,7 @@ def _with_hosts(verdict: Verdict, reached: tuple[Reached, ...]) -> tuple[Lack, .
     return tuple(dict.fromkeys((*verdict.lacked, *refused)))
 
 
-def _refused(blank: ScriptTrial, how: How, error: SkillbeltError) -> ScriptTrial:
+def _make_refused(blank: ScriptTrial, how: How, error: SkillbeltError) -> ScriptTrial:
     lack = Lack("package" if how == "package" else "permission")
     return blank._replace(how=how, lacked=(lack,), line=one_line(str(error)))
 

@@ -155,7 +155,7 @@ def judge(script: Script, ended: Ended) -> Verdict:
     text = f"{ended.stderr}\n{ended.stdout}"
     if ended.timed_out:
         # A server may do without what is missing; one that raised for it does not serve.
-        fault = _lacking(ended, text) if _raised(ended.stderr) else None
+        fault = _lacking(ended, text) if _find_exception(ended.stderr) else None
         return fault or Verdict("waits")
     if ended.exit_code == 0:
         if script.example is not None:
@@ -191,7 +191,7 @@ def _module(ended: Ended, text: str) -> Verdict | None:
         if hint is None:
             return Verdict("crash", (), _line(text, at))
         return _verdict("module", "module", hint["python"] or hint["node"], text, at)
-    if _raised(ended.stderr) is None:
+    if _find_exception(ended.stderr) is None:
         return _asked_to_install(text)
     return None
 
@@ -256,7 +256,7 @@ def _on_its_own(ended: Ended, text: str) -> Verdict:
         return Verdict("host", lacked, _line(text, found.start() if found else -1))
     if ended.exit_code in _FATAL:
         return Verdict("crash", (), f"ended by signal {ended.exit_code - 128}")
-    raised = _raised(ended.stderr)
+    raised = _find_exception(ended.stderr)
     if raised is not None:
         return _judge_exception(raised)
     if ended.exit_code == 2 or _USAGE.search(text):
@@ -275,7 +275,7 @@ class _Raised(NamedTuple):
     while_importing: bool
 
 
-def _raised(stderr: str) -> _Raised | None:
+def _find_exception(stderr: str) -> _Raised | None:
     """Return the exception that ended a script of Python or JavaScript, if one did."""
     start = stderr.rfind("Traceback (most recent call last)")
     if start >= 0 or re.search(r"(?m)^\s*(?:SyntaxError|IndentationError|TabError): ", stderr):

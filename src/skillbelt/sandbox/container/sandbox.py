@@ -149,7 +149,7 @@ class ContainerSandbox:
         make = partial(self._make, job, shape, key)
         container = pool.take(key, make, _PATIENCE_SECONDS)
         try:
-            enforced = self._enforced(job, container)
+            enforced = self._describe_enforced(job, container)
             watch = ContainerWatch(job, TEMPORARY, container.group, container.pid)
             task = _task(job, shape, self._engine.rootless)
         except BaseException:
@@ -234,7 +234,7 @@ class ContainerSandbox:
             return ""
         return "; the image (container_image) needs python3, 3.9 or newer"
 
-    def _enforced(self, job: Job, container: Container) -> dict[str, str]:
+    def _describe_enforced(self, job: Job, container: Container) -> dict[str, str]:
         network = bool(job.bridge)
         changed = ", changed from root" if run_identity() else ""
         return {

@@ -61,22 +61,22 @@ def _checks(rights: Rights) -> Iterator[tuple[str, tuple[Rule, ...]]]:
 
     An engine treats several conditions on one argument as alternatives, so there is at most one.
     """
-    yield "clone", (_masked(0, syscalls.NAMESPACES, 0),)
+    yield "clone", (_masked_rule(0, syscalls.NAMESPACES, 0),)
     yield from _socket_checks(rights)
     for condition in _all_but(1, syscalls.TERMINAL_INPUT, syscalls.TERMINAL_LINUX):
         yield "ioctl", (condition,)
     for mode in syscalls.ALLOCATIONS:
-        yield "fallocate", (_masked(1, _WHOLE, mode),)
+        yield "fallocate", (_masked_rule(1, _WHOLE, mode),)
     for value in syscalls.SAME_PERSONALITY:
-        yield "personality", (_masked(0, _WHOLE, value),)
+        yield "personality", (_masked_rule(0, _WHOLE, value),)
     for option in rights.prctl():
-        yield "prctl", (_masked(0, _WHOLE, option),)
-    yield "prlimit64", (_masked(0, _WHOLE, 0),)
+        yield "prctl", (_masked_rule(0, _WHOLE, option),)
+    yield "prlimit64", (_masked_rule(0, _WHOLE, 0),)
     for name, (place, bits) in syscalls.MODES.items():
-        yield name, (_masked(place, bits, 0),)
+        yield name, (_masked_rule(place, bits, 0),)
     for name, (flags, mode) in syscalls.OPENS.items():
-        yield name, (_masked(flags, syscalls.MAKES_FILE, 0),)
-        yield name, (_masked(mode, syscalls.SET_ID_BITS, 0),)
+        yield name, (_masked_rule(flags, syscalls.MAKES_FILE, 0),)
+        yield name, (_masked_rule(mode, syscalls.SET_ID_BITS, 0),)
 
 
 def _socket_checks(rights: Rights) -> Iterator[tuple[str, tuple[Rule, ...]]]:
@@ -89,12 +89,15 @@ def _socket_checks(rights: Rights) -> Iterator[tuple[str, tuple[Rule, ...]]]:
     for one in _sockets((syscalls.UNIX,), (syscalls.STREAM,)) if rights.listens else ():
         yield "socket", one
     for (family, kind), protocol in product(inet if rights.network else (), syscalls.PROTOCOLS):
-        yield "socket", (family, kind, _masked(2, _WHOLE, protocol))
+        yield "socket", (family, kind, _masked_rule(2, _WHOLE, protocol))
 
 
 def _sockets(families: Iterable[int], kinds: Iterable[int]) -> Iterator[tuple[Rule, Rule]]:
     for family, kind in product(families, kinds):
-        yield _masked(0, _WHOLE, family), _masked(1, _WHOLE & ~syscalls.SOCKET_FLAGS, kind)
+        yield (
+            _masked_rule(0, _WHOLE, family),
+            _masked_rule(1, _WHOLE & ~syscalls.SOCKET_FLAGS, kind),
+        )
 
 
 def _all_but(place: int, one: int, other: int) -> Iterator[Rule]:
@@ -104,11 +107,11 @@ def _all_but(place: int, one: int, other: int) -> Iterator[Rule]:
     """
     apart = one ^ other
     for bit in _bits(_WHOLE & ~apart):
-        yield _masked(place, bit, bit & ~one)
+        yield _masked_rule(place, bit, bit & ~one)
     for chosen in product(*((0, bit) for bit in _bits(apart))):
         mixture = sum(chosen)
         if mixture not in (one & apart, other & apart):
-            yield _masked(place, apart, mixture)
+            yield _masked_rule(place, apart, mixture)
 
 
 def _bits(mask: int) -> Iterator[int]:
@@ -119,5 +122,5 @@ def _rule(names: list[str], *conditions: Rule) -> Rule:
     return {"names": names, "action": "SCMP_ACT_ALLOW", "args": list(conditions)}
 
 
-def _masked(place: int, mask: int, value: int) -> Rule:
+def _masked_rule(place: int, mask: int, value: int) -> Rule:
     return {"index": place, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}

@@ -137,7 +137,7 @@ def _plan(job: Job) -> LaunchPlan:
         words = handles.add(_memory_file(os.fsencode("\0".join((*arguments, "")))))
         return LaunchPlan(
             argv=(*_prefix(identity), "--args", str(words), "--", *_inside(job)),
-            enforced=_enforced(job, identity, hierarchy()),
+            enforced=_describe_enforced(job, identity, hierarchy()),
             watch=Guard(job.limits, job.workspace, TEMPORARY),
             explain=lambda said: _explain_job(job, said),
             fds=handles.all,
@@ -294,7 +294,9 @@ def _memory_file(data: bytes) -> int:
         return fd
 
 
-def _enforced(job: Job, identity: Identity | None, found: Hierarchy | None) -> dict[str, str]:
+def _describe_enforced(
+    job: Job, identity: Identity | None, found: Hierarchy | None
+) -> dict[str, str]:
     network = bool(job.bridge)
     uid = current_identity().uid
     return {

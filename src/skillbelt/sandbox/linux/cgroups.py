@@ -88,10 +88,10 @@ class ControlGroup:
         """Return the limits that the kernel has enforced."""
         memory = "memory.events" if self._version == 2 else "memory.oom_control"
         found = []
-        if self._counted(memory, "oom_kill"):
+        if self._has_counted(memory, "oom_kill"):
             found.append("max_memory_bytes")
         # A refusal after `halt` was within the limit.
-        if self._refused or (not self._halted and self._counted("pids.events", "max")):
+        if self._refused or (not self._halted and self._has_counted("pids.events", "max")):
             found.append("max_processes")
         return tuple(found)
 
@@ -114,7 +114,7 @@ class ControlGroup:
         place = 0 if self._version == 2 else _WANTED.index(file.partition(".")[0])
         return os.path.join(self._folders[place], file)
 
-    def _counted(self, file: str, key: str) -> bool:
+    def _has_counted(self, file: str, key: str) -> bool:
         try:
             with open(self._path(file), encoding="utf-8") as lines:
                 values = dict(line.split() for line in lines)

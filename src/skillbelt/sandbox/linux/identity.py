@@ -50,10 +50,10 @@ def run_identity() -> Identity | None:
 @lru_cache(maxsize=1)
 def _known_here(number: int) -> bool:
     """Whether the user namespace maps such a user and group."""
-    return all(_mapped(f"/proc/self/{kind}_map", number) for kind in ("uid", "gid"))
+    return all(_is_mapped(f"/proc/self/{kind}_map", number) for kind in ("uid", "gid"))
 
 
-def _mapped(path: str, number: int) -> bool:
+def _is_mapped(path: str, number: int) -> bool:
     try:
         with open(path, encoding="ascii") as file:
             rows = [[int(word) for word in line.split()] for line in file]

@@ -135,7 +135,7 @@ def _preflight() -> None:
 
 def rules(job: Job) -> dict[str, object]:
     """Return the rule set for this job."""
-    return ruleset(_granted(job))
+    return ruleset(_list_rules(job))
 
 
 def ruleset(granted: Iterable[PathRule]) -> dict[str, object]:
@@ -153,7 +153,7 @@ def ruleset(granted: Iterable[PathRule]) -> dict[str, object]:
     return {"handled": (all_files, network, scopes), "size": size, "paths": paths}
 
 
-def _granted(job: Job) -> Iterator[PathRule]:
+def _list_rules(job: Job) -> Iterator[PathRule]:
     for folder in SYSTEM_FOLDERS:
         yield PathRule(folder, _READ)
     for path in (*shown_folders(), *shown_files(), *(f"/etc/{name}" for name in _ETC)):
@@ -174,7 +174,7 @@ def enforced(job: Job) -> dict[str, str]:
     """Return what is enforced, and what cannot be."""
     known = version()
     signals = "no tracing, no signals" if known >= _SIGNALS_VERSION else "no tracing"
-    nested = "; not for read-only folders inside writable ones" if _nested(job) else ""
+    nested = "; not for read-only folders inside writable ones" if _is_nested(job) else ""
     return {
         "files": f"Landlock version {known}{nested}",
         "file modes": "not enforced: modes, times, names and sizes of the user's other files",
@@ -187,7 +187,7 @@ def enforced(job: Job) -> dict[str, str]:
     }
 
 
-def _nested(job: Job) -> bool:
+def _is_nested(job: Job) -> bool:
     writable = [os.path.join(mount.source, "") for mount in job.mounts if mount.writable]
     fixed = [mount.source for mount in job.mounts if not mount.writable]
     return any(path.startswith(folder) for path in fixed for folder in writable)

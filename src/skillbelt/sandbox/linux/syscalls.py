@@ -247,11 +247,11 @@ def refusals(rights: Rights) -> dict[str, int]:
         (FORKS, rights.processes),
         (PROGRAMS, rights.programs),
     ):
-        found.update(_refused(names, granted))
+        found.update(_list_refused(names, granted))
     return {**found, **_SHARED_REFUSED} if rights.shared else found
 
 
-def _refused(names: Iterable[str], granted: bool) -> dict[str, int]:
+def _list_refused(names: Iterable[str], granted: bool) -> dict[str, int]:
     return {} if granted else dict.fromkeys(names, EPERM)
 
 

@@ -206,13 +206,15 @@ def _start(program: str, job: Job, listener: Listener | None) -> Running:
         raise RunRefused("seatbelt cannot give a command a terminal")
     found = look_up(job.argv[0], job)
     if found is None:
-        return PortableRun(Chain((), {}, _enforced(job, None), missing=job.argv[0]), job, listener)
+        return PortableRun(
+            Chain((), {}, _describe_enforced(job, None), missing=job.argv[0]), job, listener
+        )
     port, env = _proxied(job) if job.bridge else (None, job.env)
     made = profile(job, needed_programs(found, job), port)
     file = write_profile(made.text)
     words = [word for pair in made.parameters.items() for word in ("-D", "=".join(pair))]
     argv = (program, "-f", file, *words, "--", found, *job.argv[1:])
-    chain = Chain(argv, env, _enforced(job, port), lambda: _forget(file))
+    chain = Chain(argv, env, _describe_enforced(job, port), lambda: _forget(file))
     return PortableRun(chain, job, listener)
 
 
@@ -319,7 +321,7 @@ def _forget(path: str) -> None:
         os.unlink(path)
 
 
-def _enforced(job: Job, port: int | None) -> dict[str, str]:
+def _describe_enforced(job: Job, port: int | None) -> dict[str, str]:
     free = job.capabilities.processes
     uid = current_identity().uid
     return {

@@ -120,7 +120,7 @@ class _Search:
         files, shared, handles = self.more
         size, count, common, queued = self.sums
         if self._internet:
-            queued += _unattended(self._internet)
+            queued += _unattended_size(self._internet)
         return Hoard(size, count, common, queued)._replace(
             more_files=files, more_shared=shared, more_handles=handles
         )
@@ -165,13 +165,13 @@ class _Search:
                 continue
             if stat.S_ISSOCK(found.st_mode):
                 self._known.add(key)
-                queued, internet = _queued(pid, thread, int(name))
+                queued, internet = _queue_size(pid, thread, int(name))
                 self.sums[3] += queued
                 self._internet = pid if internet else self._internet
                 self.more[2] |= _in_flight(f"{folder}/fdinfo/{name}")
             elif stat.S_ISFIFO(found.st_mode):
                 self._known.add(key)
-                self.sums[3] += _piped(pid, thread, int(name))
+                self.sums[3] += _pipe_size(pid, thread, int(name))
             elif not found.st_nlink:
                 self._file(key, found)
             if self.late():
@@ -280,10 +280,10 @@ def _in_flight(path: str) -> bool:
     return False
 
 
-def _queued(pid: int, thread: int, number: int) -> tuple[int, bool]:
+def _queue_size(pid: int, thread: int, number: int) -> tuple[int, bool]:
     """Return the memory of a socket's queues, and whether it is an IP socket."""
     try:
-        handle = _copied(pid, thread, number)
+        handle = _copy_handle(pid, thread, number)
     except OSError:
         return _ORDINARY_SOCKET, True
     if handle is None:
@@ -294,12 +294,12 @@ def _queued(pid: int, thread: int, number: int) -> tuple[int, bool]:
             end.getsockopt(socket.SOL_SOCKET, _MEMORY_INFO, 4 * _MEMORY_WORDS),
         )
         received, _, sent, _, reserved, queued, _, behind, _ = words
-        orphaned = _orphaned(end) if end.family == socket.AF_UNIX else 0
+        orphaned = _orphan_size(end) if end.family == socket.AF_UNIX else 0
         size = int(received + max(sent, queued) + reserved + behind + orphaned)
         return size, end.family in (socket.AF_INET, socket.AF_INET6)
 
 
-def _unattended(pid: int) -> int:
+def _unattended_size(pid: int) -> int:
     """Return the queues of connections without a file descriptor: not accepted, or closed."""
     total = 0
     with suppress(OSError):
@@ -313,7 +313,7 @@ def _unattended(pid: int) -> int:
     return total
 
 
-def _orphaned(end: socket.socket) -> int:
+def _orphan_size(end: socket.socket) -> int:
     """Return what is charged to no socket any more, since the sending end is closed."""
     poll = select.poll()
     poll.register(end, select.POLLIN)
@@ -330,10 +330,12 @@ def _most_queued() -> int:
         return 2 * int(file.read())
 
 
-def _piped(pid: int, thread: int, number: int) -> int:
+def _pipe_size(pid: int, thread: int, number: int) -> int:
     """Return the size of a pipe that is not empty: one byte may take a page."""
     try:
-        handle = _copied(pid, thread, number) if can_copy() else _opened(pid, thread, number)
+        handle = (
+            _copy_handle(pid, thread, number) if can_copy() else _reopen_pipe(pid, thread, number)
+        )
     except OSError:
         return _ORDINARY_PIPE
     if handle is None:
@@ -350,7 +352,7 @@ def _waiting(handle: int) -> int:
     return int(struct.unpack("i", fcntl.ioctl(handle, termios.FIONREAD, bytes(4)))[0])
 
 
-def _copied(pid: int, thread: int, number: int) -> int | None:
+def _copy_handle(pid: int, thread: int, number: int) -> int | None:
     """Copy a file descriptor of the process; None when it is closed by now."""
     try:
         process = os.pidfd_open(thread, 0 if thread == pid else _OF_THREAD)
@@ -366,7 +368,7 @@ def _copied(pid: int, thread: int, number: int) -> int | None:
         os.close(process)
 
 
-def _opened(pid: int, thread: int, number: int) -> int | None:
+def _reopen_pipe(pid: int, thread: int, number: int) -> int | None:
     """Open a pipe of the process once more, only to learn its size; None when it is closed."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:

@@ -141,7 +141,7 @@ class WasmSandbox:
                 listener=listener,
                 pool=self._pool,
                 modules=modules,
-                enforced=_enforced(job),
+                enforced=_describe_enforced(job),
             )
         except BaseException:
             self._pool.give_back(temporary)
@@ -218,7 +218,7 @@ def _check_text(job: Job) -> None:
         raise RunRefused(f"more than {most:,} bytes of input (max_stdin_bytes)")
 
 
-def _enforced(job: Job) -> dict[str, str]:
+def _describe_enforced(job: Job) -> dict[str, str]:
     kernel = f", Landlock version {version()}" if version() else ""
     worker = seccomp.described(False, False, programs=False)
     found = hierarchy()

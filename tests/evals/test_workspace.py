@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from skillbelt.evals.cases import TaskCase
+from skillbelt.evals.checks import Grade
+from skillbelt.evals.conversation import Talk, read_talk
+from skillbelt.evals.task import TaskRun, report_tasks
+from skillbelt.evals.workspace import iteration_folder, write_workspace
+from skillbelt.format.skill import Skill
+from tests.tree import Tree
+
+
+def run_of(files: dict[str, str], **more: object) -> TaskRun:
+    talk = Talk("answer", answer="Done", files=files, input_tokens=5, output_tokens=2)
+    grades = (Grade("good", True, "seen"), Grade("nice", None, "not graded"))
+    run = TaskRun(
+        case=TaskCase("one", "Do it", "pdf"),
+        number=1,
+        eval_id=1,
+        model="m",
+        configuration="with_skill",
+        talk=talk,
+        grades=grades,
+    )
+    return run._replace(**more)  # type: ignore[arg-type]
+
+
+def test_names_of_outputs_stay_in_their_folder(tree: Tree) -> None:
+    skill = tree.skill("project/.agents/skills/pdf")
+    names = ["../../../evil", "out/a/b.txt", "..", "/etc/x", "a\0b", "c\nd", ".hidden", "answer.md"]
+    run = run_of(dict.fromkeys(names, "text"))
+    folder = iteration_folder(str(tree.path("project/work")))
+    described = Skill.from_folder(str(skill))
+    write_workspace(folder, described, [run], report_tasks(described, [run], 1))
+    outputs = Path(folder) / "eval-1" / "with_skill" / "run-1" / "outputs"
+    found = {one.name for one in outputs.iterdir()}
+    assert {"answer.md", "out-answer.md", "a__b.txt"} <= found
+    assert all(one.is_file() for one in outputs.iterdir())
+    assert (outputs / "answer.md").read_text() == "Done"
+    assert all(outputs in one.parents for one in tree.root.rglob("*evil*"))
+
+
+def test_what_is_not_graded_is_no_expectation(tree: Tree) -> None:
+    skill = tree.skill("project/.agents/skills/pdf")
+    described = Skill.from_folder(str(skill))
+    folder = iteration_folder(str(tree.path("project/work")))
+    run = run_of({})
+    write_workspace(folder, described, [run], report_tasks(described, [run], 1))
+    place = Path(folder) / "eval-1" / "with_skill" / "run-1" / "grading.json"
+    grading = json.loads(place.read_text())
+    assert [one["text"] for one in grading["expectations"]] == ["good"]
+    assert grading["summary"]["total"] == 1
+    assert [one["text"] for one in grading["not_graded"]] == ["nice"]
+
+
+def test_errors_are_in_no_rate_and_no_difference(tree: Tree) -> None:
+    skill = tree.skill("project/.agents/skills/pdf")
+    described = Skill.from_folder(str(skill))
+    failed = run_of({}, talk=Talk("error", error="no"), configuration="without_skill")
+    report = report_tasks(described, [run_of({}), failed], 1)
+    rates = {one.baseline: one.measures["passed"] for one in report.skills}
+    assert (rates[""].rate, rates["without_skill"].rate) == (1.0, None)
+    assert (report.facts["differences"], report.facts["errors"]) == ([], 1)
+
+
+def test_a_conversation_is_kept_and_read_again() -> None:
+    talk = run_of({"a": "b"}).talk
+    assert read_talk(json.loads(json.dumps(talk.document()))) == talk
+    assert read_talk({"ended": "answer"}) is None
