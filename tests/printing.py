@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from tests.tree import Tree
 
-PATIENCE = 30  # a guard against hanging, not a measure
+PATIENCE = 150  # a guard against hanging, not a measure
 
 
 class Printing:

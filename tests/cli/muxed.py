@@ -23,7 +23,7 @@ import pytest
 from tests.tree import Tree
 
 SCREENS = Path(__file__).parent / "screens"
-HANG_SECONDS = 120
+HANG_SECONDS = 150
 NORMAL = (
     (re.compile(r"chat-\d{8}-\d{6}-[0-9a-f]{4}"), "chat-SESSION"),
     (re.compile(r"http://127\.0\.0\.1:\d+/v1"), "http://MODEL/v1"),

@@ -249,7 +249,7 @@ def on_terminal(*arguments: str) -> str:
     with warm.Popen[bytes](command, stdout=theirs, stderr=theirs, stdin=theirs) as process:
         os.close(theirs)
         shown = b"".join(chunks(ours))
-        process.wait(50)
+        process.wait(150)
     os.close(ours)
     return shown.decode()
 

@@ -23,7 +23,7 @@ from skillbelt.cli.completion import SCRIPTS, complete
 from skillbelt.store import SessionKey, open_store
 from tests.tree import Tree
 
-HANG_SECONDS = 60
+HANG_SECONDS = 150
 _STYLE = re.compile(r"\x1b\[[0-?]*[@-~]|\x1b[=>]")
 # Names that would run something, were they read by a shell; the format allows none of them.
 HOSTILE = ("$(touch x)", "`touch x`", "a b", "a\nb", "a;touch x", "'touch x'", "a|b", "~", "*", "&")

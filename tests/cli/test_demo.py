@@ -116,7 +116,7 @@ def test_what_it_says_to_try_next_can_be_tried(demo: Tree) -> None:
             cwd=demo.project,
             env=environ,
             capture_output=True,
-            timeout=50,
+            timeout=150,
             check=False,
         )
         assert done.returncode == 0, (command, done.stderr)
@@ -152,7 +152,7 @@ def test_an_ordinary_user_is_left_nothing_either(open_tree: Tree) -> None:
         [sys.executable, "-c", _AS_SOMEBODY, str(skills)],
         cwd="/",
         capture_output=True,
-        timeout=60,
+        timeout=150,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -111,7 +111,7 @@ except EOFError:
                 data += os.read(ours, 4096)
         finally:
             os.close(ours)
-        assert child.wait(50) == 7
+        assert child.wait(150) == 7
 
 
 def test_a_pipe_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

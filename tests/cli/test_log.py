@@ -340,7 +340,7 @@ def into_a_closed_pipe(tree: Tree, *options: str) -> tuple[int, bytes]:
             cwd=tree.project,
             stdout=closed,
             stderr=subprocess.PIPE,
-            timeout=50,
+            timeout=150,
             check=False,
         )
     return done.returncode, done.stderr
@@ -372,7 +372,7 @@ def test_a_pipe_that_is_closed_early_is_no_error(
     child.stdout.close()
     assert child.stderr.read() == b""
     child.stderr.close()
-    assert child.wait(50) == 0
+    assert child.wait(150) == 0
 
 
 # In PostgreSQL

@@ -159,3 +159,24 @@ def test_a_runtime_scans_by_name(tree: Tree) -> None:
     tree.skill("project/.agents/skills/notes", text=THIEF)
     with Runtime(settings=tree.settings()) as runtime:
         assert runtime.scan("notes").level == "block"
+
+
+def test_add_refuses_a_hostile_skill_until_its_findings_are_accepted(
+    tree: Tree, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path / "notes", THIEF)
+    code, document = run(capsys, "add", folder, "--yes", "--project", str(tree.project))
+    assert code == 4
+    assert [one["code"] for one in document["refused"]] == ["scan-blocked"]
+    assert "--accept secret-to-network" in document["refused"][0]["remedy"]
+    accept = ("--accept", "secret-to-network", "--reason", "a test of ours")
+    assert main(["scan", folder, *accept]) == 0
+    capsys.readouterr()
+    code, document = run(capsys, "add", folder, "--yes", "--project", str(tree.project))
+    assert (code, document["changes"][0]["action"]) == (0, "install")
+    lock = json.loads((tree.project / "skills-lock.json").read_text("utf-8"))
+    assert lock["skills"]["notes"]["scan"] == {
+        "level": "ask",
+        "rules": ["credential-access"],
+        "accepted": ["secret-to-network"],
+    }

@@ -41,6 +41,7 @@ from skillbelt.cli.screen import FRAME_SECONDS, MarkdownStream, Screen, can_draw
 from skillbelt.cli.tool_lines import describe_call as describe_step
 from skillbelt.cli.tool_lines import read_arguments
 from skillbelt.cli.transcript import plain
+from skillbelt.cli.words import print_words
 from skillbelt.errors import ConfigError, PermissionDenied
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Pending
@@ -59,6 +60,7 @@ _KINDS = {
     "loop": "repeated_call",
     "error": "model_failed",
 }
+_REFUSED = "The script did not run: permission was refused."
 _REMEDY = "ask again; -v shows what was done"
 
 
@@ -158,7 +160,9 @@ def _open_runtime(args: argparse.Namespace, interactive: bool) -> Runtime:
 
 def _open_printer(offline: bool) -> AnswerPrinter:
     """Return what prints the answer. Without a model it is what a script prints, not Markdown."""
-    return AnswerPrinter() if offline or not can_draw() else _MarkdownPrinter(Screen())
+    if offline:
+        return _WordsPrinter()
+    return _MarkdownPrinter(Screen()) if can_draw() else AnswerPrinter()
 
 
 def _show(
@@ -178,19 +182,29 @@ def _show_all(
     events: Iterable[AgentEvent], args: argparse.Namespace, text: AnswerPrinter
 ) -> Iterator[AgentEvent]:
     progress = _Progress(args)
+    responses: list[ToolResponse] = []
     for event in events:
         if not isinstance(event, TextDelta | ThinkingDelta):
             text.end()
         progress.note(event)
         match event:
             case TextDelta() if not args.json:
-                text.more(event.text)
+                text.more(event.text if args.quiet else _leave_out_refusals(event.text, responses))
+            case ToolResponse():
+                responses.append(event)
             case ToolCall() if args.verbose:
                 say(f"skillbelt: {describe_call(event)}", args)
             case Retry():
                 say(f"skillbelt: asking again: {one_line(event.reason)}", args)
         if not isinstance(event, TextDelta | ThinkingDelta | RunOutput):
             yield event
+
+
+def _leave_out_refusals(text: str, responses: Iterable[ToolResponse]) -> str:
+    """Return the text without refusals that it repeats whole; they are printed to stderr."""
+    for one in _refused(responses):
+        text = text.replace(one.error, _REFUSED)
+    return text
 
 
 class _Progress:
@@ -239,6 +253,27 @@ class AnswerPrinter:
         if self._open:
             print(flush=True)
         self._open = False
+
+
+class _WordsPrinter(AnswerPrinter):
+    """Prints an answer in whole lines; a terminal breaks long ones between words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rest = ""
+
+    def more(self, text: str) -> None:
+        """Print the lines that are complete."""
+        lines, newline, self._rest = (self._rest + plain(text)).rpartition("\n")
+        if newline:
+            print_words(lines)
+
+    def end(self) -> None:
+        """Print the last line."""
+        if self._rest:
+            print_words(self._rest)
+        self._rest = ""
+        sys.stdout.flush()
 
 
 class _MarkdownPrinter(AnswerPrinter):

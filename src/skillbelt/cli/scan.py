@@ -91,12 +91,20 @@ def run(args: argparse.Namespace) -> int:
             if wants_progress(args):
                 show_progress(f"scanning {skill.name}")
             if args.accept:
-                accept(settings.state_dir, scan_skill(skill), args.accept, args.reason)
+                _accept(scan_skill(skill), settings, args)
             results.append(ScanResult(scan_accepting(skill, settings.state_dir, more), skill.dir))
         if wants_progress(args):
             show_progress("")
     _show(results, form, args)
     return 1 if any(one.scanned.level == "block" for one in results) else 0
+
+
+def _accept(scanned: ScannedSkill, settings: Settings, args: argparse.Namespace) -> None:
+    """Accept those rules that found something in this skill."""
+    found = {one.rule for one in scanned.findings}
+    rules = [rule for rule in dict.fromkeys(args.accept) if rule in found]
+    if rules:
+        accept(settings.state_dir, scanned, rules, args.reason)
 
 
 # Targets

@@ -312,7 +312,9 @@ def _install(
         clients = dict.fromkeys((*(before.clients if before else ()), *target.clients))
         entry = entry_for(fetched, offer.stored, place, clients=tuple(clients), before=before)
         entry = entry._replace(
-            provenance=offer.judged.provenance(entry.provenance), unsigned=offer.judged.unsigned
+            provenance=offer.judged.provenance(entry.provenance),
+            unsigned=offer.judged.unsigned,
+            scan=offer.judged.scan,
         )
         with stored_skill(offer.stored, settings, lambda: fetched.folder) as folder:
             put_skill(place, entry, folder, settings, copy=target.copy)

@@ -14,12 +14,13 @@ from skillbelt.install.hashes import hash_folder
 from skillbelt.install.policy import JudgedSkill
 from skillbelt.install.update import NewVersion, stored_version
 from skillbelt.running.packages.declared import needs_of
+from skillbelt.scan.declared import declared_hosts
+from skillbelt.scan.report import summarize
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
 from skillbelt.values import SKILL_FILE, Diagnostic
 
 _SCRIPTS = (".py", ".sh", ".bash", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".ps1", ".lua")
-_HOST_KEYS = ("hosts", "network", "allowed_hosts", "allowed-hosts")
 _MOST_LISTED = 20
 
 
@@ -58,7 +59,7 @@ def describe_abilities(folder: str) -> SkillAbilities:
         programs=_lines((*needs.bins, *needs.any_bins)),
         packages=_lines(_packages(folder)),
         secrets=_lines((*needs.env, *needs.optional_env)),
-        hosts=_lines(_hosts(skill)),
+        hosts=_lines(declared_hosts(skill)),
         tools=_lines(front.allowed_tools),
         links=tuple(file.path for file in files if file.kind == "link"),
     )
@@ -78,15 +79,6 @@ def _packages(folder: str) -> Sequence[str]:
     except (RunRefused, PathEscape, OSError) as error:
         return (f"unreadable: {error}",)
     return needs.requirements if needs is not None else ()
-
-
-def _hosts(skill: Skill) -> Iterator[str]:
-    for key in _HOST_KEYS:
-        told = skill.told(key)
-        if isinstance(told, str):
-            yield from told.replace(",", " ").split()
-        elif isinstance(told, list | tuple):
-            yield from (one for one in told if isinstance(one, str))
 
 
 def describe_offer(offer: SkillOffer) -> Iterator[tuple[str, str]]:
@@ -113,6 +105,9 @@ def describe_offer(offer: SkillOffer) -> Iterator[tuple[str, str]]:
         yield "can", "only give instructions: it has no scripts and declares no needs"
     errors = sum(one.severity == "error" for one in findings)
     warnings = sum(one.severity == "warning" for one in findings)
+    can_do = summarize(offer.judged.scanned.statement)
+    if can_do:
+        yield "undeclared", can_do
     yield "check", f"{errors} errors, {warnings} warnings" if errors or warnings else "passed"
     if offer.current and not offer.is_installed:
         for label, values in (

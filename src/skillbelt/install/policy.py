@@ -18,16 +18,20 @@ from skillbelt.errors import PermissionDenied
 from skillbelt.files.contain import open_file, read_handle
 from skillbelt.files.locks import locked
 from skillbelt.files.private import make_folder, replace_file
+from skillbelt.format.skill import Skill
 from skillbelt.install.hashes import FolderHashes
 from skillbelt.install.signature_file import SkillSigner, signer_of
 from skillbelt.install.signatures import SignatureCheck, check_signature
 from skillbelt.install.values import NO_VALUES, Drift, LockEntry
+from skillbelt.scan.accepted import scan_accepting
+from skillbelt.scan.values import NOT_SCANNED, Finding, ScannedSkill
 from skillbelt.settings import Settings
 from skillbelt.source_rules import TrustedSigner, matches_source, parse_signer
 from skillbelt.text import one_line
 from skillbelt.untrusted_json import BadJson, read_json
 
 _MAX_NOTES = 5_000
+_MOST_WARNINGS = 5
 _MAX_NOTES_BYTES = 2 * 2**20
 _CODES = {"unsigned": "unsigned", "unknown": "unknown-signer", "bad": "bad-signature"}
 
@@ -85,6 +89,20 @@ class JudgedSkill(NamedTuple):
     signer: SkillSigner | None = None
     unsigned: bool = False
     first_seen: str = ""
+    scanned: ScannedSkill = NOT_SCANNED
+
+    @property
+    def scan(self) -> dict[str, object]:
+        """What the lock records of the scan: the level, and how many findings of each rule."""
+        if not self.scanned.digest:
+            return {}
+        rules = sorted({one.rule for one in self.scanned.findings if one.kind != "note"})
+        accepted = sorted({one.finding.rule for one in self.scanned.suppressed})
+        return {
+            "level": self.scanned.level,
+            **({"rules": rules} if rules else {}),
+            **({"accepted": accepted} if accepted else {}),
+        }
 
     def provenance(self, known: Mapping[str, object]) -> dict[str, object]:
         """Return what is known of the origin, with the signer and when it was first seen."""
@@ -117,9 +135,41 @@ def judge_skill(
     faults = [*find_source_faults(skill.url, settings)]
     age, first_seen = _judge_age(skill, settings)
     signed = _judge_signature(skill, settings, accepts)
+    scanned, found, warnings = _judge_content(skill, settings)
     return signed._replace(
-        faults=(*faults, *age, *signed.faults), first_seen=first_seen, unsigned=signed.unsigned
+        faults=(*faults, *age, *signed.faults, *found),
+        warnings=(*signed.warnings, *warnings),
+        first_seen=first_seen,
+        unsigned=signed.unsigned,
+        scanned=scanned,
     )
+
+
+def _judge_content(
+    skill: SkillToJudge, settings: Settings
+) -> tuple[ScannedSkill, list[PolicyFault], list[str]]:
+    """Scan a skill: what is known to be bad refuses it, what needs a look is a warning."""
+    scanned = scan_accepting(Skill.from_folder(skill.folder), settings.state_dir)
+    blocked = [one for one in scanned.findings if one.kind == "block"]
+    asked = dict.fromkeys(
+        f"{one.path}: {one.message}" for one in scanned.findings if one.kind == "ask"
+    )
+    faults = [
+        PolicyFault(
+            code="scan-blocked",
+            message=one_line(f"{blocked[0].path}:{blocked[0].line or 1}: {blocked[0].message}"),
+            remedy=_how_to_accept(skill, blocked),
+        )
+    ] if blocked else []  # fmt: skip
+    return scanned, faults, [one_line(text) for text in list(asked)[:_MOST_WARNINGS]]
+
+
+def _how_to_accept(skill: SkillToJudge, blocked: Sequence[Finding]) -> str:
+    words = skill.command[1:2] or (skill.name,)
+    rules = " ".join(f"--accept {rule}" for rule in dict.fromkeys(one.rule for one in blocked))
+    source = shlex.join(words)
+    accepts = f"skillbelt scan {source} {rules} --reason TEXT"
+    return f"`skillbelt scan {source}` shows all; `{accepts}` accepts it"
 
 
 def require_permitted(skill: SkillToJudge, settings: Settings, accepts: Acceptance) -> JudgedSkill:

@@ -284,6 +284,7 @@ def _install_unpinned(
             commit=fetched.commit,
             provenance=judged.provenance(fetched.provenance),
             unsigned=judged.unsigned,
+            scan=judged.scan,
         )
         with stored_skill(stored, settings, lambda: fetched.folder) as source:
             put_skill(place, pinned, source, settings)

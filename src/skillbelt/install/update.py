@@ -144,7 +144,11 @@ def _newest(
         committed_at=committed_at(fetched.provenance), command=("update", entry.name)
     )
     judged = judge_skill(skill, settings, accepts)
-    after = after._replace(provenance=judged.provenance(after.provenance), unsigned=judged.unsigned)
+    after = after._replace(
+        provenance=judged.provenance(after.provenance),
+        unsigned=judged.unsigned,
+        scan=judged.scan,
+    )
     return NewVersion(entry, after, stored, judged)
 
 

@@ -139,3 +139,6 @@ class ScannedSkill(NamedTuple):
                 for one in self.suppressed
             ],
         }
+
+
+NOT_SCANNED = ScannedSkill(name="", digest="")
