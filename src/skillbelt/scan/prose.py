@@ -178,13 +178,13 @@ _PATTERNS = (
         |passwords? (?:files?|store)|api keys?(?: and| or|,)|session tokens?|browser (?:cookies
         |passwords)|wallet (?:files?|keys?)|credentials? (?:files?|from))"""),
     # Posing
-    _pattern("fake-role", "ask", "<|im_start <<sys [inst <system [system system:", r"""
-        <\|(?:im_start|im_end|system|endoftext)\|>|<<sys>>|\[/?inst\]|</?system(?:-reminder|_prompt
-        |-prompt| prompt)?>|\[system(?: message| override| note| prompt| instruction)?\]\s*:?
+    _pattern("fake-role", "ask", "im_start endoftext < <<sys [inst <system [system system:", r"""
+        <[| ]{0,2}(?:im[_ ]start|im[_ ]end|endoftext)|<<sys>>|\[/?inst\]|</?system(?:-reminder
+        |[_ -]prompt)?>|\[system(?: message| override| note| prompt| instruction)?\]\s*:?
         |(?:^|\n)\W{0,6}system (?:override|message|notice|prompt|instruction|directive)\W{0,3}:"""),
     # Programs for the user
     _pattern("prerequisite-download", "block", "password passcode pass: pwd", r"""
-        \.(?:zip|rar|7z)\b.{0,250}\b(?:password|passcode|pass|pwd)\b\W{1,8}(?:is[ ]
+        \.(?:zip|rar|7z)\b.{0,250}\b(?:password|passcode|pass|pwd)\b\W{1,8}(?:is\W{1,3}
         |to \w+ )?\W{0,4}\w{3,}|\b(?:extract|unzip|unpack|decompress|archive)\b.{0,80}\b(?:password
         |passcode|pass|pwd)\b\W{1,8}\w{3,}
         |\b(?:password|passcode|pass|pwd)\b\W{1,8}\w{3,}.{0,80}\b(?:extract|unzip|unpack
