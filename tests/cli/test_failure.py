@@ -155,3 +155,27 @@ def test_a_question_that_failed_says_why(tree: Tree) -> None:
     done = tree.run("ask", "Read this PDF file.", "--json")
     assert done.exit_code == 4
     assert error_of(done)["kind"] == "permission_denied"
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ("artifacts list --output x", "skillbelt artifacts get NAME --output FILE"),
+        ("build nowhere/", "skillbelt list"),
+        ("check nowhere", "skillbelt check --all"),
+        ("fleet join", "skillbelt fleet join HOST:PORT"),
+        ("fleet status one", "skillbelt fleet drain NODE"),
+        ("mcp clients zed", "skillbelt mcp install CLIENT"),
+        ("pack .", "skillbelt init NAME"),
+        ("remove", "skillbelt remove --all"),
+        ("search", "skillbelt search QUERY"),
+        ("secrets list NAME", "skillbelt secrets list --skill SKILL"),
+        ("serve mcp --tokens x", "skillbelt serve http --tokens FILE"),
+        ("sessions list x", "skillbelt sessions show ID"),
+        ("sessions show x --format md", "skillbelt sessions export ID --format md"),
+    ],
+)
+def test_wrong_usage_names_the_command_that_is_meant(tree: Tree, words: str, command: str) -> None:
+    done = tree.run(*words.split())
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"`{command}`" in done.stderr

@@ -55,7 +55,10 @@ def run(args: argparse.Namespace) -> int:
     store = _open(load_settings(args.project, config=args.config))
     key = parse_id(args.session, "--session takes an ID")
     if args.output is not None and args.action != "get":
-        raise ConfigError(f"artifacts {args.action} takes no --output; `artifacts get NAME` does")
+        raise ConfigError(
+            f"artifacts {args.action} takes no --output; `skillbelt artifacts get NAME --output "
+            "FILE` does"
+        )
     if args.action == "list":
         return _list(store, key, args)
     if args.name is None:

@@ -58,7 +58,10 @@ def find_skill(wanted: str, catalog: Catalog) -> Skill:
         return catalog.find(wanted)
     folder = resolve(wanted, catalog.settings)
     if not os.path.isfile(os.path.join(folder, SKILL_FILE)):
-        raise ConfigError(f"{one_line(folder)}: no {SKILL_FILE} there; name a skill or its folder")
+        raise ConfigError(
+            f"{one_line(folder)}: no {SKILL_FILE} there; name a skill, as `skillbelt list` prints "
+            "it, or its folder"
+        )
     return Skill.from_folder(folder)
 
 

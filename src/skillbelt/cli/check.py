@@ -156,7 +156,9 @@ def _merge(parts: Iterable[CheckTargets]) -> CheckTargets:
 def _find(path: str, settings: Settings) -> CheckTargets:
     full = os.path.abspath(os.path.expanduser(path))
     if not os.path.lexists(full):
-        raise ConfigError(f"no such file or folder: {path!r}")
+        raise ConfigError(
+            f"no such file or folder: {path!r}; `skillbelt check --all` checks every skill there is"
+        )
     if os.path.basename(full).lower() == SKILL_FILE.lower():
         return CheckTargets((full,))
     if not os.path.isdir(full):

@@ -104,9 +104,9 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "join":
         return _join(settings, args)
     if args.words:
-        raise ConfigError(f"fleet {args.action} takes no command; `fleet join` does")
+        raise ConfigError(f"fleet {args.action} takes no command; `skillbelt fleet join` does")
     if args.target is not None and args.action != "drain":
-        raise ConfigError(f"fleet {args.action} takes no NODE")
+        raise ConfigError(f"fleet {args.action} takes no NODE; `skillbelt fleet drain NODE` does")
     if args.target is None and args.action == "drain":
         raise ConfigError("fleet drain needs a NODE, as `skillbelt fleet nodes` prints it")
     do = {"status": _status, "nodes": _nodes, "drain": _drain, "doctor": _doctor}[args.action]
@@ -485,7 +485,10 @@ def _join(settings: Settings, args: argparse.Namespace) -> int:
                 f"{last}, which Ray gives to its workers; {HEAD_PORT} is the usual one"
             )
     elif not address:
-        raise ConfigError("fleet join needs HOST:PORT of the head, or --head to be it")
+        raise ConfigError(
+            "fleet join needs the head: `skillbelt fleet join HOST:PORT`, or `skillbelt fleet join "
+            "--head` to be it"
+        )
     plan = NodePlan(
         address=address,
         port=args.port,

@@ -110,7 +110,10 @@ def _find_target(name: str, scope: ConfigScope | None, settings: Settings) -> Cl
     client, scope = CLIENTS[name], scope or "user"
     path = find_file(client, scope, settings)
     if not path:
-        raise UsageError(f"{client.title} has no file of its own for a project; use --scope user")
+        raise UsageError(
+            f"{client.title} has no file of its own for a project; --scope user takes the "
+            "user's (`skillbelt mcp clients` lists the files)"
+        )
     return ClientTarget(client, scope, path, _fence(scope, settings))
 
 
@@ -220,7 +223,9 @@ def _report(target: ClientTarget, action: str, diff: str, args: argparse.Namespa
 
 def _list(settings: Settings, args: argparse.Namespace) -> int:
     if args.client is not None:
-        raise UsageError("mcp clients takes no CLIENT; `mcp install CLIENT` changes its file")
+        raise UsageError(
+            "mcp clients takes no CLIENT; `skillbelt mcp install CLIENT` changes its file"
+        )
     files = [
         _describe(ClientTarget(client, scope, path, _fence(scope, settings)))
         for client in CLIENTS.values()

@@ -52,7 +52,10 @@ def find_folder(path: str, base: str) -> str:
     if os.path.basename(full) == SKILL_FILE:
         full = os.path.dirname(full)
     if not os.path.isfile(os.path.join(full, SKILL_FILE)):
-        raise ConfigError(f"no {SKILL_FILE} in {path!r}; give the folder of a skill")
+        raise ConfigError(
+            f"no {SKILL_FILE} in {path!r}; give the folder of a skill (`skillbelt init NAME` "
+            "creates one)"
+        )
     return full
 
 

@@ -26,7 +26,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Remove skills, the links to them and their entries; print what was removed."""
     if bool(args.names) == args.all:
-        raise ConfigError("remove needs the names of skills, or --all")
+        raise ConfigError(
+            "remove takes names or --all: `skillbelt remove NAME`, or `skillbelt remove --all`"
+        )
     settings = load_settings(args.project, config=args.config)
     place = place_of(args, settings)
     with using_place(place, settings):

@@ -57,7 +57,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the best matching skills; return 1 when there is none."""
     if (args.query is None) == (args.eval is None):
-        raise ConfigError("search: give a query, or --eval FILE")
+        raise ConfigError(
+            "search needs a query: `skillbelt search QUERY`, or `skillbelt search --eval FILE`"
+        )
     catalog = open_catalog(args)
     filters = visible_filters(catalog, args.agent)
     catalog.index_for_search()

@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """List, set or remove secrets; no value is ever printed."""
     if args.from_env is not None and args.action != "set":
-        raise UsageError("--from-env belongs to `secrets set`")
+        raise UsageError("--from-env is for `skillbelt secrets set NAME --from-env VARIABLE`")
     if args.action == "list":
         return _list(args)
     name = _one_name(args)
@@ -202,7 +202,10 @@ def _facts(secret: StoredSecret, store: SecretStore) -> dict[str, object]:
 
 def _list(args: argparse.Namespace) -> int:
     if args.name:
-        raise UsageError("secrets list takes no NAME")
+        raise UsageError(
+            "secrets list takes no NAME; `skillbelt secrets list --skill SKILL` shows those of a "
+            "skill"
+        )
     catalog = open_catalog(args)
     store = SecretStore(catalog.settings)
     secrets = [one for one in store.entries() if args.skill in ("", one.skill) or not one.skill]

@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     if args.stdio and args.http is not None:
         raise ConfigError("--stdio serves on standard input and output; leave out --http")
     if args.tokens is not None and (args.what != "http" or args.token is not None):
-        raise ConfigError("--tokens is for `serve http`, in place of --token")
+        raise ConfigError("--tokens is in place of --token: `skillbelt serve http --tokens FILE`")
     if args.http is not None:
         return _serve(args, partial(_prepare_http, args=args))
     if not args.stdio and sys.stdin is not None and sys.stdin.isatty():

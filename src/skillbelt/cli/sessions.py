@@ -97,7 +97,10 @@ def _count(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """List the sessions, show one with its events, export one, or delete one."""
     if args.action != "export" and (args.format or args.output):
-        raise ConfigError(f"sessions {args.action} takes no --format and no --output")
+        raise ConfigError(
+            f"sessions {args.action} takes no --format and no --output; `skillbelt sessions export "
+            "ID --format md` does"
+        )
     with closing(open_store(load_settings(args.project, config=args.config))) as store:
         if args.action == "list":
             return _list(store, args)
@@ -145,7 +148,7 @@ def _missing(store: OpenedStore, key: SessionKey) -> NotFound:
 
 def _list(store: OpenedStore, args: argparse.Namespace) -> int:
     if args.id is not None:
-        raise ConfigError("sessions list takes no ID; `sessions show ID` shows one")
+        raise ConfigError("sessions list takes no ID; `skillbelt sessions show ID` shows one")
     found, more = _newest(
         (info for info in list_sessions(store) if not info.key.app.startswith(_OWN)), args.limit
     )
