@@ -184,11 +184,12 @@ _PATTERNS = (
         |(?:^|\n)\W{0,6}system (?:override|message|notice|prompt|instruction|directive)\W{0,3}:"""),
     # Programs for the user
     _pattern("prerequisite-download", "block", "password passcode pass: pwd", r"""
-        \.(?:zip|rar|7z)\b.{0,250}\b(?:password|passcode|pass|pwd)\b\W{1,8}(?:is\W{1,3}
-        |to \w+ )?\W{0,4}\w{3,}|\b(?:extract|unzip|unpack|decompress|archive)\b.{0,80}\b(?:password
-        |passcode|pass|pwd)\b\W{1,8}\w{3,}
-        |\b(?:password|passcode|pass|pwd)\b\W{1,8}\w{3,}.{0,80}\b(?:extract|unzip|unpack
-        |archive)\b"""),
+        \.(?:zip|rar|7z)\b.{0,250}\b(?:password|passcode|pwd|with the pass) ?(?:is\b
+        |[:=`"'(])\W{0,4}\w{3,}
+        |\b(?:extract|unzip|unpack|decompress|archive)\b.{0,80}\b(?:password|passcode|pwd
+        |with the pass) ?
+        (?:is\b|[:=`"'(])\W{0,4}\w{3,}|\b(?:password|passcode|pwd|with the pass) ?(?:is\b|[:=`"'(])
+        \W{0,4}\w{3,}.{0,80}\b(?:extract|unzip|unpack)\b"""),
     _pattern("prerequisite-download", "ask", "download install get", r"""
         \b(?:download|install|get|grab)\b.{0,160}(?:\.(?:exe|msi|dmg|pkg|scr|bat|cmd|appimage|apk
         |jar)\b|releases/download|executable|installer).{0,200}\b(?:run|open|execute|launch|start
