@@ -353,13 +353,20 @@ class Gate:
             self.let_through(request)
             if settled.by == "conversation":
                 self._hold(request)
-            return Decision(True, action, rule, settled.by)
+            return Decision(
+                allowed=True,
+                action=action,
+                rule=rule,
+                by=settled.by,
+                answered_by=_giver(settled),
+            )
         return Decision(
             allowed=False,
             action=action,
             rule=rule,
             by=settled.by,
             reason=self._explain_unanswered(request, settled),
+            answered_by=_giver(settled),
         )
 
     def held(self, session: str) -> tuple[Request, ...]:
@@ -769,7 +776,13 @@ def _describe_decision(request: Request, decision: Decision) -> dict[str, object
         "by": decision.by,
         "reason": decision.reason,
         "rule": rule_json(decision.rule),
+        **({"answered_by": decision.answered_by} if decision.answered_by else {}),
     }
+
+
+def _giver(settled: Settled) -> str:
+    """Return who gave the answer; "" without one."""
+    return settled.answer.by if settled.answer is not None else ""
 
 
 def rule_json(rule: Rule) -> dict[str, object]:

@@ -194,7 +194,8 @@ class Decision(NamedTuple):
     """The outcome for a request, and why.
 
     `by` is `rule`, `remembered`, `declared`, `once`, `conversation`, `always`, `rejected`,
-    `timeout`, `nobody` or `disposed`. `reason` explains a refusal.
+    `timeout`, `nobody` or `disposed`. `reason` explains a refusal. `answered_by` is who gave the
+    answer, as far as that is known.
     """
 
     allowed: bool
@@ -202,6 +203,7 @@ class Decision(NamedTuple):
     rule: Rule
     by: str
     reason: str = ""
+    answered_by: str = ""
 
 
 DEFAULT_RULES: tuple[Rule, ...] = (

@@ -37,6 +37,9 @@ SHOW_SECONDS = 0.2
 _NEWS_SECONDS = 0.5
 _PAUSE_SECONDS = 0.02
 _LISTENER = "listener:"
+# The store shares such a key among all projects: who writes it answers for each of them.
+_FOR_ALL = f"app:{_LISTENER}"
+_EVERYWHERE = f"{APP} *"  # the topic of who looks at all projects
 _POSTED = "desk:"
 _WORDS = ("type", "summary", "initiator", "agent", "session", "skill", "hash", "origin",
           "exact")  # fmt: skip
@@ -116,14 +119,14 @@ class SharedRequests:
         self._store.append(self._desk, [], delta)
         if listening != self._listens:
             self._listens = listening
-            self._store.wake(self._topic)
+            self._wake()
 
     def elsewhere(self, asker: str = "") -> bool:
         """Whether another process listens, not counting the asker."""
         now = self._store.now()
         known = (_LISTENER + self.id, _LISTENER + asker)
         return any(
-            key.startswith(_LISTENER) and key not in known and _fresh(value, now)
+            key.startswith((_LISTENER, _FOR_ALL)) and key not in known and _fresh(value, now)
             for key, value in self._store.state(self._desk).items()
         )
 
@@ -139,7 +142,7 @@ class SharedRequests:
         self._store.append(
             self._place(pending.id), [NewEvent("asked", data=_encode_request(posted))]
         )
-        self._store.wake(self._topic)
+        self._wake()
 
     def seconds_left(self, posted: Posted) -> float:
         """Return how long the asker still waits."""
@@ -166,7 +169,7 @@ class SharedRequests:
         if event.seq == 1:
             # The asker removed its request meanwhile.
             self._store.delete(place)
-        self._store.wake(self._topic)
+        self._wake()
         return event.seq == 2
 
     def outcome(self, id: str) -> Settled | None:
@@ -178,6 +181,11 @@ class SharedRequests:
     def remove(self, id: str) -> None:
         """Delete the request from the store."""
         self._store.delete(self._place(id))
+        self._store.wake(_EVERYWHERE)
+
+    def _wake(self) -> None:
+        self._store.wake(self._topic)
+        self._store.wake(_EVERYWHERE)
 
     def listing(self) -> dict[str, SessionInfo]:
         """Return all posted requests by id."""
@@ -221,6 +229,71 @@ class SharedRequests:
 
     def _place(self, id: str) -> SessionKey:
         return SessionKey(APP, self._project, _POSTED + id)
+
+
+class EveryRequest:
+    """The waiting requests of all projects in a store, for who answers them in one place.
+
+    Processes ask only where one listens. `listen` says that this one does, until `close`.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._key = _FOR_ALL + os.urandom(8).hex()
+        self._place = SessionKey(APP, "", "inbox")
+        self._seen: dict[str, Posted] = {}
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def listen(self) -> None:
+        """Publish that requests of every project are answered here, as long as this runs."""
+        self._beat(repr(self._store.now()))
+        self._thread = threading.Thread(target=self._go_on, name="skillbelt-inbox", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+            with _logged("cannot tell other processes that no one answers here any more"):
+                self._beat(None)
+
+    def watch(self) -> StoreWatch:
+        """Return what waits for news of any project's requests."""
+        return self._store.watch(_EVERYWHERE)
+
+    def waiting(self) -> dict[str, Posted]:
+        """Return the requests that wait in the store, by id, oldest first."""
+        projects: dict[str, dict[str, SessionInfo]] = {}
+        for info in self._store.sessions(APP):
+            if info.key.session.startswith(_POSTED):
+                id = info.key.session.removeprefix(_POSTED)
+                projects.setdefault(info.key.user, {})[id] = info
+        found: dict[str, Posted] = {}
+        for project, listing in projects.items():
+            found |= SharedRequests(self._store, project).waiting(listing, self._seen)
+        self._seen = found
+        return dict(sorted(found.items(), key=lambda one: one[1].pending.time))
+
+    def answer(self, project: str, id: str, answer: Answer) -> bool:
+        """Settle a request and others that the answer covers; False when it no longer waits."""
+        answers = RememberedAnswers(self._store, project)
+        return WaitingRequests(answers, store=self._store, project=project).answer(id, answer)
+
+    def _go_on(self) -> None:
+        while not self._over.wait(BEAT_SECONDS):
+            with _logged("cannot tell other processes who answers"):
+                self._beat(repr(self._store.now()))
+
+    def _beat(self, value: str | None) -> None:
+        now = self._store.now()
+        delta: dict[str, str | None] = {
+            key: None
+            for key, said in self._store.state(self._place).items()
+            if key.startswith(_FOR_ALL) and not _fresh(said, now)
+        }
+        self._store.append(self._place, [], {**delta, self._key: value})
 
 
 def _fresh(value: str, now: float) -> bool:
