@@ -38,7 +38,8 @@ ORDER = [
     "format", "check",
     "search", "store", "discovery", "objects", "artifacts", "permission", "scan", "disclosure",
     "sandbox", "running", "install", "fleet", "conversation", "tools", "runtime", "agent", "evals",
-    "integrations", "serving", "mcp", "testing", "cli", "__main__",
+    "integrations", "serving", "mcp", "testing", "console",
+    "cli", "__main__",
 ]  # fmt: skip
 
 AT_IMPORT = ("yaml", "httpx2", "rich", "sqlite3", "json", "asyncio", "dataclasses", "threading")

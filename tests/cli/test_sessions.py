@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.cli.transcript import to_markdown
+from skillbelt.conversation.transcript import to_markdown
 from skillbelt.events import Event, NewEvent
 from skillbelt.permission.remembered import RememberedAnswers
 from skillbelt.permission.rules import Request

@@ -236,6 +236,13 @@ COMMANDS: dict[str, CliCommand] = {
         "print the audit log: decisions, loads and runs, with the reasons",
         json="print one JSON document; with --follow one line per event",
     ),
+    "console": CliCommand(
+        "console",
+        "show a page where people answer requests and see skills, runs and the log",
+        "Listens on this machine only and prints a link that signs in once. Answers the requests "
+        "of every process that shares the store. Needs the extra http.",
+        json="print one JSON document with the addresses and a token, then serve",
+    ),
     "serve": CliCommand(
         "serve",
         "serve skills over MCP, or as a JSON API over HTTP",

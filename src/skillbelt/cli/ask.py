@@ -40,8 +40,8 @@ from skillbelt.cli.output import (
 from skillbelt.cli.screen import FRAME_SECONDS, MarkdownStream, Screen, can_draw
 from skillbelt.cli.tool_lines import describe_call as describe_step
 from skillbelt.cli.tool_lines import read_arguments
-from skillbelt.cli.transcript import plain
 from skillbelt.cli.words import print_words
+from skillbelt.conversation.transcript import plain
 from skillbelt.errors import ConfigError, PermissionDenied
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Pending

@@ -35,8 +35,8 @@ from skillbelt.cli.mentions import ProjectFiles, Suggestion, find_mentions
 from skillbelt.cli.output import count
 from skillbelt.cli.screen import Screen, can_draw
 from skillbelt.cli.tool_lines import WrittenFiles, kinds_by_name
-from skillbelt.cli.transcript import plain
 from skillbelt.cli.words import print_words
+from skillbelt.conversation.transcript import plain
 from skillbelt.errors import SkillbeltError
 from skillbelt.text import one_line
 

@@ -13,7 +13,7 @@ from skillbelt.agent.runner import Runner
 from skillbelt.cli.ask import USER, new_session
 from skillbelt.cli.mentions import Suggestion
 from skillbelt.cli.output import CLI_SESSION, count, print_table
-from skillbelt.cli.transcript import plain, read_title, to_markdown
+from skillbelt.conversation.transcript import plain, read_title, to_markdown
 from skillbelt.errors import SkillbeltError, closest
 from skillbelt.files.contain import NEW_FILE
 from skillbelt.permission.gate import session_id

@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from skillbelt.cli.output import (
     count,
-    diagnostics_json,
     print_json,
     print_table,
     rule_problems,
@@ -18,41 +16,32 @@ from skillbelt.cli.output import (
 )
 from skillbelt.cli.scanning import open_catalog
 from skillbelt.cli.words import print_words
-from skillbelt.disclosure.overview import default_budget, diagnose_pins, overview, visible
+from skillbelt.console.examination import (
+    Matrix,
+    SandboxState,
+    examine_document,
+    find_over_budget,
+    list_not_stopped,
+    list_shadowed,
+    probe_all,
+)
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.discovery.scan import Scan
 from skillbelt.errors import SkillbeltError
 from skillbelt.mcp.published import unpublished
 from skillbelt.permission.gate import Gate
-from skillbelt.running.build.toolset import install_tools
 from skillbelt.runtime.required import diagnose_required, required_names
 from skillbelt.sandbox import registry
 from skillbelt.sandbox.linux import cgroups
-from skillbelt.sandbox.protocol import Sandbox
 from skillbelt.settings import Settings
 from skillbelt.store import open_store
 from skillbelt.testing.attacks import AttackResult
-from skillbelt.testing.node_attacks import BAD, attack_sandbox
+from skillbelt.testing.node_attacks import attack_sandbox
 from skillbelt.testing.probes import PROBES, Probe
 from skillbelt.text import one_line
 from skillbelt.values import Diagnostic
 
 UNAVAILABLE = 5
-
-
-class SandboxState(NamedTuple):
-    """A sandbox, and why it cannot be used here; None when it can."""
-
-    sandbox: Sandbox
-    reason: str | None
-
-    @property
-    def attackable(self) -> bool:
-        """Whether the sandbox works and enforces something."""
-        return self.reason is None and self.sandbox.level > 0
-
-
-Matrix = dict[str, list[AttackResult]]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -69,9 +58,9 @@ def run(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     settings = catalog.settings
     everything = args.json or args.verbose or args.sandbox
-    states = _probe_all(settings) if everything else _probe_until_used(settings)
+    states = probe_all(settings) if everything else _probe_until_used(settings)
     unserved = unpublished(catalog.values())
-    ruled = rule_problems(settings) + _over_budget(catalog)
+    ruled = rule_problems(settings) + find_over_budget(catalog)
     if required_names(settings) and not any(one.code == "rules-wrong" for one in ruled):
         gate = Gate(settings, lambda: open_store(settings))
         ruled += diagnose_required(catalog.snapshot, settings, gate)
@@ -87,65 +76,13 @@ def run(args: argparse.Namespace) -> int:
     for state in states:
         state.sandbox.close()
     if args.json:
-        print_json(_document(catalog, states, matrix, [*ruled, *unserved]))
+        print_json(examine_document(catalog, states, matrix, [*ruled, *unserved]))
     elif args.sandbox:
         _print_matrix(matrix, args)
     if args.sandbox and not matrix:
         return UNAVAILABLE
     broken = any(d.severity == "error" for d in (*catalog.diagnostics, *ruled))
-    return 1 if broken or any(_not_stopped(results) for results in matrix.values()) else 0
-
-
-def _over_budget(catalog: Catalog) -> list[Diagnostic]:
-    """Return what is wrong with the pinned skills, as far as the catalogue knows."""
-    skills, budget = visible(catalog.values()), default_budget(catalog.settings)
-    if not any(skill.pinned for skill in skills):
-        return []
-    made = overview(skills, format=catalog.settings.overview_format, budget_tokens=budget)
-    return diagnose_pins(skills, made, budget)
-
-
-def _document(
-    catalog: Catalog,
-    states: Sequence[SandboxState],
-    matrix: Matrix,
-    unserved: Sequence[Diagnostic],
-) -> dict[str, object]:
-    return {
-        "files": [{"source": source, "path": path} for source, path in catalog.settings.files],
-        "disabled": [
-            {"name": name, "by": where} for name, (_, where) in catalog.snapshot.disabled.items()
-        ],
-        "roots": [_root_json(scan, _shadowed(scan, catalog)) for scan in catalog.scans],
-        "sandboxes": [_sandbox_json(state) for state in states],
-        "matrix": [
-            {"sandbox": name, **result._asdict()}
-            for name, results in matrix.items()
-            for result in results
-        ],
-        "diagnostics": diagnostics_json([*catalog.diagnostics, *unserved]),
-    }
-
-
-def _shadowed(scan: Scan, catalog: Catalog) -> list[str]:
-    """Return the locations of the root's shadowed skills."""
-    shadowed = {skill.location for skill in catalog.shadowed}
-    return [skill.location for skill in scan.skills if skill.location in shadowed]
-
-
-def _root_json(scan: Scan, shadowed: list[str]) -> dict[str, object]:
-    root = scan.root
-    return {
-        "path": root.path,
-        "scope": root.scope,
-        "client": root.client,
-        "origin": str(root.origin),
-        "exists": scan.exists,
-        "skills": len(scan.skills),
-        "shadowed": shadowed,
-        "files_read": scan.files_read,
-        "diagnostics": diagnostics_json(scan.diagnostics),
-    }
+    return 1 if broken or any(list_not_stopped(results) for results in matrix.values()) else 0
 
 
 def _print_files(settings: Settings) -> None:
@@ -182,7 +119,7 @@ def _state(scan: Scan, catalog: Catalog) -> str:
         return "stalled"
     if not scan.exists:
         return "absent"
-    shadowed = len(_shadowed(scan, catalog))
+    shadowed = len(list_shadowed(scan, catalog))
     return count(len(scan.skills), "skill") + (f", {shadowed} shadowed" if shadowed else "")
 
 
@@ -203,14 +140,6 @@ def _print_problems(diagnostics: Sequence[Diagnostic], args: argparse.Namespace)
             print_words(f"    {one_line(diagnostic.remedy)}", "    ")
 
 
-def _probe_all(settings: Settings) -> list[SandboxState]:
-    """Try every sandbox, the strongest first."""
-    return [
-        SandboxState(sandbox, sandbox.unavailable())
-        for sandbox in registry.sandboxes(settings, install=install_tools)
-    ]
-
-
 def _probe_until_used(settings: Settings) -> list[SandboxState]:
     """Try the sandboxes down to the one that commands run in."""
     if settings.sandbox != registry.AUTO:
@@ -222,16 +151,6 @@ def _probe_until_used(settings: Settings) -> list[SandboxState]:
         if found[-1].reason is None:
             break
     return found
-
-
-def _sandbox_json(state: SandboxState) -> dict[str, object]:
-    sandbox = state.sandbox
-    return {
-        "name": sandbox.name,
-        "level": sandbox.level,
-        "available": state.reason is None,
-        "reason": state.reason,
-    }
 
 
 def _print_sandboxes(states: Sequence[SandboxState], settings: Settings) -> None:
@@ -282,10 +201,6 @@ def _show_each(name: str, probes: Sequence[Probe]) -> Iterator[Probe]:
     for number, probe in enumerate(probes, 1):
         show_progress(f"attacking {name}: {number} of {len(probes)}, {probe.name}")
         yield probe
-
-
-def _not_stopped(results: Sequence[AttackResult]) -> list[AttackResult]:
-    return [result for result in results if result.outcome in BAD]
 
 
 def _print_matrix(matrix: Matrix, args: argparse.Namespace) -> None:

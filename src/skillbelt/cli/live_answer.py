@@ -24,7 +24,7 @@ from skillbelt.cli.tool_lines import (
     diff,
     succeeded,
 )
-from skillbelt.cli.transcript import plain
+from skillbelt.conversation.transcript import plain
 from skillbelt.running.following import Decoder
 from skillbelt.text import one_line, tokens
 

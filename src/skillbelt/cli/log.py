@@ -27,6 +27,14 @@ from skillbelt.cli.output import (
 from skillbelt.errors import ConfigError
 from skillbelt.permission.audit import TYPES, AuditEvent, Verified, open_audit
 from skillbelt.permission.audit_events import AuditStore
+from skillbelt.permission.audit_words import (
+    describe_actor,
+    describe_outcome,
+    describe_reason,
+    describe_result,
+    describe_subject,
+    event_json,
+)
 from skillbelt.settings import load_settings
 from skillbelt.store import open_store
 from skillbelt.text import one_line
@@ -45,10 +53,6 @@ _COLOURS = {
     },
 }
 _BATCH = 1_000
-_CHANGES = {"add": "added", "remove": "removed"}
-# Keys of events of other types for the subject and the outcome.
-_WHAT = ("command", "patterns", "path", "value")
-_OUTCOME = ("outcome", "status", "exit_code")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         return _follow(log, wanted, args)
     events = log.read(**wanted)  # type: ignore[arg-type]
     if args.json:
-        print_json_list("events", map(_document, events))
+        print_json_list("events", map(event_json, events))
     elif not _print_events(events, args):
         say("no such events", args) if _is_filtered(wanted) else say("the log is empty", args)
     return 0
@@ -120,23 +124,16 @@ def _print_table(events: list[AuditEvent], wide: bool) -> None:
     rows = [
         (
             local_time(event.time) if wide else ago(event.time, now),
-            _describe_outcome(event),
-            f"{event.type} {what}" if (what := _what(event)) else event.type,
-            _who(event),
-            _why(event, whole=wide),
+            describe_outcome(event),
+            f"{event.type} {what}" if (what := describe_subject(event)) else event.type,
+            describe_actor(event),
+            describe_reason(event, whole=wide),
             *((event.session, event.project) if wide else ()),
         )
         for event in events
     ]
     head = (*_ON_SCREEN, "session", "project") if wide else _ON_SCREEN
     print_table(head, rows, wrap=True, below=len(head) - 3, colours=_COLOURS)
-
-
-def _describe_outcome(event: AuditEvent) -> str:
-    text = _outcome(event)
-    if "exit_code" in event.data and text == _text(event.data["exit_code"]):
-        return f"exit {text}"
-    return text
 
 
 def _verify(log: AuditStore, wanted: Mapping[str, object], args: argparse.Namespace) -> int:
@@ -245,74 +242,16 @@ def _follow(log: AuditStore, wanted: Mapping[str, object], args: argparse.Namesp
     between = "  " if sys.stdout.isatty() else "\t"
     for event in log.follow(**wanted):  # type: ignore[arg-type]
         cells = between.join(one_line(cell) for cell in _row(event))
-        print(json.dumps(_document(event)) if args.json else cells, flush=True)
+        print(json.dumps(event_json(event)) if args.json else cells, flush=True)
     return 0
-
-
-def _document(event: AuditEvent) -> dict[str, object]:
-    return {**event._asdict(), "data": dict(event.data)}
 
 
 def _row(event: AuditEvent) -> tuple[str, ...]:
     return (
         local_time(event.time),
         event.type,
-        _who(event),
-        _what(event),
-        _outcome(event),
-        _why(event),
+        describe_actor(event),
+        describe_subject(event),
+        describe_result(event),
+        describe_reason(event),
     )
-
-
-def _who(event: AuditEvent) -> str:
-    user = f"{event.user}@{event.machine}" if event.machine else event.user
-    return " ".join(part for part in (event.initiator, user, event.agent) if part)
-
-
-def _what(event: AuditEvent) -> str:
-    data = event.data
-    if event.type == "trust":
-        return f"{_text(data.get('kind'))} {_text(data.get('value'))}"
-    if event.type == "secret":
-        return f"{_text(data.get('name'))} for {event.skill or 'any skill'}"
-    about = [event.skill]
-    if event.type == "decision" and data.get("type") != "skill":
-        about.append(_text(data.get("type")))
-    found = next((data[key] for key in _WHAT if data.get(key)), "")
-    return " ".join(dict.fromkeys(part for part in (*about, _text(found)) if part))
-
-
-def _outcome(event: AuditEvent) -> str:
-    data = event.data
-    if isinstance(data.get("allowed"), bool):
-        return "allowed" if data["allowed"] else "denied"
-    if event.type in ("trust", "secret"):
-        action = _text(data.get("action"))
-        return _CHANGES.get(action, action)
-    return next((_text(data[key]) for key in _OUTCOME if key in data), "")
-
-
-def _why(event: AuditEvent, *, whole: bool = True) -> str:
-    data = event.data
-    parts = [_text(data.get("by")), _rule(data.get("rule")), _text(data.get("reason"))]
-    if not whole and data.get("by") == "nobody":
-        parts[2] = "no one could be asked"  # the reason repeats the row, and adds advice
-    return "; ".join(part for part in parts if part)
-
-
-def _rule(rule: object) -> str:
-    """Return a rule and its location in one line."""
-    if not isinstance(rule, Mapping):
-        return _text(rule)
-    said = " ".join(_text(rule.get(key)) for key in ("type", "pattern", "action"))
-    place, line = _text(rule.get("path")), rule.get("line")
-    where = f"{place}:{_text(line)}" if place and line else place
-    return f"{said} ({' '.join(filter(None, (_text(rule.get('source')), where)))})"
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, list | tuple):
-        return ", ".join(_text(item) for item in value)
-    return value if isinstance(value, str) else str(value)

@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING
 
 from skillbelt.cli.failure import Printed
 from skillbelt.cli.words import print_words, width
+from skillbelt.discovery.describe import clients_of as clients_of
+from skillbelt.discovery.describe import diagnostics_json as diagnostics_json
+from skillbelt.discovery.describe import skill_json as skill_json
+from skillbelt.discovery.describe import switches_json as switches_json
 from skillbelt.errors import ConfigError
 from skillbelt.format.skill import Skill
-from skillbelt.settings import NO_SWITCHES, Settings
+from skillbelt.settings import Settings
 from skillbelt.text import one_line, shorten
 from skillbelt.trust import Trust
-from skillbelt.values import Diagnostic, SkillSettings
+from skillbelt.values import Diagnostic
 
 if TYPE_CHECKING:
     from skillbelt.discovery.catalog import Catalog
@@ -98,44 +102,6 @@ def print_json_list(name: str, items: Iterable[object]) -> None:
     print("\n  ]" if before else "]", "}", sep="\n")
 
 
-def skill_json(skill: Skill, said: SkillSettings = NO_SWITCHES) -> dict[str, object]:
-    """Return a skill as `list --json` prints it, with what the settings say about it."""
-    return {
-        "name": skill.name,
-        "description": skill.description,
-        "location": skill.location,
-        "scope": skill.scope,
-        "origin": str(skill.origin),
-        "model_visible": skill.model_visible,
-        "user_invocable": skill.user_invocable,
-        "trusted": skill.trusted,
-        "enabled": said.enabled,
-        "disabled_by": "" if said.enabled else said.sources["enabled"],
-        "visible": said.visible,
-        "pinned": said.pin,
-        "required": said.required,
-        "shadows": list(skill.shadows),
-    }
-
-
-def switches_json(said: SkillSettings) -> dict[str, dict[str, object]]:
-    """Return what the settings say about a skill, with the source of each; values by name only."""
-    shown: dict[str, object] = {**said._asdict(), "values": tuple(sorted(said.values))}
-    # One key of a file sets both.
-    left_out = [key for key in ("values", "env") if not shown[key]][:1]
-    return {
-        key: {"value": list(value) if isinstance(value, tuple) else value, "source": source}
-        for key, source in said.sources.items()
-        if key not in left_out
-        for value in (shown[key],)
-    }
-
-
-def clients_of(catalog: Catalog) -> dict[str, str]:
-    """Return the client in whose folder each skill is, by location; "" for other folders."""
-    return {one.location: scan.root.client for scan in catalog.scans for one in scan.skills}
-
-
 def folders_of(catalog: Catalog) -> dict[str, str]:
     """Return where each skill comes from, by location: its client, address or folder."""
     home = os.path.join(catalog.settings.home, "")
@@ -144,11 +110,6 @@ def folders_of(catalog: Catalog) -> dict[str, str]:
         for scan in catalog.scans
         for one in scan.skills
     }
-
-
-def diagnostics_json(diagnostics: Iterable[Diagnostic]) -> list[dict[str, object]]:
-    """Return diagnostics as every --json document has them."""
-    return [diagnostic._asdict() for diagnostic in diagnostics]
 
 
 def print_table(

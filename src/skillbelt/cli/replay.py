@@ -9,7 +9,7 @@ from rich.text import Text
 from skillbelt.agent.events import ToolCall
 from skillbelt.cli.screen import Screen
 from skillbelt.cli.tool_lines import describe_call
-from skillbelt.cli.transcript import Spoken, plain, read_spoken
+from skillbelt.conversation.transcript import Spoken, plain, read_spoken
 from skillbelt.events import Event
 from skillbelt.text import one_line, shorten
 

@@ -22,8 +22,8 @@ from rich.text import Text
 from rich.theme import Theme
 
 from skillbelt.cli.keyboard import is_dumb
-from skillbelt.cli.transcript import plain
 from skillbelt.cli.words import width
+from skillbelt.conversation.transcript import plain
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

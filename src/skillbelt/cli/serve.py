@@ -62,6 +62,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with `serve http`: a file of tokens, each for an app and a user",
     )
     parser.add_argument(
+        "--access",
+        metavar="FILE",
+        help="with `serve http`: who may sign in to the pages below /console without a token",
+    )
+    parser.add_argument(
         "--host-name",
         metavar="NAME",
         action="append",
@@ -87,6 +92,8 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--stdio serves on standard input and output; leave out --http")
     if args.tokens is not None and (args.what != "http" or args.token is not None):
         raise ConfigError("--tokens is in place of --token: `skillbelt serve http --tokens FILE`")
+    if args.access is not None and args.what != "http":
+        raise ConfigError("--access is for pages: `skillbelt serve http --access FILE`")
     if args.http is not None:
         return _serve(args, partial(_prepare_http, args=args))
     if not args.stdio and sys.stdin is not None and sys.stdin.isatty():
@@ -128,16 +135,29 @@ def _prepare_http(belt: Runtime, args: argparse.Namespace) -> Serving:
     address = listening.parse_address(args.http)
     origins = [_parse_origin(text) for text in args.origin]
     tokens, shown = _find_tokens(args)
-    serve, path = api.serve_api, ""
+    opened = listening.open_socket(address)
+    bound = address._replace(port=opened.getsockname()[1])
+    names = {"origins": origins, "hosts": args.host_name}
     if args.what == "mcp":
         from skillbelt.mcp import http  # extra: mcp
 
-        serve, path = http.serve_http, http.PATH
-    opened = listening.open_socket(address)
-    bound = address._replace(port=opened.getsockname()[1])
-    ready = partial(_announce, bound.url + path, shown, args)
-    names = {"origins": origins, "hosts": args.host_name, "ready": ready}
-    return partial(serve, belt, opened, bound.host, tokens, **names)
+        names["ready"] = partial(_announce, bound.url + http.PATH, shown, args)
+        return partial(http.serve_http, belt, opened, bound.host, tokens, **names)
+    # The pages too: they are for who holds a token that is bound to no user.
+    console = import_module("skillbelt.console.serve")
+    served = console.Served(
+        host=bound.host,
+        port=bound.port,
+        origins=tuple(origins),
+        hosts=tuple(args.host_name),
+        access=import_module("skillbelt.cli.console").read_rules(args.access),
+        root=console.MOUNTED,
+        listens=False,
+    )
+    beside = partial(console.mount_console, belt, tokens, served)
+    names |= {"endpoints": console.ALL_ENDPOINTS, "beside": beside}
+    names["ready"] = partial(_announce, bound.url, shown, args)
+    return partial(api.serve_api, belt, opened, bound.host, tokens, **names)
 
 
 def _find_tokens(args: argparse.Namespace) -> tuple[TokenBook, str]:

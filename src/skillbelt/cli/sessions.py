@@ -27,7 +27,7 @@ from skillbelt.cli.output import (
     wide_option,
 )
 from skillbelt.cli.replay import replay
-from skillbelt.cli.transcript import describe, read_title, to_html, to_markdown
+from skillbelt.conversation.transcript import describe, read_title, to_html, to_markdown
 from skillbelt.errors import ConfigError, NotFound
 from skillbelt.events import Event
 from skillbelt.files.contain import NEW_FILE

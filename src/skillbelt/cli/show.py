@@ -5,26 +5,27 @@ from __future__ import annotations
 import argparse
 import json
 
-from skillbelt.check.check import check_file
 from skillbelt.cli.output import (
     clients_of,
     count,
-    diagnostics_json,
     judge_by_rules,
     print_json,
     print_table,
-    skill_json,
     switches_json,
 )
 from skillbelt.cli.scanning import open_catalog
+from skillbelt.console.catalogue import (
+    describe_skill,
+    estimate_tokens,
+    find_any,
+    find_problems,
+)
 from skillbelt.format.skill import Skill
 from skillbelt.scan.accepted import scan_accepting
 from skillbelt.scan.report import describe_statement
 from skillbelt.settings import Settings
-from skillbelt.text import one_line, tokens, tokens_of_bytes
-from skillbelt.values import SKILL_FILE, Diagnostic, Manifest, SkillSettings
-
-_DOCUMENTS = (".md", ".txt")
+from skillbelt.text import one_line
+from skillbelt.values import Diagnostic, Manifest, SkillSettings
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,19 +41,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print everything about one skill."""
     catalog = open_catalog(args)
-    switched_off = catalog.snapshot.disabled.get(args.name)
-    skill = switched_off[0] if switched_off else catalog.find(args.name)
+    skill = find_any(catalog, args.name)
     if args.capabilities:
         return _show_capabilities(skill, catalog.settings, args)
     listing, client = skill.files.manifest(), clients_of(catalog).get(skill.location, "")
-    # A skill of an MCP server has only its frontmatter here, so there is nothing to check.
-    foreign = skill.origin.kind == "mcp"
-    checked = () if foreign else check_file(skill.location, fence=skill.fence).diagnostics
-    diagnostics = [*checked, *listing.diagnostics]
+    diagnostics = [*find_problems(skill), *listing.diagnostics]
     said = catalog.settings.for_skill(skill.name)
     if args.json:
         ruled, denied = judge_by_rules(catalog.settings, [skill])
-        document = _document(skill, listing, [*diagnostics, *ruled], said)
+        document = describe_skill(skill, listing, [*diagnostics, *ruled], said)
         print_json({**document, "denied": skill.name in denied, "client": client})
     else:
         _print(skill, listing, diagnostics, client, said)
@@ -71,36 +68,6 @@ def _show_capabilities(skill: Skill, settings: Settings, args: argparse.Namespac
     return 0
 
 
-def _document(
-    skill: Skill, listing: Manifest, diagnostics: list[Diagnostic], said: SkillSettings
-) -> dict[str, object]:
-    return {
-        **skill_json(skill, said),
-        "title": skill.title,
-        "dir": skill.dir,
-        "derived": skill.derived,
-        "frontmatter": skill.fields,
-        "files": [entry._asdict() for entry in listing.files],
-        "requires": skill.requirements._asdict(),
-        "hash": listing.hash,
-        "tokens": _estimate_tokens(skill, listing),
-        "diagnostics": diagnostics_json(diagnostics),
-        "settings": switches_json(said),
-    }
-
-
-def _estimate_tokens(skill: Skill, listing: Manifest) -> dict[str, int]:
-    """Estimate the tokens of the skill: in the overview, its body, its documents."""
-    sizes = {entry.path: entry.size for entry in listing.files}
-    body = max(sizes.pop(SKILL_FILE, 0) - skill.body_offset, 0)
-    documents = sum(n for path, n in sizes.items() if path.lower().endswith(_DOCUMENTS))
-    return {
-        "overview": tokens(f"- {skill.name}: {skill.description}\n"),
-        "body": tokens_of_bytes(body),
-        "documents": tokens_of_bytes(documents),
-    }
-
-
 def _print(
     skill: Skill,
     listing: Manifest,
@@ -108,7 +75,7 @@ def _print(
     client: str,
     switches: SkillSettings,
 ) -> None:
-    cost = _estimate_tokens(skill, listing)
+    cost = estimate_tokens(skill, listing)
     facts = {
         "name": skill.name,
         "title": skill.title if skill.title != skill.name else "",

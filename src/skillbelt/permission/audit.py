@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.errors import ConfigError
@@ -36,6 +37,7 @@ from skillbelt.permission.audit_events import (
     encode_event,
     follows,
     hash_of,
+    is_newer,
     link_of,
 )
 from skillbelt.permission.audit_events import TYPES as TYPES
@@ -99,12 +101,16 @@ class AuditLog:
         since: float | None = None,
         limit: int | None = None,
         tenant: tuple[str, str] | None = None,
+        until: float | None = None,
     ) -> Iterator[AuditEvent]:
         """Yield the current events, oldest first; at most the newest `limit`.
 
-        `tenant` is the app and the user whose conversations count, and no others.
+        `tenant` is the app and the user whose conversations count, and no others. With `until` none
+        is newer.
         """
-        chosen = AuditFilter(session=session, type=type, skill=skill, since=since, tenant=tenant)
+        chosen = AuditFilter(
+            session=session, type=type, skill=skill, since=since, tenant=tenant, until=until
+        )
         files = self._open_files()
         try:
             yield from _select(files, chosen, limit)
@@ -403,7 +409,9 @@ def _list_files(folder: str) -> list[tuple[int, str]]:
 def _select(files: list[_File], chosen: AuditFilter, limit: int | None) -> Iterator[AuditEvent]:
     if limit is not None or chosen.since is not None:
         files = _beginning(files, chosen, limit)
-    yield from filter(chosen.takes, _forward(files))
+    # Those up to a time are as many as were counted; what is newer need not be read.
+    most = limit if chosen.until is not None else None
+    yield from islice(filter(chosen.takes, _forward(files, chosen.until)), most)
 
 
 def _beginning(files: list[_File], chosen: AuditFilter, limit: int | None) -> list[_File]:
@@ -418,6 +426,8 @@ def _beginning(files: list[_File], chosen: AuditFilter, limit: int | None) -> li
         for start, line in _places_backward(files[place]):
             if taken == limit or older > _OLDER_IN_A_ROW:
                 return begins
+            if chosen.until is not None and is_newer(line, chosen.until):
+                continue
             event = decode_event(line)
             if event is None:
                 continue
@@ -428,9 +438,11 @@ def _beginning(files: list[_File], chosen: AuditFilter, limit: int | None) -> li
     return begins
 
 
-def _forward(files: list[_File]) -> Iterator[AuditEvent]:
+def _forward(files: list[_File], until: float | None = None) -> Iterator[AuditEvent]:
     for file in files:
         for line in _lines(file):
+            if until is not None and is_newer(line, until):
+                continue
             if (event := decode_event(line)) is not None:
                 yield event
 

@@ -24,6 +24,8 @@ _HEAD_CHARS = 4_000  # kept of an event that is too long
 _MAX_DEPTH = 32  # of data, so that readers cannot exceed the recursion limit
 FOLLOW_SECONDS = 0.5
 NONE = "0" * 64  # the hash before the first record
+# The time of a record comes after its link, before any text of a skill.
+_MOST_BEFORE_TIME = 128
 _LINK_FIELDS = ("seq", "prev", "torn")  # of a record, beside those of the event
 _MOST_FAULTS = 100
 _encode = json.JSONEncoder(allow_nan=False, default=str, separators=(",", ":")).encode
@@ -60,6 +62,7 @@ class AuditFilter(NamedTuple):
     skill: str | None = None
     since: float | None = None
     tenant: tuple[str, str] | None = None
+    until: float | None = None
 
     def takes(self, event: AuditEvent) -> bool:
         """Whether the event is wanted."""
@@ -68,6 +71,7 @@ class AuditFilter(NamedTuple):
             and self.type in (None, event.type)
             and self.skill in (None, event.skill)
             and (self.since is None or event.time >= self.since)
+            and (self.until is None or event.time <= self.until)
             and (self.tenant is None or self.tenant == tenant_of(event.session))
         )
 
@@ -110,10 +114,12 @@ class AuditStore(Protocol):
         since: float | None = None,
         limit: int | None = None,
         tenant: tuple[str, str] | None = None,
+        until: float | None = None,
     ) -> Iterator[AuditEvent]:
         """Yield the current events, oldest first; at most the newest `limit`, in little memory.
 
-        `tenant` is the app and the user whose conversations count, and no others.
+        `tenant` is the app and the user whose conversations count, and no others. With `until` none
+        is newer, so that older ones can be read page by page.
         """
 
     def follow(
@@ -198,6 +204,17 @@ def _too_deep(text: str) -> bool:
 
 def _finite(seconds: float) -> float:
     return seconds if abs(seconds) < float("inf") else 0.0
+
+
+def is_newer(line: bytes, until: float) -> bool:
+    """Whether the event of a line is newer for certain, without reading all of it."""
+    start = line.find(b'"time":')
+    if start < 0 or start > _MOST_BEFORE_TIME:
+        return False
+    try:
+        return float(line[start + 7 : line.find(b",", start)].rstrip(b"}\n")) > until
+    except ValueError:
+        return False
 
 
 def decode_event(line: bytes) -> AuditEvent | None:

@@ -622,10 +622,20 @@ class Gate:
         """The log of decisions, loads and runs."""
         return open_audit(self.settings)
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether what happens is written down, in the log and in the history of runs."""
+        return self.settings.audit and self._recorded
+
+    @property
+    def store(self) -> Store:
+        """The store of the answers and of the history of runs."""
+        return self._store()
+
     def record(self, type: str, request: Request, data: dict[str, object]) -> None:
         """Append an event about the request to the audit log."""
         settings = self.settings
-        if not settings.audit or not self._recorded:
+        if not self.is_recorded:
             return
         self.audit.append(
             AuditEvent(

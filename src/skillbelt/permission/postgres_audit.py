@@ -97,12 +97,16 @@ class PostgresAuditLog:
         since: float | None = None,
         limit: int | None = None,
         tenant: tuple[str, str] | None = None,
+        until: float | None = None,
     ) -> Iterator[AuditEvent]:
         """Yield the current events, oldest first; at most the newest `limit`.
 
-        `tenant` is the app and the user whose conversations count, and no others.
+        `tenant` is the app and the user whose conversations count, and no others. With `until` none
+        is newer.
         """
-        chosen = AuditFilter(session=session, type=type, skill=skill, since=since, tenant=tenant)
+        chosen = AuditFilter(
+            session=session, type=type, skill=skill, since=since, tenant=tenant, until=until
+        )
         yield from (event for _, _, event in self._select(chosen, limit))
 
     def follow(
@@ -348,6 +352,9 @@ def _where(chosen: AuditFilter) -> tuple[str, list[object]]:
     if chosen.since is not None:
         parts.append("time >= %s")
         values.append(chosen.since)
+    if chosen.until is not None:
+        parts.append("time <= %s")
+        values.append(chosen.until)
     return " AND ".join(parts), values
 
 

@@ -331,7 +331,7 @@ def _machine() -> str:
     Two machines that were started from one image in memory have one boot, and two names.
     """
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
             boot = file.read().strip()
         name = os.uname().nodename.replace(" ", "_")
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}/{name}"

@@ -338,6 +338,23 @@ def _is_complete(file: OutputFile) -> bool:
     return bool(file.content) or not file.size_bytes
 
 
+def details_of(result: RunResult, call: RunCall, inputs: Iterable[str]) -> dict[str, object]:
+    """Return what the history of runs has beside the record of the audit log."""
+    return {
+        "shell": isinstance(call.command, str),
+        "cancelled": result.cancelled,
+        "enforced": dict(result.enforced),
+        "warnings": list(result.warnings),
+        "errors": list(result.errors),
+        "inputs": list(inputs),
+        "outputs": [
+            {"name": one.name, "size": one.size_bytes, "mime": one.mime_type}
+            for one in result.output_files
+        ],
+        "artifacts": [one._asdict() for one in result.artifact_files],
+    }
+
+
 def record_of(result: RunResult, shown: str, secrets: Iterable[str] = ()) -> dict[str, object]:
     """Return the record of a run for the audit log; `secrets` are the names of those it got."""
     return {

@@ -46,6 +46,7 @@ from skillbelt.running.call import (
     RunCall,
     RunResult,
     check_stdin,
+    details_of,
     end_warnings,
     environment_warnings,
     left_behind,
@@ -69,6 +70,13 @@ from skillbelt.running.cleanup import (
 )
 from skillbelt.running.executors import Executor, LocalExecutor
 from skillbelt.running.following import UNWATCHED, Watch
+from skillbelt.running.history import (
+    PastRun,
+    RunHistory,
+    RunRecorder,
+    begin_record,
+    record_output,
+)
 from skillbelt.running.inputs import HostInput, Inputs
 from skillbelt.running.job import make_job, own_script, shell, start_folder, write_editor
 from skillbelt.running.named_files import ground_of
@@ -301,6 +309,10 @@ class Workbench:
         own = [one.name for one in store.latest(key) if not one.name.startswith(USER_PREFIX)]
         return sum(store.delete(key, name) for name in own) > 0
 
+    def forget_runs(self, key: SessionKey) -> int:
+        """Delete what the history has of a conversation's runs; return how many."""
+        return RunHistory(self.gate.store).forget(session_id(key))
+
     # One run
 
     def run(
@@ -341,11 +353,15 @@ class Workbench:
             with _full_disk_named():
                 run = self._check(skill, call, who, needs)
                 run.observed = observed and run.remaps
-                self._stage(run, stack)
-                # A single script does not use a shell; the grant says what it may start.
-                self._ask(run, () if grant else SHELL_TOOLS, secrets=secrets)
-                self._provide(run, grant or _grant_commands, stack)
-                run.job = make_job(run)
+                with run.clock.step("stage"):
+                    self._stage(run, stack)
+                with run.clock.step("ask"):
+                    # A single script does not use a shell; the grant says what it may start.
+                    self._ask(run, () if grant else SHELL_TOOLS, secrets=secrets)
+                with run.clock.step("provide"):
+                    self._provide(run, grant or _grant_commands, stack)
+                    run.job = make_job(run)
+            stack.callback(_give_up_record, run)
             yield run
 
     def carry_out(self, run: Run, watch: Watch = UNWATCHED) -> Outcome:
@@ -360,12 +376,14 @@ class Workbench:
                 raise RunRefused("the call was cancelled before the command started")
             run.began = run.workspace.mark_time()
             self._say(f"running {run.skill.name}: {run.shown}")
-            listener, secrets = watch.listener, run.redacts
+            run.recorder = _begin_record(run) if run.gate.is_recorded else None
+            watch, secrets = record_output(watch, run.recorder), run.redacts
+            listener = watch.listener
             redacting = RedactingListener(listener, secrets) if listener and secrets else None
             facts = {**_skill_facts(run.skill), "cmd": run.shown, "cwd": run.job.cwd}
             with span("workspace.run", **facts) as running:
                 job = run.job._replace(waited=True)
-                with SLOTS.hold(job.timeout_seconds), held("runs_running"):
+                with run.clock.step("run"), SLOTS.hold(job.timeout_seconds), held("runs_running"):
                     run.outcome = outcome = run_to_end(
                         lambda: self._executor.start(run, job, redacting or listener),
                         watch.started,
@@ -621,6 +639,20 @@ class Workbench:
 
     def finish(self, run: Run) -> RunResult:
         """Collect what the run left, record it, and return the result."""
+        with run.clock.step("collect"):
+            result = self._gather(run)
+        facts = record_of(result, run.shown, run.secrets)
+        if run.recorder is not None:
+            facts["run"] = run.recorder.id
+            told = {**facts, **details_of(result, run.call, run.inputs.places)}
+            run.recorder.end(told, run.clock.steps)
+            run.recorder = None
+        steps = {one.name: one.duration_ms for one in run.clock.steps}
+        run.gate.record("run", run.request, {**facts, "steps_ms": steps})
+        return result
+
+    def _gather(self, run: Run) -> RunResult:
+        """Collect what the run left, and return the result without secrets."""
         if run.egress is not None:
             run.egress.close()  # reports the connections that were still open
         patterns = run.wanted.globs if run.wanted else ()
@@ -639,9 +671,7 @@ class Workbench:
         if self._keeper is not None and not once:
             told = self._keeper.keep(run.workspace, run.who.key)
             result = result._replace(warnings=(*result.warnings, *filter(None, (told,))))
-        result = without_secrets(result, run.redacts)
-        run.gate.record("run", run.request, record_of(result, run.shown, run.secrets))
-        return result
+        return without_secrets(result, run.redacts)
 
     def _with_hints(self, run: Run, result: RunResult) -> RunResult:
         """Add what the command lacked; a module has no programs, and says itself what it lacks."""
@@ -684,6 +714,33 @@ class Workbench:
         if run.wanted is None or not run.wanted.save or not self.has_artifacts:
             return None
         return self.artifacts(run.who.key).save
+
+
+def _begin_record(run: Run) -> RunRecorder:
+    asked = run.request
+    return begin_record(
+        run.gate.store,
+        PastRun(
+            id="",
+            time=run.clock.time,
+            state="running",
+            skill=asked.skill,
+            command=run.shown,
+            project=run.gate.settings.project,
+            session=asked.session,
+            agent=asked.agent,
+            initiator=asked.initiator,
+            hash=asked.hash,
+            sandbox=run.sandbox.name,
+            steps=tuple(run.clock.steps),
+        ),
+    )
+
+
+def _give_up_record(run: Run) -> None:
+    """Take a run out of the history that did not come to an end of its own."""
+    if run.recorder is not None:
+        run.recorder.end(None, ())
 
 
 def _grant_commands(run: Run) -> Capabilities:

@@ -13,6 +13,7 @@ from skillbelt.permission.gate import Gate
 from skillbelt.permission.packages import Environment
 from skillbelt.permission.rules import Request
 from skillbelt.running.call import Asker, RunCall
+from skillbelt.running.history import RunRecorder, StepClock
 from skillbelt.running.inputs import Inputs
 from skillbelt.running.named_files import Ground
 from skillbelt.running.outputs import Wanted
@@ -71,6 +72,8 @@ class Run:
         self.known_secrets, self.gpus = known_secrets or {}, gpus
         self.others: dict[str, str] = {}
         self.secrets: Mapping[str, str] = {}
+        self.clock = StepClock()
+        self.recorder: RunRecorder | None = None
 
     # Staged: the workspace, the skill's copy in it, this run's folder and the inputs. `others` are
     # the copies of skills that inputs come from, by name.

@@ -818,6 +818,7 @@ class Runtime:
                 "that uses it, then delete the session again"
             )
         gone += [self.workbench.forget_artifacts(key), self._storage(key).remove()]
+        self.workbench.forget_runs(key)
         return self.store.delete(key) or any(gone)
 
     delete_session_async = in_thread(delete_session)

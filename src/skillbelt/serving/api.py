@@ -15,13 +15,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from tempfile import SpooledTemporaryFile
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Protocol, cast
 from urllib.parse import parse_qsl
 
 import anyio
 from anyio import to_thread
 from starlette.datastructures import Headers
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from skillbelt.errors import ConfigError, SkillbeltError, StoreUnavailable
 from skillbelt.integrations.common import follow
@@ -74,10 +74,12 @@ _NAME_OF_TYPE: Mapping[str, type | tuple[type, ...]] = {
 class HttpApi:
     """The application behind the guard; `close` refuses new calls and ends those that run."""
 
-    def __init__(self, belt: Runtime, tokens: TokenBook) -> None:
+    def __init__(
+        self, belt: Runtime, tokens: TokenBook, endpoints: Sequence[Endpoint] = ENDPOINTS
+    ) -> None:
         """`tokens` say who may answer permission questions, so that they wait."""
-        self._belt, self._tokens = belt, tokens
-        self._patterns = [(one.pattern, one) for one in ENDPOINTS]
+        self._belt, self._tokens, self._endpoints = belt, tokens, endpoints
+        self._patterns = [(one.pattern, one) for one in endpoints]
         self._seats = Seats(MAX_PARALLEL_CALLS)
         self._large = Seats(MAX_LARGE_UPLOADS)
         self._limiter: anyio.CapacityLimiter | None = None
@@ -121,7 +123,7 @@ class HttpApi:
         self, scope: Scope, receive: Receive, answer: HttpAnswer, headers: Headers
     ) -> None:
         if scope["path"] == "/v1/openapi.json" and scope["method"] == "GET":
-            return await answer.document(describe_api())
+            return await answer.document(describe_api(self._endpoints))
         endpoint, found = self._find(scope["method"], scope["path"])
         route = {"http.request.method": endpoint.method, "http.route": endpoint.path}
         with span("serve", f"{endpoint.method} {endpoint.path}", **route) as traced:
@@ -485,10 +487,32 @@ async def serve_api(
     origins: Sequence[str] = (),
     hosts: Sequence[str] = (),
     ready: Callable[[], None] = lambda: None,
+    endpoints: Sequence[Endpoint] = ENDPOINTS,
+    beside: Callable[[ASGIApp], ClosableApp] | None = None,
 ) -> None:
-    """Serve the API until a signal arrives, then end everything that runs. Calls `ready` first."""
-    api, port = HttpApi(belt, tokens), listening.getsockname()[1]
+    """Serve the API until a signal arrives, then end everything that runs. Calls `ready` first.
+
+    `beside` returns an application that answers what the API, which it is given, does not.
+    """
+    api, port = HttpApi(belt, tokens, endpoints), listening.getsockname()[1]
     app = guarded(
         Probes(api, belt, "http"), tokens=tokens, host=host, port=port, origins=origins, hosts=hosts
     )
-    await serve_app(app, listening, close=api.close, ready=ready)
+    whole = beside(app) if beside is not None else None
+
+    def close() -> None:
+        if whole is not None:
+            whole.close()
+        api.close()
+
+    await serve_app(whole or app, listening, close=close, ready=ready)
+
+
+class ClosableApp(Protocol):
+    """An application that ends what it began."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+
+    def close(self) -> None:
+        """End what goes on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -37,7 +37,7 @@ class TokenGuard:
         if scope["type"] != "http":
             return None
         holder, headers = None, Headers(scope=scope)
-        refusal = self._refuse(headers)
+        refusal = refuse_headers(headers, self._hosts, self._origins)
         if refusal is None:
             holder = self._find_holder(headers.getlist("authorization"))
             is_open = scope["method"] == "GET" and scope["path"] in OPEN_PATHS
@@ -47,21 +47,25 @@ class TokenGuard:
             return await HttpAnswer(send).error(refusal)
         return await self._app({**scope, HOLDER: holder}, receive, send)
 
-    def _refuse(self, headers: Headers) -> HttpRefusal | None:
-        if not self._hosts.allows(headers.getlist("host")):
-            return HttpRefusal("wrong_host", "wrong Host header for this server; see --host-name")
-        if any(origin not in self._origins for origin in headers.getlist("origin")):
-            return HttpRefusal("forbidden", "this origin is not allowed; see --origin")
-        if "content-length" in headers and "transfer-encoding" in headers:
-            # A proxy before this server may take another part of the connection for the body.
-            told = "give either Content-Length or Transfer-Encoding"
-            return HttpRefusal("wrong_arguments", told, closes=True)
-        return None
-
     def _find_holder(self, given: list[str]) -> Holder | None:
         scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         found = self._tokens.find(token.strip())
         return found if scheme.lower() == "bearer" else None
+
+
+def refuse_headers(
+    headers: Headers, hosts: ServedHosts, origins: Collection[str]
+) -> HttpRefusal | None:
+    """Return why a request is refused before anything of it is read; None if it is not."""
+    if not hosts.allows(headers.getlist("host")):
+        return HttpRefusal("wrong_host", "wrong Host header for this server; see --host-name")
+    if any(origin not in origins for origin in headers.getlist("origin")):
+        return HttpRefusal("forbidden", "this origin is not allowed; see --origin")
+    if "content-length" in headers and "transfer-encoding" in headers:
+        # A proxy before this server may take another part of the connection for the body.
+        told = "give either Content-Length or Transfer-Encoding"
+        return HttpRefusal("wrong_arguments", told, closes=True)
+    return None
 
 
 class ServedHosts:

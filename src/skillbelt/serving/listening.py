@@ -133,6 +133,8 @@ async def serve_app(
         log_level="error",
         access_log=False,
         server_header=False,
+        # Who calls is the peer of the connection, whatever a header says.
+        proxy_headers=False,
         http=timed_protocol(REQUEST_TIMEOUT_SECONDS, most),
         backlog=BACKLOG,
         timeout_graceful_shutdown=_GRACE_SECONDS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from skillbelt import __version__
@@ -21,10 +22,10 @@ _ERROR = {
 }
 
 
-def describe_api() -> dict[str, Any]:
+def describe_api(endpoints: Sequence[Endpoint] = ENDPOINTS) -> dict[str, Any]:
     """Return the OpenAPI document."""
     paths: dict[str, dict[str, Any]] = {}
-    for one in ENDPOINTS:
+    for one in endpoints:
         paths.setdefault(one.path.replace("...}", "}"), {})[one.method.lower()] = _describe(one)
     return {
         "openapi": "3.1.0",

@@ -75,6 +75,14 @@ class AuditConformance:
         assert numbers(log.read(limit=0)) == []
         assert numbers(log.read(limit=100)) == list(range(10))
 
+    def test_older_events_come_page_by_page(self, log: AuditStore) -> None:
+        """None that is newer counts for the limit."""
+        fill(log, *(numbered(number, "ab"[number % 2]) for number in range(10)))
+        assert numbers(log.read(limit=3, until=6.0)) == [4, 5, 6]
+        assert numbers(log.read(limit=2, until=6.5, session="b")) == [3, 5]
+        assert numbers(log.read(until=2.0)) == [0, 1, 2]
+        assert numbers(log.read(limit=9, until=-1.0)) == []
+
     def test_a_tenant_has_its_own_conversations_only(self, log: AuditStore) -> None:
         """No spelling of another name leads to them."""
         sessions = ["app/ada/1", "app/bob/1", "app2/ada/1", "app/ada/b/1", "app/ad/a", "app//1",

@@ -1,0 +1,452 @@
+"""The console as an ASGI application: who may see what, and which page answers."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import mimetypes
+import os
+import re
+from collections.abc import Callable, Collection, Mapping
+from functools import cache, partial
+from importlib import import_module
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+
+import anyio
+from anyio import to_thread
+from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from skillbelt import __version__
+from skillbelt.console.limits import CHANGE, READ, SIGN_IN, Buckets
+from skillbelt.console.parts import ConsoleParts
+from skillbelt.console.people import AccessRules, Person, Role, admit_holder
+from skillbelt.console.render import HERE, templates
+from skillbelt.console.sign_in import COOKIE, SESSION_SECONDS, BrowserSession, SignIns
+from skillbelt.console.visit import Shown, Visit
+from skillbelt.errors import SkillbeltError
+from skillbelt.runtime.runtime import Runtime
+from skillbelt.serving.answers import HttpRefusal, status_of
+from skillbelt.serving.guard import ServedHosts, refuse_headers
+from skillbelt.serving.tokens import TokenBook
+
+logger = logging.getLogger(__name__)
+MAX_FORM_BYTES = 2**18
+MAX_PARALLEL_PAGES = 16
+# Nothing of another origin loads, no script or style stands in a page, no page shows this in a
+# frame.
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    # With `no-referrer` a browser hides the origin of a form from us too.
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+_STATIC = os.path.join(HERE, "static")
+_OPEN = ("GET", "HEAD")
+
+
+class Page(NamedTuple):
+    """A page or an action: its address, the function behind it, and the role it needs."""
+
+    method: str
+    path: str
+    handler: str
+    role: Role = "viewer"
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """What the path of a request for it looks like; `{name...}` may hold slashes."""
+        parts = re.split(r"(\{[a-z]+(?:\.\.\.)?\})", self.path)
+        made = [
+            f"(?P<{part[1:-1].removesuffix('...')}>{'.+' if '...' in part else '[^/]+'})"
+            if part.startswith("{")
+            else re.escape(part)
+            for part in parts
+        ]
+        return re.compile("".join(made))
+
+
+PAGES: tuple[Page, ...] = (
+    Page("GET", "/", "inbox.show"),
+    Page("POST", "/inbox/{id}", "inbox.answer", "approver"),
+    Page("GET", "/skills", "skills.show_all"),
+    Page("GET", "/skills/{name}", "skills.show_one"),
+    Page("POST", "/skills/{name}", "skills.change", "admin"),
+    Page("GET", "/skills/{name}/files/{path...}", "skills.show_file"),
+    Page("GET", "/runs", "runs.show_all"),
+    Page("GET", "/runs/{id}", "runs.show_one"),
+    Page("POST", "/runs/{id}/stop", "runs.stop", "approver"),
+    Page("POST", "/runs/{id}/again", "runs.repeat", "admin"),
+    Page("GET", "/runs/{id}/files/{name...}", "runs.show_file"),
+    Page("GET", "/conversations", "conversations.show_all"),
+    Page("GET", "/conversations/{app}/{user}/{session}", "conversations.show_one"),
+    Page("GET", "/log", "log.show"),
+    Page("GET", "/log/export", "log.export"),
+    Page("GET", "/doctor", "health.show"),
+    Page("POST", "/doctor/attack", "health.attack", "admin"),
+    Page("GET", "/usage", "usage.show"),
+)
+
+
+NAV = (
+    ("/", "Inbox"),
+    ("/skills", "Skills"),
+    ("/runs", "Runs"),
+    ("/conversations", "Conversations"),
+    ("/log", "Log"),
+    ("/doctor", "Health"),
+    ("/usage", "Usage"),
+)
+
+
+class Doors(NamedTuple):
+    """How people come in: tokens, links, a proxy or an OpenID provider."""
+
+    sign_ins: SignIns
+    tokens: TokenBook
+    access: AccessRules = AccessRules()
+    secure: bool = False  # whether browsers reach it by https
+
+
+class Console:
+    """The application. `close` ends the streams of news."""
+
+    def __init__(
+        self,
+        belt: Runtime,
+        doors: Doors,
+        *,
+        hosts: ServedHosts,
+        origins: Collection[str],
+        listens: bool,
+    ) -> None:
+        self.parts = ConsoleParts(belt, listens=listens)
+        self.doors = doors
+        self._hosts, self._origins = hosts, frozenset(origins)
+        self._patterns = [(one.pattern, one) for one in PAGES]
+        self._reads, self._changes, self._tries = Buckets(READ), Buckets(CHANGE), Buckets(SIGN_IN)
+        self._limiter: anyio.CapacityLimiter | None = None
+
+    def close(self) -> None:
+        """End the streams of news, and stop answering for other processes."""
+        self.parts.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        try:
+            answer = await self._answer(request)
+        except ClientDisconnect:
+            return
+        except SkillbeltError as error:
+            answer = self._show_error(request, error)
+        except Exception:
+            logger.exception("a page of the console failed")
+            answer = self._show_error(request, HttpRefusal("internal", "see the log of the server"))
+        await answer(scope, receive, partial(_send_guarded, send))
+
+    async def _answer(self, request: Request) -> Response:
+        refusal = refuse_headers(request.headers, self._hosts, self._origins)
+        if refusal is not None:
+            raise refusal
+        path = _path_of(request)
+        if path.startswith("/static/"):
+            return _send_static(path.removeprefix("/static/"), request.method)
+        if request.method not in (*_OPEN, "POST"):
+            raise HttpRefusal("method_not_allowed", f"{request.method} is not possible here")
+        if path.startswith("/sign-in"):
+            return await self._sign_in(request, path)
+        session = self._find_session(request)
+        if session is None:
+            return self._send_to_sign_in(request, path)
+        self._check_rate(request, session.person)
+        if path == "/events":
+            return self._stream()
+        if path == "/sign-out":
+            return await self._sign_out(request, session)
+        return await self._visit(request, session, path)
+
+    async def _visit(self, request: Request, session: BrowserSession, path: str) -> Response:
+        page, found = self._find(request.method, path)
+        if not session.person.may(page.role):
+            raise HttpRefusal(
+                "forbidden", f"this needs the role {page.role}; you are {session.person.role}"
+            )
+        form = await self._read_form(request, session) if request.method == "POST" else {}
+        visit = Visit(
+            parts=self.parts,
+            person=session.person,
+            root=request.scope.get("root_path", ""),
+            path=found,
+            query=dict(request.query_params),
+            form=form,
+        )
+        result = await to_thread.run_sync(_handler(page.handler), visit, limiter=self._threads())
+        if isinstance(result, Response):
+            return result
+        facts = {"person": session.person, "form_token": self.doors.sign_ins.form_token(session)}
+        draw = partial(self._draw, request, result, facts)
+        return await to_thread.run_sync(draw, limiter=self._threads())
+
+    def _draw(self, request: Request, shown: Shown, facts: Mapping[str, object]) -> Response:
+        root = request.scope.get("root_path", "")
+        project = self.parts.belt.settings.project
+        text = (
+            templates()
+            .get_template(shown.template)
+            .render(
+                {
+                    "root": root,
+                    "version": __version__,
+                    "assets": _assets_mark(),
+                    "nav": NAV,
+                    "project": project,
+                    "here": _path_of(request),
+                    "person": None,
+                    "waiting": None,
+                    **facts,
+                    **shown.facts,
+                }
+            )
+        )
+        return Response(text.encode("utf-8", "replace"), shown.status, media_type="text/html")
+
+    def _find(self, method: str, path: str) -> tuple[Page, Mapping[str, str]]:
+        known, wanted = False, "GET" if method == "HEAD" else method
+        for pattern, page in self._patterns:
+            if found := pattern.fullmatch(path):
+                known = True
+                if page.method == wanted:
+                    return page, found.groupdict()
+        if known:
+            raise HttpRefusal("method_not_allowed", f"{method} is not possible here")
+        raise HttpRefusal("not_found", "there is no such page")
+
+    async def _read_form(self, request: Request, session: BrowserSession) -> Mapping[str, str]:
+        form = await _read_pairs(request)
+        if not self.doors.sign_ins.accepts_form(session, form.pop("form_token", "")):
+            raise HttpRefusal("forbidden", "the form is too old; go back, reload the page, repeat")
+        return form
+
+    def _threads(self) -> anyio.CapacityLimiter:
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(MAX_PARALLEL_PAGES)
+        return self._limiter
+
+    # Who it is
+
+    def _find_session(self, request: Request) -> BrowserSession | None:
+        proxy = self.doors.access.proxy
+        if proxy is not None:
+            named = request.headers.getlist(proxy.header)
+            address = request.client.host if request.client else ""
+            if len(named) == 1 and proxy.trusts(address):
+                person = self.doors.access.admit(named[0])
+                if person is None:
+                    raise HttpRefusal("forbidden", "you have no role here; see the access file")
+                # No cookie: the proxy says with each request who it is.
+                return BrowserSession(f"proxy {person.name}", person, 0.0)
+        return self.doors.sign_ins.find(request.cookies.get(COOKIE, ""))
+
+    def _check_rate(self, request: Request, person: Person) -> None:
+        buckets = self._reads if request.method in _OPEN else self._changes
+        if not buckets.take(person.name):
+            raise HttpRefusal("busy", "too many requests; wait a moment")
+
+    def _send_to_sign_in(self, request: Request, path: str) -> Response:
+        if request.method != "GET" or "hx-request" in request.headers or path == "/events":
+            raise HttpRefusal("unauthorized", "you are not signed in; open the sign-in page")
+        return RedirectResponse(f"{request.scope.get('root_path', '')}/sign-in", 303)
+
+    async def _sign_in(self, request: Request, path: str) -> Response:
+        if path.startswith("/sign-in/oidc") and self.doors.access.oidc is not None:
+            oidc = import_module("skillbelt.console.oidc")
+            answer: Response = await oidc.sign_in(self.doors, request, path, self._welcome)
+            return answer
+        if path != "/sign-in":
+            raise HttpRefusal("not_found", "there is no such page")
+        token, once = request.query_params.get("token", ""), True
+        if request.method == "POST":
+            token, once = (await _read_pairs(request)).get("token", "").strip(), False
+        if not token:
+            return self._show_sign_in(request)
+        if not self._tries.take(request.client.host if request.client else ""):
+            raise HttpRefusal("busy", "too many tries to sign in; wait a minute")
+        person = self.doors.sign_ins.use_link_token(token)
+        if person is None and not once:
+            holder = self.doors.tokens.find(token)
+            person = admit_holder(holder) if holder is not None else None
+        if person is None:
+            told = "This link was used already." if once else "This token signs no one in."
+            return self._show_sign_in(request, told, 403)
+        return self._welcome(request, person)
+
+    def _show_sign_in(self, request: Request, told: str = "", status: int = 200) -> Response:
+        facts = {"told": told, "oidc": self.doors.access.oidc is not None}
+        return self._draw(request, Shown("sign_in.html", facts, status), {})
+
+    def _welcome(self, request: Request, person: Person) -> Response:
+        """Return the answer that signs a person in, and leads to the first page."""
+        # Not a redirect: after a visit to another site a browser would not send the cookie with it.
+        answer = self._draw(request, Shown("welcome.html", {}), {})
+        answer.set_cookie(
+            COOKIE,
+            self.doors.sign_ins.begin(person),
+            max_age=SESSION_SECONDS,
+            path=request.scope.get("root_path", "") or "/",
+            httponly=True,
+            samesite="strict",
+            secure=self.doors.secure,
+        )
+        return answer
+
+    async def _sign_out(self, request: Request, session: BrowserSession) -> Response:
+        if request.method != "POST":
+            raise HttpRefusal("method_not_allowed", "sign out with the button")
+        await self._read_form(request, session)
+        self.doors.sign_ins.end(session)
+        root = request.scope.get("root_path", "")
+        answer = RedirectResponse(f"{root}/sign-in", 303)
+        answer.delete_cookie(COOKIE, path=root or "/", httponly=True, samesite="strict")
+        return answer
+
+    # Other answers
+
+    def _stream(self) -> Response:
+        stream = self.parts.live.open()
+        if stream is None:
+            raise HttpRefusal("busy", "too many pages are open; close some")
+        return _EventResponse(
+            stream.events(),
+            media_type="text/event-stream",
+            headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+            leave=partial(self.parts.live.leave, stream),
+        )
+
+    def _show_error(self, request: Request, error: SkillbeltError) -> Response:
+        status = status_of(error.kind)
+        # The remedy of the base class is for no error in particular.
+        remedy = "" if error.remedy == SkillbeltError.remedy else error.remedy
+        facts = {"status_code": status, "message": str(error), "remedy": remedy}
+        session = None
+        if error.kind not in ("wrong_host", "unauthorized"):
+            session = self.doors.sign_ins.find(request.cookies.get(COOKIE, ""))
+        known: Mapping[str, object] = {}
+        if session is not None:
+            token = self.doors.sign_ins.form_token(session)
+            known = {"person": session.person, "form_token": token}
+        answer = self._draw(request, Shown("error.html", facts, status), known)
+        if status == 429:
+            answer.headers["retry-after"] = "2"
+        return answer
+
+
+class _EventResponse(StreamingResponse):
+    """A stream of events that is left when the browser goes."""
+
+    def __init__(self, *args: object, leave: Callable[[], None], **options: object) -> None:
+        super().__init__(*args, **options)  # type: ignore[arg-type]
+        self._leave = leave
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._leave()
+
+
+def _path_of(request: Request) -> str:
+    """Return the path below the place where the console is mounted."""
+    root, path = request.scope.get("root_path", ""), request.scope["path"]
+    return path.removeprefix(root) or "/"
+
+
+@cache
+def _handler(name: str) -> Callable[[Visit], Shown | Response]:
+    """Return the function behind a page; its module is imported with the first visit."""
+    module, _, function = name.partition(".")
+    found: Callable[[Visit], Shown | Response] = getattr(
+        import_module(f"skillbelt.console.{module}"), function
+    )
+    return found
+
+
+async def _send_guarded(send: Send, message: Message) -> None:
+    """Send a part of an answer, with the headers that guard it."""
+    if message["type"] == "http.response.start":
+        headers = MutableHeaders(scope=message)
+        for name, value in HEADERS.items():
+            headers.setdefault(name, value)
+        headers.setdefault("cache-control", "no-store")
+    await send(message)
+
+
+async def _read_pairs(request: Request) -> dict[str, str]:
+    """Read the form of a request."""
+    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        raise HttpRefusal("wrong_arguments", "send a form")
+    data = b""
+    async for piece in request.stream():
+        data += piece
+        if len(data) > MAX_FORM_BYTES:
+            raise HttpRefusal("too_large", f"a form has at most {MAX_FORM_BYTES} bytes")
+    try:
+        pairs = parse_qsl(data.decode(), keep_blank_values=True, max_num_fields=100)
+    except ValueError as error:
+        raise HttpRefusal("wrong_arguments", "the form cannot be read") from error
+    return dict(pairs)
+
+
+@cache
+def _static_files() -> Mapping[str, tuple[bytes, str]]:
+    """Return the files that pages load, by name, with their types."""
+    found = {}
+    for folder, _, names in os.walk(_STATIC):
+        for name in names:
+            path = os.path.join(folder, name)
+            kind = {".woff2": "font/woff2"}.get(os.path.splitext(name)[1])
+            with open(path, "rb") as file:
+                data = file.read()
+            kind = kind or mimetypes.guess_type(name)[0] or "text/plain"
+            found[os.path.relpath(path, _STATIC)] = (data, kind)
+    return found
+
+
+@cache
+def _assets_mark() -> str:
+    """Return what changes with the files that pages load."""
+    mark = hashlib.sha256()
+    for name, (data, _) in sorted(_static_files().items()):
+        mark.update(name.encode() + data)
+    return mark.hexdigest()[:12]
+
+
+def _send_static(name: str, method: str) -> Response:
+    found = _static_files().get(name)
+    if found is None or method not in _OPEN:
+        raise HttpRefusal("not_found", "there is no such file")
+    data, kind = found
+    # The name in a page has the version.
+    return Response(data, media_type=kind, headers={"cache-control": "public, max-age=86400"})

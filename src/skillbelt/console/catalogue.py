@@ -1,0 +1,92 @@
+"""The skills there are, as documents: what `list --json` and `show --json` print."""
+
+from __future__ import annotations
+
+from skillbelt.check.check import check_file
+from skillbelt.discovery.catalog import Catalog
+from skillbelt.discovery.describe import (
+    clients_of,
+    diagnostics_json,
+    skill_json,
+    switches_json,
+)
+from skillbelt.errors import ConfigError
+from skillbelt.format.skill import Skill
+from skillbelt.settings import Settings, load_settings, switch_skills
+from skillbelt.text import tokens, tokens_of_bytes
+from skillbelt.values import SKILL_FILE, Diagnostic, Manifest, SkillSettings
+
+_DOCUMENTS = (".md", ".txt")
+
+
+def find_any(catalog: Catalog, name: str) -> Skill:
+    """Return the skill of that name, also a disabled one; raise SkillNotFound."""
+    switched_off = catalog.snapshot.disabled.get(name)
+    return switched_off[0] if switched_off else catalog.find(name)
+
+
+def show_document(
+    catalog: Catalog, skill: Skill, ruled: list[Diagnostic], *, denied: bool
+) -> dict[str, object]:
+    """Return a skill as `show --json` prints it."""
+    listing, client = skill.files.manifest(), clients_of(catalog).get(skill.location, "")
+    said = catalog.settings.for_skill(skill.name)
+    found = [*find_problems(skill), *listing.diagnostics, *ruled]
+    return {**describe_skill(skill, listing, found, said), "denied": denied, "client": client}
+
+
+def find_problems(skill: Skill) -> tuple[Diagnostic, ...]:
+    """Return what `check` finds; of a skill of an MCP server only the frontmatter is here."""
+    if skill.origin.kind == "mcp":
+        return ()
+    return tuple(check_file(skill.location, fence=skill.fence).diagnostics)
+
+
+def describe_skill(
+    skill: Skill, listing: Manifest, diagnostics: list[Diagnostic], said: SkillSettings
+) -> dict[str, object]:
+    """Return the document of a skill, without what rules say about it."""
+    return {
+        **skill_json(skill, said),
+        "title": skill.title,
+        "dir": skill.dir,
+        "derived": skill.derived,
+        "frontmatter": skill.fields,
+        "files": [entry._asdict() for entry in listing.files],
+        "requires": skill.requirements._asdict(),
+        "hash": listing.hash,
+        "tokens": estimate_tokens(skill, listing),
+        "diagnostics": diagnostics_json(diagnostics),
+        "settings": switches_json(said),
+    }
+
+
+def estimate_tokens(skill: Skill, listing: Manifest) -> dict[str, int]:
+    """Estimate the tokens of a skill: in the overview, its body, its documents."""
+    sizes = {entry.path: entry.size for entry in listing.files}
+    body = max(sizes.pop(SKILL_FILE, 0) - skill.body_offset, 0)
+    documents = sum(n for path, n in sizes.items() if path.lower().endswith(_DOCUMENTS))
+    return {
+        "overview": tokens(f"- {skill.name}: {skill.description}\n"),
+        "body": tokens_of_bytes(body),
+        "documents": tokens_of_bytes(documents),
+    }
+
+
+def switch(settings: Settings, name: str, on: bool) -> str:
+    """Enable or disable a skill in the user's settings; return who decides otherwise, or ""."""
+    switch_skills(settings, {name: None})
+    now = load_settings(settings.project)
+    if now.for_skill(name).enabled != on:
+        switch_skills(settings, {name: on})
+        now = load_settings(settings.project)
+    said = now.for_skill(name)
+    return "" if said.enabled == on else said.sources.get("enabled", "another file")
+
+
+def check_switch(where: str, name: str) -> None:
+    """ConfigError when another file decides about a skill."""
+    if where:
+        raise ConfigError(
+            f"{name}: {where} decides, which counts more than your settings file; change it there"
+        )

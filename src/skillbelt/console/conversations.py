@@ -1,0 +1,180 @@
+"""The pages about conversations: what was said, what was loaded when, and how many tokens."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from skillbelt.console.plots import Point, draw_curve
+from skillbelt.console.visit import Shown, Visit
+from skillbelt.conversation.transcript import read_call, read_title
+from skillbelt.events import Event
+from skillbelt.serving.answers import HttpRefusal
+from skillbelt.store import SessionInfo, SessionKey, Store
+from skillbelt.store.protocol import list_sessions
+from skillbelt.text import tokens
+
+PAGE = 50
+MAX_TURNS = 500
+MAX_SAID_CHARS = 20_000
+_OWN = "skillbelt:"  # what the product itself keeps in the store
+_TITLE_EVENTS = 20
+
+
+class Talk(NamedTuple):
+    """A conversation in the list."""
+
+    info: SessionInfo
+    title: str
+    address: str
+
+
+class Moment(NamedTuple):
+    """Something that happened in a conversation; `tokens` are those of all texts so far."""
+
+    seq: int
+    time: float
+    kind: str
+    speaker: str
+    text: str
+    calls: tuple[tuple[str, str], ...]
+    tokens: int
+    total: int
+
+
+def show_all(visit: Visit) -> Shown:
+    """Show the conversations of the store, the last used first."""
+    store = visit.parts.belt.store
+    start = visit.number("from", 0, 100_000)
+    every = (one for one in list_sessions(store) if not one.key.app.startswith(_OWN))
+    newest = heapq.nlargest(start + PAGE + 1, every, key=lambda one: one.updated)
+    page = newest[start : start + PAGE]
+    return Shown(
+        "conversations.html",
+        {
+            "talks": [
+                Talk(one, find_title(store, one.key), visit.url(address_of(one.key)))
+                for one in page
+            ],
+            "older": visit.url("/conversations", **{"from": start + PAGE})
+            if len(newest) > start + PAGE
+            else "",
+        },
+    )
+
+
+def address_of(key: SessionKey) -> str:
+    """Return the path of the page of a conversation."""
+    return "/conversations/" + "/".join(part.replace("/", "\x1f") or "\x1e" for part in key)
+
+
+def read_address(path: Mapping[str, str]) -> SessionKey:
+    """Return the conversation that an address names."""
+    parts = (path[name].replace("\x1f", "/").replace("\x1e", "") for name in SessionKey._fields)
+    return SessionKey(*parts)
+
+
+def find_title(store: Store, key: SessionKey) -> str:
+    """Return what the user said first, cut."""
+    first = getattr(store, "first_events", None)
+    events = first(key, _TITLE_EVENTS) if first else store.events(key)[:_TITLE_EVENTS]
+    return read_title(event.data for event in events if event.type == "message")
+
+
+def show_one(visit: Visit) -> Shown:
+    """Show one conversation."""
+    store, key = visit.parts.belt.store, read_address(visit.path)
+    if key.app.startswith(_OWN):
+        raise HttpRefusal("not_found", "this is no conversation")
+    events = store.events(key)
+    if not events:
+        raise HttpRefusal("not_found", "there is no such conversation")
+    moments = list(tell_moments(events))
+    session = visit.parts.belt.session(key.user, key.session, app=key.app)
+    return Shown(
+        "conversation.html",
+        {
+            "key": key,
+            "title": find_title(store, key),
+            "moments": moments[-MAX_TURNS:],
+            "left_out": max(0, len(moments) - MAX_TURNS),
+            "loaded": session.loaded(),
+            "plot": draw_curve(list_points(events, moments), "Tokens over the turns"),
+            "total": moments[-1].total if moments else 0,
+            "session": "/".join(key),
+            "requests": [],
+            "here_url": visit.url(address_of(key)),
+        },
+    )
+
+
+def list_points(events: Sequence[Event], moments: Sequence[Moment]) -> list[Point]:
+    """Return the tokens of each turn: those that the model counted, else an estimate."""
+    counted = [one.data.get("input_tokens") for one in events if one.type == "usage"]
+    figures = [one for one in counted if isinstance(one, int) and one > 0]
+    if figures:
+        return [
+            Point(str(at), one, f"request {at}: {one:,} tokens")
+            for at, one in enumerate(figures, 1)
+        ]
+    turns = [one for one in moments if one.kind == "user"]
+    ends = [*(one.seq for one in turns[1:]), float("inf")]
+    return [
+        Point(str(at), last.total, f"turn {at}: about {last.total:,} tokens")
+        for at, end in enumerate(ends if turns else [], 1)
+        for last in [max((m for m in moments if m.seq < end), key=lambda m: m.seq)]
+    ]
+
+
+def tell_moments(events: Sequence[Event]) -> Iterator[Moment]:
+    """Yield what happened, with the tokens of all texts so far."""
+    total = 0
+    for event in events:
+        told = _tell(event)
+        if told is None:
+            continue
+        kind, speaker, text, calls = told
+        size = tokens(text) + sum(tokens(one[1]) for one in calls)
+        total += size if event.type == "message" else 0
+        yield Moment(
+            seq=event.seq,
+            time=event.time,
+            kind=kind,
+            speaker=speaker,
+            text=text[:MAX_SAID_CHARS],
+            calls=calls,
+            tokens=size,
+            total=total,
+        )
+
+
+def _tell(event: Event) -> tuple[str, str, str, tuple[tuple[str, str], ...]] | None:
+    data = event.data
+    if event.type == "message":
+        role = str(data.get("role") or "other")
+        listed = data.get("tool_calls")
+        calls = tuple(_call(one) for one in listed) if isinstance(listed, list) else ()
+        return role, f"{role} {event.agent}".strip(), read_text(data.get("content")), calls
+    if event.type.startswith("skill_") or event.type in ("compacted", "docs_selected"):
+        name = str(data.get("name") or data.get("skill") or "")
+        word = event.type.replace("_", " ")
+        rest = {key: value for key, value in data.items() if key not in ("name", "skill") and value}
+        more = json.dumps(rest, ensure_ascii=False, default=str) if rest else ""
+        return "load", f"{word} {name}".strip(), more[:2000], ()
+    return None
+
+
+def _call(call: object) -> tuple[str, str]:
+    name, given = read_call(call)
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
+    return name, text[:MAX_SAID_CHARS]
+
+
+def read_text(content: object) -> str:
+    """Return the text of a message: a string, or the texts of its parts."""
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, Mapping)]
+        return "\n".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""

@@ -1,0 +1,141 @@
+"""News for open pages: the store and the log are watched while a browser reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+
+from skillbelt.errors import log_warning
+from skillbelt.permission.waiting import EveryRequest
+from skillbelt.running.history import TOPIC
+from skillbelt.runtime.runtime import Runtime
+from skillbelt.serving.answers import to_json
+
+KEEP_ALIVE_SECONDS = 15.0
+# Streams at once: each holds a connection.
+MAX_STREAMS = 100
+# How often to look without news, and how long to wait between two looks.
+_LOOK_SECONDS = 2.0
+_PAUSE_SECONDS = 0.05
+
+
+class Stream:
+    """What one browser has not been told yet: of each kind of news only the newest."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._news: dict[str, object] = {}
+        self._ready = asyncio.Event()
+        self._over = False
+
+    def tell(self, kind: str, document: object) -> None:
+        """Add news, from any thread."""
+        self._loop.call_soon_threadsafe(self._add, kind, document)
+
+    def end(self) -> None:
+        """Let `events` come to an end, from any thread."""
+        self._loop.call_soon_threadsafe(self._stop)
+
+    def _add(self, kind: str, document: object) -> None:
+        self._news[kind] = document
+        self._ready.set()
+
+    def _stop(self) -> None:
+        self._over = True
+        self._ready.set()
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Yield server-sent events until the stream ends."""
+        yield b"retry: 2000\n\n"
+        while not self._over:
+            try:
+                await asyncio.wait_for(self._ready.wait(), KEEP_ALIVE_SECONDS)
+            except TimeoutError:
+                yield b": still here\n\n"
+                continue
+            self._ready.clear()
+            news, self._news = self._news, {}
+            for kind, document in news.items():
+                yield b"event: " + kind.encode() + b"\ndata: " + to_json(document) + b"\n\n"
+
+
+class Live:
+    """The streams of all browsers, and the threads that watch for news while there is one."""
+
+    def __init__(self, belt: Runtime, requests: EveryRequest) -> None:
+        self._belt, self._requests = belt, requests
+        self._lock = threading.Lock()
+        self._streams: set[Stream] = set()
+        self._over = threading.Event()  # replaced with each set of threads
+        self._closed = False
+
+    def open(self) -> Stream | None:
+        """Return a new stream; None when there are too many, or at the end."""
+        stream = Stream()
+        with self._lock:
+            if self._closed or len(self._streams) >= MAX_STREAMS:
+                return None
+            self._streams.add(stream)
+            if len(self._streams) == 1:
+                self._over = threading.Event()
+                for watch in (self._watch_requests, self._watch_runs, self._watch_log):
+                    threading.Thread(
+                        target=self._guard,
+                        args=(watch, self._over),
+                        name="skillbelt-live",
+                        daemon=True,
+                    ).start()
+        stream.tell("hello", {})
+        return stream
+
+    def leave(self, stream: Stream) -> None:
+        """Forget a stream; the last one ends the threads."""
+        with self._lock:
+            self._streams.discard(stream)
+            if not self._streams:
+                self._over.set()
+
+    def close(self) -> None:
+        """End all streams."""
+        with self._lock:
+            self._closed = True
+            self._over.set()
+            for stream in self._streams:
+                stream.end()
+
+    def _tell(self, kind: str, document: object) -> None:
+        with self._lock:
+            for stream in self._streams:
+                stream.tell(kind, document)
+
+    def _guard(self, watch: Callable[[threading.Event], None], over: threading.Event) -> None:
+        while not over.is_set():
+            try:
+                watch(over)
+            except Exception:
+                log_warning("the console cannot look for news; it tries again", trace=True)
+                over.wait(_LOOK_SECONDS)
+
+    def _watch_requests(self, over: threading.Event) -> None:
+        known: object = None
+        with closing(self._requests.watch()) as watch:
+            while not over.is_set():
+                waiting = list(self._requests.waiting())
+                if waiting != known:
+                    known = waiting
+                    self._tell("inbox", {"count": len(waiting)})
+                watch.wait(_LOOK_SECONDS)
+                over.wait(_PAUSE_SECONDS)
+
+    def _watch_runs(self, over: threading.Event) -> None:
+        with closing(self._belt.store.watch(TOPIC)) as watch:
+            while not over.is_set():
+                if watch.wait(_LOOK_SECONDS):
+                    self._tell("runs", {})
+                    over.wait(_PAUSE_SECONDS * 4)
+
+    def _watch_log(self, over: threading.Event) -> None:
+        for event in self._belt.gate.audit.follow(limit=0, stop=over):
+            self._tell("log", {"time": event.time})

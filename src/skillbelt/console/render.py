@@ -1,0 +1,119 @@
+"""Turns facts into HTML: every text is escaped, and what cannot be seen is made visible."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from datetime import UTC, datetime
+from functools import cache
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from skillbelt.text import hidden, one_line, shorten
+
+HERE = os.path.dirname(__file__)
+_DAY = 86_400
+
+
+@cache
+def templates() -> Environment:
+    """Return the templates, with the filters that they use."""
+    made = Environment(
+        loader=FileSystemLoader(os.path.join(HERE, "templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters.update(
+        ago=show_age,
+        when=show_time,
+        clock=show_clock,
+        size=show_size,
+        took=show_duration,
+        count=show_count,
+        plain=show_plain,
+        line=show_line,
+        short=shorten,
+    )
+    return made
+
+
+def show_plain(text: object) -> Markup:
+    """Return a text of several lines; marks stand for characters that hide or reorder others."""
+    said = str(text).replace("\r\n", "\n")
+    found = {char for char in hidden(said) if char != "\n"}
+    escaped = str(escape(said))
+    for char in found:
+        escaped = escaped.replace(char, _name_char(char))
+    return Markup(escaped.replace("\r", _name_char("\r")))
+
+
+def show_line(text: object) -> Markup:
+    """Return a text on one line, with marks for characters that cannot be seen."""
+    return show_plain(one_line(str(text)) if "\n" in str(text) else str(text))
+
+
+def _name_char(char: str) -> str:
+    return f'<span class="odd" title="a character that is not visible">U+{ord(char):04X}</span>'
+
+
+def show_age(then: float) -> str:
+    """Return how long ago that was."""
+    seconds = int(time.time() - then)
+    if seconds < 0 or seconds > 14 * _DAY:
+        return show_time(then)[:10]
+    if seconds < 60:
+        return "just now" if seconds < 5 else f"{seconds} s ago"
+    if seconds < 3600:
+        return f"{seconds // 60} min ago"
+    return f"{seconds // 3600} h ago" if seconds < _DAY else f"{seconds // _DAY} d ago"
+
+
+def show_time(then: float) -> str:
+    """Return a time by the clock of this machine."""
+    try:
+        return datetime.fromtimestamp(then).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{then:g}"
+
+
+def show_clock(then: float) -> str:
+    """Return a time for a machine to read."""
+    try:
+        return datetime.fromtimestamp(then, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def show_size(size: float) -> str:
+    """Return a number of bytes for a person."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
+        size /= 1000
+    raise AssertionError
+
+
+def show_duration(milliseconds: float) -> str:
+    """Return a time span for a person."""
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    seconds = milliseconds / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+def show_count(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    shown = f"{number:,}".replace(",", " ")
+    return f"{shown} {noun}" if number == 1 else f"{shown} {noun}s"
+
+
+def slug(text: str) -> str:
+    """Return a text as an id of an element."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

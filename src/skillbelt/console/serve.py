@@ -1,0 +1,98 @@
+"""The console and the JSON API behind one address."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from skillbelt.console.app import Console, Doors
+from skillbelt.console.endpoints import ALL_ENDPOINTS as ALL_ENDPOINTS
+from skillbelt.console.people import AccessRules
+from skillbelt.console.sign_in import SignIns
+from skillbelt.runtime.runtime import Runtime
+from skillbelt.serving.guard import ServedHosts, host_of, own_origins
+from skillbelt.serving.tokens import TokenBook
+
+API = "/api"
+# The paths of the API's own server, and of the probes.
+_PROBES = ("/health", "/ready", "/metrics")
+MOUNTED = "/console"
+
+
+class Gateway:
+    """Gives each request to the API or to the console, by its path."""
+
+    def __init__(self, api: ASGIApp, console: Console, root: str = "") -> None:
+        """`root` is the path of the console; all else is then the API's."""
+        self._api, self._console, self._root = api, console, root
+
+    def close(self) -> None:
+        """End what the console began."""
+        self._console.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        path = scope.get("path", "")
+        if scope["type"] == "http" and path.startswith(f"{API}/"):
+            inner = path.removeprefix(API)
+            scope = {**scope, "path": inner, "raw_path": inner.encode()}
+            return await self._api(scope, receive, send)
+        if scope["type"] == "http" and self._is_page(path):
+            return await self._console({**scope, "root_path": self._root}, receive, send)
+        return await self._api(scope, receive, send)
+
+    def _is_page(self, path: str) -> bool:
+        if not self._root:
+            return path not in _PROBES
+        return path == self._root or path.startswith(f"{self._root}/")
+
+
+class Served(NamedTuple):
+    """Where the console is served, and who may come in."""
+
+    host: str
+    port: int
+    origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    access: AccessRules = AccessRules()
+    root: str = ""
+    listens: bool = True
+
+
+def build_console(
+    api: ASGIApp, *, belt: Runtime, tokens: TokenBook, sign_ins: SignIns, served: Served
+) -> Gateway:
+    """Return the application with the console and the API."""
+    known = ServedHosts(
+        served.host, served.port, [*map(host_of, served.origins), *_lower(served.hosts)]
+    )
+    # A name that a proxy is called by stands for its origins too.
+    named = [f"{scheme}://{one}" for one in _lower(served.hosts) for scheme in ("http", "https")]
+    oidc = served.access.oidc
+    reached = (*served.origins, oidc.url if oidc is not None else "")
+    console = Console(
+        belt,
+        Doors(
+            sign_ins=sign_ins,
+            tokens=tokens,
+            access=served.access,
+            secure=any(one.startswith("https:") for one in reached),
+        ),
+        hosts=known,
+        origins=[*own_origins(served.host, served.port), *served.origins, *named],
+        listens=served.listens,
+    )
+    return Gateway(api, console, served.root)
+
+
+def mount_console(belt: Runtime, tokens: TokenBook, served: Served, api: ASGIApp) -> Gateway:
+    """Return the API with the console beside it; servers with the same tokens share sign-ins."""
+    secret = hashlib.sha256(b"console\0" + tokens.secret).digest()
+    return build_console(api, belt=belt, tokens=tokens, sign_ins=SignIns(secret), served=served)
+
+
+def _lower(names: Iterable[str]) -> list[str]:
+    return [one.lower() for one in names]

@@ -1,0 +1,134 @@
+"""Signing in: a link that works once, and a signed cookie from then on.
+
+The cookie is signed and not kept, so that each server with the same tokens takes it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+import threading
+import time
+from typing import Any, NamedTuple, cast
+
+from skillbelt.console.people import ROLES, Person, Role
+from skillbelt.untrusted_json import BadJson, read_json
+
+COOKIE = "skillbelt_console"
+STATE_COOKIE = "skillbelt_console_state"  # during a visit to an OpenID provider
+SESSION_SECONDS = 12 * 3600
+STATE_SECONDS = 600
+_MAX_COOKIE_BYTES = 4_096
+_MAX_ENDED = 10_000
+
+
+class BrowserSession(NamedTuple):
+    """A browser that is signed in; `id` is random, and `until` in Unix seconds."""
+
+    id: str
+    person: Person
+    until: float
+
+
+class Signer:
+    """Signs what a browser keeps for us, and reads it back."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def sign(self, purpose: str, document: object) -> str:
+        """Return the document as text that only this key could have made."""
+        data = json.dumps(document, separators=(",", ":")).encode()
+        text = base64.urlsafe_b64encode(data).decode().rstrip("=")
+        return f"{text}.{self.mark(purpose, text)}"
+
+    def read(self, purpose: str, text: str) -> Any:
+        """Return the document; None unless the text was signed for this purpose."""
+        body, _, mark = text.rpartition(".")
+        if len(text) > _MAX_COOKIE_BYTES or not text.isascii():
+            return None
+        if not hmac.compare_digest(mark, self.mark(purpose, body)):
+            return None
+        try:
+            return read_json(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        except (BadJson, ValueError):
+            return None
+
+    def mark(self, purpose: str, text: str) -> str:
+        """Return the signature of a text."""
+        made = hmac.new(self._secret, f"{purpose}\0{text}".encode(), hashlib.sha256)
+        return made.hexdigest()
+
+
+class SignIns:
+    """Who is signed in. Thread-safe."""
+
+    def __init__(self, secret: bytes | None = None) -> None:
+        self._signer = Signer(secret or secrets.token_bytes(32))
+        self._lock = threading.Lock()
+        self._links: dict[str, Person] = {}
+        self._ended: set[str] = set()
+
+    def make_link_token(self, person: Person) -> str:
+        """Return a token for one sign-in as this person."""
+        token = secrets.token_urlsafe(32)
+        with self._lock:
+            self._links[_digest(token)] = person
+        return token
+
+    def use_link_token(self, token: str) -> Person | None:
+        """Return whom the token signs in, and let it count no more."""
+        with self._lock:
+            return self._links.pop(_digest(token), None)
+
+    def begin(self, person: Person) -> str:
+        """Return the value of a cookie that says who signed in."""
+        document = [secrets.token_urlsafe(16), person.name, person.role, now() + SESSION_SECONDS]
+        return self._signer.sign("session", document)
+
+    def find(self, cookie: str) -> BrowserSession | None:
+        """Return the session of a cookie; None if it is not ours, too old or ended."""
+        found = self._signer.read("session", cookie)
+        if not isinstance(found, list) or len(found) != 4:
+            return None
+        id, name, role, until = found
+        if role not in ROLES or until < now() or id in self._ended:
+            return None
+        return BrowserSession(id, Person(name, cast(Role, role)), until)
+
+    def end(self, session: BrowserSession) -> None:
+        """Sign out: the cookie counts no more here."""
+        with self._lock:
+            if len(self._ended) >= _MAX_ENDED:
+                self._ended.clear()
+            self._ended.add(session.id)
+
+    def form_token(self, session: BrowserSession) -> str:
+        """Return what each form of this browser must carry."""
+        return self._signer.mark("form", session.id)
+
+    def accepts_form(self, session: BrowserSession, token: str) -> bool:
+        """Whether a form came from a page of ours."""
+        given, wanted = token.encode("utf-8", "replace"), self.form_token(session).encode()
+        return hmac.compare_digest(given, wanted)
+
+    def keep_state(self, document: object) -> str:
+        """Return what a browser keeps during a visit to another site."""
+        return self._signer.sign("state", [document, now() + STATE_SECONDS])
+
+    def read_state(self, text: str) -> Any:
+        """Return what `keep_state` was given; None when that is not certain or too old."""
+        found = self._signer.read("state", text)
+        return found[0] if isinstance(found, list) and found[1] > now() else None
+
+
+def now() -> float:
+    """Return the time in Unix seconds."""
+    return time.time()
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,228 @@
+"""The pages about skills: the catalogue with its search, one skill, its files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from starlette.responses import Response
+
+from skillbelt.console.approved import compare_files, find_approved, read_files
+from skillbelt.console.catalogue import check_switch, find_any, show_document, switch
+from skillbelt.console.downloads import attach, is_text
+from skillbelt.console.markdown import render_markdown
+from skillbelt.console.visit import Shown, Visit
+from skillbelt.discovery.describe import clients_of
+from skillbelt.errors import SkillbeltError
+from skillbelt.format.skill import Skill
+from skillbelt.permission.remembered import RememberedAnswers
+from skillbelt.serving.answers import HttpRefusal
+from skillbelt.text import tokens, tokens_of_bytes
+from skillbelt.values import SKILL_FILE
+
+PAGE = 50
+MAX_TEXT_BYTES = 512 * 2**10
+_TOLD = {
+    "enabled": "Enabled.",
+    "disabled": "Disabled: models, commands and servers no longer get it.",
+    "revoked": "What was approved for this skill is forgotten.",
+}
+
+
+class SkillRow(NamedTuple):
+    """A skill in the catalogue; `reason` says where a search found its words."""
+
+    skill: Skill
+    client: str
+    marks: tuple[tuple[str, str], ...]
+    overview_tokens: int
+    body_tokens: int
+    problems: int
+    last: float
+    reason: str = ""
+    strength: str = ""
+
+
+def show_all(visit: Visit) -> Shown:
+    """Show the catalogue, or what a search finds in it."""
+    belt, words = visit.parts.belt, visit.query.get("q", "").strip()[:500]
+    visit.parts.usage.start()
+    snapshot = belt.look()
+    clients, shadowed = snapshot.derive("console-clients", lambda: clients_of(belt.catalog)), set()
+    shadowed = {one.location for one in belt.catalog.shadowed}
+    if words:
+        found = [(one.skill, one.snippet or one.skill.description, one.strength, one.field)
+                 for one in belt.search(words, PAGE)]  # fmt: skip
+        rows = [
+            _row(visit, skill, clients, shadowed)._replace(
+                reason=f"{field}: {text}", strength=strength
+            )
+            for skill, text, strength, field in found
+            if strength != "noise"
+        ]
+        return Shown("skills.html", _facts(visit, rows, words, len(rows), 0))
+    every = snapshot.derive("console-skills", lambda: _list(visit))
+    kind = visit.query.get("show", "")
+    chosen = [one for one in every if _fits(visit, one, kind, shadowed)] if kind else every
+    start = visit.number("from", 0, len(chosen))
+    rows = [_row(visit, skill, clients, shadowed) for skill in chosen[start : start + PAGE]]
+    return Shown("skills.html", _facts(visit, rows, "", len(chosen), start))
+
+
+def _list(visit: Visit) -> list[Skill]:
+    catalog = visit.parts.belt.catalog
+    disabled = [skill for skill, _ in catalog.snapshot.disabled.values()]
+    every = [*catalog.snapshot.values(), *disabled, *catalog.shadowed]
+    return sorted(every, key=lambda skill: (skill.name, skill.location))
+
+
+def _facts(
+    visit: Visit, rows: list[SkillRow], words: str, total: int, start: int
+) -> Mapping[str, object]:
+    kind = visit.query.get("show", "")
+    return {
+        "rows": rows,
+        "words": words,
+        "total": total,
+        "start": start,
+        "kind": kind,
+        "previous": visit.url("/skills", show=kind, **{"from": max(0, start - PAGE) or ""})
+        if start
+        else "",
+        "next": visit.url("/skills", show=kind, **{"from": start + PAGE})
+        if not words and start + PAGE < total
+        else "",
+    }
+
+
+def _fits(visit: Visit, skill: Skill, kind: str, shadowed: set[str]) -> bool:
+    if kind == "problems":
+        return bool(skill.diagnostics)
+    if kind == "shadowed":
+        return skill.location in shadowed
+    if kind == "untrusted":
+        return not skill.trusted
+    return kind != "disabled" or not visit.parts.belt.settings.for_skill(skill.name).enabled
+
+
+def _row(visit: Visit, skill: Skill, clients: Mapping[str, str], shadowed: set[str]) -> SkillRow:
+    use = visit.parts.usage.find(skill.name)
+    try:
+        size = os.stat(skill.location).st_size
+    except OSError:
+        size = len(skill.source)
+    return SkillRow(
+        skill=skill,
+        client=clients.get(skill.location, ""),
+        marks=tuple(list_marks(visit, skill, shadowed)),
+        overview_tokens=tokens(f"- {skill.name}: {skill.description}\n"),
+        body_tokens=tokens_of_bytes(max(size - skill.body_offset, 0)),
+        problems=len(skill.diagnostics),
+        last=use.last if use else 0.0,
+    )
+
+
+def list_marks(visit: Visit, skill: Skill, shadowed: set[str]) -> list[tuple[str, str]]:
+    """Return words about the state of a skill, each with a kind for its colour."""
+    said = visit.parts.belt.settings.for_skill(skill.name)
+    marks = [
+        ("disabled", "bad", not said.enabled),
+        ("shadowed", "warn", skill.location in shadowed),
+        ("not trusted", "warn", not skill.trusted),
+        ("hidden", "", skill.hidden),
+        ("user only", "", not skill.model_visible and not skill.hidden),
+        ("pinned", "good", said.pin),
+        ("required", "good", said.required),
+    ]
+    return [(word, kind) for word, kind, holds in marks if holds]
+
+
+def show_one(visit: Visit) -> Shown:
+    """Show one skill with all that is known of it."""
+    belt, skill = visit.parts.belt, _find(visit)
+    visit.parts.usage.start()
+    document = show_document(belt.catalog, skill, [], denied=False)
+    files = visit.url(f"/skills/{skill.name}/files")
+    text = _read_text(skill, SKILL_FILE) if skill.origin.kind != "mcp" else skill.source
+    body = text.encode("utf-8", "replace")[skill.body_offset :].decode("utf-8", "replace")
+    use = visit.parts.usage.find(skill.name)
+    project = belt.gate.project_key
+    approved = find_approved(belt.store, project, skill.name)
+    changed = approved is not None and approved.hash != document["hash"]
+    answers = RememberedAnswers(belt.store, project).all()
+    return Shown(
+        "skill.html",
+        {
+            "skill": skill,
+            "about": document,
+            "marks": list_marks(visit, skill, {one.location for one in belt.catalog.shadowed}),
+            "body": render_markdown(body, files),
+            "files": files,
+            "use": use.document() if use else None,
+            "approved": approved,
+            "changes": compare_files(approved.files, read_files(skill))
+            if approved is not None and changed
+            else (),
+            "remembered": [one for one in answers if one.skill == skill.name],
+            "told": _TOLD.get(visit.query.get("told", ""), ""),
+        },
+    )
+
+
+def show_file(visit: Visit) -> Shown | Response:
+    """Show the text of a file of a skill, or send it."""
+    skill, path = _find(visit), visit.path["path"]
+    known = {entry.path: entry for entry in skill.files.manifest().files}
+    if path not in known:
+        raise HttpRefusal("not_found", "the skill has no such file")
+    if "download" in visit.query:
+        return attach(skill.files.open(path), path, known[path].size)
+    with skill.files.open(path) as file:
+        data = file.read(MAX_TEXT_BYTES + 1)
+    return Shown(
+        "file.html",
+        {
+            "skill": skill,
+            "path": path,
+            "entry": known[path],
+            "text": data[:MAX_TEXT_BYTES].decode("utf-8", "replace") if is_text(data) else None,
+            "is_cut": len(data) > MAX_TEXT_BYTES,
+            "download": visit.url(f"/skills/{skill.name}/files/{path}", download=1),
+        },
+    )
+
+
+def change(visit: Visit) -> Response:
+    """Enable or disable a skill, or forget what was approved for it."""
+    skill, what = _find(visit), visit.form.get("change", "")
+    if what in ("enable", "disable"):
+        belt = visit.parts.belt
+        check_switch(switch(belt.settings, skill.name, what == "enable"), skill.name)
+        belt.catalog.take_over_settings()
+        belt.catalog.refresh()
+        return visit.go_to(f"/skills/{skill.name}", told=f"{what}d")
+    if what == "revoke":
+        gate = visit.parts.belt.gate
+        for one in gate.ledger.revoke_skill(skill.name):
+            request = gate.load_request(skill, "user")._replace(type=one.type)
+            gate.record(
+                "revoked",
+                request,
+                {"id": one.id, "text": one.pattern, "by": f"console {visit.person.name}"},
+            )
+        return visit.go_to(f"/skills/{skill.name}", told="revoked")
+    raise HttpRefusal("wrong_arguments", "the change is enable, disable or revoke")
+
+
+def _find(visit: Visit) -> Skill:
+    visit.parts.belt.look()
+    return find_any(visit.parts.belt.catalog, visit.path["name"])
+
+
+def _read_text(skill: Skill, path: str) -> str:
+    try:
+        with skill.files.open(path) as file:
+            return file.read(MAX_TEXT_BYTES).decode("utf-8", "replace")
+    except (OSError, SkillbeltError) as error:
+        return f"The file cannot be read: {error}"

@@ -1,0 +1,46 @@
+"""One request of a person to the console, and what a page answers with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import quote, urlencode
+
+from starlette.responses import RedirectResponse, Response
+
+from skillbelt.console.parts import ConsoleParts
+from skillbelt.console.people import Person
+
+
+class Visit(NamedTuple):
+    """A request that was let in. `root` is the path below which the console is mounted."""
+
+    parts: ConsoleParts
+    person: Person
+    root: str
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    form: Mapping[str, str]
+
+    def url(self, path: str, **query: object) -> str:
+        """Return the address of a page of the console."""
+        given = {name: str(value) for name, value in query.items() if value not in ("", None)}
+        tail = f"?{urlencode(given)}" if given else ""
+        return f"{self.root}{quote(path, safe='/')}{tail}"
+
+    def go_to(self, path: str, **query: object) -> Response:
+        """Return an answer that leads to a page, after a form was sent."""
+        return RedirectResponse(self.url(path, **query), 303)
+
+    def number(self, name: str, default: int, most: int) -> int:
+        """Return a number of the query, within bounds."""
+        text = self.query.get(name, "")
+        return min(int(text), most) if text.isdecimal() and len(text) < 10 else default
+
+
+class Shown(NamedTuple):
+    """A page: its template, what it shows, and the status of the answer."""
+
+    template: str
+    facts: Mapping[str, object]
+    status: int = 200
