@@ -99,8 +99,9 @@ docs: $(VENV)/.dev ## rewrites the generated pages and builds the site, in build
 site: $(VENV)/.dev ## the documentation as a site, in build/site/
 	$(VENV)/bin/zensical build --clean --strict
 
-pictures: $(VENV)/.dev ## draws the terminals of docs/pictures from real runs and a real chat
+pictures: $(VENV)/.dev ## draws docs/pictures from real runs, a real chat and the console in a browser
 	$(PYTHON_IN_VENV) scripts/terminal_picture.py
+	$(PYTHON_IN_VENV) scripts/console_pictures.py
 
 lock: $(VENV)/.dev ## renews the locks; ARGS=--upgrade takes newer versions
 	$(LOCK) --group dev -o requirements/dev.txt $(ARGS)

@@ -80,13 +80,17 @@ class UsageBook:
         """Return how many loads, runs and failed runs there were on a day, as 2026-03-01."""
         return self._days[day, "load"], self._days[day, "run"], self._days[day, "failed"]
 
+    def read_once(self) -> None:
+        """Read the log as it is now, in this thread."""
+        for event in self._audit.read():
+            self._count(event)
+            if self._over.is_set():
+                return
+        self._ready.set()
+
     def _read(self) -> None:
         try:
-            for event in self._audit.read():
-                self._count(event)
-                if self._over.is_set():
-                    return
-            self._ready.set()
+            self.read_once()
             for event in self._audit.follow(limit=0, stop=self._over):
                 self._count(event)
         except Exception:

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from skillbelt.console.people import (
+    AccessRules,
+    OidcProvider,
+    Person,
+    TrustedProxy,
+    admit_holder,
+    read_access,
+)
+from skillbelt.errors import ConfigError
+from skillbelt.serving.tokens import Holder
+
+NOTHING: Mapping[str, str] = {}
+OIDC = """
+[oidc]
+issuer = "https://id.example/"
+client_id = "console"
+client_secret_env = "SECRET"
+url = "https://skills.example"
+"""
+
+
+def read(folder: Path, text: str, environment: Mapping[str, str] = NOTHING) -> AccessRules:
+    path = folder / "access.toml"
+    path.write_text(text, "utf-8")
+    return read_access(str(path), environment)
+
+
+def test_roles_include_those_before_them() -> None:
+    assert Person("ada", "admin").may("approver")
+    assert Person("ada", "approver").may("approver")
+    assert not Person("ada", "viewer").may("approver")
+
+
+def test_a_file_names_a_proxy_and_roles(tmp_path: Path) -> None:
+    rules = read(
+        tmp_path,
+        'default_role = "viewer"\n[roles]\n"ada@x.example" = "admin"\n'
+        '[proxy]\nheader = "X-User"\nfrom = ["10.0.0.0/8"]\n',
+    )
+    assert rules.proxy == TrustedProxy("x-user", ("10.0.0.0/8",))
+    assert rules.admit("ada@x.example") == Person("ada@x.example", "admin")
+    assert rules.admit("bob") == Person("bob", "viewer")
+
+
+def test_a_stranger_has_no_role_by_default() -> None:
+    assert AccessRules(roles={"ada": "viewer"}).admit("bob") is None
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "x" * 201, "a\u202eb"])
+def test_a_name_that_cannot_be_shown_is_refused(name: str) -> None:
+    assert AccessRules(default_role="viewer").admit(name) is None
+
+
+def test_a_file_names_an_openid_provider(tmp_path: Path) -> None:
+    rules = read(tmp_path, OIDC, {"SECRET": "s3cret"})
+    assert rules.oidc == OidcProvider(
+        issuer="https://id.example",
+        client_id="console",
+        client_secret="s3cret",
+        url="https://skills.example",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "says how no one signs in"),
+        ("x = 1", "'x' is unknown"),
+        ("[proxy]\n", "proxy.header"),
+        ('[proxy]\nheader = "x"\nfrom = ["nowhere"]', "proxy.from takes addresses"),
+        ("[proxy]\nheader = 1", "proxy.header is unknown or of a wrong type"),
+        ('default_role = "boss"\n[proxy]\nheader = "x"', "default_role: takes one of viewer"),
+        ('[roles]\nada = "boss"\n[proxy]\nheader = "x"', "roles.ada"),
+        (OIDC, "the variable SECRET is not set"),
+        (OIDC.replace("https://id", "http://id"), "oidc.issuer takes a https address"),
+        (OIDC.replace('client_id = "console"', ""), "oidc.client_id is missing"),
+        ("[", "is not TOML"),
+    ],
+)
+def test_a_wrong_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=r"access\.toml") as caught:
+        read(tmp_path, text)
+    assert told in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_access(str(tmp_path / "none.toml"), NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("address", "trusted"),
+    [("127.0.0.1", True), ("::1", True), ("10.0.0.1", False), ("", False), ("x", False)],
+)
+def test_a_proxy_calls_from_this_machine_by_default(address: str, trusted: bool) -> None:
+    assert TrustedProxy("x").trusts(address) == trusted
+
+
+def test_tokens_of_users_open_no_console() -> None:
+    assert admit_holder(Holder(answers=True)) == Person("token", "admin")
+    assert admit_holder(Holder()) == Person("token", "viewer")
+    assert admit_holder(Holder(user="ada", answers=True)) is None
+    assert admit_holder(Holder(app="other", answers=True)) is None

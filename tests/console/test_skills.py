@@ -1,0 +1,124 @@
+"""The pages about skills; every text of a skill is hostile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from skillbelt import Runtime
+from tests.console.desks import SKILLS, console, fill
+from tests.tree import Tree
+
+pytestmark = pytest.mark.anyio
+
+HOSTILE = """# Title
+
+<script>alert(1)</script>
+<style>body { display: none }</style>
+<svg onload="alert(1)"></svg>
+![tracker](https://evil.example/pixel.png)
+[a link](javascript:alert(1)) [data](data:text/html,<script>alert(1)</script>)
+[web](https://example.com/x) [file](guide.md) [up](../../../etc/passwd)
+\u202etxet neddih\u202c and \u200bzero
+
+<a href="x" onclick="alert(1)">html</a>
+"""
+
+
+@pytest.fixture
+def belt(tree: Tree) -> Iterator[Runtime]:
+    with Runtime(fill(tree).project) as belt:
+        yield belt
+
+
+async def test_the_catalogue_has_origin_and_cost(belt: Runtime) -> None:
+    async with console(belt) as browser:
+        page = await browser.read("/skills")
+        for text in ("pdf", "Reads PDF files.", "tokens", "project", "1 skill"):
+            assert text in page
+
+
+async def test_the_search_gives_a_reason(belt: Runtime, tree: Tree) -> None:
+    tree.skill(f"{SKILLS}/mail", "Sends letters.")
+    async with console(belt) as browser:
+        page = await browser.read("/skills?q=pdf")
+        assert "found in name" in page
+        assert "Sends letters" not in page
+        assert "No skill matches" in await browser.read("/skills?q=zzzz")
+
+
+async def test_a_skill_has_its_text_files_and_use(belt: Runtime) -> None:
+    belt.load("pdf")
+    async with console(belt) as browser:
+        await browser.read("/usage")
+        page = await browser.read("/skills/pdf")
+        for text in ("<h2>How</h2>", "The body of pdf.", "guide.md", "sha256:", "1 time"):
+            assert text in page
+
+
+async def test_shadowed_skills_are_named(belt: Runtime, tree: Tree) -> None:
+    tree.skill("home/.agents/skills/pdf", "An older one.")
+    async with console(belt) as browser:
+        assert "An older one." in await browser.read("/skills?show=shadowed")
+        assert "home/.agents/skills/pdf" in await browser.read("/skills/pdf")
+
+
+async def test_hostile_markdown_does_nothing(belt: Runtime, tree: Tree) -> None:
+    tree.skill(f"{SKILLS}/evil", "<script>alert(1)</script>", text=HOSTILE)
+    async with console(belt) as browser:
+        page = await browser.read("/skills/evil")
+        for text in (
+            "<script>", "<style>", "<img", "<svg onload", 'href="javascript', 'href="data',
+             '<a href="x"', "\u202e", "\u200b",
+        ):  # fmt: skip
+            assert text not in page, text
+        assert "[picture: tracker]" in page
+        assert "U+202E" in page
+        assert 'href="/skills/evil/files/guide.md"' in page
+        assert 'rel="noopener noreferrer nofollow"' in page
+        assert 'passwd"' not in page
+
+
+async def test_a_file_is_text_or_an_attachment(belt: Runtime) -> None:
+    async with console(belt) as browser:
+        assert "The guide of pdf." in await browser.read("/skills/pdf/files/guide.md")
+        answer = await browser.get("/skills/pdf/files/guide.md?download=1")
+        assert answer.headers["content-disposition"].startswith("attachment;")
+        assert answer.headers["content-type"] == "application/octet-stream"
+        assert answer.text == "The guide of pdf.\n"
+
+
+@pytest.mark.parametrize("path", ["../../secret.txt", "nothing", "%2e%2e/x", ".git/config"])
+async def test_no_other_file_is_sent(belt: Runtime, tree: Tree, path: str) -> None:
+    tree.write("project/.agents/secret.txt", "secret")
+    async with console(belt) as browser:
+        answer = await browser.get(f"/skills/pdf/files/{path}?download=1")
+        assert answer.status_code == 404
+
+
+async def test_a_skill_is_disabled_and_enabled(belt: Runtime) -> None:
+    async with console(belt) as browser:
+        await browser.send("/skills/pdf", {"change": "disable"})
+        assert "pdf" not in belt.look()
+        assert "disabled" in await browser.read("/skills/pdf")
+        assert "pdf" in await browser.read("/skills?show=disabled")
+        await browser.send("/skills/pdf", {"change": "enable"})
+        assert "pdf" in belt.look()
+
+
+async def test_what_was_approved_is_forgotten_with_a_record(belt: Runtime) -> None:
+    belt.gate.ledger.remember(belt.gate.load_request(belt.look()["pdf"], "model"), "ada")
+    async with console(belt) as browser:
+        assert "by ada" in await browser.read("/skills/pdf")
+        await browser.send("/skills/pdf", {"change": "revoke"})
+        assert belt.gate.ledger.all() == []
+        [event] = belt.gate.audit.read(type="revoked")
+        assert event.data["by"] == "console ada"
+
+
+async def test_findings_of_check_are_shown(belt: Runtime, tree: Tree) -> None:
+    tree.write(f"{SKILLS}/odd/SKILL.md", "---\nname: Other Name\ndescription: x\n---\ntext\n")
+    async with console(belt) as browser:
+        page = await browser.read("/skills?show=problems")
+        assert "problem" in page
