@@ -60,7 +60,7 @@ def main() -> None:
         for words in (["make", "report"], ["curl", "-s", "https://example.com/data.csv"]):
             started.append(subprocess.Popen([*command, "run", "csv-report", "--", *words],
                                             cwd=project, env=env, stdin=subprocess.DEVNULL,
-                                            stderr=subprocess.DEVNULL))  # fmt: skip
+                                            stderr=subprocess.DEVNULL, text=True))  # fmt: skip
         _take(facts)
     finally:
         for one in started:

@@ -71,6 +71,7 @@ CALLS = {
 ENDLESS: dict[str, list[str]] = {
     "chat": [],
     "completion": ["bash"],
+    "console": [],
     "demo": [],
     "fleet": ["status"],
     "link": ["."],

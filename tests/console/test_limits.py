@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from skillbelt.console.limits import Buckets, Rate
+from skillbelt.console.limits import AllowedRate, Buckets
 
 
 class Clock:
@@ -15,14 +15,14 @@ class Clock:
 
 def test_a_bucket_is_empty_after_its_burst_and_fills_again() -> None:
     clock = Clock()
-    buckets = Buckets(Rate(3, 60), clock)
+    buckets = Buckets(AllowedRate(3, 60), clock)
     assert [buckets.take("ada") for _ in range(4)] == [True, True, True, False]
     clock.time = 1.0
     assert [buckets.take("ada") for _ in range(2)] == [True, False]
 
 
 def test_each_person_has_a_bucket() -> None:
-    buckets = Buckets(Rate(1, 1), Clock())
+    buckets = Buckets(AllowedRate(1, 1), Clock())
     assert buckets.take("ada")
     assert buckets.take("bob")
     assert not buckets.take("ada")
@@ -30,7 +30,7 @@ def test_each_person_has_a_bucket() -> None:
 
 def test_a_bucket_holds_no_more_than_a_burst() -> None:
     clock = Clock()
-    buckets = Buckets(Rate(2, 60), clock)
+    buckets = Buckets(AllowedRate(2, 60), clock)
     buckets.take("ada")
     clock.time = 1e6
     assert [buckets.take("ada") for _ in range(3)] == [True, True, False]

@@ -13,7 +13,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Control what skills may do": (
         *("scan", "permissions", "trust", "secrets", "enable", "disable", "log"),
     ),
-    "Serve skills to other programs": ("serve", "mcp"),
+    "Serve skills to other programs": ("serve", "mcp", "console"),
     "Settings and upkeep": (
         *("config", "doctor", "refresh", "watch", "store", "fleet", "completion"),
     ),
@@ -193,6 +193,10 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
     "serve": (
         HelpExample("skillbelt serve mcp", "for a client that starts this program"),
         HelpExample("skillbelt serve mcp --http 127.0.0.1:8000", "for many clients"),
+    ),
+    "console": (
+        HelpExample("skillbelt console --open", "sign in with a browser"),
+        HelpExample("skillbelt console --port 9000", "on another port"),
     ),
     "fleet": (
         HelpExample("skillbelt fleet status", "nodes, and what waits"),

@@ -26,7 +26,7 @@ from skillbelt.console.parts import ConsoleParts
 from skillbelt.console.people import AccessRules, Person, Role, admit_holder
 from skillbelt.console.render import HERE, templates
 from skillbelt.console.sign_in import COOKIE, SESSION_SECONDS, BrowserSession, SignIns
-from skillbelt.console.visit import Shown, Visit
+from skillbelt.console.visit import ShownPage, Visit
 from skillbelt.errors import SkillbeltError
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.serving.answers import HttpRefusal, status_of
@@ -65,7 +65,7 @@ _STATIC = os.path.join(HERE, "static")
 _OPEN = ("GET", "HEAD")
 
 
-class Page(NamedTuple):
+class ConsolePage(NamedTuple):
     """A page or an action: its address, the function behind it, and the role it needs."""
 
     method: str
@@ -86,25 +86,25 @@ class Page(NamedTuple):
         return re.compile("".join(made))
 
 
-PAGES: tuple[Page, ...] = (
-    Page("GET", "/", "inbox.show"),
-    Page("POST", "/inbox/{id}", "inbox.answer", "approver"),
-    Page("GET", "/skills", "skills.show_all"),
-    Page("GET", "/skills/{name}", "skills.show_one"),
-    Page("POST", "/skills/{name}", "skills.change", "admin"),
-    Page("GET", "/skills/{name}/files/{path...}", "skills.show_file"),
-    Page("GET", "/runs", "runs.show_all"),
-    Page("GET", "/runs/{id}", "runs.show_one"),
-    Page("POST", "/runs/{id}/stop", "runs.stop", "approver"),
-    Page("POST", "/runs/{id}/again", "runs.repeat", "admin"),
-    Page("GET", "/runs/{id}/files/{name...}", "runs.show_file"),
-    Page("GET", "/conversations", "conversations.show_all"),
-    Page("GET", "/conversations/{app}/{user}/{session}", "conversations.show_one"),
-    Page("GET", "/log", "log.show"),
-    Page("GET", "/log/export", "log.export"),
-    Page("GET", "/doctor", "health.show"),
-    Page("POST", "/doctor/attack", "health.attack", "admin"),
-    Page("GET", "/usage", "usage.show"),
+PAGES: tuple[ConsolePage, ...] = (
+    ConsolePage("GET", "/", "inbox.show"),
+    ConsolePage("POST", "/inbox/{id}", "inbox.answer", "approver"),
+    ConsolePage("GET", "/skills", "skills.show_all"),
+    ConsolePage("GET", "/skills/{name}", "skills.show_one"),
+    ConsolePage("POST", "/skills/{name}", "skills.change", "admin"),
+    ConsolePage("GET", "/skills/{name}/files/{path...}", "skills.show_file"),
+    ConsolePage("GET", "/runs", "runs.show_all"),
+    ConsolePage("GET", "/runs/{id}", "runs.show_one"),
+    ConsolePage("POST", "/runs/{id}/stop", "runs.stop", "approver"),
+    ConsolePage("POST", "/runs/{id}/again", "runs.repeat", "admin"),
+    ConsolePage("GET", "/runs/{id}/files/{name...}", "runs.show_file"),
+    ConsolePage("GET", "/conversations", "conversations.show_all"),
+    ConsolePage("GET", "/conversations/{app}/{user}/{session}", "conversations.show_one"),
+    ConsolePage("GET", "/log", "log.show"),
+    ConsolePage("GET", "/log/export", "log.export"),
+    ConsolePage("GET", "/doctor", "health.show"),
+    ConsolePage("POST", "/doctor/attack", "health.attack", "admin"),
+    ConsolePage("GET", "/usage", "usage.show"),
 )
 
 
@@ -210,7 +210,7 @@ class Console:
         draw = partial(self._draw, request, result, facts)
         return await to_thread.run_sync(draw, limiter=self._threads())
 
-    def _draw(self, request: Request, shown: Shown, facts: Mapping[str, object]) -> Response:
+    def _draw(self, request: Request, shown: ShownPage, facts: Mapping[str, object]) -> Response:
         root = request.scope.get("root_path", "")
         project = self.parts.belt.settings.project
         text = (
@@ -233,7 +233,7 @@ class Console:
         )
         return Response(text.encode("utf-8", "replace"), shown.status, media_type="text/html")
 
-    def _find(self, method: str, path: str) -> tuple[Page, Mapping[str, str]]:
+    def _find(self, method: str, path: str) -> tuple[ConsolePage, Mapping[str, str]]:
         known, wanted = False, "GET" if method == "HEAD" else method
         for pattern, page in self._patterns:
             if found := pattern.fullmatch(path):
@@ -305,12 +305,12 @@ class Console:
 
     def _show_sign_in(self, request: Request, told: str = "", status: int = 200) -> Response:
         facts = {"told": told, "oidc": self.doors.access.oidc is not None}
-        return self._draw(request, Shown("sign_in.html", facts, status), {})
+        return self._draw(request, ShownPage("sign_in.html", facts, status), {})
 
     def _welcome(self, request: Request, person: Person) -> Response:
         """Return the answer that signs a person in, and leads to the first page."""
         # Not a redirect: after a visit to another site a browser would not send the cookie with it.
-        answer = self._draw(request, Shown("welcome.html", {}), {})
+        answer = self._draw(request, ShownPage("welcome.html", {}), {})
         answer.set_cookie(
             COOKIE,
             self.doors.sign_ins.begin(person),
@@ -357,7 +357,7 @@ class Console:
         if session is not None:
             token = self.doors.sign_ins.form_token(session)
             known = {"person": session.person, "form_token": token}
-        answer = self._draw(request, Shown("error.html", facts, status), known)
+        answer = self._draw(request, ShownPage("error.html", facts, status), known)
         if status == 429:
             answer.headers["retry-after"] = "2"
         return answer
@@ -384,10 +384,10 @@ def _path_of(request: Request) -> str:
 
 
 @cache
-def _handler(name: str) -> Callable[[Visit], Shown | Response]:
+def _handler(name: str) -> Callable[[Visit], ShownPage | Response]:
     """Return the function behind a page; its module is imported with the first visit."""
     module, _, function = name.partition(".")
-    found: Callable[[Visit], Shown | Response] = getattr(
+    found: Callable[[Visit], ShownPage | Response] = getattr(
         import_module(f"skillbelt.console.{module}"), function
     )
     return found

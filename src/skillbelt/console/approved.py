@@ -31,7 +31,7 @@ class DiffLine(NamedTuple):
     text: str
 
 
-class FileChange(NamedTuple):
+class ApprovedChange(NamedTuple):
     """A file that was added, removed or changed, with its difference where that is text."""
 
     path: str
@@ -89,7 +89,7 @@ def read_files(skill: Skill) -> dict[str, tuple[str, str | None]]:
 
 def compare_files(
     before: Mapping[str, tuple[str, str | None]], after: Mapping[str, tuple[str, str | None]]
-) -> list[FileChange]:
+) -> list[ApprovedChange]:
     """Return what was added, removed and changed, by path."""
     changes = []
     left = MAX_DIFF_LINES
@@ -100,7 +100,7 @@ def compare_files(
         kind = "added" if old is None else "removed" if new is None else "changed"
         lines = _diff(old[1] if old else "", new[1] if new else "", left)
         left -= len(lines)
-        changes.append(FileChange(path, kind, lines))
+        changes.append(ApprovedChange(path, kind, lines))
     return changes
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from skillbelt.console.plots import Point, draw_curve
-from skillbelt.console.visit import Shown, Visit
+from skillbelt.console.visit import ShownPage, Visit
 from skillbelt.conversation.transcript import read_call, read_title
 from skillbelt.events import Event
 from skillbelt.serving.answers import HttpRefusal
@@ -23,7 +23,7 @@ _OWN = "skillbelt:"  # what the product itself keeps in the store
 _TITLE_EVENTS = 20
 
 
-class Talk(NamedTuple):
+class ListedTalk(NamedTuple):
     """A conversation in the list."""
 
     info: SessionInfo
@@ -44,18 +44,18 @@ class Moment(NamedTuple):
     total: int
 
 
-def show_all(visit: Visit) -> Shown:
+def show_all(visit: Visit) -> ShownPage:
     """Show the conversations of the store, the last used first."""
     store = visit.parts.belt.store
     start = visit.number("from", 0, 100_000)
     every = (one for one in list_sessions(store) if not one.key.app.startswith(_OWN))
     newest = heapq.nlargest(start + PAGE + 1, every, key=lambda one: one.updated)
     page = newest[start : start + PAGE]
-    return Shown(
+    return ShownPage(
         "conversations.html",
         {
             "talks": [
-                Talk(one, find_title(store, one.key), visit.url(address_of(one.key)))
+                ListedTalk(one, find_title(store, one.key), visit.url(address_of(one.key)))
                 for one in page
             ],
             "older": visit.url("/conversations", **{"from": start + PAGE})
@@ -83,7 +83,7 @@ def find_title(store: Store, key: SessionKey) -> str:
     return read_title(event.data for event in events if event.type == "message")
 
 
-def show_one(visit: Visit) -> Shown:
+def show_one(visit: Visit) -> ShownPage:
     """Show one conversation."""
     store, key = visit.parts.belt.store, read_address(visit.path)
     if key.app.startswith(_OWN):
@@ -93,7 +93,7 @@ def show_one(visit: Visit) -> Shown:
         raise HttpRefusal("not_found", "there is no such conversation")
     moments = list(tell_moments(events))
     session = visit.parts.belt.session(key.user, key.session, app=key.app)
-    return Shown(
+    return ShownPage(
         "conversation.html",
         {
             "key": key,

@@ -14,7 +14,7 @@ _CHUNK = 2**16
 
 
 def attach(file: BinaryIO, name: str, size: int | None = None) -> Response:
-    """Return a file that the browser saves, whatever is in it."""
+    """Return a file that the browser saves and never shows."""
     base = posixpath.basename(name) or "file"
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", base)
     shown = quote(base, safe="")

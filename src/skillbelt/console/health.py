@@ -16,7 +16,7 @@ from skillbelt.console.examination import (
     probe_all,
 )
 from skillbelt.console.parts import ConsoleParts
-from skillbelt.console.visit import Shown, Visit
+from skillbelt.console.visit import ShownPage, Visit
 from skillbelt.errors import log_warning
 from skillbelt.mcp.published import unpublished
 from skillbelt.runtime.runtime import Runtime
@@ -95,7 +95,7 @@ def examiner_of(parts: ConsoleParts) -> Examiner:
     return parts.examiner
 
 
-def show(visit: Visit) -> Shown:
+def show(visit: Visit) -> ShownPage:
     """Show what `doctor` finds."""
     examiner = examiner_of(visit.parts)
     report = examiner.report
@@ -108,7 +108,7 @@ def show(visit: Visit) -> Shown:
         if report
         else {}
     )
-    return Shown(
+    return ShownPage(
         "health.html",
         {
             "found": examiner.examine(),

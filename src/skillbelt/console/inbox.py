@@ -7,15 +7,15 @@ from typing import NamedTuple, cast, get_args
 from starlette.responses import Response
 
 from skillbelt.console.approved import (
+    ApprovedChange,
     ApprovedVersion,
-    FileChange,
     compare_files,
     find_approved,
     read_files,
     remember_approved,
 )
 from skillbelt.console.parts import ConsoleParts
-from skillbelt.console.visit import Shown, Visit
+from skillbelt.console.visit import ShownPage, Visit
 from skillbelt.errors import SkillbeltError
 from skillbelt.format.skill import Skill
 from skillbelt.permission.rules import Answer, AnswerKind, Request
@@ -37,7 +37,7 @@ _TOLD = {
 _APART = ("what", "skill", "from", "agent", "session", "content")
 
 
-class Card(NamedTuple):
+class RequestCard(NamedTuple):
     """A request as a person decides about it."""
 
     id: str
@@ -49,7 +49,7 @@ class Card(NamedTuple):
     covers: str
     facts: tuple[Fact, ...]
     approved: ApprovedVersion | None = None
-    changes: tuple[FileChange, ...] = ()
+    changes: tuple[ApprovedChange, ...] = ()
 
     @property
     def is_lasting(self) -> bool:
@@ -57,11 +57,11 @@ class Card(NamedTuple):
         return bool(self.request.always)
 
 
-def show(visit: Visit) -> Shown:
+def show(visit: Visit) -> ShownPage:
     """Show what waits."""
     waiting = visit.parts.requests.waiting()
     cards = [describe_card(visit.parts, one) for one in list(waiting.values())[:MAX_SHOWN]]
-    return Shown(
+    return ShownPage(
         "inbox.html",
         {
             "cards": cards,
@@ -102,13 +102,13 @@ def give_answer(parts: ConsoleParts, id: str, given: Answer) -> bool:
     return done
 
 
-def describe_card(parts: ConsoleParts, posted: Posted) -> Card:
+def describe_card(parts: ConsoleParts, posted: Posted) -> RequestCard:
     """Return everything that a person decides by."""
     pending, request = posted.pending, posted.pending.request
     listed = facts(request)
     command = next((one.value for one in listed if one.label == "command"), "")
     approved = find_approved(parts.belt.store, pending.project, request.skill)
-    return Card(
+    return RequestCard(
         id=pending.id,
         project=pending.project,
         request=request,
@@ -124,7 +124,7 @@ def describe_card(parts: ConsoleParts, posted: Posted) -> Card:
 
 def _find_changes(
     parts: ConsoleParts, request: Request, approved: ApprovedVersion | None
-) -> tuple[FileChange, ...]:
+) -> tuple[ApprovedChange, ...]:
     if approved is None or approved.hash == request.hash:
         return ()
     skill = find_skill(parts, request)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 _MOST_BUCKETS = 10_000
 
 
-class Rate(NamedTuple):
+class AllowedRate(NamedTuple):
     """So many at once, and so many in a minute after that."""
 
     burst: int
@@ -19,15 +19,15 @@ class Rate(NamedTuple):
 
 
 # Tries to sign in from one address; what one person asks for, and changes.
-SIGN_IN = Rate(10, 10)
-READ = Rate(240, 1_200)
-CHANGE = Rate(120, 240)
+SIGN_IN = AllowedRate(10, 10)
+READ = AllowedRate(240, 1_200)
+CHANGE = AllowedRate(120, 240)
 
 
 class Buckets:
     """Buckets of one rate, by who they are for. Thread-safe."""
 
-    def __init__(self, rate: Rate, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, rate: AllowedRate, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._clock, self._lock = rate, clock, threading.Lock()
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 

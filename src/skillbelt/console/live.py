@@ -21,7 +21,7 @@ _LOOK_SECONDS = 2.0
 _PAUSE_SECONDS = 0.05
 
 
-class Stream:
+class NewsStream:
     """What one browser has not been told yet: of each kind of news only the newest."""
 
     def __init__(self) -> None:
@@ -67,13 +67,13 @@ class Live:
     def __init__(self, belt: Runtime, requests: EveryRequest) -> None:
         self._belt, self._requests = belt, requests
         self._lock = threading.Lock()
-        self._streams: set[Stream] = set()
+        self._streams: set[NewsStream] = set()
         self._over = threading.Event()  # replaced with each set of threads
         self._closed = False
 
-    def open(self) -> Stream | None:
+    def open(self) -> NewsStream | None:
         """Return a new stream; None when there are too many, or at the end."""
-        stream = Stream()
+        stream = NewsStream()
         with self._lock:
             if self._closed or len(self._streams) >= MAX_STREAMS:
                 return None
@@ -90,7 +90,7 @@ class Live:
         stream.tell("hello", {})
         return stream
 
-    def leave(self, stream: Stream) -> None:
+    def leave(self, stream: NewsStream) -> None:
         """Forget a stream; the last one ends the threads."""
         with self._lock:
             self._streams.discard(stream)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from starlette.responses import Response, StreamingResponse
 
-from skillbelt.console.visit import Shown, Visit
+from skillbelt.console.visit import ShownPage, Visit
 from skillbelt.permission.audit_events import TYPES, AuditEvent
 from skillbelt.permission.audit_words import (
     describe_actor,
@@ -55,12 +55,12 @@ class LogQuery(NamedTuple):
         return cls(**given)
 
 
-def show(visit: Visit) -> Shown:
+def show(visit: Visit) -> ShownPage:
     """Show a page of the log, the newest first."""
     query = LogQuery.of(visit)
     events, before = read_page(visit, query, PAGE)
     again = {name: value for name, value in query._asdict().items() if name != "before"}
-    return Shown(
+    return ShownPage(
         "log.html",
         {
             "rows": [describe_row(one) for one in events],

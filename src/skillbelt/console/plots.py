@@ -13,7 +13,7 @@ _NARROW = 640.0
 _CLASSES = ("f1", "f2", "f3", "f4", "f5", "f6")
 
 
-class Bar(NamedTuple):
+class PlotBar(NamedTuple):
     """A bar: its label, its parts one upon the other, and what it says when it is pointed at."""
 
     label: str
@@ -21,7 +21,7 @@ class Bar(NamedTuple):
     title: str = ""
 
 
-class Span(NamedTuple):
+class TimeSpan(NamedTuple):
     """A part of a timeline, in any unit."""
 
     name: str
@@ -38,7 +38,7 @@ class Point(NamedTuple):
     title: str
 
 
-def draw_bars(bars: Sequence[Bar], name: str, height: float = 150.0) -> Markup:
+def draw_bars(bars: Sequence[PlotBar], name: str, height: float = 150.0) -> Markup:
     """Return upright bars, side by side; the last part of each is drawn as failures are."""
     most = max((sum(bar.parts) for bar in bars), default=0) or 1
     step, floor = _WIDTH / max(len(bars), 1), height - 22
@@ -72,7 +72,7 @@ def _grid(floor: float, most: float) -> str:
     return "".join(lines) + axis + f'<text x="0" y="10">{_short(most)}</text>'
 
 
-def draw_rows(bars: Sequence[Bar], name: str) -> Markup:
+def draw_rows(bars: Sequence[PlotBar], name: str) -> Markup:
     """Return bars that lie, one below the other, with their labels at the left."""
     most = max((sum(bar.parts) for bar in bars), default=0) or 1
     drawn, row = [], 26.0
@@ -95,7 +95,7 @@ def draw_rows(bars: Sequence[Bar], name: str) -> Markup:
     return _picture(drawn, name, max(len(bars), 1) * row)
 
 
-def draw_timeline(spans: Sequence[Span], name: str, unit: str = "ms") -> Markup:
+def draw_timeline(spans: Sequence[TimeSpan], name: str, unit: str = "ms") -> Markup:
     """Return spans in time, each on a line of its own, as flames are drawn."""
     end = max((one.start + one.length for one in spans), default=0) or 1
     drawn, row, room = [], 26.0, _NARROW - 170

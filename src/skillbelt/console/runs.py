@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from skillbelt.artifacts import SessionArtifacts
 from skillbelt.console.downloads import attach, is_text
-from skillbelt.console.plots import Span, draw_timeline
+from skillbelt.console.plots import TimeSpan, draw_timeline
 from skillbelt.console.terminal import render_output
-from skillbelt.console.visit import Shown, Visit
+from skillbelt.console.visit import ShownPage, Visit
 from skillbelt.errors import SkillbeltError, log_warning
 from skillbelt.running.call import Asker, RunCall
 from skillbelt.running.history import PastRun, RunHistory
@@ -29,7 +29,7 @@ _TOLD = {
 }
 
 
-def show_all(visit: Visit) -> Shown:
+def show_all(visit: Visit) -> ShownPage:
     """Show the runs of every process that shares the store, the newest first."""
     history = RunHistory(visit.parts.belt.store)
     skill, state = visit.query.get("skill", "").strip(), visit.query.get("state", "")
@@ -39,7 +39,7 @@ def show_all(visit: Visit) -> Shown:
         skill=skill, state=state, session=session, after=visit.query.get("after", ""), limit=PAGE
     )
     older = visit.url("/runs", skill=skill, state=state, session=session, after=after)
-    return Shown(
+    return ShownPage(
         "runs.html",
         {
             "runs": runs,
@@ -53,15 +53,15 @@ def show_all(visit: Visit) -> Shown:
     )
 
 
-def show_one(visit: Visit) -> Shown:
+def show_one(visit: Visit) -> ShownPage:
     """Show one run: how it went, what it printed, its steps and its files."""
     run = _find(visit)
     parts = RunHistory(visit.parts.belt.store).output(run.id)
     spans = [
-        Span(one.name, one.start_ms, one.duration_ms, f"{one.name}: {one.duration_ms} ms")
+        TimeSpan(one.name, one.start_ms, one.duration_ms, f"{one.name}: {one.duration_ms} ms")
         for one in run.steps
     ]
-    return Shown(
+    return ShownPage(
         "run.html",
         {
             "run": run,
@@ -106,7 +106,7 @@ def repeat(visit: Visit) -> Response:
     return visit.go_to("/runs", told="again")
 
 
-def show_file(visit: Visit) -> Shown | Response:
+def show_file(visit: Visit) -> ShownPage | Response:
     """Show or send a file that a run kept as an artifact."""
     run, name = _find(visit), visit.path["name"]
     kept = [one for one in run.facts.get("artifacts", ()) if one.get("name") == name]
@@ -119,7 +119,7 @@ def show_file(visit: Visit) -> Shown | Response:
         return attach(found.open(name, version), name, entry.size)
     with found.open(name, version) as file:
         data = file.read(MAX_TEXT_BYTES + 1)
-    return Shown(
+    return ShownPage(
         "run_file.html",
         {
             "run": run,

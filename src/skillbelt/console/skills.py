@@ -12,7 +12,7 @@ from skillbelt.console.approved import compare_files, find_approved, read_files
 from skillbelt.console.catalogue import check_switch, find_any, show_document, switch
 from skillbelt.console.downloads import attach, is_text
 from skillbelt.console.markdown import render_markdown
-from skillbelt.console.visit import Shown, Visit
+from skillbelt.console.visit import ShownPage, Visit
 from skillbelt.discovery.describe import clients_of
 from skillbelt.errors import SkillbeltError
 from skillbelt.format.skill import Skill
@@ -44,7 +44,7 @@ class SkillRow(NamedTuple):
     strength: str = ""
 
 
-def show_all(visit: Visit) -> Shown:
+def show_all(visit: Visit) -> ShownPage:
     """Show the catalogue, or what a search finds in it."""
     belt, words = visit.parts.belt, visit.query.get("q", "").strip()[:500]
     visit.parts.usage.start()
@@ -61,13 +61,13 @@ def show_all(visit: Visit) -> Shown:
             for skill, text, strength, field in found
             if strength != "noise"
         ]
-        return Shown("skills.html", _facts(visit, rows, words, len(rows), 0))
+        return ShownPage("skills.html", _facts(visit, rows, words, len(rows), 0))
     every = snapshot.derive("console-skills", lambda: _list(visit))
     kind = visit.query.get("show", "")
     chosen = [one for one in every if _fits(visit, one, kind, shadowed)] if kind else every
     start = visit.number("from", 0, len(chosen))
     rows = [_row(visit, skill, clients, shadowed) for skill in chosen[start : start + PAGE]]
-    return Shown("skills.html", _facts(visit, rows, "", len(chosen), start))
+    return ShownPage("skills.html", _facts(visit, rows, "", len(chosen), start))
 
 
 def _list(visit: Visit) -> list[Skill]:
@@ -138,7 +138,7 @@ def list_marks(visit: Visit, skill: Skill, shadowed: set[str]) -> list[tuple[str
     return [(word, kind) for word, kind, holds in marks if holds]
 
 
-def show_one(visit: Visit) -> Shown:
+def show_one(visit: Visit) -> ShownPage:
     """Show one skill with all that is known of it."""
     belt, skill = visit.parts.belt, _find(visit)
     visit.parts.usage.start()
@@ -151,7 +151,7 @@ def show_one(visit: Visit) -> Shown:
     approved = find_approved(belt.store, project, skill.name)
     changed = approved is not None and approved.hash != document["hash"]
     answers = RememberedAnswers(belt.store, project).all()
-    return Shown(
+    return ShownPage(
         "skill.html",
         {
             "skill": skill,
@@ -170,7 +170,7 @@ def show_one(visit: Visit) -> Shown:
     )
 
 
-def show_file(visit: Visit) -> Shown | Response:
+def show_file(visit: Visit) -> ShownPage | Response:
     """Show the text of a file of a skill, or send it."""
     skill, path = _find(visit), visit.path["path"]
     known = {entry.path: entry for entry in skill.files.manifest().files}
@@ -180,7 +180,7 @@ def show_file(visit: Visit) -> Shown | Response:
         return attach(skill.files.open(path), path, known[path].size)
     with skill.files.open(path) as file:
         data = file.read(MAX_TEXT_BYTES + 1)
-    return Shown(
+    return ShownPage(
         "file.html",
         {
             "skill": skill,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from skillbelt.console.plots import Bar, draw_bars, draw_rows
+from skillbelt.console.plots import PlotBar, draw_bars, draw_rows
 from skillbelt.console.usage_book import UsageBook
-from skillbelt.console.visit import Shown, Visit
+from skillbelt.console.visit import ShownPage, Visit
 from skillbelt.text import tokens
 
 DAYS = 30
@@ -14,21 +14,21 @@ _TOP = 12
 _WAIT_SECONDS = 3.0
 
 
-def show(visit: Visit) -> Shown:
+def show(visit: Visit) -> ShownPage:
     """Show the figures and the plots."""
     book = visit.parts.usage
     book.start()
     ready = book.wait(_WAIT_SECONDS)
     used = book.skills()
     top = [
-        Bar(one.name, (one.loads, one.runs - one.failed, one.failed), _tell(one.document()))
+        PlotBar(one.name, (one.loads, one.runs - one.failed, one.failed), _tell(one.document()))
         for one in used[:_TOP]
     ]
     cost = {
         name: tokens(f"- {skill.name}: {skill.description}\n")
         for name, skill in visit.parts.belt.catalog.snapshot.items()
     }
-    return Shown(
+    return ShownPage(
         "usage.html",
         {
             "ready": ready,
@@ -47,7 +47,7 @@ def show(visit: Visit) -> Shown:
     )
 
 
-def list_days(book: UsageBook) -> list[Bar]:
+def list_days(book: UsageBook) -> list[PlotBar]:
     """Return the last days as bars: loads, runs and failed runs."""
     now = datetime.now()
     bars = []
@@ -55,7 +55,7 @@ def list_days(book: UsageBook) -> list[Bar]:
         day = (now - timedelta(days=back)).strftime("%Y-%m-%d")
         loads, runs, failed = book.day(day)
         told = f"{day}: {loads} loads, {runs} runs, {failed} failed"
-        bars.append(Bar(day[5:], (loads, runs - failed, failed), told))
+        bars.append(PlotBar(day[5:], (loads, runs - failed, failed), told))
     return bars
 
 

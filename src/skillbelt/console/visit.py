@@ -38,7 +38,7 @@ class Visit(NamedTuple):
         return min(int(text), most) if text.isdecimal() and len(text) < 10 else default
 
 
-class Shown(NamedTuple):
+class ShownPage(NamedTuple):
     """A page: its template, what it shows, and the status of the answer."""
 
     template: str

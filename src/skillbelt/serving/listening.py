@@ -133,7 +133,7 @@ async def serve_app(
         log_level="error",
         access_log=False,
         server_header=False,
-        # Who calls is the peer of the connection, whatever a header says.
+        # Who calls is the peer of the connection; no header changes that.
         proxy_headers=False,
         http=timed_protocol(REQUEST_TIMEOUT_SECONDS, most),
         backlog=BACKLOG,
