@@ -445,8 +445,18 @@ def test_output_that_can_not_be_written_is_told(kit: Tree, size: int) -> None:
 
 
 def test_a_terminal_shows_both_streams_in_their_order(kit: Tree) -> None:
-    command = "echo one; sleep 0.3; echo two >&2; sleep 0.3; echo three"
-    screen = on_terminal(kit, "run", SKILL, "--yes", "--", "bash", "-c", command)
+    """The command goes on once its last line is shown: two pipes have no order of their own."""
+    wait = "until [ -e out/{} ]; do sleep 0.05; done; rm out/*"
+    command = f"echo one; {wait.format(1)}; echo two >&2; {wait.format(2)}; echo three"
+
+    def go_on() -> Iterator[tuple[str, str]]:
+        for number, line in enumerate(("one\r\n", "two\r\n"), 1):
+            yield line, ""
+            for folder in list(kit.root.rglob("out")):  # the workspace, and copies of it
+                (folder / str(number)).touch()
+
+    words = ("run", SKILL, "--yes", "--", "bash", "-c", command)
+    screen = on_terminal(kit, *words, answers=go_on())
     assert [line for line in screen.lines if line] == ["one", "two", "three"]
 
 

@@ -160,7 +160,7 @@ class _Reading:
             self._read_safely(path, lambda: self._read_data(path, self._load(path), 0))
 
     def _read_safely(self, path: str, read: Callable[[], None]) -> None:
-        """Read a part; one that makes a reader fail is not seen, and that is told."""
+        """Read a part; one that makes a reader fail is not seen, and a finding says so."""
         try:
             read()
         except ScanExhausted:
