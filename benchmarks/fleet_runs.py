@@ -5,7 +5,8 @@
 `--nodes N` measures something else: runs that wait two seconds, on 1 to N nodes of one processor.
 
 Starts a small cluster of its own, with a token. Rounds alternate, so that what else the machine
-does falls on both sides; the figures are ratios within one run of this script.
+does falls on both sides; the figures are ratios within one run of this script. Exit code 1 when a
+bar is missed; `--nodes` has none.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -29,6 +31,8 @@ WARM_RUNS = 40
 # For each node: three times what it carries out at once.
 WAITING_RUNS, WAITING_SECONDS = 48, 3
 PLACES = 8  # runs that a server sends at once for each processor
+# The bars: through Ray beside local, two nodes beside one, and what Ray adds to a run.
+LEAST_THROUGHPUT, LEAST_TWO_NODES, MOST_ADDED_MS = 0.90, 1.8, 15.0
 SCRIPT = "print(sum(range(1000)))\n"
 HEAD = "---\nname: sum\ndescription: Adds numbers. Use it to add numbers.\n---\n"
 
@@ -132,8 +136,17 @@ def measure_nodes(cluster: SmallCluster, project: Path, nodes: int) -> dict[str,
     return found
 
 
-def main() -> None:
-    """Measure and print."""
+def missed(found: dict[str, float]) -> list[str]:
+    """Each bar that the figures of `measure` miss, as a sentence."""
+    low = [("throughput_ratio", LEAST_THROUGHPUT), ("two_nodes_ratio", LEAST_TWO_NODES)]
+    said = [f"{name} is {found[name]} (at least {bar})" for name, bar in low if found[name] < bar]
+    if (added := found["added_median_ms"]) > MOST_ADDED_MS:
+        said.append(f"added_median_ms is {added} (at most {MOST_ADDED_MS})")
+    return said
+
+
+def main() -> int:
+    """Measure and print; the exit code says whether every bar is met."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=60)
     parser.add_argument("--nodes", type=int, default=0)
@@ -152,7 +165,11 @@ def main() -> None:
     print(json.dumps(found, indent=2))
     if args.json:
         args.json.write_text(json.dumps(found, indent=2))
+    below = [] if args.nodes else missed(found)
+    for sentence in below:
+        print(f"MISSED: {sentence}", file=sys.stderr)
+    return 1 if below else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -21,46 +18,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 PEM, PKCS8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-# model-signing 1.1.1 imports pyOpenSSL, which none of its dependencies brings any more. This is the
-# part that it uses, over the same library.
-_OPENSSL = """
-import subprocess, tempfile
-from cryptography.hazmat.primitives.serialization import Encoding
-
-class X509:
-    def __init__(self, certificate):
-        self.pem = certificate.public_bytes(Encoding.PEM)
-
-    @classmethod
-    def from_cryptography(cls, certificate):
-        return cls(certificate)
-
-class X509Store:
-    def __init__(self):
-        self.pem, self.time = b"", None
-
-    def add_cert(self, certificate):
-        self.pem += certificate.pem
-
-    def set_time(self, time):
-        self.time = int(time.timestamp())
-
-class X509StoreContext:
-    def __init__(self, store, certificate, chain=()):
-        self.store, self.certificate, self.chain = store, certificate, chain
-
-    def verify_certificate(self):
-        files = []
-        for data in (self.store.pem, b"".join(one.pem for one in self.chain), self.certificate.pem):
-            files.append(tempfile.NamedTemporaryFile(suffix=".pem"))
-            files[-1].write(data)
-            files[-1].flush()
-        store, chain, own = (file.name for file in files)
-        between = ["-untrusted", chain] if self.chain else []
-        subprocess.run(
-            ["openssl", "verify", "-attime", str(self.store.time), "-no-CApath", "-no-CAstore",
-             "-CAfile", store, *between, own], check=True, capture_output=True)
-"""
 
 
 class Keypair(NamedTuple):
@@ -167,15 +124,8 @@ for line in sys.stdin:
 @cache
 def _peer() -> subprocess.Popen[str]:
     """Start the tool once for all tests of a worker: it takes seconds to load."""
-    folder = tempfile.mkdtemp(prefix="skillbelt-peer-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    made = Path(folder) / "OpenSSL"
-    made.mkdir()
-    (made / "__init__.py").write_text("")
-    (made / "crypto.py").write_text(_OPENSSL)
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", _DRIVER],
-        env={**os.environ, "PYTHONPATH": folder},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
