@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from skillbelt.console.people import (
     AccessRules,
-    OidcProvider,
     Person,
     TrustedProxy,
     admit_holder,
@@ -16,20 +14,11 @@ from skillbelt.console.people import (
 from skillbelt.errors import ConfigError
 from skillbelt.serving.tokens import Holder
 
-NOTHING: Mapping[str, str] = {}
-OIDC = """
-[oidc]
-issuer = "https://id.example/"
-client_id = "console"
-client_secret_env = "SECRET"
-url = "https://skills.example"
-"""
 
-
-def read(folder: Path, text: str, environment: Mapping[str, str] = NOTHING) -> AccessRules:
+def read(folder: Path, text: str) -> AccessRules:
     path = folder / "access.toml"
     path.write_text(text, "utf-8")
-    return read_access(str(path), environment)
+    return read_access(str(path))
 
 
 def test_roles_include_those_before_them() -> None:
@@ -58,16 +47,6 @@ def test_a_name_that_cannot_be_shown_is_refused(name: str) -> None:
     assert AccessRules(default_role="viewer").admit(name) is None
 
 
-def test_a_file_names_an_openid_provider(tmp_path: Path) -> None:
-    rules = read(tmp_path, OIDC, {"SECRET": "s3cret"})
-    assert rules.oidc == OidcProvider(
-        issuer="https://id.example",
-        client_id="console",
-        client_secret="s3cret",
-        url="https://skills.example",
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -78,9 +57,6 @@ def test_a_file_names_an_openid_provider(tmp_path: Path) -> None:
         ("[proxy]\nheader = 1", "proxy.header is unknown or of a wrong type"),
         ('default_role = "boss"\n[proxy]\nheader = "x"', "default_role: takes one of viewer"),
         ('[roles]\nada = "boss"\n[proxy]\nheader = "x"', "roles.ada"),
-        (OIDC, "the variable SECRET is not set"),
-        (OIDC.replace("https://id", "http://id"), "oidc.issuer takes a https address"),
-        (OIDC.replace('client_id = "console"', ""), "oidc.client_id is missing"),
         ("[", "is not TOML"),
     ],
 )
@@ -92,7 +68,7 @@ def test_a_wrong_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, tol
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
-        read_access(str(tmp_path / "none.toml"), NOTHING)
+        read_access(str(tmp_path / "none.toml"))
 
 
 @pytest.mark.parametrize(

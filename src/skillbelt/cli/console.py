@@ -17,7 +17,7 @@ from skillbelt.files.handles import raise_limit
 from skillbelt.permission.audit import user_name
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.serving.tokens import TokenBook, new_token
-from skillbelt.settings import load_settings, process_environment
+from skillbelt.settings import load_settings
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--access",
         metavar="FILE",
-        help="a file that says who may sign in by a proxy or OpenID Connect, and their roles",
+        help="a file that says which proxy signs people in, and their roles",
     )
     parser.add_argument(
         "--origin",
@@ -87,9 +87,7 @@ def run(args: argparse.Namespace) -> int:
 def read_rules(path: str | None) -> AccessRules:
     """Read the access file, if one is named."""
     people = import_module("skillbelt.console.people")
-    found: AccessRules = (
-        people.read_access(path, process_environment()) if path else people.AccessRules()
-    )
+    found: AccessRules = people.read_access(path) if path else people.AccessRules()
     return found
 
 

@@ -120,7 +120,7 @@ NAV = (
 
 
 class Doors(NamedTuple):
-    """How people come in: tokens, links, a proxy or an OpenID provider."""
+    """How people come in: tokens, links or a proxy."""
 
     sign_ins: SignIns
     tokens: TokenBook
@@ -281,10 +281,6 @@ class Console:
         return RedirectResponse(f"{request.scope.get('root_path', '')}/sign-in", 303)
 
     async def _sign_in(self, request: Request, path: str) -> Response:
-        if path.startswith("/sign-in/oidc") and self.doors.access.oidc is not None:
-            oidc = import_module("skillbelt.console.oidc")
-            answer: Response = await oidc.sign_in(self.doors, request, path, self._welcome)
-            return answer
         if path != "/sign-in":
             raise HttpRefusal("not_found", "there is no such page")
         token, once = request.query_params.get("token", ""), True
@@ -304,12 +300,11 @@ class Console:
         return self._welcome(request, person)
 
     def _show_sign_in(self, request: Request, told: str = "", status: int = 200) -> Response:
-        facts = {"told": told, "oidc": self.doors.access.oidc is not None}
-        return self._draw(request, ShownPage("sign_in.html", facts, status), {})
+        return self._draw(request, ShownPage("sign_in.html", {"told": told}, status), {})
 
     def _welcome(self, request: Request, person: Person) -> Response:
         """Return the answer that signs a person in, and leads to the first page."""
-        # Not a redirect: after a visit to another site a browser would not send the cookie with it.
+        # Not a redirect: a link from another site would lead on without the strict cookie.
         answer = self._draw(request, ShownPage("welcome.html", {}), {})
         answer.set_cookie(
             COOKIE,

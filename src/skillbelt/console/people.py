@@ -7,7 +7,6 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
-from urllib.parse import urlsplit
 
 from skillbelt.errors import ConfigError
 from skillbelt.serving.tokens import Holder
@@ -19,13 +18,6 @@ MAX_NAME_CHARS = 200
 _MAX_FILE_BYTES = 2**20
 _TABLES: Mapping[str, Mapping[str, type]] = {
     "proxy": {"header": str, "from": list},
-    "oidc": {
-        "issuer": str,
-        "client_id": str,
-        "client_secret_env": str,
-        "url": str,
-        "name_claim": str,
-    },
 }
 _NO_ROLES: Mapping[str, Role] = MappingProxyType({})
 
@@ -56,23 +48,12 @@ class TrustedProxy(NamedTuple):
             return False
 
 
-class OidcProvider(NamedTuple):
-    """Where people sign in by OpenID Connect. `url` is the console's own, as a browser has it."""
-
-    issuer: str
-    client_id: str
-    client_secret: str
-    url: str
-    name_claim: str = "email"
-
-
 class AccessRules(NamedTuple):
     """How people sign in besides tokens, and the role of each; "" for a stranger is no access."""
 
     roles: Mapping[str, Role] = _NO_ROLES
     default_role: Role | Literal[""] = ""
     proxy: TrustedProxy | None = None
-    oidc: OidcProvider | None = None
 
     def admit(self, name: str) -> Person | None:
         """Return the person of that name; None if it has no role here."""
@@ -91,7 +72,7 @@ def admit_holder(holder: Holder) -> Person | None:
     return Person("token", "admin" if holder.answers else "viewer")
 
 
-def read_access(path: str, environment: Mapping[str, str]) -> AccessRules:
+def read_access(path: str) -> AccessRules:
     """Read an access file; ConfigError names the file, the key and the remedy."""
     try:
         with open(path, "rb") as file:
@@ -109,10 +90,9 @@ def read_access(path: str, environment: Mapping[str, str]) -> AccessRules:
         roles=_read_roles(found.get("roles", {}), path),
         default_role=_read_role(said, f"{path}: default_role") if said else "",
         proxy=_read_proxy(_table(found, "proxy", path), path),
-        oidc=_read_oidc(_table(found, "oidc", path), path, environment),
     )
-    if rules.proxy is None and rules.oidc is None:
-        raise ConfigError(f"{path}: says how no one signs in; add [proxy] or [oidc]")
+    if rules.proxy is None:
+        raise ConfigError(f"{path}: says how no one signs in; add [proxy]")
     return rules
 
 
@@ -159,28 +139,3 @@ def _read_proxy(table: Mapping[str, Any] | None, path: str) -> TrustedProxy | No
         except ValueError as error:
             raise ConfigError(f"{path}: proxy.from takes addresses, not {one!r}") from error
     return proxy._replace(addresses=tuple(map(str, addresses)))
-
-
-def _read_oidc(
-    table: Mapping[str, Any] | None, path: str, environment: Mapping[str, str]
-) -> OidcProvider | None:
-    if table is None:
-        return None
-    for key in ("issuer", "client_id", "client_secret_env", "url"):
-        if not table.get(key):
-            raise ConfigError(f"{path}: oidc.{key} is missing")
-    for key in ("issuer", "url"):
-        parts = urlsplit(table[key])
-        local = parts.hostname in ("127.0.0.1", "localhost", "::1")
-        if not parts.netloc or (parts.scheme != "https" and not (parts.scheme == "http" and local)):
-            raise ConfigError(f"{path}: oidc.{key} takes a https address, not {table[key]!r}")
-    name = table["client_secret_env"]
-    if not environment.get(name):
-        raise ConfigError(f"{path}: oidc.client_secret_env: the variable {name} is not set")
-    return OidcProvider(
-        issuer=table["issuer"].rstrip("/"),
-        client_id=table["client_id"],
-        client_secret=environment[name],
-        url=table["url"].rstrip("/"),
-        name_claim=table.get("name_claim", "email"),
-    )

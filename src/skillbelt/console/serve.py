@@ -71,15 +71,13 @@ def build_console(
     )
     # A name that a proxy is called by stands for its origins too.
     named = [f"{scheme}://{one}" for one in _lower(served.hosts) for scheme in ("http", "https")]
-    oidc = served.access.oidc
-    reached = (*served.origins, oidc.url if oidc is not None else "")
     console = Console(
         belt,
         Doors(
             sign_ins=sign_ins,
             tokens=tokens,
             access=served.access,
-            secure=any(one.startswith("https:") for one in reached),
+            secure=any(one.startswith("https:") for one in served.origins),
         ),
         hosts=known,
         origins=[*own_origins(served.host, served.port), *served.origins, *named],

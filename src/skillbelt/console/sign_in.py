@@ -18,9 +18,7 @@ from skillbelt.console.people import ROLES, Person, Role
 from skillbelt.untrusted_json import BadJson, read_json
 
 COOKIE = "skillbelt_console"
-STATE_COOKIE = "skillbelt_console_state"  # during a visit to an OpenID provider
 SESSION_SECONDS = 12 * 3600
-STATE_SECONDS = 600
 _MAX_COOKIE_BYTES = 4_096
 _MAX_ENDED = 10_000
 
@@ -114,15 +112,6 @@ class SignIns:
         """Whether a form came from a page of ours."""
         given, wanted = token.encode("utf-8", "replace"), self.form_token(session).encode()
         return hmac.compare_digest(given, wanted)
-
-    def keep_state(self, document: object) -> str:
-        """Return what a browser keeps during a visit to another site."""
-        return self._signer.sign("state", [document, now() + STATE_SECONDS])
-
-    def read_state(self, text: str) -> Any:
-        """Return what `keep_state` was given; None when that is not certain or too old."""
-        found = self._signer.read("state", text)
-        return found[0] if isinstance(found, list) and found[1] > now() else None
 
 
 def now() -> float:
