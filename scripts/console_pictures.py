@@ -21,14 +21,8 @@ from playwright.sync_api import sync_playwright
 HERE = Path(__file__).parents[1]
 PICTURES = HERE / "docs" / "pictures"
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
-RULES = '[permission]\nrun = { "*" = "ask", "python3 *" = "allow", "printf *" = "allow" }\n'
+RULES = '[permission]\nrun = { "*" = "ask", "ls *" = "allow" }\n'
 PATIENCE = 120_000
-_LISTING = """
-import pathlib
-for one in sorted(pathlib.Path(".").rglob("*")):
-    if one.is_file():
-        print(f"\\033[32m{one.stat().st_size:>7}\\033[0m  {one}")
-"""
 
 
 def main() -> None:
@@ -48,9 +42,8 @@ def main() -> None:
         assert started[0].stdout is not None
         facts = json.loads("".join(iter(started[0].stdout.readline, "}\n")) + "}")
         for name in ("text-stats", "json-diff"):
-            listing = ["python3", "-c", _LISTING]
             subprocess.run(
-                [*command, "run", name, "--", *listing],
+                [*command, "run", name, "--", "ls", "-lR", "--color=always"],
                 cwd=project,
                 env=env,
                 check=True,
