@@ -55,6 +55,12 @@ _OCI_NAME = re.compile(
 )
 # A ref goes to git as an argument and into a lock; the rules of `git check-ref-format`, in short.
 _REF = re.compile(r"(?!-)(?!.*(?:\.\.|@\{|//))[^\x00-\x20\x7f~^:?*\[\\]+(?<![./])")
+# Names of a query that hold a secret: tokens of forges and registries, signed addresses of clouds.
+_SECRET_NAME = re.compile(
+    r"(?:.*[_.-])?(?:[a-z]*token|(?:api|access|secret)?key|sig|signature|secret|auth|authorization"
+    r"|pass|passwd|password|pwd|credentials?|jwt)",
+    re.IGNORECASE,
+)
 _GIT_SCHEMES = ("ssh", "git+ssh", "git", "file", "http", "https")
 
 
@@ -73,6 +79,7 @@ def parse_source(text: str, *, folder: str = "", github_host: str = GITHUB) -> S
     """
     typed = text
     text = _check_text(text)
+    _check_query(text)
     found = (
         _parse_ours(text, folder)
         or _parse_path(text, folder)
@@ -355,6 +362,21 @@ def _check_credentials(text: str, parts: SplitResult) -> None:
     if secret:
         remedy = "leave them out; git asks your credential helper, see `git help credentials`"
         _refuse(text, "an address with a password or a token would end up in the lock", remedy)
+
+
+def _check_query(text: str) -> None:
+    """Refuse an address with a secret in its query, without a word of the query."""
+    if text.lower().startswith(MCP_COMMAND) or "://" not in text:
+        return
+    address, _, query = text.partition("#")[0].partition("?")
+    for part in query.replace(";", "&").split("&"):
+        name = unquote(part.partition("=")[0])
+        if _SECRET_NAME.fullmatch(name):
+            _refuse(
+                address,
+                f"the part {name[:40]!r} of its query is a secret, which would end up in the lock",
+                "leave it out, or download the archive yourself and give the file",
+            )
 
 
 def _check_subpath(subpath: str, text: str) -> str:

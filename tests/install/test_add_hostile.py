@@ -1,0 +1,186 @@
+"""What an attacker puts into a source, tried with the command that a user types."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.discovery.sources.archives import zipped
+from tests.discovery.sources.server import running
+from tests.install.repositories import BareRepository, git, skill_text
+from tests.install.repositories import Tree as RepositoryTree
+from tests.install.test_git import HOSTILE, OTHER, SKILL
+from tests.tree import Tree
+
+SKILLS = ".agents/skills"
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
+
+
+@pytest.fixture
+def source(tree: Tree) -> BareRepository:
+    return BareRepository(tree.root / "source.git")
+
+
+def everything_below(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def test_no_hostile_file_is_installed_and_the_other_skills_are(
+    tree: Tree, source: BareRepository
+) -> None:
+    skills: dict[str, RepositoryTree] = {"alpha": SKILL}
+    for number, (bad, _) in enumerate(HOSTILE.values()):
+        text = skill_text(f"case-{number}")
+        skills[f"case-{number}"] = {"SKILL.md": text, "scripts": SKILL["scripts"], **bad}
+    source.commit({"skills": skills})
+    done = tree.run("add", source.url, "--all", "--yes", "--json")
+    assert done.exit_code == 3, done.stderr
+    assert [one["name"] for one in done.document["changes"]] == ["alpha"]
+    refused = {one["name"]: one["code"] for one in done.document["refused"]}
+    assert refused == {f"case-{number}": "source-refused" for number in range(len(HOSTILE))}
+    assert os.listdir(tree.project / SKILLS) == ["alpha"]
+    assert list(json.loads((tree.project / "skills-lock.json").read_text())["skills"]) == ["alpha"]
+    assert not os.path.lexists("/nonexistent/x")
+
+
+def test_nothing_of_a_repository_runs_while_it_is_added(tree: Tree, source: BareRepository) -> None:
+    mark = tree.root / "ran"
+    program = tree.write("program", f"#!/bin/sh\ntouch {mark}\n")
+    program.chmod(0o755)
+    files: RepositoryTree = {
+        **SKILL,
+        ".gitattributes": "* filter=x text eol=crlf ident export-ignore\nbig.bin filter=lfs\n",
+        ".gitconfig": f"[core]\n\tfsmonitor = {program}\n[alias]\n\tfetch = !{program}\n",
+        ".gitmodules": '[submodule "x"]\n\tpath = x\n\turl = ext::sh -c touch\n',
+        ".lfsconfig": f"[lfs]\n\turl = http://127.0.0.1:9\n[filter]\n\tsmudge = {program}\n",
+        "big.bin": POINTER,
+        "id.txt": "$Id$\n",
+    }
+    source.commit({"skills": {"alpha": files}})
+    (source.folder / "hooks").mkdir(exist_ok=True)
+    for name in ("post-checkout", "post-merge", "reference-transaction", "pre-auto-gc"):
+        (source.folder / "hooks" / name).symlink_to(program)
+    for key in ("core.fsmonitor", "core.sshCommand", "filter.x.smudge", "filter.lfs.process",
+                "uploadpack.packObjectsHook", "core.alternateRefsCommand", "credential.helper",
+                "include.path"):  # fmt: skip
+        git(source.folder, "config", key, str(program))
+    for words in (("--ref", "main"), ()):
+        done = tree.run("add", source.url, "--all", "--yes", *words)
+        assert done.exit_code == 0, done.stderr
+    there = tree.project / SKILLS / "alpha"
+    assert not mark.exists()
+    assert ((there / "id.txt").read_text(), (there / "big.bin").read_text()) == ("$Id$\n", POINTER)
+    assert b"\r" not in (there / "scripts/run.sh").read_bytes()
+
+
+def test_a_submodule_beside_a_skill_is_not_fetched(tree: Tree, source: BareRepository) -> None:
+    modules = '[submodule "x"]\n\tpath = skills/x\n\turl = file:///nonexistent\n'
+    source.commit({".gitmodules": modules, "skills": {"alpha": SKILL, "x": ("160000", OTHER)}})
+    done = tree.run("add", source.url, "--all", "--yes")
+    assert (done.exit_code, os.listdir(tree.project / SKILLS)) == (0, ["alpha"]), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("files", "named"),
+    [
+        ({"zeros": b"\0" * (65 * 2**20)}, "zeros"),
+        ({f"f{number}": b"" for number in range(10_001)}, "files"),
+        ({"a/" * 600 + "x": b""}, "a/a/"),
+        ({"../evil": b"x"}, "evil"),
+        ({"Notes.md": b"1", "notes.md": b"2"}, "otes.md"),
+    ],
+    ids=["bytes", "files", "depth", "path", "case"],
+)
+def test_a_hostile_archive_leaves_nothing(tree: Tree, files: dict[str, bytes], named: str) -> None:
+    archive = tree.write("a.zip", zipped({"SKILL.md": skill_text("alpha").encode(), **files}))
+    before = everything_below(tree.root)
+    done = tree.run("add", str(archive), "--yes")
+    assert done.exit_code in (1, 4), done.stderr
+    assert named in done.stderr and "Traceback" not in done.stderr
+    left = everything_below(tree.root) - before
+    assert not [name for name in left if "evil" in name or "SKILL.md" in name or "zeros" in name]
+    assert not (tree.project / SKILLS).exists()
+
+
+def test_a_second_skill_of_one_name_is_named_and_not_installed(
+    tree: Tree, source: BareRepository
+) -> None:
+    texts = {name: {"SKILL.md": skill_text("alpha", name)} for name in ("first", "second")}
+    source.commit({"skills": texts})
+    listed = tree.run("add", source.url, "--list", "--json").document
+    assert [one["path"] for one in listed["skipped"]] == ["skills/second/SKILL.md"]
+    assert tree.run("add", source.url, "--all", "--yes").exit_code == 0
+    assert "first" in (tree.project / SKILLS / "alpha/SKILL.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ext::sh -c touch% ran",),
+        ("fd::17",),
+        ("--", "--upload-pack=touch ran"),
+        ("--", "-oProxyCommand=touch ran"),
+        ("git@-oProxyCommand=touch:o/r.git",),
+        ("ssh://-oProxyCommand=touch/o/r.git",),
+        ("owner/repo#--upload-pack=touch",),
+        ("owner/repo", "--ref=--upload-pack=touch"),
+    ],
+)
+def test_no_source_becomes_a_program_or_an_option_of_git(
+    tree: Tree, words: tuple[str, ...]
+) -> None:
+    before = everything_below(tree.project)
+    done = tree.run("add", "--all", "--yes", *words)
+    assert done.exit_code == 1 and "Traceback" not in done.stderr
+    assert everything_below(tree.project) == before
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://user:hunter2@127.0.0.1:9/r.git",
+        "https://hunter2@127.0.0.1:9/r.zip",
+        "ssh://git:hunter2@127.0.0.1:9/r.git",
+        "oci://user:hunter2@127.0.0.1:9/team:v1",
+        "mcp+http://hunter2@127.0.0.1:9/mcp#work",
+        "http://127.0.0.1:9/r.zip?private_token=hunter2",
+        "http://127.0.0.1:9/r.git?a=b&access_token=hunter2",
+        "http://127.0.0.1:9/a.skill?X-Amz-Signature=hunter2",
+        "http://127.0.0.1:9/a.skill?%74oken=hunter2",
+        "mcp+http://127.0.0.1:9/mcp?apiKey=hunter2#work",
+        "https://github.com/owner/repo?token=hunter2",
+    ],
+)
+def test_a_secret_in_an_address_is_in_no_message_and_no_file(tree: Tree, address: str) -> None:
+    done = tree.run("add", address, "--all", "--yes", "-v")
+    assert done.exit_code == 1
+    assert "hunter2" not in done.stdout + done.stderr
+    for path in tree.root.rglob("*"):
+        assert not path.is_file() or b"hunter2" not in path.read_bytes(), path
+
+
+def test_an_ordinary_query_stays_in_the_address(tree: Tree) -> None:
+    with running() as server:
+        archive = zipped({"SKILL.md": skill_text("alpha").encode()})
+        server.pages["/a.zip?version=1&keyword=x"] = archive
+        done = tree.run("add", f"{server.url}/a.zip?version=1&keyword=x", "--yes")
+    assert done.exit_code == 0, done.stderr
+
+
+def test_a_lock_of_another_machine_names_the_source_that_is_not_here(
+    tree: Tree, source: BareRepository
+) -> None:
+    source.commit({"skills": {"alpha": SKILL}})
+    assert tree.run("add", source.url, "--all", "--yes", "--to", "claude").exit_code == 0
+    text = (tree.project / "skills-lock.json").read_text()
+    tree.write("elsewhere/skills-lock.json", text.replace(str(tree.root), "/home/other"))
+    tree.setenv("XDG_STATE_HOME", tree.root / "other-state")
+    tree.setenv("XDG_CACHE_HOME", tree.root / "other-cache")
+    done = tree.run("sync", "--frozen", "--yes", "--json", project="elsewhere")
+    assert done.exit_code == 2, done.stderr
+    (refused,) = done.document["refused"]
+    assert refused["name"] == "alpha" and "/home/other/source.git" in refused["message"]
+    assert everything_below(tree.root / "elsewhere") == {"skills-lock.json"}
