@@ -145,7 +145,6 @@ def test_no_source_becomes_a_program_or_an_option_of_git(
         "https://hunter2@127.0.0.1:9/r.zip",
         "ssh://git:hunter2@127.0.0.1:9/r.git",
         "oci://user:hunter2@127.0.0.1:9/team:v1",
-        "mcp+http://hunter2@127.0.0.1:9/mcp#work",
         "http://127.0.0.1:9/r.zip?private_token=hunter2",
         "http://127.0.0.1:9/r.git?a=b&access_token=hunter2",
         "http://127.0.0.1:9/a.skill?X-Amz-Signature=hunter2",
