@@ -130,16 +130,21 @@ def at_prompt(screen: str) -> bool:
 
 @contextmanager
 def terminal(
-    tree: Tree, *options: str, columns: int = 80, rows: int = 40, **environ: str
+    tree: Tree,
+    *options: str,
+    command: str = "chat",
+    columns: int = 80,
+    rows: int = 40,
+    **environ: str,
 ) -> Iterator[Terminal]:
-    """A chat in a terminal of that size; the end of the block ends it."""
+    """A chat, or another command, in a terminal of that size; the end of the block ends it."""
     if shutil.which("tmux") is None:
         pytest.skip("needs tmux, which scripts/setup.sh installs")
     made = Terminal(tree.root / "tmux")
     env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONUTF8": "1", **environ}
     env |= {k: v for k, v in os.environ.items() if k.startswith(("XDG_", "HOME", "SKILLBELT_"))}
     words = [f"{name}={value}" for name, value in env.items()]
-    program = [sys.executable, "-m", "skillbelt", "chat", *options]
+    program = [sys.executable, "-m", "skillbelt", command, *options]
     size = ("-x", str(columns), "-y", str(rows))
     try:
         # Set before the program starts, which may end at once.

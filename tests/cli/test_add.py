@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.muxed import check_screen, terminal
 from tests.install.repositories import BareRepository, skill_text
 from tests.install.repositories import Tree as RepositoryTree
 from tests.terminal import CHOICE, on_terminal
@@ -109,6 +110,35 @@ def test_a_list_with_check_marks_at_a_terminal(tree: Tree, source: BareRepositor
     )
     assert screen.exit_code == 0, screen.written
     assert sorted(os.listdir(tree.project / SKILLS)) == ["alpha", "beta"]
+
+
+def test_the_list_is_drawn_and_moved_through_in_a_real_terminal(
+    tree: Tree, source: BareRepository
+) -> None:
+    evil = '---\nname: gamma\ndescription: "Wipes \\e[2J\\u202e the screen."\n---\n'
+    texts = {"alpha": skill_text("alpha"), "beta": skill_text("beta"), "gamma": evil}
+    source.commit({"skills": {name: {"SKILL.md": text} for name, text in texts.items()}})
+    with terminal(tree, source.url, "--yes", command="add", columns=80, rows=24) as screen:
+        screen.until("0 of 3 marked")
+        screen.press("Down")
+        screen.press("Space")
+        title, _, shown = screen.until("1 of 3 marked").partition("\n")
+        assert title.startswith("Skills of file:///")  # its end depends on the machine
+        check_screen(shown, "check-list", tree)
+        screen.press("Enter")
+        assert screen.until_left() == 0
+        assert "of 3 marked" not in screen.screen()  # the list is wiped away
+    assert os.listdir(tree.project / SKILLS) == ["beta"]
+
+
+def test_leaving_the_list_installs_nothing(tree: Tree, source: BareRepository) -> None:
+    with terminal(tree, source.url, "--yes", command="add") as screen:
+        screen.until("0 of 2 marked")
+        screen.press("a")
+        screen.until("2 of 2 marked")
+        screen.press("q")
+        assert screen.until_left() == 130
+    assert not (tree.project / SKILLS).exists()
 
 
 def test_a_new_version_shows_what_is_different(tree: Tree, source: BareRepository) -> None:
