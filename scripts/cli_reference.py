@@ -1,4 +1,4 @@
-"""Write the `--help` text of every command into the reference, or say that it drifted."""
+"""Write what every command does and takes into the reference, or say that it drifted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,19 @@ BEGIN, END = "<!--generated:commands-->\n", "<!--/generated:commands-->\n"
 
 # Every command takes these; the page says so once.
 _COMMON = {"help", "json", "project", "config", "quiet", "verbose"}
-_PLAIN = ("the skill", "the skills", "what to do")  # the line of usage says it
+_PLAIN = (
+    "the skill",
+    "the skills",
+    "what to do",
+    "the shell",
+    "what to measure, or init",
+    "the artifact",
+    "the folder of the skill",
+    "the protocol to serve: MCP, or a JSON API over HTTP",
+)  # the line of usage says it
+# What a command does in more than a sentence stands on other pages, and in its help.
+_WHOLE = {"artifacts", "completion"}
+_SENTENCES = re.compile(r"(?<=[.?]) (?=[A-Z])")
 _REPEATED = re.compile(r";? \(?may be repeated\)?")  # the page writes `...` for it
 
 
@@ -50,7 +62,14 @@ def _section(name: str, said: dict[str, tuple[str, str]]) -> str:
         lines += _wrapped(f"as for {other}: {', '.join(options)}")
     text = "\n".join(lines).rstrip()
     block = f"\n```text\n{text}\n```\n" if text else ""
-    return f"### {name}\n\n{parser.description}\n{block}"
+    return f"### {name}\n\n{_summary(name, parser.description or '')}\n{block}"
+
+
+def _summary(name: str, description: str) -> str:
+    """Return the first sentence, and what the exit codes mean."""
+    first, *others = _SENTENCES.split(description)
+    kept = [one for one in others if name in _WHOLE or "exit code" in one.lower()]
+    return " ".join([first, *kept])
 
 
 def _spell(one: argparse.Action) -> str:
