@@ -28,7 +28,7 @@ _PLAIN = (
     "the protocol to serve: MCP, or a JSON API over HTTP",
 )  # the line of usage says it
 # What a command does in more than a sentence stands on other pages, and in its help.
-_WHOLE = {"artifacts", "completion"}
+_WHOLE = {"artifacts"}
 _SENTENCES = re.compile(r"(?<=[.?]) (?=[A-Z])")
 _REPEATED = re.compile(r";? \(?may be repeated\)?")  # the page writes `...` for it
 
@@ -61,7 +61,7 @@ def _section(name: str, said: dict[str, tuple[str, str]]) -> str:
     for other, options in again.items():
         lines += _wrapped(f"as for {other}: {', '.join(options)}")
     text = "\n".join(lines).rstrip()
-    block = f"\n```text\n{text}\n```\n" if text else ""
+    block = f"\n{textwrap.indent(text, '    ')}\n" if text else ""
     return f"### {name}\n\n{_summary(name, parser.description or '')}\n{block}"
 
 

@@ -65,9 +65,11 @@ CALLS = {
     "import": ["--dry-run"],
     "enable": ["pdf"],
     "disable": ["pdf"],
+    "scan": [],
+    "diff": ["pdf", "pdf"],
 }
-# They do not end by themselves, do everything that the others do one by one, need a cluster, or do
-# not look at the project.
+# They do not end by themselves, do everything that the others do one by one, need a cluster or a
+# key, or do not look at the project.
 ENDLESS: dict[str, list[str]] = {
     "chat": [],
     "completion": ["bash"],
@@ -76,6 +78,7 @@ ENDLESS: dict[str, list[str]] = {
     "fleet": ["status"],
     "link": ["."],
     "serve": ["mcp"],
+    "sign": [".", "--key", "key.pem"],
     "watch": [],
 }
 # What a command gives for skills with such names: these refuse them.

@@ -70,6 +70,10 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
         HelpExample("skillbelt pack .agents/skills/pdf", "write pdf.skill"),
         HelpExample("skillbelt pack skills/pdf --format well-known -o site", "files for a site"),
     ),
+    "sign": (
+        HelpExample("skillbelt sign skills/pdf --key key.pem", "with a private key"),
+        HelpExample("skillbelt sign skills/pdf --sigstore", "with your identity"),
+    ),
     "new-version": (
         HelpExample("skillbelt new-version skills/pdf", "1.2.3 becomes 1.2.4"),
         HelpExample("skillbelt new-version --part minor", "the skill in this folder: 1.3.0"),
