@@ -63,10 +63,10 @@ CALLS = {
     "new-version": [".agents/skills/pdf", "--dry-run"],
     "export": ["claude", "--dry-run"],
     "import": ["--dry-run"],
-    "enable": ["pdf"],
-    "disable": ["pdf"],
     "scan": [],
     "diff": ["pdf", "pdf"],
+    "enable": ["pdf"],
+    "disable": ["pdf"],
 }
 # They do not end by themselves, do everything that the others do one by one, need a cluster or a
 # key, or do not look at the project.

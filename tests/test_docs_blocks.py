@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from skillbelt import load_settings
+from skillbelt.console.people import read_access
 from skillbelt.permission.rule_files import read_policy
 from skillbelt.serving.tokens import read_tokens
 from skillbelt.settings import DEFAULTS
@@ -71,6 +72,11 @@ def test_settings_in_a_block_are_taken_without_a_complaint(
         path.write_text(filled.replace('sha256 = "..."', f'sha256 = "{second}"', 1))
         path.chmod(0o600)
         read_tokens(str(path))
+    elif page.name == "console.md":  # a file of --access
+        path = tmp_path / "access.toml"
+        path.write_text(text)
+        path.chmod(0o600)
+        assert read_access(str(path)).default_role == parsed["default_role"]
     elif "mcp_servers" in parsed:
         assert page.name == "mcp.md"  # of Codex; tests/mcp/test_stdio_docs.py starts it
     else:
