@@ -29,6 +29,7 @@ def test_json_has_all_there_is_to_say(skills: Tree) -> None:
     done = skills.run("search", "qpdf", "--json")
     (found,) = json.loads(done.stdout)["results"]
     assert found.pop("score") > 0
+    assert 0.3 <= found.pop("confidence") < 0.6
     assert found == {
         "name": "pdf-merge",
         "description": "Joins PDF files.",
@@ -66,7 +67,7 @@ def test_noise_is_left_out_unless_asked_for(more: Tree) -> None:
     query = ("search", "my container keeps crashing")
     done = more.run(*query)
     assert done.stdout.split("\t")[::3] == ["docker-debug", "strong\n"]
-    assert "3 results with next to nothing of the query left out; --all" in done.stderr
+    assert "3 results that hardly fit left out; --all" in done.stderr
     every = json.loads(more.run(*query, "--all", "--json").stdout)["results"]
     assert [one["strength"] for one in every] == ["strong", *["noise"] * 3]
     assert len(json.loads(more.run(*query, "--json").stdout)["results"]) == 1
@@ -76,6 +77,30 @@ def test_only_noise_is_a_no(more: Tree) -> None:
     done = more.run("search", "bake a chocolate cake and serve it")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "No skill matches" in done.stderr
+
+
+def test_only_results_that_are_sure_enough(more: Tree) -> None:
+    query = ("search", "my container keeps crashing", "--json", "--min-confidence")
+    (found,) = json.loads(more.run(*query, "0.6").stdout)["results"]
+    assert (found["name"], found["strength"]) == ("docker-debug", "strong")
+    assert 0.6 <= found["confidence"] <= 1.0
+    assert len(json.loads(more.run(*query, "0").stdout)["results"]) == 4
+    assert more.run(*query, "1").exit_code == 1
+    for wrong in ("2", "-1", "nan", "much"):
+        done = more.run(*query, wrong)
+        assert done.exit_code == 2
+        assert "from 0 to 1" in done.stdout + done.stderr
+
+
+def test_a_skill_that_the_query_rules_out_comes_last(more: Tree) -> None:
+    query = (
+        "search",
+        "which skill plans my day, and why is it not docker-debug?",
+        "--all",
+        "--json",
+    )
+    names = [one["name"] for one in json.loads(more.run(*query).stdout)["results"]]
+    assert "docker-debug" not in names[:1]
 
 
 def test_on_a_terminal_how_sure_it_is_comes_second(more: Tree) -> None:

@@ -40,9 +40,10 @@ _MAX_DESCRIPTION_CHARS = 100
 
 
 def rank_skills(session: RuntimeSession, question: str) -> Sequence[Result]:
-    """Return the visible skills that match the question, best first."""
+    """Return the visible skills that fit the question, best first; none if no skill fits."""
     session.runtime.look()
-    return session.runtime._search_in(question, session.skills(), _MAX_RANKED)
+    found = session.runtime._search_in(question, session.skills(), _MAX_RANKED)
+    return [one for one in found if one.strength != "noise"]
 
 
 class Offline:

@@ -41,8 +41,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the maximum number of results (default: 10)",
     )
+    parser.add_argument("--all", action="store_true", help="also results that hardly fit")
     parser.add_argument(
-        "--all", action="store_true", help="also results that have next to nothing of the query"
+        "--min-confidence",
+        type=_probability,
+        metavar="P",
+        help="only results that are meant with at least this probability, from 0 to 1",
     )
     parser.add_argument("--agent", metavar="A", help="only skills that this agent may use")
     wide_option(parser)
@@ -52,6 +56,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="measure the search with labelled requests: JSON lines with query and relevant, a "
         "list of names",
     )
+
+
+def _probability(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0.0 <= found <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
+    return found
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,12 +83,18 @@ def run(args: argparse.Namespace) -> int:
         return _evaluate(catalog, filters, args)
     text = sys.stdin.read(MAX_QUERY_CHARS) if args.query == "-" else args.query
     every = catalog.search(text, args.limit, filters)
-    found = [one for one in every if args.all or one.strength != "noise"]
+    found = [one for one in every if _is_wanted(one, args)]
     _print(found, args)
     if len(found) < len(every):
         left_out = count(len(every) - len(found), "result")
-        say(f"{left_out} with next to nothing of the query left out; --all shows more", args)
+        say(f"{left_out} that hardly fit left out; --all shows more", args)
     return 0 if found else 1
+
+
+def _is_wanted(result: Result, args: argparse.Namespace) -> bool:
+    if args.min_confidence is not None:
+        return bool(result.confidence >= args.min_confidence)
+    return args.all or result.strength != "noise"
 
 
 def visible_filters(catalog: Catalog, agent: str | None = None) -> Filters:
@@ -127,6 +147,7 @@ def _result_json(result: Result) -> dict[str, object]:
         "snippet": result.snippet,
         "variants": list(result.variants),
         "strength": result.strength,
+        "confidence": round(result.confidence, 4),
     }
 
 

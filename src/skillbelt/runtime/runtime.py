@@ -346,8 +346,9 @@ class Runtime:
     search_async = in_thread(search)
 
     def suggest(self, request: str, k: int = 5, *, agent: str | None = None) -> list[str]:
-        """Return the names of the skills that a request most likely needs."""
-        return [found.skill.name for found in self.search(request, k, agent=agent)]
+        """Return the names of the skills that a request most likely needs; none if none fits."""
+        found = self.search(request, k, agent=agent)
+        return [one.skill.name for one in found if one.strength != "noise"]
 
     suggest_async = in_thread(suggest)
 

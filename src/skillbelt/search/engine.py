@@ -8,8 +8,9 @@ from itertools import compress
 from typing import NamedTuple
 
 from skillbelt.format.skill import Skill, Skills
+from skillbelt.search.confidence import Figures, any_fits, confidence, strength_of
 from skillbelt.search.indexer import WHOLE, Groups, Kept, Progress, Upkeep
-from skillbelt.search.lexical import score
+from skillbelt.search.lexical import is_excluded, score
 from skillbelt.search.near_copies import fold
 from skillbelt.search.protocol import Ranked, Ranker, Result
 from skillbelt.search.query import Query, query
@@ -47,6 +48,17 @@ class _VisibleSkills(NamedTuple):
     shelves: Sequence[_VisibleFolder]
 
 
+class _Found(NamedTuple):
+    """A skill that was found, and what says how sure that is."""
+
+    best: Ranked
+    copies: Sequence[Ranked]
+    reason: Reason
+    figures: Figures
+    ratio: float  # of its score to the best one's
+    ruled_out: bool
+
+
 class Searcher:
     """Finds skills by their whole text. Thread-safe.
 
@@ -72,20 +84,47 @@ class Searcher:
     def search(self, text: str, skills: Mapping[str, Skill], limit: int = 10) -> list[Result]:
         """Return the best of these skills for the text, best first; others have no effect."""
         limit = min(max(limit, 0), MAX_SEARCH_RESULTS)
-        asked = query(text)
+        asked, found = query(text), list[Result]()
+        for one in self._find(asked, skills, limit):
+            sure = confidence(one.figures, ruled_out=one.ruled_out)
+            fits = any_fits(found[0].confidence if found else sure, len(asked.words))
+            strength = strength_of(sure, one.ratio, one.figures.share) if fits else "noise"
+            made = _result(one.reason, one.best, one.copies)
+            found.append(made._replace(confidence=sure, strength=strength))
+        return found
+
+    def figures(
+        self, text: str, skills: Mapping[str, Skill], limit: int
+    ) -> list[tuple[Figures, Skill]]:
+        """Return what the confidence of each result depends on, to fit it."""
+        found = self._find(query(text), skills, limit)
+        return [(one.figures, one.best.skill) for one in found]
+
+    def _find(self, asked: Query, skills: Mapping[str, Skill], limit: int) -> list[_Found]:
         if not asked.words or not limit:
             return []
         self._upkeep.follow()
         ranked = self._rank(asked, self._view(skills), limit)
         if self._upkeep.follow():  # the file was damaged or rebuilt meanwhile
             ranked = self._rank(asked, self._view(skills), limit)
-        groups = fold(ranked[: limit * _FOLDED], limit)
-        return [
-            self._result(asked, best, copies)._replace(
-                strength=Reason(asked, best.candidate).strength(best.score / groups[0][0].score)
+        # One more than wanted: how sure the best one is depends on the next.
+        groups = fold(ranked[: (limit + 1) * _FOLDED], limit + 1)
+        ruled_out = any(is_excluded(asked, one.candidate) for one in ranked)
+        best, second = [*(group[0].score for group in groups), 0.0, 0.0][:2]
+        found = []
+        for place, (one, copies) in enumerate(groups[:limit]):
+            reason = Reason(asked, one.candidate)
+            found.append(
+                _Found(
+                    best=one,
+                    copies=copies,
+                    reason=reason,
+                    figures=reason.figures(one.score - (best if place else second)),
+                    ratio=one.score / best,
+                    ruled_out=ruled_out,
+                )
             )
-            for best, copies in groups
-        ]
+        return found
 
     def _view(self, skills: Mapping[str, Skill]) -> _VisibleSkills:
         kept = self._upkeep.kept
@@ -123,19 +162,19 @@ class Searcher:
                 totals[place] += weight * impact
         return [docs[place] for place in _highest(totals, shelf.allowed, most)]
 
-    def _result(self, asked: Query, best: Ranked, copies: Sequence[Ranked]) -> Result:
-        reason, skill = Reason(asked, best.candidate), best.skill
-        field = reason.field()
-        told = field in ("name", "description") and skill.description
-        text = skill.description if told else split(text_of(skill), skill.body_offset)[1]
-        variants = dict.fromkeys((*skill.shadows, *(copy.skill.location for copy in copies)))
-        return Result(
-            skill=skill,
-            score=best.score,
-            field=field,
-            snippet=snippet(text, reason.words()),
-            variants=tuple(variants),
-        )
+
+def _result(reason: Reason, best: Ranked, copies: Sequence[Ranked]) -> Result:
+    field, skill = reason.field(), best.skill
+    told = field in ("name", "description") and skill.description
+    text = skill.description if told else split(text_of(skill), skill.body_offset)[1]
+    variants = dict.fromkeys((*skill.shadows, *(copy.skill.location for copy in copies)))
+    return Result(
+        skill=skill,
+        score=best.score,
+        field=field,
+        snippet=snippet(text, reason.words()),
+        variants=tuple(variants),
+    )
 
 
 def _made_view(skills: Mapping[str, Skill], kept: Mapping[str, Kept]) -> _VisibleSkills:

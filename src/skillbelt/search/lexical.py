@@ -49,6 +49,7 @@ WEIGHTS = Weights()
 _TEXT_K, _TEXT_B = 4.0, 0.95
 _TOLD_K, _TOLD_B = 1.2, 0.75
 _BEST = 3  # words of a description
+_EXCLUDED = 0.1
 _LOGS = tuple(log1p(level) for level in LEVELS)
 
 
@@ -83,7 +84,24 @@ def hits(asked: Query, candidate: Candidate) -> list[Hit]:
 
 
 def score(asked: Query, candidate: Candidate, weights: Weights = WEIGHTS) -> float:
-    """Score a document for the request; comparable within one request only."""
+    """Score a document for the request; comparable within one request only.
+
+    A skill that the request names in order to rule it out comes last.
+    """
+    found = _score(asked, candidate, weights)
+    return found * _EXCLUDED if is_excluded(asked, candidate) else found
+
+
+def is_excluded(asked: Query, candidate: Candidate) -> bool:
+    """Whether the request names the skill in order to rule it out."""
+    if not asked.excluded:
+        return False
+    terms, codes = candidate.terms, candidate.codes
+    named = frozenset(term for term, code in zip(terms, codes, strict=True) if code >> NAMED & 1)
+    return named in asked.excluded
+
+
+def _score(asked: Query, candidate: Candidate, weights: Weights) -> float:
     words = asked.words
     terms = candidate.terms
     counted, told = _weigh_count(candidate.length), _weigh_description(candidate.described)

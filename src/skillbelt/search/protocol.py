@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from skillbelt.format.skill import Skill
+from skillbelt.search.confidence import Strength
 from skillbelt.search.lexical import Candidate
 from skillbelt.search.query import Query
 
 Field = Literal["name", "description", "heading", "text"]
-# `noise`: there is next to nothing of the request in it, or far less than in the best one.
-Strength = Literal["strong", "fair", "weak", "noise"]
 
 
 class Result(NamedTuple):
     """A skill that was found: its score, the matching text, and its near copies.
 
-    Scores compare within one search only. `strength` says how much of the request the skill has, by
-    words; it is not how likely the skill is the right one. `variants` are the locations of near
-    copies, and of skills of the same name that this one stands before.
+    Scores compare within one search only. `confidence` is how likely, from 0 to 1, this skill is
+    the one that is meant, and `strength` says it in a word: `noise` is not worth showing.
+    `variants` are the locations of near copies, and of skills of the same name that this one stands
+    before.
     """
 
     skill: Skill
@@ -27,6 +27,7 @@ class Result(NamedTuple):
     field: Field = "description"
     snippet: str = ""
     variants: tuple[str, ...] = ()
+    confidence: float = 0.0
     strength: Strength = "fair"
 
 

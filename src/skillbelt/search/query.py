@@ -18,6 +18,14 @@ _FENCED = re.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", re.DOTALL)
 # A file name's ending; method calls and host names do not count.
 _KIND = re.compile(r"(?<!\.)\.([A-Za-z][A-Za-z0-9]{1,4})(?![A-Za-z0-9_(]|\.\w)")
 _NO_KINDS = frozenset(("ai", "com", "dev", "io", "net", "org"))
+# What follows says what is not meant: "why is it not pdf-merge", "without the docx skill".
+_EXCLUDING = re.compile(
+    r"(?:\bnot\b(?!\s+(?:only|just)\b)|n['’]t\b|\bwithout\b|\binstead\s+of\b|\brather\s+than\b)"
+    r"(?:\s+(?:an?|any|need|the|use|using|want))*"
+    r"((?:\s+[\w.+-]{1,64}){1,3})",
+    re.IGNORECASE,
+)
+_MOST_EXCLUDED = 16
 _FENCED_SHARE = 0.5  # code blocks mostly show the form of the answer
 # Common words add nothing to a long request, and cost most of the time.
 _COMMON = 0.5
@@ -42,6 +50,7 @@ class Query(NamedTuple):
     total: float
     norm: float
     kinds: frozenset[int] = frozenset()  # of the files that the request names
+    excluded: frozenset[frozenset[int]] = frozenset()  # the words of each name that it rules out
 
     def sought(self) -> list[int]:
         """Return the words that select candidates: kinds of files, then the rarest."""
@@ -59,7 +68,8 @@ class Query(NamedTuple):
 def query(text: str) -> Query:
     """Parse a request; never fails, and uses no more of it than the bounds allow."""
     text = text[:MAX_QUERY_CHARS]
-    spelt = _spelt(text, MAX_QUERY_WORDS)
+    kept = _EXCLUDING.sub(_drop_name, text)
+    spelt = _spelt(kept, MAX_QUERY_WORDS) or _spelt(text, MAX_QUERY_WORDS)
     prose = set(ids(_FENCED.sub(" ", text))) if "```" in text or "~~~" in text else spelt.keys()
     known = rarity()
     found: dict[int, Word] = {}
@@ -73,7 +83,13 @@ def query(text: str) -> Query:
     weights = [word.weight for word in found.values()]
     norm = sqrt(sum(weight * weight for weight in weights)) + 1e-9
     return Query(
-        text=text, words=found, spelt=spelt, total=sum(weights), norm=norm, kinds=_kinds(text)
+        text=text,
+        words=found,
+        spelt=spelt,
+        total=sum(weights),
+        norm=norm,
+        kinds=_kinds(text),
+        excluded=_excluded(text),
     )
 
 
@@ -81,6 +97,21 @@ def _kinds(text: str) -> frozenset[int]:
     """Return the kinds of the files that a text names: `.xlsx` in `out/sales.xlsx`."""
     kinds = {kind.lower() for kind in _KIND.findall(text)} - _NO_KINDS
     return frozenset(ids(" ".join(kinds)))
+
+
+def _drop_name(match: re.Match[str]) -> str:
+    """Return what follows a "not" without its first word, which speaks for no skill."""
+    return match[0].replace(match[1].split()[0], " ", 1)
+
+
+def _excluded(text: str) -> frozenset[frozenset[int]]:
+    """Return the words of every name that may stand behind a "not"."""
+    found: set[frozenset[int]] = set()
+    for match, _ in zip(_EXCLUDING.finditer(text), range(_MOST_EXCLUDED), strict=False):
+        words = match[1].split()
+        ends = range(1, len(words) + 1)
+        found.update(frozenset(ids(" ".join(words[:end]))) for end in ends)
+    return frozenset(found)
 
 
 def _spelt(text: str, most: int) -> dict[int, str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from skillbelt.search.confidence import Figures
 from skillbelt.search.document import DESCRIBED, HEADED, NAMED, TEXT
 from skillbelt.search.lexical import Candidate, hits
-from skillbelt.search.protocol import Field, Strength
+from skillbelt.search.protocol import Field
 from skillbelt.search.query import Query
 from skillbelt.text import one_line, shorten
 
@@ -16,15 +17,6 @@ _NAMED_SHARE = 0.6  # of a name's weight that must be asked for
 _DESCRIBED_SHARE = 0.4  # of what the text has of the request
 _MOST_WORDS = 8  # of the request that are looked for
 _MOST_PLACES = 4  # where each is looked for
-# Chosen by looking at the results of requests whose right skill was known; no probability.
-_LEAST_RATIO = 0.5
-_LEAST_SHARE = 0.1
-_USUAL_SHARE = 0.3  # of a result that is not near the best one
-_SHORT_REQUEST = 12  # words; a page has many that no skill has
-_NEAR_THE_BEST = 0.8
-_WELL_DESCRIBED = 0.3
-_NEARLY_ALL = 0.75
-_HALF = 0.5
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 
 
@@ -50,22 +42,16 @@ class Reason:
     def _weight(self, mask: int) -> float:
         return sum(self._asked.words[term].weight for term, code in self._hits if code & mask)
 
-    def strength(self, ratio: float) -> Strength:
-        """Return how much of the request the candidate has; `ratio` is its score to the best one's.
-
-        Shares are of the words of the request, weighted by how rare they are.
-        """
-        total = self._asked.total + 1e-9
-        share = sum(self._asked.words[term].weight for term, _ in self._hits) / total
-        described = self._weight(3 << DESCRIBED | 1 << NAMED) / total
-        near = ratio >= _NEAR_THE_BEST
-        least = _LEAST_SHARE if near or len(self._asked.words) > _SHORT_REQUEST else _USUAL_SHARE
-        if ratio < _LEAST_RATIO or share < least:
-            return "noise"
-        near = near and described >= _WELL_DESCRIBED
-        if near and share >= _NEARLY_ALL:
-            return "strong"
-        return "fair" if near or share >= _HALF else "weak"
+    def figures(self, lead: float) -> Figures:
+        """Return what the confidence depends on; `lead`: before the best other score."""
+        words = self._asked.words
+        named = sum(words[term].rarity for term, code in self._hits if code >> NAMED & 1)
+        return Figures(
+            lead=lead,
+            share=sum(words[term].weight for term, _ in self._hits) / (self._asked.total + 1e-9),
+            named=named / (self._candidate.facts.named + 1.0),
+            words=len(words),
+        )
 
     def words(self) -> list[str]:
         """Return the rarest matching words, as they are spelt in the request."""

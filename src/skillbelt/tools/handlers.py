@@ -570,7 +570,8 @@ def search_skills(call: Call) -> ToolResult:
     """List the skills that fit a task best: name, description and origin, never their text."""
     limit = call.arguments.get("limit", _FOUND)
     assert isinstance(limit, int)
-    found = call.caller.search(str(call.arguments["query"]), limit)
+    ranked = call.caller.search(str(call.arguments["query"]), limit)
+    found = [one for one in ranked if one.strength != "noise"]
     lines = [f"- {one.skill.name}: {_about(one.skill)} ({_origin(one.skill)})" for one in found]
     text = "\n".join(lines) or "no skill fits; say it in other words, or go on without a skill"
     return ToolResult(text, data={"names": [one.skill.name for one in found]})
