@@ -27,7 +27,7 @@ _LEAST_RATIO = 0.5  # of the best score
 _LEAST_SHARE = 0.1
 
 
-class Figures(NamedTuple):
+class Certainty(NamedTuple):
     """What the confidence of a result depends on."""
 
     lead: float  # of its score before the best other one's
@@ -36,13 +36,13 @@ class Figures(NamedTuple):
     words: int  # of the request
 
 
-def inputs(figures: Figures) -> tuple[float, float, float, float]:
+def inputs(figures: Certainty) -> tuple[float, float, float, float]:
     """Return the figures as they enter the function, each for one coefficient."""
     lead = max(-_MOST_LEAD, min(figures.lead, _MOST_LEAD))
     return lead, figures.share, figures.named, log1p(figures.words)
 
 
-def confidence(figures: Figures, *, ruled_out: bool = False) -> float:
+def confidence(figures: Certainty, *, ruled_out: bool = False) -> float:
     """Return the probability, from 0 to 1, that the skill is meant.
 
     `ruled_out`: the request names a skill that is not meant.

@@ -8,7 +8,7 @@ from itertools import compress
 from typing import NamedTuple
 
 from skillbelt.format.skill import Skill, Skills
-from skillbelt.search.confidence import Figures, any_fits, confidence, strength_of
+from skillbelt.search.confidence import Certainty, any_fits, confidence, strength_of
 from skillbelt.search.indexer import WHOLE, Groups, Kept, Progress, Upkeep
 from skillbelt.search.lexical import is_excluded, score
 from skillbelt.search.near_copies import fold
@@ -54,7 +54,7 @@ class _Found(NamedTuple):
     best: Ranked
     copies: Sequence[Ranked]
     reason: Reason
-    figures: Figures
+    figures: Certainty
     ratio: float  # of its score to the best one's
     ruled_out: bool
 
@@ -95,7 +95,7 @@ class Searcher:
 
     def figures(
         self, text: str, skills: Mapping[str, Skill], limit: int
-    ) -> list[tuple[Figures, Skill]]:
+    ) -> list[tuple[Certainty, Skill]]:
         """Return what the confidence of each result depends on, to fit it."""
         found = self._find(query(text), skills, limit)
         return [(one.figures, one.best.skill) for one in found]

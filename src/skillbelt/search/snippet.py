@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from skillbelt.search.confidence import Figures
+from skillbelt.search.confidence import Certainty
 from skillbelt.search.document import DESCRIBED, HEADED, NAMED, TEXT
 from skillbelt.search.lexical import Candidate, hits
 from skillbelt.search.protocol import Field
@@ -42,11 +42,11 @@ class Reason:
     def _weight(self, mask: int) -> float:
         return sum(self._asked.words[term].weight for term, code in self._hits if code & mask)
 
-    def figures(self, lead: float) -> Figures:
+    def figures(self, lead: float) -> Certainty:
         """Return what the confidence depends on; `lead`: before the best other score."""
         words = self._asked.words
         named = sum(words[term].rarity for term, code in self._hits if code >> NAMED & 1)
-        return Figures(
+        return Certainty(
             lead=lead,
             share=sum(words[term].weight for term, _ in self._hits) / (self._asked.total + 1e-9),
             named=named / (self._candidate.facts.named + 1.0),
