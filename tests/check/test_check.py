@@ -233,7 +233,7 @@ def test_misspelled_fields_name_the_known_one(line: str, known: str) -> None:
     said = found(skill(line))
     if known:
         assert [(each.code, each.remedy) for each in said] == [
-            ("field-misspelled", f"write `{known}`")
+            ("field-misspelled", f"write `{known}` (--fix --unsafe-fixes does)")
         ]
     else:  # the right field stands there too
         assert [each.code for each in said] == ["field-unknown"]
