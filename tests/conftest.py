@@ -38,10 +38,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Share the work among processes."""
     # A shell starts what runs in the background with Ctrl-C ignored, nohup with a hang-up ignored,
     # and programs inherit that.
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
-    for number, handler in usual.items():
-        if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, handler)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     take_over(config)
 
 
