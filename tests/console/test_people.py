@@ -53,6 +53,7 @@ def test_a_name_that_cannot_be_shown_is_refused(name: str) -> None:
         ("", "says how no one signs in"),
         ("x = 1", "'x' is unknown"),
         ("[proxy]\n", "proxy.header"),
+        ('[proxy]\nheader = "x"', "proxy.from lists the addresses"),
         ('[proxy]\nheader = "x"\nfrom = ["nowhere"]', "proxy.from takes addresses"),
         ("[proxy]\nheader = 1", "proxy.header is unknown or of a wrong type"),
         ('default_role = "boss"\n[proxy]\nheader = "x"', "default_role: takes one of viewer"),
@@ -75,8 +76,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     ("address", "trusted"),
     [("127.0.0.1", True), ("::1", True), ("10.0.0.1", False), ("", False), ("x", False)],
 )
-def test_a_proxy_calls_from_this_machine_by_default(address: str, trusted: bool) -> None:
-    assert TrustedProxy("x").trusts(address) == trusted
+def test_a_proxy_calls_from_its_addresses(address: str, trusted: bool) -> None:
+    assert TrustedProxy("x", ("127.0.0.0/8", "::1")).trusts(address) == trusted
 
 
 def test_tokens_of_users_open_no_console() -> None:

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.console import sign_in
+from skillbelt.cli import console
+from skillbelt.console import serve, sign_in
 from skillbelt.console.people import Person
 from skillbelt.console.sign_in import SESSION_SECONDS, Signer, SignIns
+from skillbelt.store.memory import MemoryStore
 
 ADA = Person("ada", "admin")
 
@@ -74,3 +78,40 @@ def test_a_form_belongs_to_one_session() -> None:
     assert not signs.accepts_form(two, signs.form_token(one))
     assert not signs.accepts_form(one, "")
     assert not signs.accepts_form(one, "\udcff")
+
+
+def test_a_link_ends_after_ten_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    signs = SignIns()
+    token, made = signs.make_link_token(ADA), sign_in.now()
+    monkeypatch.setattr(sign_in, "now", lambda: made + 601)
+    assert signs.use_link_token(token) is None
+
+
+def test_a_sign_out_lasts_however_many_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sign_in, "_MAX_ENDED", 2)
+    signs = SignIns()
+    cookies = [signs.begin(ADA) for _ in range(5)]
+    for cookie in cookies:
+        session = signs.find(cookie)
+        assert session is not None
+        signs.end(session)
+    assert [signs.find(cookie) for cookie in cookies] == [None] * 5
+
+
+def test_servers_that_share_a_store_share_a_key_that_no_token_tells() -> None:
+    ours, theirs = MemoryStore(), MemoryStore()
+    key = serve._shared_key(ours)
+    assert serve._shared_key(ours) == key
+    assert serve._shared_key(theirs) != key
+
+
+def test_a_browser_is_started_without_the_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr("webbrowser.open", started.append)
+    console._open("http://127.0.0.1:1/sign-in?token=secret", str(tmp_path / "state"))
+    page = tmp_path / "state/console.html"
+    assert started == [f"file://{page}"]
+    assert page.stat().st_mode & 0o777 == 0o600
+    assert "sign-in?token=secret" in page.read_text("utf-8")

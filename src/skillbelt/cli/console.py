@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import html
+import os
 import sys
 import webbrowser
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import anyio
 
 from skillbelt.cli.output import print_json
 from skillbelt.errors import ConfigError, MissingExtra
 from skillbelt.files.handles import raise_limit
+from skillbelt.files.private import make_folder, replace_file
 from skillbelt.permission.audit import user_name
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.serving.tokens import TokenBook, new_token
@@ -105,7 +109,7 @@ async def _serve(
     url = f"http://{args.host}:{port}"
     person = import_module("skillbelt.console.people").Person(user_name(), "admin")
     link = f"{url}/sign-in?token={sign_ins.make_link_token(person)}"
-    ready = partial(_announce, link, url, token, args)
+    ready = partial(_announce, link, url, token, belt.settings.state_dir, args)
     await api.serve_api(
         belt,
         opened,
@@ -118,7 +122,16 @@ async def _serve(
     )
 
 
-def _announce(link: str, url: str, token: str, args: argparse.Namespace) -> None:
+def _open(link: str, state_dir: str) -> None:
+    """Open the link through a file: every user sees the words that a program is started with."""
+    page = os.path.join(state_dir, "console.html")
+    text = f'<!doctype html><meta http-equiv="refresh" content="0;url={html.escape(link)}">'
+    make_folder(state_dir)
+    replace_file(page, text.encode())
+    webbrowser.open(f"file://{quote(page)}")
+
+
+def _announce(link: str, url: str, token: str, state_dir: str, args: argparse.Namespace) -> None:
     """Print the link that signs in once; this is the only place that shows it."""
     if args.json:
         print_json({"url": url, "link": link, "token": token})
@@ -133,4 +146,4 @@ def _announce(link: str, url: str, token: str, args: argparse.Namespace) -> None
             )
         sys.stderr.flush()
     if args.open:
-        webbrowser.open(link)
+        _open(link, state_dir)

@@ -37,7 +37,7 @@ class TrustedProxy(NamedTuple):
     """A proxy that signs people in: the header with their name, and the addresses it calls from."""
 
     header: str
-    addresses: tuple[str, ...] = ("127.0.0.1", "::1")
+    addresses: tuple[str, ...]
 
     def trusts(self, address: str) -> bool:
         """Whether a request from this address may name a person."""
@@ -129,13 +129,15 @@ def _read_proxy(table: Mapping[str, Any] | None, path: str) -> TrustedProxy | No
         return None
     if not table.get("header"):
         raise ConfigError(f"{path}: proxy.header names the header with the user's name")
-    proxy = TrustedProxy(table["header"].lower())
-    if "from" not in table:
-        return proxy
+    if not table.get("from"):
+        raise ConfigError(
+            f"{path}: proxy.from lists the addresses that the proxy calls from; every program "
+            "there can name any person"
+        )
     addresses: Sequence[object] = table["from"]
     for one in addresses:
         try:
             ipaddress.ip_network(one if isinstance(one, str) else "", strict=False)
         except ValueError as error:
             raise ConfigError(f"{path}: proxy.from takes addresses, not {one!r}") from error
-    return proxy._replace(addresses=tuple(map(str, addresses)))
+    return TrustedProxy(table["header"].lower(), tuple(map(str, addresses)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
+import secrets
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -12,14 +14,17 @@ from skillbelt.console.app import Console, Doors
 from skillbelt.console.endpoints import ALL_ENDPOINTS as ALL_ENDPOINTS
 from skillbelt.console.people import AccessRules
 from skillbelt.console.sign_in import SignIns
+from skillbelt.events import NewEvent
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.serving.guard import ServedHosts, host_of, own_origins
 from skillbelt.serving.tokens import TokenBook
+from skillbelt.store import SessionKey, Store
 
 API = "/api"
 # The paths of the API's own server, and of the probes.
 _PROBES = ("/health", "/ready", "/metrics")
 MOUNTED = "/console"
+_KEY = SessionKey("skillbelt:console", "", "key")
 
 
 class Gateway:
@@ -87,9 +92,23 @@ def build_console(
 
 
 def mount_console(belt: Runtime, tokens: TokenBook, served: Served, api: ASGIApp) -> Gateway:
-    """Return the API with the console beside it; servers with the same tokens share sign-ins."""
-    secret = hashlib.sha256(b"console\0" + tokens.secret).digest()
-    return build_console(api, belt=belt, tokens=tokens, sign_ins=SignIns(secret), served=served)
+    """Return the API with the console beside it; servers with one store and tokens share sign-ins.
+
+    The digests of tokens may stand in a file that others read, so they alone are no key.
+    """
+    secret = hmac.new(_shared_key(belt.store), b"console\0" + tokens.secret, hashlib.sha256)
+    return build_console(
+        api, belt=belt, tokens=tokens, sign_ins=SignIns(secret.digest()), served=served
+    )
+
+
+def _shared_key(store: Store) -> bytes:
+    """Return the random key of all servers that share the store: the first that one proposed.
+
+    Each start proposes one, so that the entry stays young and is not expired.
+    """
+    store.append(_KEY, [NewEvent("key", data={"key": secrets.token_hex(32)})])
+    return str(store.events(_KEY)[0].data["key"]).encode()
 
 
 def _lower(names: Iterable[str]) -> list[str]:

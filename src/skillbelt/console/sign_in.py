@@ -20,7 +20,8 @@ from skillbelt.untrusted_json import BadJson, read_json
 COOKIE = "skillbelt_console"
 SESSION_SECONDS = 12 * 3600
 _MAX_COOKIE_BYTES = 4_096
-_MAX_ENDED = 10_000
+_MAX_ENDED = 10_000  # sign-outs before those of cookies that are too old are forgotten
+_LINK_SECONDS = 600.0
 
 
 class BrowserSession(NamedTuple):
@@ -67,20 +68,21 @@ class SignIns:
     def __init__(self, secret: bytes | None = None) -> None:
         self._signer = Signer(secret or secrets.token_bytes(32))
         self._lock = threading.Lock()
-        self._links: dict[str, Person] = {}
-        self._ended: set[str] = set()
+        self._links: dict[str, tuple[Person, float]] = {}
+        self._ended: dict[str, float] = {}
 
     def make_link_token(self, person: Person) -> str:
-        """Return a token for one sign-in as this person."""
+        """Return a token for one sign-in as this person, within ten minutes."""
         token = secrets.token_urlsafe(32)
         with self._lock:
-            self._links[_digest(token)] = person
+            self._links[_digest(token)] = person, now() + _LINK_SECONDS
         return token
 
     def use_link_token(self, token: str) -> Person | None:
         """Return whom the token signs in, and let it count no more."""
         with self._lock:
-            return self._links.pop(_digest(token), None)
+            person, until = self._links.pop(_digest(token), (None, 0.0))
+        return person if now() < until else None
 
     def begin(self, person: Person) -> str:
         """Return the value of a cookie that says who signed in."""
@@ -101,8 +103,8 @@ class SignIns:
         """Sign out: the cookie counts no more here."""
         with self._lock:
             if len(self._ended) >= _MAX_ENDED:
-                self._ended.clear()
-            self._ended.add(session.id)
+                self._ended = {id: until for id, until in self._ended.items() if until > now()}
+            self._ended[session.id] = session.until
 
     def form_token(self, session: BrowserSession) -> str:
         """Return what each form of this browser must carry."""
