@@ -9,6 +9,8 @@ import pytest
 
 from skillbelt import Runtime
 from skillbelt.console.app import MAX_FORM_BYTES, PAGES
+from skillbelt.console.live import MAX_STREAMS_OF_ONE
+from skillbelt.console.parts import ConsoleParts
 from skillbelt.console.people import AccessRules, Person, TrustedProxy
 from skillbelt.console.sign_in import COOKIE
 from skillbelt.serving.tokens import Holder, TokenBook, hash_token
@@ -218,3 +220,44 @@ async def test_a_mounted_console_has_its_own_paths(belt: Runtime) -> None:
         assert (await browser.get("/skills")).status_code == 401
         answer = await browser.get("/console/sign-in")
         assert answer.status_code == 200
+
+
+async def test_a_link_works_while_others_guess(belt: Runtime) -> None:
+    async with console(belt) as browser:
+        browser.client.cookies.clear()
+        token = browser.signs.make_link_token(Person("ada", "admin"))
+        for n in range(15):
+            await browser.client.post("/sign-in", data={"token": f"wrong-{n}"})
+        answer = await browser.get(f"/sign-in?token={token}")
+        assert COOKIE in answer.headers["set-cookie"]
+
+
+async def test_wrong_links_do_not_use_up_the_tries_of_the_form(belt: Runtime) -> None:
+    async with console(belt) as browser:
+        for n in range(15):
+            assert (await browser.get(f"/sign-in?token=wrong-{n}")).status_code == 403
+        answer = await browser.client.post("/sign-in", data={"token": TOKEN})
+        assert COOKIE in answer.headers["set-cookie"]
+
+
+async def test_a_preview_does_not_use_a_link_up(belt: Runtime) -> None:
+    async with console(belt) as browser:
+        browser.client.cookies.clear()
+        token = browser.signs.make_link_token(Person("ada", "admin"))
+        answer = await browser.client.head(f"/sign-in?token={token}")
+        assert "set-cookie" not in answer.headers
+        assert COOKIE in (await browser.get(f"/sign-in?token={token}")).headers["set-cookie"]
+
+
+async def test_one_person_has_so_many_streams(belt: Runtime) -> None:
+    parts = ConsoleParts(belt, listens=False)
+    try:
+        streams = [parts.live.open("ada") for _ in range(MAX_STREAMS_OF_ONE)]
+        assert None not in streams
+        assert parts.live.open("ada") is None
+        assert parts.live.open("bob") is not None
+        assert streams[0] is not None
+        parts.live.leave(streams[0])
+        assert parts.live.open("ada") is not None
+    finally:
+        parts.close()

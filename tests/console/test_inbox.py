@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from skillbelt import Runtime
+from skillbelt.console.approved import remember_approved
 from skillbelt.permission.rules import Request
 from skillbelt.permission.waiting import EveryRequest, Settled, WaitingRequests
 from skillbelt.store import SessionKey, open_store
@@ -187,3 +188,15 @@ def test_a_listener_that_was_killed_counts_no_more(
     everyone.listen()
     assert "app:listener:gone" not in store.state(key)
     everyone.close()
+
+
+async def test_a_change_that_cannot_be_shown_is_said(belt: Runtime) -> None:
+    """The skill that asks is not the version that this project has."""
+    remember_approved(belt.store, "/other/project", belt.look()["pdf"], "h0", "ada")
+    async with console(belt) as browser:
+        asking = asked(elsewhere(belt), RUN)
+        page = await wait_for(browser)
+        assert "changed since the last approval" in page
+        assert "the difference cannot be shown here" in page
+        await browser.send(f"/inbox/{ids_of(page)[0]}", {"answer": "reject"})
+        await get(asking)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from skillbelt import Runtime
+from skillbelt.console import log
 from skillbelt.events import NewEvent
 from skillbelt.permission.audit_events import AuditEvent
 from skillbelt.store import SessionKey
@@ -119,3 +121,39 @@ async def test_health_names_sandboxes_and_folders(belt: Runtime) -> None:
         page = await browser.read("/doctor")
         for text in ("bubblewrap", ".agents/skills", "config.toml"):
             assert text in page
+
+
+async def test_the_export_has_names_that_are_not_utf8(belt: Runtime) -> None:
+    note(belt, 1, skill="odd\udcff")
+    note(belt, 2)
+    async with console(belt) as browser:
+        text = (await browser.get("/log/export?form=csv")).text
+        assert "odd\\udcff" in text
+        assert "event-0002." in text
+
+
+async def test_an_address_does_not_make_the_server_read_the_whole_log(
+    belt: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, limits = belt.gate.audit.read, []
+
+    def watch(**options: Any) -> Iterator[AuditEvent]:
+        limits.append(options["limit"])
+        return read(**options)
+
+    monkeypatch.setattr(belt.gate.audit, "read", watch)
+    async with console(belt) as browser:
+        await browser.read("/log?before=5.0|999999")
+    assert max(limits) < 2_000
+
+
+async def test_pages_go_on_after_very_many_events_of_one_moment(
+    belt: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "MAX_SKIPPED", 150)
+    for number in range(260):
+        note(belt, number, time=1.0 if number < 10 else 2.0)
+    async with console(belt) as browser:
+        found = await walk(browser, "/log")
+        assert found[-10:] == [f"{n:04}" for n in reversed(range(10))]
+        assert len(found) == len(set(found)) == 210

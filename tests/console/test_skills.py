@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import io
+import os
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from skillbelt import Runtime
+from skillbelt.console.approved import (
+    compare_files,
+    find_approved,
+    read_files,
+    remember_approved,
+)
+from skillbelt.console.downloads import attach
+from skillbelt.console.markdown import render_markdown
 from tests.console.desks import SKILLS, console, fill
 from tests.tree import Tree
 
@@ -122,3 +133,59 @@ async def test_findings_of_check_are_shown(belt: Runtime, tree: Tree) -> None:
     async with console(belt) as browser:
         page = await browser.read("/skills?show=problems")
         assert "problem" in page
+
+
+@pytest.mark.parametrize("char", ["\u202e", "\u200b", "\u2066"])
+def test_an_entity_hides_nothing(char: str) -> None:
+    entity = f"&#x{ord(char):X};"
+    shown = render_markdown(f"a{entity}b `c{char}d` [e{entity}](x{entity}.md)", "/files")
+    assert char not in shown
+    assert shown.count(f"U+{ord(char):04X}") == 3
+
+
+@pytest.mark.parametrize(
+    ("href", "target"),
+    [
+        ("a%20b.md", "/files/a%20b.md"),
+        ("a/../b%25.md", "/files/b%25.md"),
+        ("%2e%2e/x", None),
+        ("a/%2E%2E/..%2Fx", None),
+        ("%2Fetc/passwd", None),
+    ],
+)
+def test_a_link_leads_to_a_file_of_the_skill_or_nowhere(href: str, target: str | None) -> None:
+    found = re.findall(r'href="([^"]*)"', render_markdown(f"[x]({href})", "/files"))
+    assert found == ([target] if target else [])
+
+
+async def test_a_file_name_that_is_not_utf8_breaks_no_page(belt: Runtime, tree: Tree) -> None:
+    folder = os.fsencode(tree.project / ".agents/skills/pdf")
+    with open(os.path.join(folder, b"odd\xff.md"), "wb") as file:
+        file.write(b"odd")
+    async with console(belt) as browser:
+        assert "odd" in await browser.read("/skills/pdf")
+
+
+def test_an_attachment_has_any_name() -> None:
+    answer = attach(io.BytesIO(b"x"), "odd\udcff.md")
+    assert "odd_.md" in answer.headers["content-disposition"]
+
+
+async def test_a_skill_that_changed_says_so_without_a_difference(belt: Runtime) -> None:
+    remember_approved(belt.store, belt.gate.project_key, belt.look()["pdf"], "older", "ada")
+    async with console(belt) as browser:
+        page = await browser.read("/skills/pdf")
+        assert "Changed since ada approved it" in page
+        assert "The difference cannot be shown here." in page
+
+
+async def test_a_name_that_is_not_utf8_is_compared(belt: Runtime, tree: Tree) -> None:
+    folder = os.fsencode(tree.project / ".agents/skills/pdf")
+    with open(os.path.join(folder, b"odd\xff.md"), "wb") as file:
+        file.write(b"odd")
+    belt.catalog.refresh()
+    skill = belt.look()["pdf"]
+    remember_approved(belt.store, "p", skill, "h", "ada")
+    found = find_approved(belt.store, "p", "pdf")
+    assert found is not None
+    assert compare_files(found.files, read_files(skill)) == []

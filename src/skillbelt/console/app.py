@@ -183,7 +183,7 @@ class Console:
             return self._send_to_sign_in(request, path)
         self._check_rate(request, session.person)
         if path == "/events":
-            return self._stream()
+            return self._stream(session.person)
         if path == "/sign-out":
             return await self._sign_out(request, session)
         return await self._visit(request, session, path)
@@ -283,15 +283,18 @@ class Console:
     async def _sign_in(self, request: Request, path: str) -> Response:
         if path != "/sign-in":
             raise HttpRefusal("not_found", "there is no such page")
-        token, once = request.query_params.get("token", ""), True
-        if request.method == "POST":
-            token, once = (await _read_pairs(request)).get("token", "").strip(), False
+        token, once = "", request.method != "POST"
+        if not once:
+            token = (await _read_pairs(request)).get("token", "").strip()
+        elif request.method == "GET":  # programs that preview a link ask with HEAD
+            token = request.query_params.get("token", "")
         if not token:
             return self._show_sign_in(request)
-        if not self._tries.take(request.client.host if request.client else ""):
-            raise HttpRefusal("busy", "too many tries to sign in; wait a minute")
+        # First, so that the tries of others do not keep the holder of a link out.
         person = self.doors.sign_ins.use_link_token(token)
         if person is None and not once:
+            if not self._tries.take(request.client.host if request.client else ""):
+                raise HttpRefusal("busy", "too many tries to sign in; wait a minute")
             holder = self.doors.tokens.find(token)
             person = admit_holder(holder) if holder is not None else None
         if person is None:
@@ -329,8 +332,8 @@ class Console:
 
     # Other answers
 
-    def _stream(self) -> Response:
-        stream = self.parts.live.open()
+    def _stream(self, person: Person) -> Response:
+        stream = self.parts.live.open(person.name)
         if stream is None:
             raise HttpRefusal("busy", "too many pages are open; close some")
         return _EventResponse(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from skillbelt.errors import SkillbeltError
@@ -16,11 +17,13 @@ from skillbelt.store.protocol import SessionKey, Store
 from skillbelt.untrusted_json import BadJson, read_json
 
 APP = "skillbelt:approved"
-# Kept of one file, and of a skill together; of larger ones only their digests.
+# The text kept of one file, and of a skill together; of all other files only their digests.
 MAX_FILE_BYTES = 64 * 2**10
 MAX_SKILL_BYTES = 512 * 2**10
 MAX_FILES = 500
 MAX_DIFF_LINES = 400
+# The lines of both texts together: the time to compare grows with their square.
+MAX_COMPARED_LINES = 2_000
 _ENTRY = "version"
 
 
@@ -73,18 +76,23 @@ def read_files(skill: Skill) -> dict[str, tuple[str, str | None]]:
     """Return the digest of each file of a skill, and its text where that is short."""
     found: dict[str, tuple[str, str | None]] = {}
     left = MAX_SKILL_BYTES
-    for entry in skill.files.manifest().files[:MAX_FILES]:
-        try:
-            with skill.files.open(entry.path) as file:
-                data = file.read(MAX_FILE_BYTES + 1)
-        except (OSError, SkillbeltError):
-            continue
+    for number, entry in enumerate(skill.files.manifest().files):
+        data = _read_start(skill, entry.path) if number < MAX_FILES else None
         text = None
-        if len(data) <= min(MAX_FILE_BYTES, left) and b"\0" not in data:
+        if data is not None and len(data) <= min(MAX_FILE_BYTES, left) and b"\0" not in data:
             text = data.decode("utf-8", "replace")
             left -= len(data)
         found[entry.path] = (entry.sha256, text)
     return found
+
+
+def _read_start(skill: Skill, path: str) -> bytes | None:
+    """Return the first bytes of a file; None if it cannot be read."""
+    try:
+        with skill.files.open(path) as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except (OSError, SkillbeltError):
+        return None
 
 
 def compare_files(
@@ -107,13 +115,14 @@ def compare_files(
 def _diff(before: str | None, after: str | None, most: int) -> tuple[DiffLine, ...]:
     if before is None or after is None:
         return ()
-    found = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2)
+    # Not `splitlines`: it splits at characters that must be seen in a line.
+    old, new = before.split("\n"), after.split("\n")
+    if most <= 0 or len(old) + len(new) > MAX_COMPARED_LINES:
+        return (DiffLine("place", "too many lines to compare; open the file"),)
     kinds = {"+": "add", "-": "cut", "@": "place"}
-    lines = [
-        DiffLine(kinds.get(line[:1], "same"), line)
-        for line in found
-        if not line.startswith(("--- ", "+++ "))
-    ]
+    # The first two lines name the files.
+    found = islice(difflib.unified_diff(old, new, lineterm="", n=2), 2, None)
+    lines = [DiffLine(kinds.get(line[:1], "same"), line) for line in found]
     if len(lines) > most:
         return (*lines[:most], DiffLine("place", f"{len(lines) - most} more lines"))
     return tuple(lines)

@@ -17,7 +17,7 @@ def attach(file: BinaryIO, name: str, size: int | None = None) -> Response:
     """Return a file that the browser saves and never shows."""
     base = posixpath.basename(name) or "file"
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", base)
-    shown = quote(base, safe="")
+    shown = quote(base, safe="", errors="replace")
     headers = {
         "content-disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{shown}",
         "content-security-policy": "sandbox; default-src 'none'",

@@ -56,6 +56,11 @@ class RequestCard(NamedTuple):
         """Whether the answer can be remembered."""
         return bool(self.request.always)
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether another version was approved last."""
+        return self.approved is not None and self.approved.hash != self.request.hash
+
 
 def show(visit: Visit) -> ShownPage:
     """Show what waits."""

@@ -16,6 +16,7 @@ from skillbelt.serving.answers import to_json
 KEEP_ALIVE_SECONDS = 15.0
 # Streams at once: each holds a connection.
 MAX_STREAMS = 100
+MAX_STREAMS_OF_ONE = 10
 # How often to look without news, and how long to wait between two looks.
 _LOOK_SECONDS = 2.0
 _PAUSE_SECONDS = 0.05
@@ -24,7 +25,8 @@ _PAUSE_SECONDS = 0.05
 class NewsStream:
     """What one browser has not been told yet: of each kind of news only the newest."""
 
-    def __init__(self) -> None:
+    def __init__(self, who: str) -> None:
+        self.who = who
         self._loop = asyncio.get_running_loop()
         self._news: dict[str, object] = {}
         self._ready = asyncio.Event()
@@ -71,11 +73,13 @@ class Live:
         self._over = threading.Event()  # replaced with each set of threads
         self._closed = False
 
-    def open(self) -> NewsStream | None:
-        """Return a new stream; None when there are too many, or at the end."""
-        stream = NewsStream()
+    def open(self, who: str) -> NewsStream | None:
+        """Return a new stream for a person; None when there are too many, or at the end."""
+        stream = NewsStream(who)
         with self._lock:
             if self._closed or len(self._streams) >= MAX_STREAMS:
+                return None
+            if sum(one.who == who for one in self._streams) >= MAX_STREAMS_OF_ONE:
                 return None
             self._streams.add(stream)
             if len(self._streams) == 1:

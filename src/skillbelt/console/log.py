@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ from skillbelt.permission.audit_words import (
 )
 
 PAGE = 100
+# Events of one moment that pages show; the export has all.
+MAX_SKIPPED = 999
 AGES = {"1h": 3_600.0, "24h": 86_400.0, "7d": 604_800.0, "30d": 2_592_000.0}
 _COLUMNS = ("time", "type", "who", "what", "outcome", "why", "skill", "session", "project")
 
@@ -78,7 +81,7 @@ def show(visit: Visit) -> ShownPage:
 def read_page(visit: Visit, query: LogQuery, limit: int) -> tuple[list[AuditEvent], str]:
     """Return the next events, the newest first, and where to go on; "" at the end."""
     moment, _, shown = query.before.partition("|")
-    until, skip = _number(moment), int(shown) if shown.isdecimal() and len(shown) < 7 else 0
+    until, skip = _number(moment), int(shown) if shown.isdecimal() and len(shown) < 4 else 0
     found = list(
         visit.parts.belt.gate.audit.read(
             type=query.type if query.type in TYPES else None,
@@ -97,6 +100,8 @@ def read_page(visit: Visit, query: LogQuery, limit: int) -> tuple[list[AuditEven
         return page, ""
     oldest = page[-1].time
     same = sum(one.time == oldest for one in page) + (skip if until == oldest else 0)
+    if same > MAX_SKIPPED:
+        return page, f"{math.nextafter(oldest, -math.inf)!r}|0"
     return page, f"{oldest!r}|{same}"
 
 
@@ -122,9 +127,9 @@ def export(visit: Visit) -> Response:
         session=query.session or None,
         since=_since(visit, query),
     )
-    name, lines = ("log.csv", _csv(events)) if form == "csv" else ("log.jsonl", _json(events))
+    name = "log.csv" if form == "csv" else "log.jsonl"
     return StreamingResponse(
-        lines,
+        _csv(events) if form == "csv" else _json(events),
         media_type="application/octet-stream",
         headers={"content-disposition": f'attachment; filename="{name}"'},
     )
@@ -135,14 +140,15 @@ def _json(events: Iterator[AuditEvent]) -> Iterator[str]:
         yield json.dumps(event_json(event)) + "\n"
 
 
-def _csv(events: Iterator[AuditEvent]) -> Iterator[str]:
-    yield ",".join(_COLUMNS) + "\r\n"
+def _csv(events: Iterator[AuditEvent]) -> Iterator[bytes]:
+    yield (",".join(_COLUMNS) + "\r\n").encode()
     for event in events:
         row = describe_row(event)
         cells = (*row[:6], event.skill, event.session, event.project)
         out = io.StringIO()
         csv.writer(out).writerow([_cell(str(one)) for one in cells])
-        yield out.getvalue()
+        # Names of files may be no UTF-8.
+        yield out.getvalue().encode("utf-8", "backslashreplace")
 
 
 def _cell(text: str) -> str:

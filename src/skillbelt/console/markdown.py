@@ -6,7 +6,7 @@ import posixpath
 import re
 from functools import cache
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import nh3
 from markdown_it import MarkdownIt
@@ -45,7 +45,11 @@ def render_markdown(text: str, files: str = "") -> Markup:
         link_rel="noopener noreferrer nofollow",
         strip_comments=True,
     )
-    return Markup(_MARKED.sub(_show_mark, clean))
+    shown = _MARKED.sub(_show_mark, clean)
+    # Entities bring hidden characters back; a link has none, since its address is ASCII.
+    for char in set(hidden(shown)):
+        shown = shown.replace(char, _name_char(f"{ord(char):04X}"))
+    return Markup(shown)
 
 
 def _mark_hidden(text: str) -> str:
@@ -56,7 +60,11 @@ def _mark_hidden(text: str) -> str:
 
 
 def _show_mark(found: re.Match[str]) -> str:
-    return f'<span class="odd" title="a character that is not visible">U+{found[1]}</span>'
+    return _name_char(found[1])
+
+
+def _name_char(number: str) -> str:
+    return f'<span class="odd" title="a character that is not visible">U+{number}</span>'
 
 
 @cache
@@ -96,10 +104,10 @@ def _find_target(href: str, files: str) -> str:
         return ""
     if parts.scheme or parts.netloc:
         return href if parts.scheme in _WEB else ""
-    path = posixpath.normpath(parts.path) if parts.path else ""
+    path = posixpath.normpath(unquote(parts.path)) if parts.path else ""
     if not path or not files or path.startswith(("/", "..")):
         return ""
-    return f"{files}/{quote(path, safe='/%')}"
+    return f"{files}/{quote(path, safe='/', errors='replace')}"
 
 
 def _render_heading(self: Any, tokens: list[Token], at: int, options: Any, env: Any) -> str:

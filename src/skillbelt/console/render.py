@@ -7,6 +7,7 @@ import re
 import time
 from datetime import UTC, datetime
 from functools import cache
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -38,6 +39,7 @@ def templates() -> Environment:
         plain=show_plain,
         line=show_line,
         short=shorten,
+        urlencode=show_address,
     )
     return made
 
@@ -59,6 +61,11 @@ def show_line(text: object) -> Markup:
 
 def _name_char(char: str) -> str:
     return f'<span class="odd" title="a character that is not visible">U+{ord(char):04X}</span>'
+
+
+def show_address(text: object) -> str:
+    """Return a text as a part of an address; a name that is not UTF-8 loses its odd bytes."""
+    return quote(str(text), safe="/", errors="replace")
 
 
 def show_age(then: float) -> str:

@@ -161,6 +161,7 @@ def show_one(visit: Visit) -> ShownPage:
             "files": files,
             "use": use.document() if use else None,
             "approved": approved,
+            "is_changed": changed,
             "changes": compare_files(approved.files, read_files(skill))
             if approved is not None and changed
             else (),

@@ -25,8 +25,8 @@ class Visit(NamedTuple):
     def url(self, path: str, **query: object) -> str:
         """Return the address of a page of the console."""
         given = {name: str(value) for name, value in query.items() if value not in ("", None)}
-        tail = f"?{urlencode(given)}" if given else ""
-        return f"{self.root}{quote(path, safe='/')}{tail}"
+        tail = f"?{urlencode(given, errors='replace')}" if given else ""
+        return f"{self.root}{quote(path, safe='/', errors='replace')}{tail}"
 
     def go_to(self, path: str, **query: object) -> Response:
         """Return an answer that leads to a page, after a form was sent."""
