@@ -95,7 +95,7 @@ def test_a_token_of_yours_is_not_told(tree: Tree) -> None:
         (["ftp"], "invalid choice: 'ftp'"),
         (["mcp", "--token", "x" * 20], "--token, --origin and --host-name are for HTTP"),
         (["mcp", "--stdio", "--http"], "--stdio serves on standard input"),
-        (["mcp", "--http", "--tokens", "x"], "--tokens is for `serve http`"),
+        (["mcp", "--http", "--tokens", "x"], "`skillbelt serve http --tokens FILE`"),
         (["http", "--tokens", "missing"], "missing: cannot be read"),
         (["mcp", "--http", "nonsense:port"], "--http takes HOST:PORT"),
         (["mcp", "--http", "--token", "short"], "a token needs at least 16"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from skillbelt import RunRefused, Runtime
 from skillbelt.running.call import RunCall
+from skillbelt.running.cleanup import METADATA
 from skillbelt.running.executor import Workbench
 from tests.bench import ALLOW, ME
 from tests.tree import Tree
@@ -64,11 +67,20 @@ def test_nothing_runs_with_old_files(server: Any, open_tree: Tree) -> None:
         run(server("two"), "cat $WORK_DIR/a")
 
 
+def let_a_minute_pass(bench: Workbench) -> None:
+    """Date back the last use of each workspace: one tick of the clock tells nothing apart."""
+    for place in bench.workspaces(ME.key):
+        used = Path(place, METADATA)
+        stat = used.stat()
+        os.utime(used, (stat.st_atime - 60, stat.st_mtime - 60))
+
+
 def test_a_machine_that_was_away_removes_what_was_deleted_meanwhile(server: Any) -> None:
     one, two = server("one"), server("two")
     run(one, "echo 1 > $WORK_DIR/a")
     other = ME._replace(key=ME.key._replace(session="other"))
     one.run(one.find("echo"), RunCall("echo 1 > $WORK_DIR/a"), other)
+    let_a_minute_pass(one)
     two.forget(ME.key)
     assert one.workspaces(ME.key)
     one.forget_deleted()
@@ -83,6 +95,7 @@ def test_a_workspace_in_use_is_not_removed(server: Any) -> None:
     one = server("one")
     run(one, "true")
     with one.workspace(ME.key):
+        let_a_minute_pass(one)
         server("two").forget(ME.key)
         one.forget_deleted()
         assert one.workspaces(ME.key)
@@ -93,6 +106,7 @@ def test_a_workspace_in_use_is_not_removed(server: Any) -> None:
 def test_a_conversation_that_is_begun_again_has_no_file_of_the_deleted_one(server: Any) -> None:
     one = server("one")
     run(one, "echo secret > $WORK_DIR/a")
+    let_a_minute_pass(one)
     server("two").forget(ME.key)
     assert run(one, "ls $WORK_DIR $WORK_DIR/inputs | tail -n +2; echo 2 > $WORK_DIR/b").stdout == (
         "inputs\n\n/workspace/work/inputs:\n"
