@@ -30,6 +30,7 @@ from skillbelt.console.visit import ShownPage, Visit
 from skillbelt.errors import SkillbeltError
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.serving.answers import HttpRefusal, status_of
+from skillbelt.serving.endpoints import path_pattern
 from skillbelt.serving.guard import ServedHosts, refuse_headers
 from skillbelt.serving.tokens import TokenBook
 
@@ -76,14 +77,7 @@ class ConsolePage(NamedTuple):
     @property
     def pattern(self) -> re.Pattern[str]:
         """What the path of a request for it looks like; `{name...}` may hold slashes."""
-        parts = re.split(r"(\{[a-z]+(?:\.\.\.)?\})", self.path)
-        made = [
-            f"(?P<{part[1:-1].removesuffix('...')}>{'.+' if '...' in part else '[^/]+'})"
-            if part.startswith("{")
-            else re.escape(part)
-            for part in parts
-        ]
-        return re.compile("".join(made))
+        return path_pattern(self.path)
 
 
 PAGES: tuple[ConsolePage, ...] = (

@@ -121,6 +121,18 @@ class Download(NamedTuple):
     headers: Mapping[str, str]
 
 
+def path_pattern(path: str) -> re.Pattern[str]:
+    """Return what a path with `{name}` in it looks like; `{name...}` may hold slashes."""
+    parts = re.split(r"(\{[a-z_]+(?:\.\.\.)?\})", path)
+    made = [
+        f"(?P<{part[1:-1].removesuffix('...')}>{'.+' if '...' in part else '[^/]+'})"
+        if part.startswith("{")
+        else re.escape(part)
+        for part in parts
+    ]
+    return re.compile("".join(made))
+
+
 class Endpoint(NamedTuple):
     """One operation; `streams` says that it can answer with events while it works."""
 
@@ -136,14 +148,7 @@ class Endpoint(NamedTuple):
     @property
     def pattern(self) -> re.Pattern[str]:
         """What the path of a request for it looks like; `{name...}` may hold slashes."""
-        parts = re.split(r"(\{[a-z_]+(?:\.\.\.)?\})", self.path)
-        made = [
-            f"(?P<{part[1:-1].removesuffix('...')}>{'.+' if '...' in part else '[^/]+'})"
-            if part.startswith("{")
-            else re.escape(part)
-            for part in parts
-        ]
-        return re.compile("".join(made))
+        return path_pattern(self.path)
 
 
 # Skills
