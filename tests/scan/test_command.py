@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from skillbelt import (
     Capability,
@@ -18,6 +19,7 @@ from skillbelt import (
     scan_skill,
 )
 from skillbelt.cli import main
+from tests.check.test_sarif import SCHEMA as SARIF
 from tests.tree import Tree
 
 pytestmark = pytest.mark.usefixtures("tree")
@@ -107,7 +109,9 @@ def test_sarif_has_the_rules_and_the_place(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["scan", write(tmp_path / "notes", THIEF), "--format", "sarif"]) == 1
-    (found,) = json.loads(capsys.readouterr().out)["runs"]
+    document = json.loads(capsys.readouterr().out)
+    Draft202012Validator(SARIF).validate(document)
+    (found,) = document["runs"]
     assert "secret-to-network" in {one["id"] for one in found["tool"]["driver"]["rules"]}
     assert "error" in {one["level"] for one in found["results"]}
 

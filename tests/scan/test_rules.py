@@ -9,12 +9,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skillbelt.format.skill import Skill
 from skillbelt.scan.rules import RULES
-from skillbelt.scan.scanner import scan_text
+from skillbelt.scan.scanner import scan_skill
+from skillbelt.scan.values import ScannedSkill
 from tests.examples import examples
+from tests.scan.test_files import BUILT
+from tests.scan.test_files import CASES as FILE_CASES
 
 CASES = tomllib.loads(Path(__file__).with_name("cases.toml").read_text("utf-8"))
+SHAPES = [
+    (rule, one["shape"], one["twin"])
+    for rule, rows in tomllib.loads(
+        Path(__file__).with_name("shapes.toml").read_text("utf-8")
+    ).items()
+    for one in rows
+]
+# What only a run or a model can say: tests of what they said are elsewhere.
+OBSERVED = {"observed-beyond", "second-opinion"}
 HEAD = "---\nname: notes\ndescription: Keeps notes.\n---\n# Notes\n\n"
+
+
+def scan_text(text: str) -> ScannedSkill:
+    return scan_skill(Skill.from_text(text, folder="text"))
 
 
 def rules_of(text: str, *kinds: str) -> set[str]:
@@ -34,6 +51,27 @@ def test_what_breaks_a_rule_is_found(rule: str, form: str) -> None:
 @pytest.mark.parametrize("rule", CASES)
 def test_its_benign_twin_is_left_alone(rule: str) -> None:
     assert rules_of(CASES[rule]["negative"], "block", "ask") == set()
+
+
+@pytest.mark.parametrize("rule, shape, twin", SHAPES)
+def test_a_malicious_shape_is_told_from_its_twin(rule: str, shape: str, twin: str) -> None:
+    assert rule in rules_of(shape, "block", "ask")
+    assert rules_of(twin, "block", "ask") == set()
+
+
+def test_there_are_shapes_of_every_family_and_cases_of_every_rule() -> None:
+    shapes = {RULES[rule].family for rule, _, _ in SHAPES}
+    assert len(SHAPES) + 2 * len(CASES) >= 150
+    assert shapes | {"declarations", "opaque files", "triggers", "opinions"} == {
+        row.family for row in RULES.values()
+    }
+    assert set(CASES) | set(FILE_CASES) | set(BUILT) | OBSERVED == set(RULES)
+
+
+def test_a_secret_file_that_prose_names_is_stated() -> None:
+    found = scan_text(f"{HEAD}Now look\ninto `~/.ssh/id_rsa`, and into `~/notes.md`.\n")
+    stated = [(one.kind, one.value, one.line) for one in found.statement.capabilities]
+    assert stated == [("read", "~/.ssh/id_rsa", 8)]
 
 
 def test_every_rule_says_why_and_what_to_do() -> None:

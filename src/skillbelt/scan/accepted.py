@@ -16,9 +16,7 @@ from typing import NamedTuple
 from skillbelt.errors import ConfigError
 from skillbelt.files.locks import locked
 from skillbelt.files.private import make_folder, replace_file
-from skillbelt.format.skill import Skill
 from skillbelt.scan.rules import RULES
-from skillbelt.scan.scanner import scan_skill
 from skillbelt.scan.values import Finding, ScannedSkill, SuppressedFinding
 from skillbelt.text import one_line, shorten
 from skillbelt.untrusted_json import read_json
@@ -138,9 +136,3 @@ def apply_accepted(scanned: ScannedSkill, accepted: Iterable[AcceptedRule]) -> S
                 SuppressedFinding(finding=finding, reason=entry.reason, source=entry.source)
             )
     return scanned._replace(findings=tuple(left), suppressed=tuple(gone))
-
-
-def scan_accepting(skill: Skill, state_dir: str, more: Iterable[AcceptedRule] = ()) -> ScannedSkill:
-    """Scan a skill; findings that the user accepted count as accepted."""
-    own = read_accepted(accepted_file(state_dir))
-    return apply_accepted(scan_skill(skill), (*own, *more))

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 # Stands in a text for a part that is not known before a run.
 HOLE = "\ufffc"
 
-HostClass = Literal["", "drop", "tunnel", "address", "short", "own"]
+HostClass = Literal["", "drop", "tunnel", "address", "short", "own", "hosting"]
 
 # Where anyone can receive, read or serve a text without saying who they are.
 _DROPS = """
@@ -35,6 +35,13 @@ onion onion.to onion.ly nip.io sslip.io
 _SHORT = """
 bit.ly tinyurl.com goo.gl is.gd v.gd t.ly cutt.ly rb.gy shorturl.at ow.ly buff.ly rebrand.ly
 tiny.cc soo.gd s.id clck.ru
+"""
+# Where anyone puts a server up in a minute, under a name that says nothing.
+_HOSTING = """
+onrender.com herokuapp.com vercel.app netlify.app workers.dev pages.dev glitch.me repl.co replit.app
+replit.dev fly.dev railway.app deno.dev surge.sh web.app firebaseapp.com azurewebsites.net
+cloudfunctions.net run.app on.aws amplifyapp.com pythonanywhere.com 000webhostapp.com
+infinityfreeapp.com koyeb.app cyclic.app ondigitalocean.app gradio.live modal.run
 """
 # Whose install scripts half of the world runs; a fetch from another host is asked about.
 _INSTALLERS = """
@@ -67,6 +74,7 @@ def _names(text: str) -> frozenset[str]:
 
 _DROP_NAMES, _TUNNEL_NAMES = _names(_DROPS), _names(_TUNNELS)
 _SHORT_NAMES, _INSTALLER_NAMES = _names(_SHORT), _names(_INSTALLERS)
+_HOSTING_NAMES = _names(_HOSTING)
 
 
 class FoundUrl(NamedTuple):
@@ -124,6 +132,8 @@ def classify(host: str, path: str = "") -> HostClass:
             return "tunnel"
         if name in _SHORT_NAMES:
             return "short"
+        if name in _HOSTING_NAMES:
+            return "hosting"
     return ""
 
 
@@ -153,6 +163,21 @@ def _parents(host: str) -> Iterator[str]:
 def is_installer(host: str) -> bool:
     """Whether many well-known instructions run what this host sends."""
     return any(name in _INSTALLER_NAMES for name in _parents(host))
+
+
+# Services that many skills send to, and whose name says who they are.
+_KNOWN = """
+openai.com anthropic.com googleapis.com google.com github.com githubusercontent.com gitlab.com
+microsoft.com azure.com amazonaws.com slack.com notion.com huggingface.co replicate.com stripe.com
+cloudflare.com vercel.com nvidia.com atlassian.net linear.app figma.com airtable.com telegram.org
+discord.com elevenlabs.io deepgram.com assemblyai.com groq.com mistral.ai openrouter.ai
+"""
+_KNOWN_NAMES = _names(_KNOWN)
+
+
+def is_known(host: str) -> bool:
+    """Whether a host belongs to a service that everyone knows."""
+    return is_installer(host) or any(name in _KNOWN_NAMES for name in _parents(host))
 
 
 def is_reserved(host: str) -> bool:

@@ -127,19 +127,12 @@ def _read_tar(path: str, data: bytes, ledger: Ledger, read: ReadMember, depth: i
         with tarfile.open(fileobj=io.BytesIO(data), mode="r|*") as archive:
             _read_members(path, _tar_members(archive), ledger, read, depth)
     except (tarfile.TarError, OSError, ValueError, EOFError, zlib.error, OverflowError) as error:
-        _read_gzip(path, data, ledger, read, depth, error)
-
-
-def _read_gzip(
-    path: str, data: bytes, ledger: Ledger, read: ReadMember, depth: int, error: Exception
-) -> None:
-    """A compressed file that holds no archive is one member."""
-    try:
-        plain = zlib.decompressobj(47).decompress(data, MAX_MEMBER_BYTES)
-    except zlib.error:
-        ledger.miss(f"{path}: {type(error).__name__}")
-        return
-    read(f"{path}!{splitext(path)[0].rpartition('/')[2]}", plain, depth + 1)
+        try:
+            plain = zlib.decompressobj(47).decompress(data, MAX_MEMBER_BYTES)
+        except zlib.error:
+            ledger.miss(f"{path}: {type(error).__name__}")
+        else:  # a compressed file that holds no archive is one member
+            read(f"{path}!{splitext(path)[0].rpartition('/')[2]}", plain, depth + 1)
 
 
 def _tar_members(archive: tarfile.TarFile) -> Iterator[Opened]:

@@ -104,6 +104,8 @@ def _shell(call: TracedCall, ledger: Ledger) -> Traced:
 
 def _process(call: TracedCall, ledger: Ledger) -> Traced:
     command = call.argument(0, "args", "cmd")
+    if command.items is not None and len(command.items) == 1 and " " in command.items[0].known:
+        command = command.items[0]._replace(labels=command.labels)
     if command.items is None and len(call.positional) > 1 and call.positional[1].items is not None:
         command = Traced(
             items=(command, *call.positional[1].items), labels=merge(call.positional[:2])
@@ -168,7 +170,7 @@ def _spawn_shell(call: TracedCall, ledger: Ledger) -> Traced:
 
 def _redirect(call: TracedCall, ledger: Ledger) -> Traced:
     """os.dup2 of a socket onto a standard stream: only a remote shell does that."""
-    if re.search(r"fileno|sock", call.first.name) or "net" in call.first.labels:
+    if re.search(r"\bs(?:ock\w*)?\b", call.first.name) or "net" in call.first.labels:
         ledger.find("reverse-shell", call.line, "os.dup2(socket)")
     return UNKNOWN
 
@@ -301,7 +303,9 @@ def _copy(call: TracedCall, ledger: Ledger) -> Traced:
 
 def _remove(call: TracedCall, ledger: Ledger) -> Traced:
     path = call.first.known or call.owner.known
-    if path:
+    if "listed" in call.first.labels | call.owner.labels:
+        ledger.find("destruction", call.line, f"{call.name}() of each file of {path}", "ask")
+    elif path:
         ledger.runs_shell(Traced(text=f"rm -rf {_quote(path)}"), call.line, call.name)
     return UNKNOWN
 
@@ -322,7 +326,9 @@ def _path_join(call: TracedCall, ledger: Ledger) -> Traced:
 
 def _glob(call: TracedCall, ledger: Ledger) -> Traced:
     pattern = f"{call.owner.known}/{call.first.known}" if call.owner.text else call.first.known
-    return Traced(text=pattern, labels=frozenset(("file",)))
+    document = re.search(r"(?i)\.(?:docx?|xlsx?|pptx?|pdf|db|sqlite3?|ics|eml)\b", pattern)
+    wide = document and not re.search(r"(?i)te?mp|cache|build|dist|log|\bout", pattern)
+    return Traced(text=pattern, labels=frozenset(("file", "listed") if wide else ("file",)))
 
 
 # --- secrets, decoding, the rest -----------------------------------------------------------------
@@ -331,7 +337,7 @@ def _glob(call: TracedCall, ledger: Ledger) -> Traced:
 def _variable(call: TracedCall, ledger: Ledger) -> Traced:
     name = call.first.known
     if not name:
-        return Traced(labels=frozenset(("environment",)))
+        return UNKNOWN  # one variable, of a name that is not known
     return Traced(text=None, labels=ledger.reads_variable(name, call.line))
 
 
@@ -451,6 +457,7 @@ _EXACT: dict[str, Judge] = _rows(
 _METHODS: dict[str, Judge] = _rows(
     ("read_text read_bytes read readlines readline", _read_owner),
     ("write_text write_bytes", _write_owner),
+    ("unlink rmtree", _remove),
     ("write writelines", _write_open),
     ("connect", _socket),
     ("send sendall sendto sendmail send_message storbinary upload_file upload_fileobj put_object "

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from skillbelt.errors import SkillbeltError
 from skillbelt.format.skill import Skill
-from skillbelt.hosts import parse_rule
+from skillbelt.hosts import names_host
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.values import (
     Capability,
@@ -65,18 +65,7 @@ def declared_capabilities(skill: Skill) -> tuple[Capability, ...]:
 
 def covers(kind: CapabilityKind, declared: tuple[str, ...], value: str) -> bool:
     """Whether what is declared of a kind includes the value."""
-    if kind != "host":
-        return value in declared
-    for one in declared:
-        try:
-            rule = parse_rule(
-                one.removeprefix("https://").removeprefix("http://").partition("/")[0]
-            )
-        except ValueError:
-            continue
-        if value == rule.name or (rule.below and value.endswith(f".{rule.name}")):
-            return True
-    return False
+    return names_host(declared, value) if kind == "host" else value in declared
 
 
 def undeclared(statement: CapabilityStatement) -> tuple[Capability, ...]:
@@ -101,6 +90,7 @@ def judge_word(skill: Skill, used_hosts: dict[str, tuple[str, int]], ledger: Led
     """Compare what a skill says of itself with the hosts that its code connects to."""
     declared = tuple(one.value for one in declared_capabilities(skill) if one.kind == "host")
     claim = _OFFLINE.search(skill.description)
+    ledger.judge_sent(lambda host: covers("host", declared, host))
     for host, (path, line) in used_hosts.items():
         ledger.path, ledger.first_line = path, 1
         if declared and not covers("host", declared, host):

@@ -26,6 +26,7 @@ _NODE_MODULES = frozenset(
      "zlib", "vm", "url", "stream", "events", "process", "buffer", "readline", "assert", "tty",
      "worker_threads", "perf_hooks", "querystring", "module", "string_decoder", "timers")
 )  # fmt: skip
+_POWER_NAMES = frozenset(("eval", "child_process", "execSync", "Function", "constructor", "spawn"))
 _FUNCTIONS = frozenset(
     ("arrow_function", "function_expression", "function_declaration", "function",
      "method_definition", "generator_function_declaration")
@@ -124,7 +125,7 @@ class _Reader:
         owner, key = node.child_by_field_name("object"), node.child_by_field_name("index")
         base = self.value(owner, depth) if owner is not None else UNKNOWN
         at = self.value(key, depth) if key is not None else UNKNOWN
-        if base.items is not None and at.known.isdigit() and int(at.known) < len(base.items):
+        if base.items is not None and at.known.isdecimal() and int(at.known) < len(base.items):
             return base.items[int(at.known)]
         if at.text is None or HOLE in at.text:
             return Traced(labels=base.labels | at.labels)
@@ -151,7 +152,12 @@ class _Reader:
         b = self.value(right, depth) if right is not None else UNKNOWN
         operator = node.child_by_field_name("operator")
         if operator is not None and _text(operator) == "+":
-            return _add(a, b)
+            made = _add(a, b)
+            if made.text in _POWER_NAMES:
+                self.ledger.find(
+                    "reflective-call", self.line(node), f"{made.text!r} is put together"
+                )
+            return made
         if operator is not None and _text(operator) in ("||", "??"):
             return (a if a.text or a.labels or a.name else b)._replace(labels=a.labels | b.labels)
         return Traced(labels=a.labels | b.labels)
@@ -333,7 +339,7 @@ class _Reader:
         if name == "String.fromCharCode":
             items = values if len(values) != 1 or first.items is None else first.items
             texts = [one.known for one in items]
-            if texts and all(one.isdigit() and len(one) < 7 for one in texts):
+            if texts and all(one.isdecimal() and len(one) < 7 for one in texts):
                 return Traced(
                     text="".join(chr(int(one)) for one in texts), labels=frozenset(("decoded",))
                 )

@@ -18,6 +18,7 @@ from skillbelt.scan.addresses import (
     find_urls,
     host_in,
     is_installer,
+    is_known,
     is_reserved,
     words_of,
 )
@@ -70,6 +71,16 @@ class Traced(NamedTuple):
 UNKNOWN = Traced()
 
 
+class SentData(NamedTuple):
+    """Data that code sends: to which host, from which place, and whether it is a whole file."""
+
+    host: str
+    path: str
+    line: int
+    file: bool
+    weaker: bool
+
+
 class ScanExhausted(Exception):
     """A skill takes more steps than a scan has."""
 
@@ -102,8 +113,11 @@ class Ledger:
         self.nesting = 0
         # The hosts that code connects to, each with the first place.
         self.used_hosts: dict[str, tuple[str, int]] = {}
+        # What was sent to hosts, to be judged when all that the skill says of itself is known.
+        self.sent: list[SentData] = []
         self._steps = MAX_STEPS
-        self._told: set[tuple[str, str, int]] = set()
+        # Which of `findings` is that of a rule for a line.
+        self._told: dict[tuple[str, str, int], int] = {}
         self._counts: dict[tuple[str, str], int] = {}
         self.read_shell: Callable[[str, int, Ledger], object] = lambda text, line, ledger: None
         self.read_code: Callable[[str, str, int, Ledger], object] = lambda *_: None
@@ -134,24 +148,27 @@ class Ledger:
         if self.weaker:
             chosen = KINDS[min(KINDS.index(chosen) + 1, len(KINDS) - 1)]
         at, count = self._line(line), self._counts.get((rule, self.path), 0)
-        if (rule, self.path, at) in self._told or count >= _MAX_OF_A_RULE:
+        told = self._told.get((rule, self.path, at))
+        weaker = told is not None and KINDS.index(self.findings[told].kind) > KINDS.index(chosen)
+        if told is not None and not weaker:
             return
-        if len(self.findings) >= MAX_FINDINGS:
+        if told is None and (count >= _MAX_OF_A_RULE or len(self.findings) >= MAX_FINDINGS):
             return
-        self._told.add((rule, self.path, at))
-        self._counts[rule, self.path] = count + 1
         shown = shorten(one_line(detail.replace(HOLE, "…")), _SHOWN_CHARS)
-        message = f"{row.what}: {shown}" if shown else row.what
-        self.findings.append(
-            Finding(
-                rule=rule,
-                kind=chosen,
-                path=self.path,
-                line=at or None,
-                message=message,
-                remedy=row.remedy,
-            )
+        finding = Finding(
+            rule=rule,
+            kind=chosen,
+            path=self.path,
+            line=at or None,
+            message=f"{row.what}: {shown}" if shown else row.what,
+            remedy=row.remedy,
         )
+        if told is not None:
+            self.findings[told] = finding
+            return
+        self._told[rule, self.path, at] = len(self.findings)
+        self._counts[rule, self.path] = count + 1
+        self.findings.append(finding)
 
     def miss(self, what: str) -> None:
         """Note what was not read."""
@@ -174,11 +191,11 @@ class Ledger:
         """Note a file that is read; return the labels of its content."""
         plain = path.replace("\\", "/")
         kind = place_class(plain)
-        if kind in ("credential", "service", "history"):
+        if kind in ("credential", "service", "settings", "history"):
             self.can("read", plain, line)
-            weak = kind == "service" and self._belongs(plain)
+            weak = kind == "settings" or (kind == "service" and self._belongs(plain))
             self.find("credential-access", line, plain, "note" if weak else None)
-            return frozenset((kind, "file"))
+            return frozenset(("service" if kind == "settings" else kind, "file"))
         if plain.startswith(("~", "/", "$HOME")) and plain != "/dev/null":
             self.can("read", plain, line)
         if looks_secret(plain.strip("/")) or is_env_file(plain):
@@ -210,7 +227,8 @@ class Ledger:
             self.find("persistence", line, plain, "note" if plainly else None)
         elif kind == "agent":
             self.can("agent-file", plain, line)
-            self.find("agent-file-change", line, plain, "note" if HOLE in plain else None)
+            own = HOLE in plain or self._belongs(plain.rpartition("/")[2])
+            self.find("agent-file-change", line, plain, "note" if own else None)
         elif kind == "system":
             self.find("privilege", line, f"writes {plain}", "note")
         if "net" in content.labels and place_class(plain) in ("persistence", "agent"):
@@ -245,7 +263,7 @@ class Ledger:
         if address.labels:
             self.sends(address, address, line, part="address")
         return frozenset(
-            ("net", f"from:{found.scheme}:{found.host}{found.path}" if found else "net")
+            ("net", f"from:{found.scheme}://{found.host}{found.path}" if found else "net")
         )
 
     def sends(self, data: Traced, address: Traced, line: int, *, part: str = "body") -> None:
@@ -255,13 +273,13 @@ class Ledger:
         if found is not None:
             self.reaches(found, line, used=True)
         labels = data.labels
+        if re.search("[a-z0-9]", host) and part == "body":
+            self._remember_sent(host, labels, line)
+        if classify(host) == "own":
+            return
         drop = classify(host, found.path if found else "") in ("drop", "tunnel", "address")
-        if (
-            part == "name"
-            and labels & {"credential", "service", "environment", "file"}
-            | {one for one in labels if one.startswith("variable:")} & labels
-        ):
-            self.find("dns-exfiltration", line, host)
+        if part == "name":
+            self._looks_up(address, labels, line, host)
         if labels & {"credential", "history", "watch"}:
             self.find("secret-to-network", line, host)
         elif "service" in labels:
@@ -273,6 +291,45 @@ class Ledger:
             self.find("secret-to-network", line, host, "block" if drop else "ask")
         else:
             self._sends_variable(labels, host, line, part=part, drop=drop)
+
+    def _looks_up(self, address: Traced, labels: frozenset[str], line: int, host: str) -> None:
+        """Judge a name that is looked up: a secret in it, or data before a fixed domain."""
+        secret = labels & {"credential", "service", "environment", "secret-file"}
+        if secret or any(one.startswith("variable:") for one in labels):
+            self.find("dns-exfiltration", line, host)
+        elif labels & {"file", "command"} and "." in address.known.partition(HOLE)[2]:
+            self.find("dns-exfiltration", line, host, "ask")
+
+    def _remember_sent(self, host: str, labels: frozenset[str], line: int) -> None:
+        if len(self.sent) < MAX_OF_A_KIND and not is_reserved(host):
+            file = bool(labels & {"file", "command", "watch"})
+            self.sent.append(
+                SentData(
+                    host=host, path=self.path, line=self._line(line), file=file, weaker=self.weaker
+                )
+            )
+
+    def judge_sent(self, declared: Callable[[str], bool]) -> None:
+        """Judge where data went, by all that the skill says of itself."""
+        names = self.skill_words | words_of(
+            " ".join(one.value for one in self.capabilities.values() if one.kind == "variable")
+        )
+        for one in self.sent:
+            kind = classify(one.host)
+            words = words_of(one.host) - _HOST_WORDS
+            squeezed = re.sub(r"[^a-z0-9]", "", one.host)
+            known = words & names or any(len(name) > 3 and name in squeezed for name in names)
+            if kind == "own" or known or declared(one.host):
+                continue
+            told = any(
+                (finding.path, finding.line) == (one.path, one.line)
+                and RULES[finding.rule].family == "exfiltration"
+                for finding in self.findings
+            )
+            if not told and (kind == "hosting" or (one.file and not is_known(one.host))):
+                self.path, self.first_line, self.weaker = one.path, 1, one.weaker
+                self.find("data-to-unknown-host", one.line, one.host)
+        self.weaker = False
 
     def _service_words(self, labels: frozenset[str]) -> frozenset[str]:
         return self.skill_words
@@ -322,7 +379,7 @@ class Ledger:
         origins = [one[5:] for one in sorted(labels) if one.startswith("from:")]
         kinds: list[FindingKind] = []
         for origin in origins:
-            scheme, _, rest = origin.partition(":")
+            scheme, _, rest = origin.partition("://")
             host, _, path = rest.partition("/")
             if classify(host, f"/{path}") in ("drop", "tunnel", "address", "short"):
                 kinds.append("block")
@@ -360,6 +417,9 @@ _COMMON_WORDS = words_of(
     "api key token secret password access auth credentials private user client app bot admin "
     "service url host default env prod dev test app_id id my the session bearer account webhook "
     "database smtp db"
+)
+_HOST_WORDS = words_of(
+    "www api com org net app dev cloud http https upload data server host service backup files"
 )
 __all__ = [
     "HOLE",

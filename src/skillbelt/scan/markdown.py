@@ -14,12 +14,17 @@ _FENCE = re.compile(r"[ \t>]{0,20}(`{3,}|~{3,})[ \t]*\{?\.?([\w+#-]*)")
 _COMMENT = re.compile(r"<!--(.*?)(?:-->|\Z)", re.DOTALL)
 _LINK_COMMENT = re.compile(r"(?m)^\[(?://|comment|_)\]:\s*(?:#|<>)\s*[(\"'](.*)[)\"']\s*$")
 _HIDDEN_HTML = re.compile(
-    r"(?is)<(\w+)[^>]*(?:display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0"
+    r"(?is)<(\w+)[^<>]*(?:<[^<>]*){0,3}?(?:display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0"
     r"|opacity\s*:\s*0(?![.\d])"
     r"|color\s*:\s*(?:white|#fff(?:fff)?|transparent)|\bhidden\b)[^>]{0,200}>(.{1,2000}?)</\1>"
 )
+# One of these is in every text of which a part is hidden so.
+_HIDING = ("display", "visibility", "font-size", "opacity", "color", "hidden")
 _INLINE = re.compile(r"(?<!`)`([^`\n]{3,400})`(?!`)")
-_PADDING = re.compile(r"(?:[ \t\u00a0\u3000]{200,}|\n[ \t]*(?:\n[ \t]*){40,})(\S[^\n]{10,})")
+# White space that pushes what stands behind it off the screen: lines, or characters of one line.
+_BLANKS = re.compile(r"[ \t\u00a0\u3000\n]{41,}+")
+_BLANK_LINES, _BLANK_CHARS = 41, 200
+_PUSHED = re.compile(r"\S[^\n]{10,}")
 _DATA_IMAGE = re.compile(r"!\[[^\]]*\]\((https?://[^)\s]+)\)")
 
 CodeLanguage = str
@@ -112,8 +117,11 @@ def _flush(pending: list[str], start: int, heading: str, found: list[Paragraph])
 
 def _hidden(text: str, first_line: int) -> Iterator[Paragraph]:
     """Yield what a rendered page does not show."""
+    folded = text.lower() if "<" in text else ""
     for form, group in ((_COMMENT, 1), (_LINK_COMMENT, 1), (_HIDDEN_HTML, 2)):
         if form is not _LINK_COMMENT and "<" not in text:
+            continue
+        if form is _HIDDEN_HTML and not any(word in folded for word in _HIDING):
             continue
         for match in form.finditer(text):
             line = first_line + text.count("\n", 0, match.start())
@@ -122,9 +130,13 @@ def _hidden(text: str, first_line: int) -> Iterator[Paragraph]:
 
 def find_padded(text: str, first_line: int = 1) -> Iterator[Paragraph]:
     """Yield text that stands behind a long run of blank space."""
-    for match in _PADDING.finditer(text):
-        line = first_line + text.count("\n", 0, match.start(1))
-        yield Paragraph(match[1], line, "")
+    for blanks in _BLANKS.finditer(text):
+        last = blanks[0].rpartition("\n")[2]
+        pushes = len(last) >= _BLANK_CHARS or blanks[0].count("\n") >= _BLANK_LINES
+        match = _PUSHED.match(text, blanks.end()) if pushes else None
+        if match is not None:
+            line = first_line + text.count("\n", 0, match.start())
+            yield Paragraph(match[0], line, "")
 
 
 def inline_code(text: str) -> Iterator[tuple[str, int]]:

@@ -7,7 +7,6 @@ needs no data flow. A pattern knows less than a parser, so most of these say les
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 from skillbelt.scan.addresses import classify, find_urls, is_installer
@@ -130,6 +129,3 @@ def _search_unparsed(text: str, line: int, ledger: Ledger) -> None:
         if sink and classify(found.host, found.path) in ("drop", "tunnel", "address"):
             number = line + text.count("\n", 0, found.at)
             ledger.find("suspect-host", number, found.host, "ask")
-
-
-Search = Callable[[str, int, Ledger], None]

@@ -6,7 +6,9 @@ import re
 from functools import lru_cache
 from typing import Literal
 
-PlaceClass = Literal["", "credential", "service", "history", "persistence", "agent", "system"]
+PlaceClass = Literal[
+    "", "credential", "service", "settings", "history", "persistence", "agent", "system"
+]
 
 _TABLE: tuple[tuple[PlaceClass, str], ...] = (
     # Keys that open everything, wallets, browsers, keychains.
@@ -18,7 +20,8 @@ _TABLE: tuple[tuple[PlaceClass, str], ...] = (
         r"|login\s?data\b|cookies(?:\.sqlite|\.binarycookies)|key[34]\.db|logins\.json"
         r"|(?:google.?chrome|chromium|firefox|brave-browser|microsoft.?edge|\bopera\b|vivaldi"
         r"|arc)/(?:user data|default|profile)"
-        r"|(?:google/chrome|mozilla/firefox|bravesoftware|chromium/default)"
+        r"|(?:google/chrome|mozilla/firefox|bravesoftware)(?!/nativemessaginghosts)"
+        r"|chromium/default"
         r"|library/keychains|\.keychain(?:-db)?\b|keychain-db|local state$"
         r"|wallet\.dat|\.bitcoin\b|\.ethereum\b|\.electrum\b|\.solana\b|solana/id\.json"
         r"|\bexodus\b|metamask"
@@ -33,15 +36,19 @@ _TABLE: tuple[tuple[PlaceClass, str], ...] = (
         "service",
         r"\.aws/(?:credentials|config)|\.aws\b|\.azure\b|\.config/gcloud|gcloud/(?:credentials"
         r"|application_default)|application_default_credentials"
-        r"|\.kube/config|\.docker/config\.json|\.npmrc\b|\.pypirc\b|\.netrc\b|\.git-credentials"
-        r"|\.config/gh/hosts"
-        r"|\.config/(?:hub|op|anthropic|openai)|\.clawdbot/|\.openclaw/(?:\.env|credentials"
-        r"|openclaw\.json)|\.moltbot"
-        r"|\.claude/\.credentials|\.claude\.json|\.codex/auth|\.gemini/oauth|\.cursor/.*token"
-        r"|\.huggingface/token|cache/huggingface/token|\.terraform\.d/credentials|\.vault-token"
+        r"|\.pypirc\b|\.netrc\b|\.git-credentials|\.config/gh/hosts"
+        r"|\.config/(?:hub|op|anthropic|openai)|\.openclaw/credentials"
+        r"|\.claude/\.credentials|\.codex/auth|\.gemini/oauth|\.cursor/.*token"
+        r"|\.terraform\.d/credentials|\.vault-token"
         r"|\.boto\b|\.s3cfg|\.pgpass|\.my\.cnf"
         r"|serviceaccount/token|\.cargo/credentials|\.gem/credentials|service.?account.*\.json"
         r"|\.wakatime\.cfg",
+    ),
+    # Settings that may hold a key; what is set up by hand reads them, too.
+    (
+        "settings",
+        r"\.kube/config|\.docker/config\.json|\.npmrc\b|\.clawdbot/|\.openclaw/(?:\.env"
+        r"|openclaw\.json)|\.moltbot|\.claude\.json|\.huggingface/token|cache/huggingface/token",
     ),
     (
         "history",

@@ -19,6 +19,7 @@ from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
 from skillbelt.scan.package_names import judge_package
 
 _MAX_DEPTH = 60
+_MAX_ROUNDS = 12
 _MAX_TEXT = 64 * 2**10
 _PROMPT = re.compile(r"(?m)^(?:>>> |\.\.\. |In \[\d+\]: )")
 _STRING_METHODS = frozenset(
@@ -74,6 +75,13 @@ def _parse(text: str) -> ast.Module | None:
     return None
 
 
+# What no honest source puts together from parts.
+_POWER_NAMES = frozenset(
+    ("eval", "exec", "system", "popen", "subprocess", "__import__", "__builtins__", "getattr",
+     "os.system", "child_process", "execSync", "b64decode", "check_output", "Popen", "urlopen")
+)  # fmt: skip
+
+
 class PythonReader:
     """Follows the values of one source."""
 
@@ -82,6 +90,7 @@ class PythonReader:
         self.names: dict[str, Traced] = {}
         self.functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self.returns: dict[str, Traced] = {}
+        self.classes: set[str] = set()
         self._open: list[str] = []
         self._returned: list[Traced] = []
 
@@ -97,7 +106,16 @@ class PythonReader:
             if isinstance(node, _FUNCTIONS):
                 self.functions[node.name] = node
             elif isinstance(node, ast.ClassDef):
+                self.classes.add(node.name)
+                self._declare_fields(node)
                 self.declare(node.body)
+
+    def _declare_fields(self, node: ast.ClassDef) -> None:
+        for one in node.body:
+            if isinstance(one, ast.Assign) and isinstance(one.value, ast.Constant):
+                for target in one.targets:
+                    if isinstance(target, ast.Name):
+                        self.names[f".{target.id}"] = self.value(one.value, 1)
 
     def run(self, body: Iterable[ast.stmt], depth: int) -> None:
         """Follow statements in their order."""
@@ -119,13 +137,22 @@ class PythonReader:
         elif isinstance(node, ast.Return):
             self._returned += [self.value(node.value, depth)] if node.value else []
         elif isinstance(node, ast.For | ast.AsyncFor):
-            self._assign(node.target, self._element(self.value(node.iter, depth)))
-            self.run(node.body, depth + 1)
-            self.run(node.orelse, depth + 1)
+            self._loop(node, depth)
         elif isinstance(node, ast.With | ast.AsyncWith):
             self._with(node, depth)
         else:
             self._parts(node, depth)
+
+    def _loop(self, node: ast.For | ast.AsyncFor, depth: int) -> None:
+        """Follow a loop: over a short list that is known, once for each of its items."""
+        source = self.value(node.iter, depth)
+        known = source.items or ()
+        if not 1 < len(known) <= _MAX_ROUNDS or not all(one.text for one in known):
+            known = (self._element(source),)
+        for one in known:
+            self._assign(node.target, one._replace(labels=one.labels | source.labels))
+            self.run(node.body, depth + 1)
+        self.run(node.orelse, depth + 1)
 
     def _parts(self, node: ast.stmt, depth: int) -> None:
         if isinstance(node, ast.While):
@@ -165,6 +192,9 @@ class PythonReader:
                 part = items[number] if number < len(items) else Traced(labels=value.labels)
                 self._assign(one, part)
         elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+            key = target.slice.value if isinstance(target.slice, ast.Constant) else None
+            if key is not None:
+                self.names[f"{target.value.id}[{key!r}]"] = value
             old = self.names.get(target.value.id, UNKNOWN)
             self.names[target.value.id] = Traced(labels=old.labels | value.labels, name=old.name)
 
@@ -198,7 +228,13 @@ class PythonReader:
         self.names.update({key: one for key, one in named.items() if key in self.names})
         self.run(node.body, depth + 1)
         made = self._returned
-        fields = {key: one for key, one in self.names.items() if key.startswith(".")}
+        outside = {
+            name for one in node.body if isinstance(one, ast.Global | ast.Nonlocal)
+            for name in one.names
+        }  # fmt: skip
+        fields = {
+            key: one for key, one in self.names.items() if key.startswith(".") or key in outside
+        }
         self.names, self._returned = {**saved, **fields}, outer
         self._open.pop()
         alone = made[0] if len(made) == 1 else Traced(labels=merge(made))
@@ -227,13 +263,24 @@ class PythonReader:
             return UNKNOWN
         method = _EXPRESSIONS.get(type(node))
         if method is not None:
-            return method(self, node, depth + 1)
+            made: Traced = method(self, node, depth + 1)
+            if made.text in _POWER_NAMES and isinstance(node, _COMPOSED):
+                self._judge_name(made.text or "", node)
+            return made
         parts = [
             self.value(child, depth + 1)
             for child in ast.iter_child_nodes(node)
             if isinstance(child, ast.expr)
         ]
         return Traced(labels=merge(parts))
+
+    def _judge_name(self, name: str, node: ast.expr) -> None:
+        """Note the name of a function with power that is put together or decoded."""
+        whole = any(
+            isinstance(one, ast.Constant) and one.value == name for one in ast.walk(node)
+        ) and not isinstance(node, ast.Call)
+        if not whole:
+            self.ledger.find("reflective-call", self.line(node), f"{name!r} is put together")
 
     def _constant(self, node: ast.Constant, depth: int) -> Traced:
         value = node.value
@@ -252,8 +299,10 @@ class PythonReader:
 
     def _attribute(self, node: ast.Attribute, depth: int) -> Traced:
         base = self.value(node.value, depth)
-        if base.name in ("self", "cls") and f".{node.attr}" in self.names:
-            return self.names[f".{node.attr}"]
+        if base.name in ("self", "cls") or base.name in self.classes:
+            kept = self.names.get(f".{node.attr}")
+            if kept is not None:
+                return kept
         name = f"{base.name}.{node.attr}" if base.name else f"?.{node.attr}"
         if name in ("os.environ", "process.env"):
             return Traced(name=name, labels=frozenset(("environment",)))
@@ -284,7 +333,9 @@ class PythonReader:
     def _binary(self, node: ast.BinOp, depth: int) -> Traced:
         left, right = self.value(node.left, depth), self.value(node.right, depth)
         if isinstance(node.op, ast.Add):
-            return _add(left, right)
+            return _sum(node, left, right) or _add(left, right)
+        if isinstance(node.op, ast.Mult) and left.text is not None and _number(node.right) == 1:
+            return left
         if isinstance(node.op, ast.Div) and left.text is not None:
             return Traced(
                 text=f"{left.known.rstrip('/')}/{right.text or HOLE}",
@@ -299,21 +350,34 @@ class PythonReader:
 
     def _subscript(self, node: ast.Subscript, depth: int) -> Traced:
         base = self.value(node.value, depth)
+        if isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Constant):
+            kept = self.names.get(f"{node.value.id}[{node.slice.value!r}]")
+            if kept is not None:
+                return kept
         if isinstance(node.slice, ast.Slice):
-            backwards = isinstance(node.slice.step, ast.UnaryOp) and base.text is not None
-            text = base.known[::-1] if backwards else base.text
-            mark = frozenset(("decoded",)) if backwards else frozenset[str]()
-            return Traced(text=text, labels=base.labels | mark)
+            return self._slice(base, node.slice, depth)
         key = self.value(node.slice, depth)
-        if base.name == "os.environ":
+        if base.name == "os.environ" or ("environment" in base.labels and key.text):
             return Traced(labels=self.ledger.reads_variable(key.known, self.line(node)))
         if base.name.endswith(("()", ".__dict__")) or base.name in ("__builtins__", "sys.modules"):
             return self._reflected(base.name, key, node)
-        if base.items is not None and key.text is not None and key.text.isdigit():
+        if base.items is not None and key.text is not None and key.text.isdecimal():
             at = int(key.text)
             if at < len(base.items):
                 return base.items[at]
         return Traced(labels=base.labels | key.labels)
+
+    def _slice(self, base: Traced, part: ast.Slice, depth: int) -> Traced:
+        bounds: list[int | None] = []
+        for one in (part.lower, part.upper, part.step):
+            bounds.append(_number(one))
+            if one is not None and bounds[-1] is None:
+                return Traced(text=base.text, labels=base.labels)
+        if bounds[2] == 0 or base.text is None:
+            return Traced(labels=base.labels)
+        strided = bounds[2] not in (None, 1)
+        mark = frozenset(("decoded",)) if strided else frozenset[str]()
+        return Traced(text=base.text[slice(*bounds)], labels=base.labels | mark)
 
     def _reflected(self, base: str, key: Traced, node: ast.expr) -> Traced:
         """Return what a name means that is looked up by its text."""
@@ -428,21 +492,50 @@ class PythonReader:
             return Traced(name=first.known, labels=mark if name == "__import__" else frozenset())
         if name in ("globals", "locals", "vars"):
             return Traced(name=f"{name}()" if not first.name else f"{first.name}.__dict__")
-        if name == "chr" and first.text and first.text.isdigit() and len(first.text) < 8:
-            return Traced(text=chr(min(int(first.text), 0x10FFFF)), labels=first.labels)
-        if name in ("str", "bytes", "bytearray", "list", "tuple", "reversed", "sorted", "map"):
-            return _convert(name, args)
-        if method == "join" and owner.text is not None and args:
-            return _join(owner.text, first)
-        if method in _STRING_METHODS and owner.text is not None and not _changes(method, args):
-            return _string_method(method, owner)
-        if method == "replace" and owner.text is not None and len(args) >= 2:
-            text = owner.text.replace(args[0].known, args[1].known) if args[0].text else owner.text
-            return Traced(text=text[:_MAX_TEXT], labels=owner.labels)
-        if method == "format" and owner.text is not None:
-            text = re.sub(r"\{[^{}]*\}", lambda _: HOLE, owner.text)
-            return Traced(text=text, labels=owner.labels | merge(args))
-        return None
+        if method == "get" and "environment" in owner.labels and first.text:
+            return Traced(labels=self.ledger.reads_variable(first.text, self.line(node)))
+        if owner.text is not None:
+            return _fold_text(method, owner, args) or _fold_call(name, args)
+        return _fold_call(name, args)
+
+
+def _fold_call(name: str, args: Sequence[Traced]) -> Traced | None:
+    """Return the value of a function that is known before a run."""
+    first = args[0] if args else UNKNOWN
+    if name == "chr" and first.known.isdecimal() and len(first.known) < 8:
+        return Traced(text=chr(min(int(first.known), 0x10FFFF)), labels=first.labels)
+    if name == "ord" and len(first.known) == 1:
+        return Traced(text=str(ord(first.known)), labels=first.labels)
+    if name.endswith("reduce") and len(args) > 1 and args[1].items is not None:
+        return _join("", args[1])
+    if name in ("operator.add", "operator.concat") and len(args) == 2:
+        return _add(args[0], args[1])
+    if name in ("str", "bytes", "bytearray", "list", "tuple", "reversed", "sorted", "map"):
+        return _convert(name, args)
+    return None
+
+
+def _fold_text(method: str, owner: Traced, args: Sequence[Traced]) -> Traced | None:
+    """Return what a method makes of a text that is known."""
+    text = owner.known
+    if method == "join" and args:
+        return _join(text, args[0])
+    if method in _STRING_METHODS and not _changes(method, args):
+        return _string_method(method, owner)
+    if method == "replace" and len(args) >= 2:
+        changed = text.replace(args[0].known, args[1].known) if args[0].text else text
+        return Traced(text=changed[:_MAX_TEXT], labels=owner.labels)
+    if method == "format":
+        return Traced(text=_format(text, args), labels=owner.labels | merge(args))
+    return None
+
+
+def _number(node: ast.expr | None) -> int | None:
+    minus = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+    inner = node.operand if isinstance(node, ast.UnaryOp) else node
+    if isinstance(inner, ast.Constant) and isinstance(inner.value, int):
+        return -inner.value if minus else inner.value
+    return None
 
 
 def _unstar(node: ast.expr) -> ast.expr:
@@ -471,15 +564,17 @@ def _convert(name: str, args: Sequence[Traced]) -> Traced | None:
     if name == "map":
         if len(args) > 1 and args[0].name == "chr" and args[1].items is not None:
             texts = [one.known for one in args[1].items]
-            if all(text.isdigit() and len(text) < 8 for text in texts):
+            if all(text.isdecimal() and len(text) < 8 for text in texts):
                 items = tuple(Traced(text=chr(min(int(text), 0x10FFFF))) for text in texts)
                 return Traced(items=items, labels=args[1].labels | {"decoded"})
+        if len(args) > 1 and args[0].name == "str" and args[1].items is not None:
+            return args[1]
         return Traced(labels=merge(args))
     first = args[0]
     if name in ("bytes", "bytearray") and first.items is not None:
         texts = [one.known for one in first.items]
-        if all(text.isdigit() and int(text) < 256 for text in texts if len(text) < 4):
-            made = "".join(chr(int(text)) for text in texts if text.isdigit())
+        if all(text.isdecimal() and int(text) < 256 for text in texts if len(text) < 4):
+            made = "".join(chr(int(text)) for text in texts if text.isdecimal())
             return Traced(text=made, labels=first.labels | {"decoded"})
     if name == "reversed" and first.text is not None:
         return Traced(text=first.text[::-1], labels=first.labels | {"decoded"})
@@ -515,6 +610,25 @@ def _percent(form: str, parts: Sequence[Traced]) -> str:
     return re.sub(r"%[-\d.]*[srdixc]", put, form)[:_MAX_TEXT]
 
 
+def _format(form: str, parts: Sequence[Traced]) -> str:
+    values = iter(parts)
+
+    def put(match: re.Match[str]) -> str:
+        at = match[1]
+        one = parts[int(at)] if at and int(at) < len(parts) else next(values, UNKNOWN)
+        return one.text if one.text is not None else HOLE
+
+    return re.sub(r"\{(\d{0,2})[^{}]*\}", put, form)[:_MAX_TEXT]
+
+
+def _sum(node: ast.BinOp, left: Traced, right: Traced) -> Traced | None:
+    """Return the sum of two numbers, where one is written as a number: `ord("e") + 0`."""
+    numbers = _number(node.left) is not None or _number(node.right) is not None
+    if numbers and left.known.isdecimal() and right.known.isdecimal():
+        return Traced(text=str(int(left.known[:9]) + int(right.known[:9])))
+    return None
+
+
 def _leaves(node: ast.While) -> bool:
     return any(isinstance(one, ast.Break | ast.Return | ast.Raise) for one in ast.walk(node))
 
@@ -527,6 +641,7 @@ def _forks(node: ast.While) -> bool:
     )
 
 
+_COMPOSED = (ast.BinOp, ast.JoinedStr, ast.Call)
 _EXPRESSIONS: dict[type[ast.expr], Callable[..., Traced]] = {
     ast.Constant: PythonReader._constant,
     ast.Name: PythonReader._name,

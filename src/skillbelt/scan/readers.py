@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from posixpath import basename, splitext
 
 from skillbelt.check.danger import find_secrets
@@ -18,6 +19,7 @@ from skillbelt.scan.markdown import (
 )
 from skillbelt.scan.package_names import judge_package
 from skillbelt.scan.patterns import search_code
+from skillbelt.scan.places import find_paths, place_class
 from skillbelt.scan.prose import fold, is_about_security, read_prose
 from skillbelt.scan.python_code import read_python
 from skillbelt.scan.shell import read_shell
@@ -42,11 +44,12 @@ _BY_ENDING = {
 _SHEBANG = re.compile(r"#!.*?\b(?:(python)|(node|deno|bun)|((?:ba|z|da|k)?sh))")
 # A block without a language is shell if it begins like a command.
 _COMMAND = re.compile(
-    r"(?m)^\s*(?:\$ |# |> )?(?:sudo |env )?(?:curl|wget|bash|sh|npm|npx|pip3?|python3?|node|git"
-    r"|cat|echo|cd|rm|chmod|mkdir|brew|apt(?:-get)?|docker|export|uvx?|powershell|eval|nc|base64"
+    r"(?m)^[^\S\n]*(?:\$ |# |> )?(?:sudo |env )?(?:curl|wget|bash|sh|npm|npx|pip3?|python3?|node"
+    r"|git|cat|echo|cd|rm|chmod|mkdir|brew|apt(?:-get)?|docker|export|uvx?|powershell|eval|nc|base64"
     r"|openssl|crontab|scp|ssh|tar|unzip|xattr|osascript|launchctl)\b"
 )
-_PROMPT = re.compile(r"(?m)^\s*(?:\$|%|❯|>)[ \t]+(?=\S)")
+_PROMPT = re.compile(r"(?m)^[^\S\n]*(?:\$|%|❯|>)[ \t]+(?=\S)")
+_OPERATOR = re.compile(r"\||&&|\$\(|https?://")
 # Before a block that shows what not to do.
 _BAD_EXAMPLE = re.compile(
     r"(?i)❌|🚫|⛔|\bbad\b|\bwrong\b|\bavoid\b|\bvulnerab|\binsecure\b|\bmalicious\b|\battacks?\b"
@@ -90,6 +93,15 @@ def kind_of_text(path: str, text: str) -> str:
 def read_text_file(path: str, text: str, ledger: Ledger, *, first_line: int = 1) -> None:
     """Note what one text file of a skill holds."""
     ledger.path, ledger.first_line = path, first_line
+    with _Shown(ledger, bool(_ASIDE.search(path))):
+        _read_text_file(path, text, ledger)
+
+
+# What no model is given and no user runs: questions for tests, and what is inside a container.
+_ASIDE = re.compile(r"(?i)(?:^|/)(?:evals?|benchmarks?)/[^/]+\.jsonl?$|(?:^|/)dockerfile[^/]*$")
+
+
+def _read_text_file(path: str, text: str, ledger: Ledger) -> None:
     find_hidden_characters(text, ledger)
     for line, what in find_secrets(text.encode("utf-8", "replace")):
         ledger.find("secret-in-text", line, what)
@@ -152,22 +164,39 @@ def read_paragraph(paragraph: Paragraph, ledger: Ledger) -> None:
     """Note what prose says, what code in it does, and which addresses it names."""
     text, line = paragraph.text, paragraph.line
     read_prose(text, line, ledger)
-    ledger.names_url(text, line, told=bool(_REACHES.search(text)))
-    shown = bool(_BAD_EXAMPLE.search(paragraph.heading))
-    for code, at in inline_code(text):
+    if "://" in text:
+        ledger.names_url(text, line, told=bool(_REACHES.search(text)))
+    _note_paths(text, line, ledger)
+    shown = _announces_bad(paragraph.heading)
+    for code, at in inline_code(text) if "`" in text else ():
         if _COMMAND.match(code) and ("|" in code or "$(" in code or "-" in code):
             before = text.split("\n")[at].partition(code)[0][-80:]
             with _Shown(ledger, shown or bool(_BAD_EXAMPLE.search(before))):
                 read_shell(code, line + at, ledger)
-    plain = _PROMPT.sub("", text)
-    if _COMMAND.match(plain) and re.search(r"\||&&|\$\(|https?://", plain):
+    plain = _PROMPT.sub("", text) if _OPERATOR.search(text) else ""
+    if plain and _COMMAND.match(plain) and _OPERATOR.search(plain):
         with _Shown(ledger, shown):
             read_shell(plain, line, ledger)
-    for address, at in remote_images(text):
+    for address, at in remote_images(text) if "![" in text else ():
         if "{" in address or re.search(
             r"[?&]\w+=.{0,3}(?:data|secret|token|env|content|\$)", address
         ):
             ledger.find("send-instruction", line + at, address)
+
+
+def _note_paths(text: str, line: int, ledger: Ledger) -> None:
+    """Note the files with secrets that prose names; whether they are to be read is prose, too."""
+    if not any(begin in text for begin in ("~/", "HOME", "%\\", "/etc/", "/proc/")):
+        return
+    for path, at in find_paths(text):
+        if place_class(path) in ("credential", "service", "settings", "history"):
+            ledger.can("read", path, line + text.count("\n", 0, at))
+
+
+@lru_cache(maxsize=256)
+def _announces_bad(text: str) -> bool:
+    """Whether the text before a part says that it shows what not to do."""
+    return bool(_BAD_EXAMPLE.search(text))
 
 
 # Prose in which an address is more than a reference.

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from skillbelt.check.rules import CheckRule
 from skillbelt.scan.declared import undeclared
@@ -15,9 +18,11 @@ from skillbelt.scan.values import (
     CapabilityStatement,
     Finding,
     FindingKind,
+    ObservedUse,
     ScannedSkill,
 )
-from skillbelt.text import one_line
+from skillbelt.settings import Settings
+from skillbelt.text import json_string, one_line, shorten
 from skillbelt.values import Diagnostic, Severity
 
 _SEVERITIES: Mapping[FindingKind, Severity] = {"block": "error", "ask": "warning", "note": "info"}
@@ -35,12 +40,6 @@ _WORDS: Mapping[CapabilityKind, tuple[str, str]] = {
     "agent-file": ("change your agent's", "change your agent's"),
     "instruction": ("tell the model", "tell the model"),
 }
-
-
-def at_level(findings: Iterable[Finding], level: FindingKind) -> tuple[Finding, ...]:
-    """Return the findings that are at least as strong."""
-    most = KINDS.index(level)
-    return tuple(one for one in findings if KINDS.index(one.kind) <= most)
 
 
 def to_diagnostics(scanned: ScannedSkill, folder: str) -> tuple[Diagnostic, ...]:
@@ -79,7 +78,8 @@ def describe_statement(statement: CapabilityStatement) -> Iterator[tuple[str, st
         found: dict[str, set[str]] = {}
         for one in statement.capabilities:
             if one.kind == kind:
-                found.setdefault(one.value, set()).add(one.origin)
+                marks = found.setdefault(one.value, set())
+                marks.add(f"{one.origin}: {one.outcome}" if one.outcome else one.origin)
         if found:
             texts = [f"{one_line(value)}{_mark(origins)}" for value, origins in list(found.items())]
             yield kind, ", ".join(texts)
@@ -91,10 +91,15 @@ def _mark(origins: set[str]) -> str:
     return f" ({', '.join(sorted(origins))})"
 
 
-def summarize(statement: CapabilityStatement, known: CapabilityStatement | None = None) -> str:
+def summarize(
+    statement: CapabilityStatement,
+    known: CapabilityStatement | None = None,
+    kinds: Sequence[CapabilityKind] = (),
+) -> str:
     """Return in one short sentence what a skill can do beyond what it declares.
 
     With `known`, what is new since then: what a person has to read before the next approval.
+    `kinds` are the only ones that count.
     """
     before = set() if known is None else {(one.kind, one.value) for one in known.capabilities}
     found: dict[CapabilityKind, list[str]] = {}
@@ -103,8 +108,8 @@ def summarize(statement: CapabilityStatement, known: CapabilityStatement | None 
         if (one.kind, one.value) not in before and one.value not in values:
             values.append(one.value)
     parts = [
-        _phrase(kind, values)
-        for kind in _ASKED_ABOUT
+        phrase(kind, values)
+        for kind in kinds or _ASKED_ABOUT
         if (values := found.get(kind, []))
     ]  # fmt: skip
     if not parts:
@@ -118,11 +123,96 @@ _ASKED_ABOUT: tuple[CapabilityKind, ...] = (
 )  # fmt: skip
 
 
-def _phrase(kind: CapabilityKind, values: list[str]) -> str:
+# What a person has to know within seconds. Programs and packages are asked for when a run needs
+# them.
+_URGENT: tuple[CapabilityKind, ...] = (
+    "host", "persistence", "agent-file", "variable", "read", "write",
+)  # fmt: skip
+_BRIEF_CHARS = 240
+_PLAIN_NAME = re.compile(r"[\w.,/~:@*$+=%{}\[\]()-]{1,80}")
+
+
+def phrase(kind: CapabilityKind, values: Sequence[str]) -> str:
+    """Return what it can do in words: `reach a.example, b.example and 3 more`."""
     word = _WORDS[kind][len(values) > 1]
-    named = ", ".join(one_line(value) for value in values[:_MOST_NAMED])
+    named = ", ".join(_name(value) for value in values[:_MOST_NAMED])
     more = len(values) - _MOST_NAMED
     return f"{word} {named}{f' and {more} more' if more > 0 else ''}"
+
+
+def _name(value: str) -> str:
+    """Return a name of the skill's choice; one that could pass for words of ours is quoted."""
+    text = one_line(value)
+    return text if _PLAIN_NAME.fullmatch(text) else json_string(shorten(text, 60))
+
+
+def summarize_briefly(
+    statement: CapabilityStatement, known: CapabilityStatement | None = None
+) -> str:
+    """Return what matters most of `summarize`, for a question."""
+    told = summarize(statement, known, _URGENT).removeprefix("New: ")
+    return shorten(told[:1].upper() + told[1:], _BRIEF_CHARS)
+
+
+def describe_use(use: ObservedUse) -> str:
+    """Return in words what a run tried and what became of it."""
+    became = "by what it printed" if use.outcome == "reported" else use.outcome
+    return f"{phrase(use.kind, [use.value])} ({became})"
+
+
+def summarize_surprises(uses: Iterable[ObservedUse]) -> str:
+    """Return what runs tried that their skill states nowhere; "" for nothing."""
+    found = [describe_use(one) for one in uses if one.is_surprise]
+    return shorten(_list_first(found), _BRIEF_CHARS)
+
+
+def summarize_findings(findings: Iterable[Finding]) -> str:
+    """Return the findings that need a look, the first by its words; "" without one."""
+    found = [
+        f"{_place(one)}: {one_line(one.message)}" for one in findings if one.kind != "note"
+    ]  # fmt: skip
+    return shorten(_list_first(found, 1), _BRIEF_CHARS)
+
+
+def _list_first(texts: Sequence[str], most: int = _MOST_NAMED) -> str:
+    more = len(texts) - most
+    return "; ".join(texts[:most]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _place(finding: Finding) -> str:
+    place = f"{finding.path}:{finding.line}" if finding.line else finding.path
+    return _name(place)
+
+
+class ScanRefusal(NamedTuple):
+    """Why a scan refuses a skill, and the command that accepts it."""
+
+    code: str
+    message: str
+    remedy: str
+
+
+def explain_refusal(
+    refused: Sequence[Finding], words: Sequence[str], settings: Settings
+) -> ScanRefusal | None:
+    """Say why a skill is refused, by the strongest of the findings that refuse it; None for none.
+
+    `words` name it for `skillbelt scan`. It says where a stricter level than usual is demanded.
+    """
+    if not refused:
+        return None
+    worst, source = min(refused, key=lambda one: KINDS.index(one.kind)), shlex.join(words)
+    message = f"{worst.path}:{worst.line or 1}: {worst.message}"
+    if worst.kind != "block":
+        where = settings.sources.get("scan_refuses", "your settings")
+        message += f" (scan_refuses = {settings.scan_refuses!r} in {where})".replace("'", '"')
+    rules = " ".join(f"--accept {rule}" for rule in dict.fromkeys(one.rule for one in refused))
+    return ScanRefusal(
+        code="scan-blocked" if worst.kind == "block" else "scan-level",
+        message=one_line(message),
+        remedy=f"`skillbelt scan {source}` shows all; "
+        f"`skillbelt scan {source} {rules} --reason TEXT` accepts it",
+    )
 
 
 def compare_statements(

@@ -157,6 +157,12 @@ _ROWS = (
         fix=_DROP_IT,
     ),
     _row(
+        "data-to-unknown-host", "exfiltration", "ask",
+        what="files or data are sent to a host that the skill does not speak of",
+        why="Nothing says who receives them, or what for.",
+        fix="name the service in the description, or leave the upload out",
+    ),
+    _row(
         "dns-exfiltration", "exfiltration", "block",
         what="data becomes part of a host name that is looked up",
         why="A lookup leaves where no connection may.",
@@ -239,7 +245,7 @@ _ROWS = (
     _row(
         "destruction", "destruction", "block",
         what="files outside the skill's work are destroyed",
-        why="They cannot be had back.",
+        why="They cannot be restored.",
         fix=_DROP_IT,
     ),
     _row(
@@ -304,6 +310,18 @@ _ROWS = (
         fix=_READ_IT,
     ),
     _row(
+        "side-order", "instructions", "ask",
+        what="the text adds an act to every task that no task asks for",
+        why="The user asked for the task alone.",
+        fix="leave it out, or let the user ask for it",
+    ),
+    _row(
+        "slanted-result", "instructions", "ask",
+        what="the text tells the model to slant what it reports",
+        why="The user takes the result for an honest one.",
+        fix="state the criteria, and let the result follow from them",
+    ),
+    _row(
         "catch-all-trigger", "triggers", "note",
         what="a description that claims every task",
         why="The skill is loaded where another one belongs.",
@@ -345,7 +363,13 @@ _ROWS = (
         "observed-beyond", "declarations", "ask",
         what="a run did what the skill neither declares nor contains",
         why="It is hidden in the skill, or came from elsewhere.",
-        fix=_READ_IT,
+        fix="find out what does that before the next run",
+    ),
+    _row(
+        "second-opinion", "opinions", "ask",
+        what="a model that was asked names something",
+        why="It read the skill as a reader would, and may be wrong.",
+        fix="read the place, and judge for yourself",
     ),
     _row(
         "unseen-part", "declarations", "ask",
@@ -356,4 +380,3 @@ _ROWS = (
 )  # fmt: skip
 
 RULES: Mapping[str, ScanRule] = MappingProxyType({row.id: row for row in _ROWS})
-FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(row.family for row in _ROWS))

@@ -6,17 +6,17 @@ No network and no model are needed, and nothing of a skill is run or unpacked to
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from hashlib import sha256
 
 from skillbelt.errors import SkillbeltError
-from skillbelt.files.manifest import is_complete
+from skillbelt.files.manifest import holds
 from skillbelt.files.tree import TreeEntry
 from skillbelt.format.frontmatter import split
 from skillbelt.format.skill import Skill
 from skillbelt.scan.addresses import words_of
 from skillbelt.scan.binary_files import read_binary
+from skillbelt.scan.cache import find_kept, keep
 from skillbelt.scan.declared import declared_capabilities, judge_word
 from skillbelt.scan.ledger import Ledger, ScanExhausted
 from skillbelt.scan.parsers import WITHOUT, has_parsers
@@ -38,38 +38,36 @@ _CATCH_ALL = re.compile(
 )
 
 
-def scan_skill(skill: Skill) -> ScannedSkill:
-    """Return what a skill can do and what was found in it. The same content is scanned once."""
+def scan_skill(skill: Skill, *, cache_dir: str = "") -> ScannedSkill:
+    """Return what a skill can do and what was found in it. The same content is scanned once.
+
+    With `cache_dir`, the user's cache folder, that holds for all processes.
+    """
     files = skill.files
     try:
         digest = files.digest()
     except (SkillbeltError, OSError) as error:
         return ScannedSkill(name=skill.name, digest="", unseen=(f"the folder: {error}",))
-    if not is_complete(digest):
-        return _scan(skill, digest)
-    kept = _kept(digest, has_parsers())
-    if not kept:
-        kept.append(_scan(skill, digest))
-    return kept[0]._replace(name=skill.name)
+    found = find_kept(digest, skill.name, cache_dir)
+    if found is None:
+        found, is_whole = _scan(skill, digest)
+        if is_whole:  # else the next look may read more, or something else
+            keep(found, cache_dir)
+    return found
 
 
-@lru_cache(maxsize=512)
-def _kept(digest: str, parsers: bool) -> list[ScannedSkill]:
-    """Return the place of a result, empty until there is one."""
-    return []
-
-
-def scan_text(text: str, *, name: str = "text") -> ScannedSkill:
-    """Scan the text of a SKILL.md that is in no folder."""
-    return scan_skill(Skill.from_text(text, folder=name))
-
-
-def _scan(skill: Skill, digest: str) -> ScannedSkill:
+def _scan(skill: Skill, digest: str) -> tuple[ScannedSkill, bool]:
+    """Return the result, and whether it is that of the whole content of the digest."""
     words = words_of(skill.name) | words_of(skill.description[:2_000])
     ledger = Ledger(words)
     ledger.read_shell = read_shell
     ledger.read_code = lambda text, language, line, book: read_code(text, language, line, book)
     reading = _Reading(skill, ledger)
+    # The files of a skill that a server lists are fetched together, not one by one; and none of
+    # them if the SKILL.md is not what the list says: such a skill is not used at all.
+    if fetch_ahead := getattr(skill.files, "fetch_ahead", None):
+        skill.files.open(SKILL_FILE).close()
+        fetch_ahead(MAX_BYTES)
     try:
         reading.run()
     except ScanExhausted:
@@ -85,13 +83,14 @@ def _scan(skill: Skill, digest: str) -> ScannedSkill:
     statement = CapabilityStatement(
         capabilities=(*declared_capabilities(skill), *ledger.capabilities.values()),
     )
-    return ScannedSkill(
+    scanned = ScannedSkill(
         name=skill.name,
         digest=digest,
         findings=tuple(findings),
         statement=statement,
         unseen=tuple(ledger.unseen),
     )
+    return scanned, reading.is_whole and reading.has_read(digest)
 
 
 class _Reading:
@@ -100,7 +99,8 @@ class _Reading:
     def __init__(self, skill: Skill, ledger: Ledger) -> None:
         self.skill, self.ledger = skill, ledger
         self._left = MAX_BYTES
-        self._started = time.thread_time()
+        self.is_whole = True
+        self._read: dict[str, str] = {}  # files that were read to their end, and their SHA-256
 
     def run(self) -> None:
         """Read the SKILL.md first, then every other file, the nearest first."""
@@ -113,6 +113,18 @@ class _Reading:
                 break
             self._read_entry(entry)
         judge_word(self.skill, self.ledger.used_hosts, self.ledger)
+
+    def has_read(self, digest: str) -> bool:
+        """Whether the files were those of the digest, and none was another one for a while."""
+        if all(holds(digest, path, sha) for path, sha in self._read.items()):
+            return True
+        try:
+            manifest = self.skill.files.manifest()
+        except (SkillbeltError, OSError):
+            return False
+        known = {one.path: one.sha256 for one in manifest.files}
+        same = (known.get(path) == sha for path, sha in self._read.items())
+        return manifest.hash == digest and all(same)
 
     def _others(self, entries: Iterable[TreeEntry]) -> list[TreeEntry]:
         return [one for one in entries if one.path != SKILL_FILE and one.kind != "folder"]
@@ -176,10 +188,16 @@ class _Reading:
                 data = file.read(min(MAX_FILE_BYTES, max(self._left, 0)) + 1) or b""
         except (SkillbeltError, OSError) as error:
             self.ledger.miss(f"{path}: {error}")
+            self.is_whole = False
+            # A server could hold a file back until it was scanned.
+            if self.skill.origin.remote:
+                self.ledger.find("unseen-part", 1, f"{path}: {error}")
             return b""
         self._left -= len(data)
         if self._left < 0 or len(data) > MAX_FILE_BYTES:
             self.ledger.miss(f"{path}: only a part of it was read")
+        else:
+            self._read[path] = sha256(data).hexdigest()
         return data
 
     def _read_data(self, path: str, data: bytes, depth: int) -> None:

@@ -28,7 +28,12 @@ _BODIES = frozenset(
      "case_statement", "case_item", "function_definition", "negated_command", "ERROR",
      "test_command", "binary_expression", "unary_expression", "parenthesized_expression")
 )  # fmt: skip
-_FORK_BOMB = re.compile(r"(\w+|:)\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\s*\}\s*;?\s*\1")
+# What honest text calls by its name.
+_POWERS = frozenset(
+    ("curl", "wget", "nc", "ncat", "bash", "sh", "eval", "python", "python3", "perl", "base64",
+     "crontab", "ssh", "scp")
+)  # fmt: skip
+_FORK_BOMB = re.compile(r"((?<!\w)\w++|:)\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\s*\}\s*;?\s*\1")
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/([\w.$\{\}-]+)/?([\w$\{\}]*)")
 
 
@@ -191,10 +196,21 @@ class _Reader:
             and ">" in _text(child.children[0])
         ]
         call = ShellCall(words=tuple(_split(words)), stdin=stdin, line=self.line(node))
+        self._judge_name(node, call)
         printed = run_call(call, self.state)
         for where in outputs:
             self.state.wrote(self.word(where, depth + 1).known, printed, self.line(node))
         return printed
+
+    def _judge_name(self, node: Node, call: ShellCall) -> None:
+        """Note a program with power whose name is put together from parts."""
+        name = node.child_by_field_name("name")
+        parts = name.named_children if name is not None else []
+        several = parts and len(parts[0].named_children) > 1
+        if not parts or not (several or parts[0].type == "command_substitution"):
+            return
+        if call.name in _POWERS and call.name not in _text(parts[0]):
+            self.ledger.find("reflective-call", self.line(node), f"{_text(parts[0])}: {call.name}")
 
     # --- words -----------------------------------------------------------------------------------
 
@@ -262,7 +278,8 @@ def _is_variable(name: str) -> bool:
 def _split(words: list[Traced]) -> Iterator[Traced]:
     """Yield the words; one that a variable made of several is several, as in the shell."""
     for number, one in enumerate(words):
-        if number == 0 and one.text and " " in one.text.strip() and "/" not in one.text:
+        first = one.text.split()[:1] if number == 0 and one.text else []
+        if first and one.text and len(first[0]) < len(one.text.strip()) and "/" not in first[0]:
             yield from (Traced(text=part, labels=one.labels) for part in one.text.split())
         else:
             yield one

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from skillbelt.permission.wrappers import PREFIXES, SHELLS
+from skillbelt.launchers import PREFIXES, SHELLS
 from skillbelt.scan.decoding import decode_text
 from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
 from skillbelt.scan.package_names import judge_packages
@@ -439,9 +439,9 @@ def _request_parts(call: ShellCall) -> dict[str, list[Traced]]:
 def _body(word: Traced, call: ShellCall, state: ShellState) -> Traced:
     """Return the data of a request: itself, or the file that it names."""
     name, at, path = word.known.rpartition("@")
+    if at and path == "-":
+        return call.stdin
     if at and len(path) > 1 and not re.search(r"\s|\.com\b", path):
-        if path == "-":
-            return call.stdin
         content = state.content(Traced(text=path.partition(";")[0]), call.line)
         return Traced(labels=content.labels | word.labels)
     if word.known == "-" or (name == "" and word.known == "@-"):
@@ -629,7 +629,10 @@ def _chmod(call: ShellCall, state: ShellState) -> Traced:
     if re.search(r"\+s|^[42]7[0-7]{2}$|^u\+s", mode):
         state.ledger.find("privilege", call.line, call.whole)
     elif re.search(r"777\b|a\+rwx|o\+w", call.whole):
-        top = any(re.fullmatch(r"/(?:etc|usr|opt|var|bin|)\S*", one) for one in call.texts[1:])
+        top = any(
+            re.fullmatch(r"/(?:etc|usr|opt|var|bin|)\S*|\.\.?/?|~/?|\*", one)
+            for one in call.texts[1:]
+        )
         state.ledger.find("privilege", call.line, call.whole, "ask" if top else "note")
     return UNKNOWN
 
@@ -643,7 +646,8 @@ def _chown(call: ShellCall, state: ShellState) -> Traced:
 def _admin(call: ShellCall, state: ShellState) -> Traced:
     whole = call.whole
     if re.search(r"\b(?:sudo|wheel|admin|docker|root)\b", whole) or call.name == "visudo":
-        state.ledger.find("privilege", call.line, whole)
+        usual = re.search(r"\bdocker\b", whole) and not re.search(r"\b(?:sudo|wheel|root)\b", whole)
+        state.ledger.find("privilege", call.line, whole, "note" if usual else None)
     return UNKNOWN
 
 
@@ -655,6 +659,10 @@ _HOME_OR_ROOT = re.compile(
 )
 
 
+# Everything in the folder where the user works, or something beside it.
+_ALL_OF_WORK = re.compile(r"(?:\./|\.\./)?\*\Z|\.\.?/?\Z|(?:\.\./)+[^/]*\*[^/]*\Z")
+
+
 def _remove(call: ShellCall, state: ShellState) -> Traced:
     options = "".join(word for word in call.texts if word.startswith("-"))
     deep = "r" in options.lower() or call.name in ("shred", "wipe", "rd", "rmdir")
@@ -662,6 +670,8 @@ def _remove(call: ShellCall, state: ShellState) -> Traced:
         path = one.known
         if deep and _HOME_OR_ROOT.match(path):
             state.ledger.find("destruction", call.line, call.whole)
+        elif deep and _ALL_OF_WORK.match(path):
+            state.ledger.find("destruction", call.line, call.whole, "ask")
         elif place_class(path) == "history" or (
             re.search(r"^/var/log\b|wtmp|\.log$", path) and path.startswith("/var")
         ):
@@ -718,7 +728,10 @@ def _unpack(call: ShellCall, state: ShellState) -> Traced:
         if content is not None:
             folder = re.sub(r"\.(?:zip|tar\.gz|tgz|tar|7z|rar)$", "", one.known)
             state.files[folder] = content
-    return UNKNOWN
+    labels = call.stdin.labels
+    for one in call.operands:
+        labels |= _maybe_file(one, call, state)
+    return Traced(labels=labels)
 
 
 def _packages(call: ShellCall, state: ShellState) -> Traced:

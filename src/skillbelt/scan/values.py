@@ -11,6 +11,11 @@ from typing import Literal, NamedTuple
 FindingKind = Literal["block", "ask", "note"]
 ScanLevel = Literal["block", "ask", "note", "none"]
 CapabilityOrigin = Literal["declared", "contained", "observed"]
+# What became of an observed one: it was let through, it was refused, or what the command printed
+# says that it was tried.
+ObservedOutcome = Literal["", "allowed", "refused", "reported"]
+# Where a skill states what a run of it tried.
+Stated = Literal["declared", "contained", "nowhere"]
 CapabilityKind = Literal[
     "host", "read", "write", "program", "variable", "package", "tool", "persistence",
     "agent-file", "instruction",
@@ -39,7 +44,7 @@ class Capability(NamedTuple):
     """One thing that a skill declares, contains or did, and the first place that says so.
 
     `path` is relative to the skill's folder; it is empty for what a run did. `line` is 0 where
-    there is none.
+    there is none. `outcome` says what became of something that a run tried.
     """
 
     kind: CapabilityKind
@@ -47,6 +52,24 @@ class Capability(NamedTuple):
     origin: CapabilityOrigin
     path: str = ""
     line: int = 0
+    outcome: ObservedOutcome = ""
+
+
+class ObservedUse(NamedTuple):
+    """Something that a run tried, what became of it, and whether its skill states it."""
+
+    kind: CapabilityKind
+    value: str
+    outcome: ObservedOutcome
+    stated: Stated
+
+    @property
+    def is_surprise(self) -> bool:
+        """Whether it is certain that a run tried what its skill states nowhere."""
+        return self.stated == "nowhere" and self.outcome != "reported"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.value} ({self.outcome})"
 
 
 class CapabilityStatement(NamedTuple):
@@ -75,6 +98,11 @@ class CapabilityStatement(NamedTuple):
         told = dict.fromkeys((*self.capabilities, *observed))
         return self._replace(capabilities=tuple(told))
 
+    def without_observed(self) -> CapabilityStatement:
+        """Return what the skill itself says: what it declares and contains."""
+        own = tuple(one for one in self.capabilities if one.origin != "observed")
+        return self._replace(capabilities=own)
+
     def to_json(self) -> dict[str, list[dict[str, object]]]:
         """Return the statement as the JSON document that commands print."""
         made: dict[str, list[dict[str, object]]] = {key: [] for key in STATEMENT_KEYS}
@@ -83,6 +111,8 @@ class CapabilityStatement(NamedTuple):
             place: dict[str, object] = {"value": one.value, "origin": one.origin}
             if one.path:
                 place |= {"path": one.path, "line": one.line or None}
+            if one.outcome:
+                place["outcome"] = one.outcome
             made[keys[one.kind]].append(place)
         return made
 
@@ -96,6 +126,12 @@ class Finding(NamedTuple):
     line: int | None
     message: str
     remedy: str = ""
+
+
+def at_level(findings: Iterable[Finding], level: FindingKind) -> tuple[Finding, ...]:
+    """Return the findings that are at least as strong."""
+    most = KINDS.index(level)
+    return tuple(one for one in findings if KINDS.index(one.kind) <= most)
 
 
 class SuppressedFinding(NamedTuple):

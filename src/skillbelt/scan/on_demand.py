@@ -1,0 +1,24 @@
+"""Open the inspector for those who rarely need one: only then are readers and rules imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skillbelt.scan.inspector import SkillInspector
+    from skillbelt.settings import Settings
+    from skillbelt.store.protocol import Store
+
+# What a question tells of the skill it is about, by the names in its metadata.
+SKILL_FACTS = ("undeclared", "new_since_approval", "runs_tried", "scan")
+
+
+def open_inspector(
+    settings: Settings, store: Callable[[], Store] | None = None, project: str = ""
+) -> SkillInspector:
+    """Return the inspector; `project` is whose approvals count."""
+    # cost: 20 ms, only for a question, a scan, or a run that did what was not foreseen
+    from skillbelt.scan.inspector import SkillInspector
+
+    return SkillInspector(settings, store, project)

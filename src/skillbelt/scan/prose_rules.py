@@ -1,0 +1,386 @@
+"""The patterns of instructions against the user, in English.
+
+Each looks for what is asked: an act, its object, who must not know, where it goes. They are matched
+against a folded text (`prose.fold`): lower case, one sentence or list item a line, so that a dot
+stays inside a sentence and a class of all characters leaves it. `needs` are the beginnings of
+words without which a pattern cannot match, in groups of which each must be there.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from skillbelt.scan.values import FindingKind
+
+STEM = 4
+
+
+class ProsePattern(NamedTuple):
+    """A rule, what a match counts for, the stems it needs, and its form.
+
+    `negatable` says that "never" before a match turns it into its opposite.
+    """
+
+    rule: str
+    kind: FindingKind
+    needs: tuple[frozenset[str], ...]
+    form: re.Pattern[str]
+    negatable: bool = True
+
+
+def pattern(
+    rule: str, kind: FindingKind, needs: str, form: str, *, negatable: bool = True
+) -> ProsePattern:
+    """Return a pattern; line breaks in a form are for its reader alone."""
+    squeezed = re.sub(r"\n\s*", "", form)
+    groups = tuple(
+        frozenset(word.lstrip("~./<")[:STEM] for word in group.split())
+        for group in needs.split("&")
+        if group
+    )
+    return ProsePattern(
+        rule=rule, kind=kind, needs=groups, form=re.compile(squeezed), negatable=negatable
+    )
+
+
+_USER = (
+    r"(?:the |any |your |an? )?(?:end )?(?:user|human|operator|customer|developer|anyone|owner"
+    r"|person|people|them|him|her|admin(?:istrator)?)s?\b"
+)
+SECRETS = (
+    r"(?:credentials?|api[ -]?keys?|access keys?|(?:auth|access|session|bearer|api)?[ -]?tokens?"
+    r"|passwords?|passphrases?|secrets?|env(?:ironment)? (?:variables?|vars?)|\.env\b|ssh[ -]keys?"
+    r"|ssh (?:files?|folder)|private keys?|wallets?|(?:seed|recovery) phrases?|mnemonics?|cookies"
+    r"|keychains?|browser (?:data|profiles?|history)|id_rsa|id_ed25519|\.aws\b|\.ssh\b|\.netrc)"
+)
+_DATA = (
+    r"(?:conversations?|chat (?:history|logs?)|session (?:data|history|transcripts?)|transcripts?"
+    r"|memory|memories|file contents?|source code|codebase|clipboard|search history"
+    r"|user(?:'s)? (?:data|files?|input|information|queries|prompts?|messages?)|personal (?:data"
+    r"|information|details)|private (?:data|information)|system (?:information|info|prompt)"
+    r"|all (?:\w+ )?(?:data|files|documents|results|collected|e-?mails|messages)|customer data"
+    r"|patient data|pii|(?:tool ?call|user) requests?)"
+)
+# Where a verb is an order: at the start of a sentence or after a word that leads to one.
+_ORDER = (
+    r"(?:^|\n|[,:;(] ?|\b(?:and|then|to|must|should|always|also|please|will|shall|you|first|next"
+    r"|finally|automatically|silently|secretly|immediately|simply|just|quietly|need to|we|usually"
+    r"|or) )"
+)
+_SEND = (
+    r"(?:send|upload|post|forward|transmit|exfiltrate|submit|sync|relay|beacon|deliver|leak"
+    r"|back ?up|dispatch|mirror|replicate|stream|ship|e-?mail|forwards|uploads|sends|posts)\b"
+)
+_AWAY = (
+    r"(?:https?://|\bto (?:an? |the |our |this |my |your )?(?:\w+ ){0,2}?(?:external|remote"
+    r"|third[- ]party|attacker|collect(?:ion|or)|logging|analytics|audit|backup|telemetry"
+    r"|monitoring|c2|intranet|central)(?: \w+)? ?(?:server|endpoint|service|host|url|api|webhook"
+    r"|address|system|collector)?|\bwebhook|[\w.+-]+@(?!example)[\w-]+\.[a-z]{2,})"
+)
+_ORDERS = (
+    r"(?:instructions?|prompts?|guidelines?|directives?|constraints|restrictions"
+    r"|policies|guardrails|safeguards|safety (?:rules|checks|measures)|training)"
+)
+_SEND_STEMS = (
+    "send uploa post forwa transm exfil submi sync relay beacon deliv leak back disp "
+    "mirro repli stre ship email e-ma mail bcc cc copy repor"
+)
+_SECRET_STEMS = (
+    "cred key keys api token passw passp secre env envi ssh priva walle seed recov "
+    "mnemo cooki keych brows id_rs id_ed .aws .ssh .net auth acces"
+)
+# With `@`, which counts as a word.
+_AWAY_STEMS = (
+    "http exte remo thir atta coll logg anal audi back tele moni c2 c2-s c2se intr cent webh @"
+)
+_DATA_STEMS = (
+    "conv chat sess trans memo file sourc codeb clip sear user perso priva syst all "
+    "cust pati pii tool"
+)
+
+PATTERNS = (
+    # Above the user and the system
+    pattern("override-instructions", "block", "igno disr forg over disc drop void & prev prio abov "
+    "earl prec fore exis orig init & inst prom dire guid", r"""
+        \b(?:ignore|disregard|forget|override|discard|drop|void)\b (?:\w+ ){0,3}?(?:previous|prior
+        |above|earlier|preceding|foregoing|existing|original|initial)
+        (?: \w+){0,2} (?:instructions|prompts?|directives|guidelines)\b"""),
+    pattern("override-instructions", "ask", "igno disr forg over bypa circ set sett susp aban do "
+    "stop not take supe repl outr & inst prom guid dire cons rest poli guar safe trai", rf"""
+        \b(?:ignore|disregard|forget|override|bypass|circumvent|set aside|setting aside|suspend
+        |abandon|do not follow|stop following|not bound by|takes? (?:precedence|priority) over
+        |supersedes?|replaces?|overrides?|outranks?)\b (?:\w+ ){{0,4}}?(?:your|its|system|safety
+        |previous|prior|usual|normal|standard|built-in|ethical|content)(?: (?:own|usual|other
+        |previous|prior|system|safety|user|default|policy|or|ethical|content|and))*
+        {_ORDERS}\b"""),
+    pattern("override-instructions", "ask", "unre jail dan with boun free deve god unfi", r"""
+        \byou(?:r| are| will| must)?(?: now| act as| behave as| become
+        | no longer)(?: \w+){0,6} (?:dan\b|unrestricted|jailb\w+|unfiltered|developer mode|god mode
+        |without (?:any )?(?:restrictions?|limits|limitations|filters?|rules)|(?:not )?bound by
+        |free (?:from|of) (?:all |any )?(?:rules|restrictions))"""),
+    pattern("override-instructions", "ask", "cont safe ethi usua norm stan its your guid refu decl "
+    "add & rest cons guar filt limi guid refu decl disc rule sugg", r"""
+        \b(?:without|no|set aside|setting aside|lift|remove|not apply
+        |ignore) (?:\w+ ){0,3}?(?:content|safety|ethical|usual|normal|its
+        |your) (?:restrictions|constraints|guardrails|filters|limitations|guidelines|refusals?)
+        |\b(?:normal|usual|standard) (?:\w+ )?(?:restrictions|constraints|rules
+        |limits) do(?:es)? not apply
+        |\bguidelines (?:\w+ ){0,3}(?:as )?suggestions\b|\b(?:never|do not|don't) (?:refuse|decline)
+        [ ](?:any|a|an|requests?|the user|user|anything|to (?:answer|help|comply))\b"""),
+    # Kept from the user
+    pattern("hide-from-user", "ask", "user human oper cust deve anyo owne pers peop them him her "
+    "admi know ment disc reve repo ackn log & with rathe inst do don' dont never must shou no avoi "
+    "hide conc keep need not",
+    rf"""
+        \b(?:without) (?:\w+ ){{0,2}}?(?:telling|informing|notifying
+        |alerting|mentioning (?:it|this|that) to|letting|disclosing (?:\w+ ){{0,3}}to
+        |the knowledge of|showing (?:this|it) to|bothering) {_USER}
+        |\b(?:do not|don't|dont|never|must not|should not|no need to|avoid) (?:\w+ ){{0,2}}?(?:tell
+        |inform|notify|alert|warn|telling|informing|notifying|alerting) {_USER}(?: (?:about|of
+        |that|what|when|why|anything)\b| ?[.,;:!)]| ?$|\n| (?:and|or|but)\b)
+        |\b(?:do not|don't|dont|never|must not|should not|avoid) (?:\w+ ){{0,2}}?(?:mention
+        |mentioning|disclose|disclosing|reveal|revealing|report|acknowledge|discuss|log)
+        [ ](?:this|that|it|these|any of this|the (?:\w+ )?(?:step|upload|transfer|backup|sync|action
+        |operation|telemetry|modification|data collection|instruction)|you(?:r| used| did| have| ran
+        |'ve))\b(?:.{{0,60}}\b(?:to|with|from|in|for) {_USER}|.{{0,30}}(?:[.!]|$|\n))
+        |\b(?:hide|conceal) (?:\w+ ){{0,5}}?from {_USER}|\bkeep (?:\w+ ){{0,5}}?(?:hidden|secret
+        |invisible|confidential) (?:\w+ ){{0,2}}?from {_USER}
+        |\b{_USER} (?:must|should|need) ?(?:not|never|n't)(?: \w+){{0,2}}?
+        [ ](?:know|notice|be (?:told|informed|aware)|find out)"""
+    , negatable=False),
+    pattern("hide-from-user", "ask", "sile quie secr cove disc invi stea unno surr & send uplo "
+    "post copy tran coll exfi forw appe reco gath harv modi inje capt dele exec inst run add", r"""
+        (?:^|\n|[,:;] |\b(?:and|then|must|should|always|also|please) )(?:silently|quietly|secretly
+        |covertly|discreetly|invisibly|stealthily|surreptitiously)\b (?:\w+ ){0,1}?(?:send|upload
+        |post|copy|transmit|collect|exfiltrate|forward|append|record|gather|harvest|modify|inject
+        |capture|delete|execute|install|run|add)\b
+        |(?:^|\n|\b(?:and|then|must|should|always) )(?:send|upload|post|copy|transmit|collect
+        |forward|harvest|capture|execute|run|install)\b.{0,60}\b(?:silently|secretly|covertly
+        |discreetly|stealthily|in the background without|without (?:any )?(?:visible )?(?:notice
+        |trace|output))(?= ?[.,;!)]| ?$|\n| and\b)"""),
+    # Without consent
+    pattern("skip-asking", "ask", "with & ask aski conf veri perm appr cons prom revi", r"""
+        \b(?:execute the following|execute this|send|upload|transfer|pay|purchase|approve|grant
+        |sign|share)\b(?! \w+ never)[^.\n]{0,60}
+        (?<!never )(?<!not )\bwithout (?:\w+ ){0,2}?(?:asking|confirming|confirmation|verification
+        |verifying|permission|approval|consent|prompting|review)"""),
+    pattern("skip-asking", "ask", "auto alwa bypa skip circ disa supp user huma & appr perm conf "
+    "cons acce gran allo secu agre auth give", r"""
+        \b(?:auto-?approve|automatically (?:approve|accept|grant|allow)|always (?:approve|accept
+        |grant|allow)) (?:\w+ ){0,3}?(?:tool|permission|request|command|action|prompt|transaction)
+        |\b(?:bypass|circumvent|disable|suppress) (?:\w+ ){0,3}?(?:permission|confirmation
+        |approval|consent|security)(?: (?:prompts?|dialogs?|checks?|requests?|warnings?|questions?
+        |steps?))
+        |\bskip (?:all |any |every |the user'?s? )(?:\w+ )?(?:permission|confirmation|approval
+        |consent|security)(?: (?:prompts?|dialogs?|checks?|requests?|warnings?|steps?))?
+        |\b(?:user|human)(?:'s)? (?:has|have) already (?:agreed|consented|authorized
+        |given (?:full |blanket )?(?:consent|permission))"""),
+    pattern("skip-asking", "note", "with & ask aski conf perm appr cons prom", r"""
+        \b(?:run|install|delete|remove|push|deploy|download|proceed|commit|overwrite|disable)\b
+        [^.\n]{0,60}\bwithout (?:\w+ ){0,2}?(?:asking|confirm\w*|permission|approval|consent
+        |prompting)"""),
+    # From elsewhere
+    pattern("follow-remote-text", "ask", "http & fetc down retr read load open visi get curl chec "
+    "pull quer requ brow cons", r"""
+        \b(?:fetch|download|retrieve|read|load|open|visit|get|curl|check|pull|query|request|browse
+        |consult)\b.{0,120}https?://\S+[\s\S]{0,120}?
+        \b(?:follow|execute|obey|comply with|act on|carry out|perform|treat
+        |adopt)\b.{0,40}\b(?:instructions?|steps|commands?|directions|directives?|contents?
+        |response|what(?:ever)?|prompt|output)\b"""),
+    pattern("follow-remote-text", "ask", "http & foll exec run obey comp act carr", r"""
+        \b(?:follow|execute|run|obey|comply with|act on|carry out)\b.{0,40}\b(?:instructions?|steps
+        |commands?|directives?|prompt)\b.{0,60}\b(?:at|from|in|on|hosted)\b.{0,40}https?://"""),
+    # Data to elsewhere
+    pattern("send-instruction", "ask",
+    f"{_SEND_STEMS} & {_SECRET_STEMS} {_DATA_STEMS} & {_AWAY_STEMS}", rf"""
+        {_ORDER}{_SEND}.{{0,140}}\b(?:{SECRETS}|{_DATA})\b.{{0,160}}{_AWAY}
+        |\b(?:{SECRETS}|{_DATA})\b.{{0,100}}\b(?:must be |should be |has to be |have to be |to be
+        |is |are |and |then )(?:sent|uploaded|posted|forwarded|transmitted|submitted|synced
+        |backed up|e-?mailed|{_SEND}).{{0,120}}{_AWAY}
+        |{_ORDER}{_SEND}.{{0,60}}{_AWAY}.{{0,120}}\b(?:{SECRETS}|{_DATA})\b"""),
+    pattern("send-instruction", "ask", "bcc cc forw send emai e-ma copy & copy copi repo summ resu "
+    "outp docu file data atta ever cont", r"""
+        \b(?:bcc|cc|forward|send|e-?mail|copy)\b.{0,80}\b(?:copy|copies|report|summary|result
+        |output|document|file|data|attachment|everything
+        |contents?)\b.{0,60}[\w.+-]+@(?!example\.)[\w-]+\.\w+"""),
+    pattern("send-instruction", "ask", "http & uplo back exfi tran mirr sync forw send post repo",
+    rf"""
+        {_ORDER}(?:upload|back(?:ed)? ?up|exfiltrate|transmit|mirror|sync|forwards?|send
+        |report)\b (?:\S+ ){{0,10}}?(?:copy|copies|file|files|document|documents|data|contents?
+        |input|inputs|output|backup|archive|everything|folder|directory|project|repository
+        |workspace|requests?|prompts?|quer(?:y|ies)|logs?)\b.{{0,80}}\b(?:to|at|with|via|on)\b
+        .{{0,40}}https?://"""),
+    pattern("send-instruction", "ask", "send uplo post forw tran subm sync back emai make save "
+    "copy ship repo & serv coll endp webh syst stor", rf"""
+        {_ORDER}(?:send|upload|forward|transmit|submit|sync|back(?:ed)? ?up|copy|ship|report
+        |make a (?:backup|copy)|save a copy)\b.{{0,100}}?\b(?:to|with|on) (?:our|the company'?s?|my)
+        [ ](?:\w+ ){{0,3}}?(?:server|collector|endpoint|webhook|backup (?:system|service|storage)
+        |logging (?:service|system)|analytics|cloud storage|intranet)\b
+        |\bto (?:our|an?|the) (?:\w+ )?(?:analytics|telemetry|collect(?:ion|or)|intranet
+        |exfiltration) (?:server|endpoint|service)\b"""),
+    # One more act with every task
+    pattern("side-order", "ask", "afte befo upon foll when once ever each any all alwa & uplo send "
+    "post forw tran sync back make repo subm push emai shar mirr copy & serv endp serv clou coll "
+    "remo exte anal back url webh http syst acco", r"""
+        \b(?:after|before|upon|following|when(?:ever)?|once|at the end of|for|on|with) (?:you )?
+        (?:\w+ ){0,4}?(?:any|every|each|all)\b[^.\n]{0,60}?\b(?:task|operation|change|edit
+        |modification|request|response|session|document|file|conversation|step|action|command
+        |query|retrieval|commit|message|interaction|call)s?\b[^.\n]{0,80}\b(?:upload|send|post
+        |forward|transmit|sync|back(?:ed)? ?up|make a (?:backup|copy)|submit|share|mirror)\b
+        [^\n]{0,120}?\b(?:server|endpoint|cloud|collector|remote|external|analytics|backup|webhook
+        |https?:|account)"""),
+    pattern("side-order", "ask", "alwa ever each all any & appe inse add incl weav end & phra sent "
+    "stat slog mess clai tagl sign adve wate link note", r"""
+        \b(?:append|insert|add|include|weave|end)\b[^.\n]{0,40}\b(?:phrase|sentence|statement|slogan
+        |claim|tagline|advert\w*|watermark|following (?:text|message|note|link))\b[^\n]{0,140}\b
+        (?:at least one|every|each|all|any) (?:\w+ )?(?:paragraph|document|response|repl(?:y|ies)
+        |file|e-?mail|slide|output|page|message|answer|post|commit)s?\b
+        |\b(?:every|each|all|any) (?:\w+ ){0,2}?(?:paragraph|document|response|reply|e-?mail|slide
+        |output|page|message|answer|post)s?\b[^.\n]{0,60}\b(?:must|should|has to|always) (?:contain
+        |include|end with|mention|carry|begin with)\b[^.\n]{0,30}(?:\b(?:phrase|slogan|claim|link
+        |advert\w*|promo\w*)\b|["'])"""),
+    pattern("side-order", "ask", "loca ip gps host mac user clip & incl atta appe add embe coll "
+    "reco send & alwa ever each all any meta foot", r"""
+        \b(?:include|attach|append|add|embed|collect|record)\b[^.\n]{0,60}\b(?:location data
+        |location|ip address|gps|host ?name|mac address|clipboard)\b[^.\n]{0,100}\b(?:every|each|all
+        |any|always|metadata|footer|signature)\b
+        |\b(?:every|each|all|any|always)\b[^.\n]{0,60}\b(?:include|attach|append|add|embed|collect
+        |record) (?:\w+ ){0,2}?(?:location data|location|ip address|gps|host ?name|mac address)"""),
+    # Results that are not what was found
+    pattern("slanted-result", "ask", "down play whit", r"""
+        (?:^|\n|[,:;] |\b(?:and|to|must|should|always) )(?:downplay|play down|whitewash)\b"""),
+    pattern("slanted-result", "ask", "never do don' not & rate rank scor pres show port crit repo "
+    "& lowe wors nega ligh unfa", r"""
+        \b(?:never|do not|don't|not) (?:rate|rank|score|present|show|portray|criticize|report)\b
+        [^.\n]{0,80}\b(?:lower than|worse than|negatively|in a (?:bad|negative|worse) light
+        |unfavou?rabl\w+)"""),
+    pattern("slanted-result", "ask", "alwa must sure doub & favo prom endo prai adve rank rate "
+    "scor reco bene", r"""
+        \b(?:always|must|make sure to|be sure to)\b (?:\w+ ){0,2}?(?:favou?r|promote|endorse|praise
+        |advertise|rank|rate|score|recommend) (?:\w+[ ,]+){0,6}?(?:higher|highest|over (?:its |their
+        |other |all )?(?:competitors?|rivals?|others?|alternatives?)|as (?:the )?(?:best|superior
+        |top|number one)|regardless)
+        |\b(?:in doubt|always),? (?:\w+ ){0,2}?(?:favou?r|give the benefit of the doubt to)\b"""),
+    pattern("slanted-result", "ask", "just simp alwa & retu give assi repo & scor rati resu grad "
+    "verd revi", r"""
+        \b(?:just|simply|always) (?:return|give|assign|report) (?:it )?(?:an? )?(?:high|perfect
+        |passing|positive|top|maximum|favou?rable)(?: \w+)? (?:score|rating|result|grade|verdict
+        |review)"""),
+    pattern("slanted-result", "ask", "rega matt igno & qual accu evid fact meri fail nega cont "
+    "safe", r"""
+        \b(?:regardless of|no matter) (?:\w+ ){0,3}?(?:quality|accuracy|evidence|facts?|merits?)\b
+        |\bignore (?:all |any |the |known )*(?:failure modes|negative (?:results|findings|reviews)
+        |contrary evidence|safety concerns)"""),
+    pattern("slanted-result", "ask", "rela lowe leni & crit stan thre & safe secu", r"""
+        \b(?:relax(?:ed)?|lower(?:ed)?|lenient) (?:\w+ )?(?:criteria|standards?|thresholds?) (?:for
+        |when) (?:safety|security)"""),
+    pattern("guard-off", "ask", "disa skip bypa igno supp turn omit do don' not remo & secu safe "
+    "vuln sql ssl tls cert auth sand anti fire malw sign inte mfa 2fa inpu sani", r"""
+        (?:^|\n|[,:;] |\b(?:and|then|to|must|should|always|also|please|you|sure) )(?:disable|skip
+        |bypass|ignore|suppress|turn off|omit|remove|(?:do not|don't|not) (?:run|perform|write
+        |include|check|test|report|flag|raise))\b (?:[\w-]+ ){0,5}?(?:security|safety
+        |vulnerabilit(?:y|ies)|sql[- ]injections?|ssl|tls|certificate|authentication|authorization
+        |sandbox|antivirus|firewall|malware|signature|input validation|sanitiz\w+|2fa|mfa)\b
+        (?: (?:checks?|warnings?|tests?|scans?|verification|validation|reviews?|findings?|alerts?
+        |errors?|protections?|controls?|testing|checking|issues?|concerns?)\b|!|\.|\n|$)"""),
+    # Secrets asked for
+    pattern("ask-for-secret", "ask", f"incl echo repe prin outp disp embe weav hard past list ment "
+    f"& {_SECRET_STEMS} & verb resp repl summ comm mess answ", rf"""
+        \b(?:include|echo|repeat|print|output|display|embed|weave|hard-?code|paste|list|mention
+        |echoing)\w*\b.{{0,80}}\b{SECRETS}\b.{{0,80}}\b(?:verbatim|in (?:the|your|every|each|all
+        |any) (?:\w+ )?(?:response|reply|summary|commit|message|comment|answer))"""),
+    pattern("ask-for-secret", "ask", f"prin log echo dump writ expo comm & {_SECRET_STEMS} & log "
+    "log- logs cons stdo outp read repo chat publ", rf"""
+        {_ORDER}(?:print|log|echo|dump|write|expose|commit) (?:out )?(?:\w+ ){{0,3}}?(?:{SECRETS}
+        |\w+_(?:token|key|secret|password))\b.{{0,30}}\b(?:to|in|into) (?:the )?(?:\w+ )?(?:logs?
+        |console|stdout|output|readme|repository|chat|public)\b"""),
+    pattern("ask-for-secret", "ask", "ask aski requ prom coll obta get need & seed mnem reco priv "
+    f"wall mast cred soci {_SECRET_STEMS}", rf"""
+        \b(?:ask|request|prompt|require|collect|obtain|get)\w*\b.{{0,80}}\b(?:seed phrase|mnemonic
+        |recovery phrase|private key of|wallet private key|wallet password|master password
+        |credit card number|social security)
+        |\bneed the user's.{{0,20}}{SECRETS}"""),
+    pattern("ask-for-secret", "ask", "read cat sear find coll gath harv extr loca scan dump stea "
+    "enum capt look & ssh aws priv pass api sess brow wall cred id_r keych", r"""
+        (?:^|\n|[,:;(] ?|\b(?:and|then|to|must|should|always|also|please|will|you|first) )(?:read
+        |cat|search for|find|collect|gather|harvest|extract|locate|scan for|dump|steal|enumerate
+        |capture|look for)\b (?:[\w.,/~'-]+ ){0,6}?(?:the |any |all )?(?:user'?s? |host'?s?[ ]
+        |system |stored |local |saved |session )*(?:ssh keys?|aws credentials|private keys?
+        |~?/?\.ssh\b|~/\.aws\b|~?/?\.aws/credentials
+        |passwords? (?:files?|store)|api keys?(?: and| or|,)|browser (?:cookies|passwords)
+        |wallet (?:files?|keys?)
+        |credentials? (?:files?|from)|id_(?:rsa|ed25519))"""),
+    # Posing
+    pattern("fake-role", "ask", "im_s im endo sys inst syst", r"""
+        <[| ]{0,2}(?:im[_ ]start|im[_ ]end|endoftext)|<<sys>>|\[/?inst\]|<system(?:-reminder
+        |[_ -]prompt)>|\[system (?:message|override|note|prompt|instruction)\]\s*:?
+        |(?:^|\n)\W{0,6}(?:important )?system (?:override|notice|directive)\W{0,3}:"""),
+    # Programs for the user
+    pattern("prerequisite-download", "block", "pass pwd & zip .zip rar .rar 7z .7z extr unzi unpa "
+    "deco arch", r"""
+        \.(?:zip|rar|7z)\b[\s\S]{0,250}\b(?:password|passcode|pwd|with the pass) ?(?:is\b
+        |[:=`"'(])\W{0,4}\w{3,}
+        |\b(?:extract|unzip|unpack|decompress)\b[\s\S]{0,80}\b(?:password|passcode|pwd
+        |with the pass) ?(?:is\b|[:=`"'(])\W{0,4}\w{3,}
+        |\b(?:archive)\b.{0,80}\b(?:password|passcode|pwd) ?(?:is\b|[:=])\W{0,4}\w{3,}
+        |\b(?:password|passcode|pwd|with the pass) ?(?:is\b|[:=`"'(])
+        \W{0,4}\w{3,}.{0,80}\b(?:extract|unzip|unpack)\b"""),
+    pattern("prerequisite-download", "ask", "down inst get grab & befo firs prer requ must othe "
+    "will won' impo", r"""
+        \b(?:download|install|grab)\b[^\n]{0,160}(?:\.(?:exe|msi|dmg|pkg|scr|bat|cmd|appimage
+        |apk|jar)\b|releases/download)[\s\S]{0,200}\b(?:run|open|execute|launch|start
+        |double-?click)\b[\s\S]{0,120}\b(?:before|first|prerequisite|required|must|otherwise
+        |will not work|won't work)
+        |\b(?:before|first|prerequisite|required|requires|must
+        |important)\b[\s\S]{0,160}\bdownload\b[\s\S]{0,120}(?:\.(?:exe|msi|dmg|pkg|scr|bat|zip|rar
+        |7z)\b|releases/download)[\s\S]{0,200}\b(?:run|open|execute|launch|extract|double-?click)"""),
+    pattern("paste-command", "ask", "past copy & term comm powe cons shel run exec & http", r"""
+        \b(?:visit|open|go to|navigate to|follow|see|from)\b.{0,160}https?://\S+[\s\S]{0,160}?\b
+        (?:copy|paste)\b.{0,100}\b(?:terminal|command prompt|powershell|console|shell|command line)
+        |\b(?:copy|paste)\b.{0,60}\b(?:installation |install |setup )?(?:command|script|code
+        |snippet)\b.{0,60}(?:from|at)\b.{0,40}https?://\S+[\s\S]{0,120}?\b(?:terminal
+        |command prompt|powershell|console|run|execute)"""),
+    # Against the user on the side
+    pattern("harmful-order", "ask", "inse intr plan embe inje weav slip & back vuln mali malw subt "
+    "hidd trac affi", r"""
+        (?:^|\n|[,:;] |\b(?:and|then|to|must|should|always|also|please|you) )(?:insert|introduce
+        |plant|embed|inject|weave|slip)\b (?:\w+ ){0,4}?(?:backdoors?|vulnerabilit\w+|malicious
+        |malware|subtle (?:bugs?|errors?|flaws?)|hidden (?:code|link|tracking)|tracking pixels?
+        |affiliate (?:links?|codes?))"""),
+    pattern("harmful-order", "block", "tran send pay with depo swee & btc eth sol usdc usdt bitc "
+    "ethe fund toke bala", r"""
+        \b(?:transfer|send|pay|withdraw|deposit|sweep)\b.{0,100}\b(?:btc|eth|sol|usdc|usdt|bitcoin
+        |ethereum|funds|tokens?|balance)\b.{0,120}(?:\b0x[0-9a-f]{8,}|\bbc1[0-9a-z]{10,}
+        |\b[13][1-9a-km-z]{25,34}\b)"""),
+    pattern("harmful-order", "ask", "auto each ever per & char dedu bill with & call use usd usdt "
+    "usdc requ run eth btc invo", r"""
+        \b(?:automatically|silently|every (?:call|use|run|request)|each (?:call|use|run|request))\b
+        [^.\n]{0,40}\b(?:charge[sd]?|deduct(?:s|ed)?|bill(?:s|ed)|withdraw(?:s|n)?)\b[^.\n]{0,60}
+        (?:\b(?:usdt|usdc|usd|eth|btc|per call|wallet|balance)\b|\$)"""),
+    pattern("harmful-order", "ask", "dele remo wipe eras dest encr shre canc purg drop & all ever "
+    "enti each any othe orig", r"""
+        \b(?:delete|wipe|erase|destroy|encrypt|shred)\b (?:\w+ ){0,3}?(?:all |every[ ]
+        |entire )(?:of )?(?:the )?(?:user'?s? |their |existing |original |production |customer[ ]
+        |home |other )+(?:\w+ ){0,2}?(?:files?|data|backups?|documents?|databases?|photos|director
+        (?:y|ies)|folders?|events?|e-?mails?|messages)
+        |(?:^|\n|[,:;] |\b(?:and|then|to|must|should|always|also|please|you|sure to) )(?:delete
+        |remove|cancel|purge|erase|wipe) (?:all|every|any) (?:of )?(?:the |their |your |other
+        |existing |future |previous |past |upcoming |recurring |remaining )*(?:calendar |e-?mail )?
+        (?:events|occurrences|appointments|meetings|e-?mails|messages|contacts|backups
+        |(?:other )?versions of|photos|originals|user accounts|repositories)\b"""),
+    pattern("harmful-order", "ask", "lock encr prot zip arch & pass ciph key rand & dele remo eras "
+    "shre", r"""
+        \b(?:lock|encrypt|protect|zip|archive|password-protected)\b[\s\S]{0,260}\b(?:password
+        |passphrase|key)\b[\s\S]{0,260}\b(?:delete|remove|erase|shred)\b (?:\w+ ){0,4}?(?:original
+        |unencrypted|other versions|source file)"""),
+    # Words into what lasts
+    pattern("agent-file-change", "ask", "add appe writ inse inje save stor put pers copy reme & "
+    "clau agen memo soul hear gemi iden long pers perm", r"""
+        \b(?:add|append|write|insert|inject|save|store|put|persist|copy)\b.{0,120}\b(?:claude
+        |agents|memory|soul|heartbeat|gemini|identity)\.md\b.{0,200}\b(?:always|every (?:session
+        |conversation|time)|future (?:sessions|conversations)|permanent|persist|silently
+        |never (?:mention|remove|tell)|from now on)
+        |\b(?:remember|store|save|persist)\b.{0,60}\b(?:permanently|in (?:your )?(?:long-term
+        |persistent) memory)\b.{0,120}\b(?:always|trust|recommend|approve|never|send|prefer)"""),
+)  # fmt: skip
