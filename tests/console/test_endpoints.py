@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from skillbelt import Runtime
+from skillbelt.console.approved import remember_approved
+from skillbelt.console.endpoints import CONSOLE_ENDPOINTS
 from skillbelt.console.serve import ALL_ENDPOINTS
+from skillbelt.conversation.requests import RequestLog
+from skillbelt.events import NewEvent
 from skillbelt.permission.waiting import WaitingRequests
 from skillbelt.running.history import PastRun, RunRecorder
 from skillbelt.serving.openapi import describe_api
 from skillbelt.serving.tokens import Holder, TokenBook, hash_token
-from skillbelt.store import open_store
-from tests.console.desks import TOKEN, Browser, console, fill
+from skillbelt.store import SessionKey, open_store
+from tests.console.desks import SKILLS, TOKEN, Browser, console, fill
 from tests.console.test_inbox import RUN, get, wait_for
 from tests.desks import asked
 from tests.tree import Tree
@@ -40,9 +45,98 @@ async def test_skills_are_as_on_the_command_line(belt: Runtime, tree: Tree) -> N
     async with console(belt) as browser:
         listed = (await ask(browser, "catalog"))["skills"]
         [printed] = tree.run("list", "--json").document["skills"]
-        assert listed == [{key: value for key, value in printed.items() if key != "denied"}]
+        assert listed == [printed]
         shown = await ask(browser, "catalog/pdf")
         assert shown == tree.run("show", "pdf", "--json").document
+
+
+async def test_a_denied_skill_says_so(belt: Runtime, tree: Tree) -> None:
+    tree.write("home/.config/skillbelt/config.toml", '[permission]\nskill = { "pdf" = "deny" }\n')
+    async with console(belt) as browser:
+        [listed] = (await ask(browser, "catalog"))["skills"]
+        assert listed["denied"]
+        shown = await ask(browser, "catalog/pdf")
+        assert shown == tree.run("show", "pdf", "--json").document
+        assert shown["denied"]
+        assert "denied" in await browser.read("/skills/pdf")
+
+
+async def test_what_a_skill_can_do_is_as_on_the_command_line(belt: Runtime, tree: Tree) -> None:
+    tree.write(f"{SKILLS}/pdf/run.sh", "curl https://example.com\n")
+    async with console(belt) as browser:
+        found = await ask(browser, "catalog/pdf/scan")
+        assert found == tree.run("show", "pdf", "--capabilities", "--json").document
+        assert "example.com" in str(found["capabilities"]["hosts"])
+
+
+async def test_files_versions_and_evals_of_a_skill(belt: Runtime, tree: Tree) -> None:
+    queries = '[{"query": "read a pdf file", "should_trigger": true}]'
+    tree.write(f"{SKILLS}/pdf/evals/triggers.json", queries)
+    remember_approved(belt, belt.gate.project_key, belt.look()["pdf"], "older", "ada")
+    async with console(belt) as browser:
+        file = await browser.get("/api/v1/catalog/pdf/files/guide.md", headers=BEARER)
+        assert file.content == b"The guide of pdf.\n"
+        assert file.headers["content-disposition"] == "attachment"
+        gone = await browser.get("/api/v1/catalog/pdf/files/../../x", headers=BEARER)
+        assert gone.status_code == 404
+        versions = await ask(browser, "catalog/pdf/versions")
+        assert [one["hash"] for one in versions["approved"]] == ["older"]
+        assert versions["locked"] is None
+        evals = await ask(browser, "catalog/pdf/evals", measure="true")
+        assert evals["requests"] == 1
+        assert evals["route"]["cases"][0]["outcome"] == "passed"
+
+
+async def test_approvals_of_a_skill_are_forgotten(belt: Runtime) -> None:
+    belt.gate.ledger.remember(belt.gate.load_request(belt.look()["pdf"], "model"), "ada")
+    async with console(belt) as browser:
+        await browser.client.post("/api/v1/catalog/pdf", json={"forget": True}, headers=BEARER)
+        assert belt.gate.ledger.all() == []
+
+
+async def test_conversations_and_their_requests_are_listed(belt: Runtime) -> None:
+    key, said = SessionKey("app", "ada", "a/b"), {"role": "user", "content": "hello"}
+    belt.store.append(key, [NewEvent("message", data=said)])
+    log = RequestLog(belt.store, key)
+    log.add([said], model="mine")
+    log.add([said, {"role": "assistant", "content": "x"}])
+    async with console(belt) as browser:
+        [talk] = (await ask(browser, "conversations"))["conversations"]
+        assert (talk["app"], talk["user"], talk["session"]) == ("app", "ada", "a/b")
+        path = quote(talk["path"].removeprefix("/"))
+        assert (await ask(browser, path))["session"] == "a/b"
+        listed = (await ask(browser, f"{path}/requests"))["requests"]
+        assert [one["number"] for one in listed] == [1, 2]
+        assert 0 < listed[1]["shared_percent"] < 100
+        one = await ask(browser, f"{path}/requests/2")
+        assert one["messages"][-1] == {"role": "assistant", "content": "x"}
+        assert one["before"] == 1
+        missing = await browser.get(f"/api/v1/{path}/requests/9", headers=BEARER)
+        assert missing.status_code == 404
+
+
+async def test_pages_of_conversations_go_on(belt: Runtime) -> None:
+    for number in range(5):
+        belt.store.append(SessionKey("app", "ada", str(number)), [NewEvent("message")])
+    async with console(belt) as browser:
+        found, after = [], ""
+        while True:
+            page = await ask(browser, "conversations", limit="2", after=after)
+            found += [one["session"] for one in page["conversations"]]
+            after = page.get("next", "")
+            if not after:
+                break
+        assert found == ["4", "3", "2", "1", "0"]
+
+
+async def test_health_is_as_on_the_command_line(belt: Runtime, tree: Tree) -> None:
+    async with console(belt) as browser:
+        found = await ask(browser, "doctor")
+        printed = tree.run("doctor", "--json").document
+        for name in ("sandboxes", "files", "disabled"):
+            assert found[name] == printed[name]
+        assert [one["path"] for one in found["roots"]] == [one["path"] for one in printed["roots"]]
+        assert not found["attacking"]
 
 
 async def test_a_skill_is_switched(belt: Runtime) -> None:
@@ -87,7 +181,8 @@ async def test_a_question_of_any_project_is_answered(belt: Runtime) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["catalog", "catalog/pdf", "history", "history/x", "log", "usage", "inbox"]
+    "path",
+    [one.path.removeprefix("/v1/") for one in CONSOLE_ENDPOINTS if one.method == "GET"],
 )
 async def test_a_token_of_a_user_sees_nothing_of_others(belt: Runtime, path: str) -> None:
     book = TokenBook({hash_token(TOKEN): Holder(user="bob", answers=True)})

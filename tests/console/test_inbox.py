@@ -40,7 +40,7 @@ def elsewhere(belt: Runtime, project: str = "/other/project") -> WaitingRequests
 
 async def wait_for(browser: Browser, number: int = 1) -> str:
     """The page once so many requests are on it."""
-    with anyio.fail_after(40):
+    with anyio.fail_after(150):
         while len(ids_of(page := await browser.read("/"))) != number:
             await anyio.sleep(0.02)
     return page
@@ -192,7 +192,7 @@ def test_a_listener_that_was_killed_counts_no_more(
 
 async def test_a_change_that_cannot_be_shown_is_said(belt: Runtime) -> None:
     """The skill that asks is not the version that this project has."""
-    remember_approved(belt.store, "/other/project", belt.look()["pdf"], "h0", "ada")
+    remember_approved(belt, "/other/project", belt.look()["pdf"], "h0", "ada")
     async with console(belt) as browser:
         asking = asked(elsewhere(belt), RUN)
         page = await wait_for(browser)

@@ -95,7 +95,7 @@ async def test_a_conversation_shows_what_was_said_and_loaded(belt: Runtime) -> N
         link = re.search(r'href="(/conversations/[^"]+)"', listed)
         assert link is not None
         page = await browser.read(link[1])
-        for text in ("I look.", "skill_load", "skill loaded pdf", 'class="curve"'):
+        for text in ("I look.", "skill_load", "skill loaded pdf", 'class="dot"'):
             assert text in page
 
 

@@ -58,7 +58,7 @@ def test_a_name_that_cannot_be_shown_is_refused(name: str) -> None:
         ("[proxy]\nheader = 1", "proxy.header is unknown or of a wrong type"),
         ('default_role = "boss"\n[proxy]\nheader = "x"', "default_role: takes one of viewer"),
         ('[roles]\nada = "boss"\n[proxy]\nheader = "x"', "roles.ada"),
-        ("[", "is not TOML"),
+        ("[", "not valid TOML"),
     ],
 )
 def test_a_wrong_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, told: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import anyio
 import pytest
@@ -85,6 +86,65 @@ async def test_a_run_is_repeated(belt: Runtime) -> None:
         history = RunHistory(belt.store)
         await anyio.to_thread.run_sync(until, lambda: len(history.page()[0]) == 2)
         assert [one.command for one in history.page()[0]] == ["echo 'once more'"] * 2
+
+
+async def test_a_run_is_repeated_with_its_inputs(belt: Runtime) -> None:
+    inputs = [{"from": "skill://pdf/guide.md", "to": "inputs/guide.md"}]
+    run(belt, "cat", "work/inputs/guide.md", inputs=inputs, env={"A": "b"})
+    async with console(belt) as browser:
+        address = await first(browser)
+        assert "Run again" in await browser.read(address)
+        await browser.send(f"{address}/again", {})
+        history = RunHistory(belt.store)
+        await anyio.to_thread.run_sync(until, lambda: len(history.page()[0]) == 2)
+        one, other = history.page()[0]
+        assert one.facts["call"] == other.facts["call"]
+        assert one.facts["inputs"] == other.facts["inputs"] == ["work/inputs/guide.md"]
+
+
+@pytest.mark.parametrize(
+    "more", [{"env": {"A_TOKEN": "secret-value"}}, {"stdin": b"x" * 40_000}, {"stdin": b"\xff"}]
+)
+async def test_a_call_that_is_not_kept_is_not_repeated(
+    belt: Runtime, more: dict[str, object]
+) -> None:
+    run(belt, "echo", "x", **more)
+    async with console(belt) as browser:
+        address = await first(browser)
+        assert "It cannot be run again here" in await browser.read(address)
+        answer = await browser.send(f"{address}/again", {})
+        assert answer.status_code == 422
+        key = SessionKey("skillbelt:runs", "all", address.split("/")[-1])
+        assert "secret-value" not in str(belt.store.state(key))
+
+
+async def test_files_are_there_as_long_as_the_workspace(belt: Runtime) -> None:
+    inputs = [{"from": "skill://pdf/guide.md", "to": "inputs/guide.md"}]
+    run(belt, "cp", "work/inputs/guide.md", "out/copy.md", inputs=inputs, output_files=("out/*",))
+    async with console(belt) as browser:
+        address = await first(browser)
+        page = await browser.read(address)
+        assert "out/copy.md" in page
+        assert "The guide of pdf." in await browser.read(f"{address}/files/out/copy.md")
+        answer = await browser.get(f"{address}/files/work/inputs/guide.md?download=1")
+        assert answer.text == "The guide of pdf.\n"
+        assert (await browser.get(f"{address}/files/out/other.md")).status_code == 404
+        belt.workbench.forget(KEY)
+        assert (await browser.get(f"{address}/files/out/copy.md")).status_code == 410
+
+
+async def test_a_link_in_the_workspace_leads_nowhere_else(belt: Runtime, open_tree: Tree) -> None:
+    secret = open_tree.write("secret.txt", "secret")
+    run(belt, "touch", "out/x.txt", output_files=("out/*",))
+    [folder] = belt.workbench.workspaces(KEY)
+    async with console(belt) as browser:
+        address = await first(browser)
+        [past], _ = RunHistory(belt.store).page()
+        [out] = past.facts["outputs"]
+        path = Path(folder, out["name"])
+        path.unlink()
+        path.symlink_to(secret)
+        assert (await browser.get(f"{address}/files/{out['name']}")).status_code == 410
 
 
 async def test_a_kept_file_is_shown_and_sent(belt: Runtime) -> None:

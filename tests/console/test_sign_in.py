@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.cli import console
+from skillbelt.cli import console_server
 from skillbelt.console import serve, sign_in
 from skillbelt.console.people import Person
 from skillbelt.console.sign_in import SESSION_SECONDS, Signer, SignIns
@@ -110,7 +110,7 @@ def test_a_browser_is_started_without_the_token(
 ) -> None:
     started: list[str] = []
     monkeypatch.setattr("webbrowser.open", started.append)
-    console._open("http://127.0.0.1:1/sign-in?token=secret", str(tmp_path / "state"))
+    console_server._open("http://127.0.0.1:1/sign-in?token=secret", str(tmp_path / "state"))
     page = tmp_path / "state/console.html"
     assert started == [f"file://{page}"]
     assert page.stat().st_mode & 0o777 == 0o600

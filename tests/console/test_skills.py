@@ -72,7 +72,7 @@ async def test_shadowed_skills_are_named(belt: Runtime, tree: Tree) -> None:
     tree.skill("home/.agents/skills/pdf", "An older one.")
     async with console(belt) as browser:
         assert "An older one." in await browser.read("/skills?show=shadowed")
-        assert "home/.agents/skills/pdf" in await browser.read("/skills/pdf")
+        assert "~/.agents/skills/pdf" in await browser.read("/skills/pdf")
 
 
 async def test_hostile_markdown_does_nothing(belt: Runtime, tree: Tree) -> None:
@@ -172,7 +172,7 @@ def test_an_attachment_has_any_name() -> None:
 
 
 async def test_a_skill_that_changed_says_so_without_a_difference(belt: Runtime) -> None:
-    remember_approved(belt.store, belt.gate.project_key, belt.look()["pdf"], "older", "ada")
+    remember_approved(belt, belt.gate.project_key, belt.look()["pdf"], "older", "ada")
     async with console(belt) as browser:
         page = await browser.read("/skills/pdf")
         assert "Changed since ada approved it" in page
@@ -185,7 +185,7 @@ async def test_a_name_that_is_not_utf8_is_compared(belt: Runtime, tree: Tree) ->
         file.write(b"odd")
     belt.catalog.refresh()
     skill = belt.look()["pdf"]
-    remember_approved(belt.store, "p", skill, "h", "ada")
+    remember_approved(belt, "p", skill, "h", "ada")
     found = find_approved(belt.store, "p", "pdf")
     assert found is not None
     assert compare_files(found.files, read_files(skill)) == []

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from functools import cache, partial
 from importlib import import_module
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
 
 import anyio
@@ -25,7 +25,15 @@ from skillbelt.console.limits import CHANGE, READ, SIGN_IN, Buckets
 from skillbelt.console.parts import ConsoleParts
 from skillbelt.console.people import AccessRules, Person, Role, admit_holder
 from skillbelt.console.render import HERE, templates
-from skillbelt.console.sign_in import COOKIE, SESSION_SECONDS, BrowserSession, SignIns
+from skillbelt.console.sign_in import (
+    COOKIE,
+    FLOW_SECONDS,
+    OIDC_BEGIN,
+    OIDC_END,
+    SESSION_SECONDS,
+    BrowserSession,
+    SignIns,
+)
 from skillbelt.console.visit import ShownPage, Visit
 from skillbelt.errors import SkillbeltError
 from skillbelt.runtime.runtime import Runtime
@@ -33,6 +41,9 @@ from skillbelt.serving.answers import HttpRefusal, status_of
 from skillbelt.serving.endpoints import path_pattern
 from skillbelt.serving.guard import ServedHosts, refuse_headers
 from skillbelt.serving.tokens import TokenBook
+
+if TYPE_CHECKING:
+    from skillbelt.console.oidc import OidcSignIn
 
 logger = logging.getLogger(__name__)
 MAX_FORM_BYTES = 2**18
@@ -87,6 +98,10 @@ PAGES: tuple[ConsolePage, ...] = (
     ConsolePage("GET", "/skills/{name}", "skills.show_one"),
     ConsolePage("POST", "/skills/{name}", "skills.change", "admin"),
     ConsolePage("GET", "/skills/{name}/files/{path...}", "skills.show_file"),
+    ConsolePage("GET", "/install", "adding.show_all"),
+    ConsolePage("POST", "/install", "adding.begin", "admin"),
+    ConsolePage("GET", "/install/{id}", "adding.show_one"),
+    ConsolePage("POST", "/install/{id}", "adding.answer", "admin"),
     ConsolePage("GET", "/runs", "runs.show_all"),
     ConsolePage("GET", "/runs/{id}", "runs.show_one"),
     ConsolePage("POST", "/runs/{id}/stop", "runs.stop", "approver"),
@@ -94,6 +109,9 @@ PAGES: tuple[ConsolePage, ...] = (
     ConsolePage("GET", "/runs/{id}/files/{name...}", "runs.show_file"),
     ConsolePage("GET", "/conversations", "conversations.show_all"),
     ConsolePage("GET", "/conversations/{app}/{user}/{session}", "conversations.show_one"),
+    ConsolePage(
+        "GET", "/conversations/{app}/{user}/{session}/requests/{number}", "sent_requests.show"
+    ),
     ConsolePage("GET", "/log", "log.show"),
     ConsolePage("GET", "/log/export", "log.export"),
     ConsolePage("GET", "/doctor", "health.show"),
@@ -120,6 +138,12 @@ class Doors(NamedTuple):
     tokens: TokenBook
     access: AccessRules = AccessRules()
     secure: bool = False  # whether browsers reach it by https
+    oidc: OidcSignIn | None = None
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie; browsers let no page without https set one of this name."""
+        return f"__Secure-{COOKIE}" if self.secure else COOKIE
 
 
 class Console:
@@ -217,6 +241,7 @@ class Console:
                     "assets": _assets_mark(),
                     "nav": NAV,
                     "project": project,
+                    "home": self.parts.belt.settings.home,
                     "here": _path_of(request),
                     "person": None,
                     "waiting": None,
@@ -262,7 +287,7 @@ class Console:
                     raise HttpRefusal("forbidden", "you have no role here; see the access file")
                 # No cookie: the proxy says with each request who it is.
                 return BrowserSession(f"proxy {person.name}", person, 0.0)
-        return self.doors.sign_ins.find(request.cookies.get(COOKIE, ""))
+        return self.doors.sign_ins.find(request.cookies.get(self.doors.cookie, ""))
 
     def _check_rate(self, request: Request, person: Person) -> None:
         buckets = self._reads if request.method in _OPEN else self._changes
@@ -275,6 +300,10 @@ class Console:
         return RedirectResponse(f"{request.scope.get('root_path', '')}/sign-in", 303)
 
     async def _sign_in(self, request: Request, path: str) -> Response:
+        oidc = self.doors.oidc
+        if oidc is not None and request.method == "GET" and path in (OIDC_BEGIN, OIDC_END):
+            self._check_tries(request)
+            return await (self._begin if path == OIDC_BEGIN else self._finish)(request, oidc)
         if path != "/sign-in":
             raise HttpRefusal("not_found", "there is no such page")
         token, once = "", request.method != "POST"
@@ -283,12 +312,11 @@ class Console:
         elif request.method == "GET":  # programs that preview a link ask with HEAD
             token = request.query_params.get("token", "")
         if not token:
-            return self._show_sign_in(request)
+            return await self._greet(request)
         # First, so that the tries of others do not keep the holder of a link out.
         person = self.doors.sign_ins.use_link_token(token)
         if person is None and not once:
-            if not self._tries.take(request.client.host if request.client else ""):
-                raise HttpRefusal("busy", "too many tries to sign in; wait a minute")
+            self._check_tries(request)
             holder = self.doors.tokens.find(token)
             person = admit_holder(holder) if holder is not None else None
         if person is None:
@@ -296,15 +324,53 @@ class Console:
             return self._show_sign_in(request, told, 403)
         return self._welcome(request, person)
 
-    def _show_sign_in(self, request: Request, told: str = "", status: int = 200) -> Response:
-        return self._draw(request, ShownPage("sign_in.html", {"told": told}, status), {})
+    def _check_tries(self, request: Request) -> None:
+        if not self._tries.take(request.client.host if request.client else ""):
+            raise HttpRefusal("busy", "too many tries to sign in; wait a minute")
+
+    async def _greet(self, request: Request) -> Response:
+        """Return the page to sign in, after signing out with a link to do so at the provider."""
+        left, oidc = "left" in request.query_params, self.doors.oidc
+        elsewhere = await oidc.find_sign_out() if left and oidc is not None else ""
+        return self._show_sign_in(
+            request, "You are signed out." if left else "", elsewhere=elsewhere
+        )
+
+    async def _begin(self, request: Request, oidc: OidcSignIn) -> Response:
+        begun = await oidc.begin()
+        answer = RedirectResponse(begun.address, 303)
+        # Not strict: the provider, another site, sends the browser back.
+        answer.set_cookie(
+            f"{self.doors.cookie}_oidc",
+            begun.cookie,
+            max_age=int(FLOW_SECONDS),
+            path=f"{request.scope.get('root_path', '')}/sign-in",
+            httponly=True,
+            samesite="lax",
+            secure=self.doors.secure,
+        )
+        return answer
+
+    async def _finish(self, request: Request, oidc: OidcSignIn) -> Response:
+        name = f"{self.doors.cookie}_oidc"
+        person = await oidc.finish(dict(request.query_params), request.cookies.get(name, ""))
+        answer = self._welcome(request, person)
+        path = f"{request.scope.get('root_path', '')}/sign-in"
+        answer.delete_cookie(name, path=path, httponly=True, secure=self.doors.secure)
+        return answer
+
+    def _show_sign_in(
+        self, request: Request, told: str = "", status: int = 200, *, elsewhere: str = ""
+    ) -> Response:
+        facts = {"told": told, "has_oidc": self.doors.oidc is not None, "elsewhere": elsewhere}
+        return self._draw(request, ShownPage("sign_in.html", facts, status), {})
 
     def _welcome(self, request: Request, person: Person) -> Response:
         """Return the answer that signs a person in, and leads to the first page."""
         # Not a redirect: a link from another site would lead on without the strict cookie.
         answer = self._draw(request, ShownPage("welcome.html", {}), {})
         answer.set_cookie(
-            COOKIE,
+            self.doors.cookie,
             self.doors.sign_ins.begin(person),
             max_age=SESSION_SECONDS,
             path=request.scope.get("root_path", "") or "/",
@@ -320,8 +386,14 @@ class Console:
         await self._read_form(request, session)
         self.doors.sign_ins.end(session)
         root = request.scope.get("root_path", "")
-        answer = RedirectResponse(f"{root}/sign-in", 303)
-        answer.delete_cookie(COOKIE, path=root or "/", httponly=True, samesite="strict")
+        answer = RedirectResponse(f"{root}/sign-in?left=1", 303)
+        answer.delete_cookie(
+            self.doors.cookie,
+            path=root or "/",
+            httponly=True,
+            samesite="strict",
+            secure=self.doors.secure,
+        )
         return answer
 
     # Other answers
@@ -344,7 +416,7 @@ class Console:
         facts = {"status_code": status, "message": str(error), "remedy": remedy}
         session = None
         if error.kind not in ("wrong_host", "unauthorized"):
-            session = self.doors.sign_ins.find(request.cookies.get(COOKIE, ""))
+            session = self.doors.sign_ins.find(request.cookies.get(self.doors.cookie, ""))
         known: Mapping[str, object] = {}
         if session is not None:
             token = self.doors.sign_ins.form_token(session)

@@ -1,6 +1,6 @@
-"""What a skill looked like when it was last approved, to show what is new since then.
+"""What a skill looked like when it was approved, to show what is new since then.
 
-The texts are in the store, one entry for each skill of a project, bounded in size.
+The texts are in the store, the last versions of each skill of a project, bounded in size.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ import difflib
 import json
 from collections.abc import Mapping
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from skillbelt.console.abilities import GainedAbility, list_abilities
 from skillbelt.errors import SkillbeltError
+from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill
+from skillbelt.runtime.runtime import Runtime
 from skillbelt.store.protocol import SessionKey, Store
 from skillbelt.untrusted_json import BadJson, read_json
 
@@ -21,6 +24,8 @@ APP = "skillbelt:approved"
 MAX_FILE_BYTES = 64 * 2**10
 MAX_SKILL_BYTES = 512 * 2**10
 MAX_FILES = 500
+# Versions that are kept of a skill; when there are more, the older half goes.
+MAX_VERSIONS = 10
 MAX_DIFF_LINES = 400
 # The lines of both texts together: the time to compare grows with their square.
 MAX_COMPARED_LINES = 2_000
@@ -49,12 +54,46 @@ class ApprovedVersion(NamedTuple):
     time: float
     by: str
     files: Mapping[str, tuple[str, str | None]]  # the digest, and the text if it was kept
+    abilities: tuple[GainedAbility, ...] | None = None  # None where they were not kept
+
+    @classmethod
+    def read(cls, found: Mapping[str, Any]) -> ApprovedVersion | None:
+        """Return what was kept; None for what is none."""
+        try:
+            files = {str(path): (str(one[0]), one[1]) for path, one in found["files"].items()}
+            can = found.get("abilities")
+            return cls(
+                hash=str(found["hash"]),
+                time=float(found["time"]),
+                by=str(found["by"]),
+                files=files,
+                abilities=None
+                if can is None
+                else tuple(GainedAbility(str(kind), str(value)) for kind, value in can),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError, IndexError):
+            return None
 
 
-def remember_approved(store: Store, project: str, skill: Skill, hash: str, by: str) -> None:
+def remember_approved(belt: Runtime, project: str, skill: Skill, hash: str, by: str) -> None:
     """Keep this version of a skill as the one that was approved last."""
-    version = {"hash": hash, "time": store.now(), "by": by, "files": read_files(skill)}
-    store.append(_place(project, skill.name), [], {_ENTRY: json.dumps(version)})
+    store, place = belt.store, _place(project, skill.name)
+    version = {
+        "hash": hash,
+        "time": store.now(),
+        "by": by,
+        "files": read_files(skill),
+        "abilities": list_abilities(belt, skill),
+    }
+    last = find_approved(store, project, skill.name)
+    events: list[NewEvent] = []
+    if last is None or last.hash != hash:
+        kept = [one for one in store.events(place) if one.type == _ENTRY]
+        if len(kept) >= MAX_VERSIONS:
+            store.delete(place)
+            events = [NewEvent(_ENTRY, data=one.data) for one in kept[-MAX_VERSIONS // 2 :]]
+        events.append(NewEvent(_ENTRY, data=version))
+    store.append(place, events, {_ENTRY: json.dumps(version)})
 
 
 def find_approved(store: Store, project: str, name: str) -> ApprovedVersion | None:
@@ -63,13 +102,16 @@ def find_approved(store: Store, project: str, name: str) -> ApprovedVersion | No
     if text is None:
         return None
     try:
-        found = read_json(text)
-        files = {str(path): (str(one[0]), one[1]) for path, one in found["files"].items()}
-        return ApprovedVersion(
-            hash=str(found["hash"]), time=float(found["time"]), by=str(found["by"]), files=files
-        )
-    except (BadJson, KeyError, TypeError, ValueError, IndexError):
+        return ApprovedVersion.read(read_json(text))
+    except BadJson:
         return None
+
+
+def list_approved(store: Store, project: str, name: str) -> list[ApprovedVersion]:
+    """Return the versions that were approved, the newest first."""
+    events = store.events(_place(project, name))
+    found = [ApprovedVersion.read(one.data) for one in events if one.type == _ENTRY]
+    return [one for one in reversed(found) if one is not None]
 
 
 def read_files(skill: Skill) -> dict[str, tuple[str, str | None]]:
@@ -115,14 +157,20 @@ def compare_files(
 def _diff(before: str | None, after: str | None, most: int) -> tuple[DiffLine, ...]:
     if before is None or after is None:
         return ()
-    # Not `splitlines`: it splits at characters that must be seen in a line.
-    old, new = before.split("\n"), after.split("\n")
+    # Not `splitlines`: it splits at characters that must be seen in a line. An end of line as on
+    # Windows is none of them, unless that is all that changed.
+    ends = before.replace("\r\n", "\n"), after.replace("\r\n", "\n")
+    if ends[0] == ends[1]:
+        return (DiffLine("place", "only the ends of lines changed"),)
+    old, new = (text.split("\n") for text in ends)
     if most <= 0 or len(old) + len(new) > MAX_COMPARED_LINES:
         return (DiffLine("place", "too many lines to compare; open the file"),)
     kinds = {"+": "add", "-": "cut", "@": "place"}
     # The first two lines name the files.
     found = islice(difflib.unified_diff(old, new, lineterm="", n=2), 2, None)
     lines = [DiffLine(kinds.get(line[:1], "same"), line) for line in found]
+    if before.count("\r\n") != after.count("\r\n"):
+        lines.append(DiffLine("place", "the ends of lines changed too"))
     if len(lines) > most:
         return (*lines[:most], DiffLine("place", f"{len(lines) - most} more lines"))
     return tuple(lines)

@@ -12,7 +12,7 @@ from skillbelt.discovery.describe import (
 )
 from skillbelt.errors import ConfigError
 from skillbelt.format.skill import Skill
-from skillbelt.settings import Settings, load_settings, switch_skills
+from skillbelt.settings import switch_skills
 from skillbelt.text import tokens, tokens_of_bytes
 from skillbelt.values import SKILL_FILE, Diagnostic, Manifest, SkillSettings
 
@@ -73,15 +73,18 @@ def estimate_tokens(skill: Skill, listing: Manifest) -> dict[str, int]:
     }
 
 
-def switch(settings: Settings, name: str, on: bool) -> str:
+def switch(catalog: Catalog, name: str, on: bool) -> str:
     """Enable or disable a skill in the user's settings; return who decides otherwise, or ""."""
-    switch_skills(settings, {name: None})
-    now = load_settings(settings.project)
-    if now.for_skill(name).enabled != on:
-        switch_skills(settings, {name: on})
-        now = load_settings(settings.project)
-    said = now.for_skill(name)
-    return "" if said.enabled == on else said.sources.get("enabled", "another file")
+    switch_skills(catalog.settings, {name: None})
+    catalog.take_over_settings()
+    if catalog.settings.for_skill(name).enabled != on:
+        switch_skills(catalog.settings, {name: on})
+        catalog.take_over_settings()
+    said = catalog.settings.for_skill(name)
+    if said.enabled == on:
+        catalog.refresh()
+        return ""
+    return said.sources.get("enabled", "another file")
 
 
 def check_switch(where: str, name: str) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from skillbelt.console.plots import Point, draw_curve
 from skillbelt.console.visit import ShownPage, Visit
+from skillbelt.conversation.requests import RequestLog
+from skillbelt.conversation.state import LoadedSkill
 from skillbelt.conversation.transcript import read_call, read_title
+from skillbelt.errors import ConfigError
 from skillbelt.events import Event
+from skillbelt.runtime.runtime import Runtime
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.store import SessionInfo, SessionKey, Store
-from skillbelt.store.protocol import list_sessions
+from skillbelt.store.protocol import list_latest
 from skillbelt.text import tokens
+from skillbelt.untrusted_json import BadJson, read_json
 
 PAGE = 50
 MAX_TURNS = 500
@@ -46,23 +50,35 @@ class Moment(NamedTuple):
 
 def show_all(visit: Visit) -> ShownPage:
     """Show the conversations of the store, the last used first."""
-    store = visit.parts.belt.store
-    start = visit.number("from", 0, 100_000)
-    every = (one for one in list_sessions(store) if not one.key.app.startswith(_OWN))
-    newest = heapq.nlargest(start + PAGE + 1, every, key=lambda one: one.updated)
-    page = newest[start : start + PAGE]
+    talks, after = list_talks(visit.parts.belt.store, visit.query.get("after", ""), PAGE)
     return ShownPage(
         "conversations.html",
         {
-            "talks": [
-                ListedTalk(one, find_title(store, one.key), visit.url(address_of(one.key)))
-                for one in page
-            ],
-            "older": visit.url("/conversations", **{"from": start + PAGE})
-            if len(newest) > start + PAGE
-            else "",
+            "talks": [one._replace(address=visit.url(one.address)) for one in talks],
+            "older": visit.url("/conversations", after=after) if after else "",
         },
     )
+
+
+def list_talks(store: Store, after: str, limit: int) -> tuple[list[ListedTalk], str]:
+    """Return a page of conversations, the last used first, and where to go on; "" at the end."""
+    found = list_latest(store, limit + 1, before=_read_cursor(after), without=_OWN)
+    page = found[:limit]
+    talks = [ListedTalk(one, find_title(store, one.key), address_of(one.key)) for one in page]
+    more = len(found) > limit
+    return talks, json.dumps([page[-1].updated, *page[-1].key]) if more else ""
+
+
+def _read_cursor(text: str) -> SessionInfo | None:
+    """Return the last conversation of the page before; None for the first page."""
+    if not text:
+        return None
+    try:
+        updated, app, user, session = read_json(text)
+        key = SessionKey(str(app), str(user), str(session))
+        return SessionInfo(key, 0.0, float(updated), 0)
+    except (BadJson, TypeError, ValueError):
+        return None
 
 
 def address_of(key: SessionKey) -> str:
@@ -83,28 +99,68 @@ def find_title(store: Store, key: SessionKey) -> str:
     return read_title(event.data for event in events if event.type == "message")
 
 
-def show_one(visit: Visit) -> ShownPage:
-    """Show one conversation."""
-    store, key = visit.parts.belt.store, read_address(visit.path)
+class ReadTalk(NamedTuple):
+    """A conversation that was read; `left_out` moments are older than those here."""
+
+    title: str
+    moments: tuple[Moment, ...]
+    left_out: int
+    points: tuple[Point, ...]
+    total: int
+    loaded: tuple[LoadedSkill, ...]
+
+
+def read_talk(belt: Runtime, key: SessionKey) -> ReadTalk:
+    """Read a conversation; HttpRefusal if there is none."""
     if key.app.startswith(_OWN):
         raise HttpRefusal("not_found", "this is no conversation")
-    events = store.events(key)
+    events = belt.store.events(key)
     if not events:
         raise HttpRefusal("not_found", "there is no such conversation")
     moments = list(tell_moments(events))
-    session = visit.parts.belt.session(key.user, key.session, app=key.app)
+    return ReadTalk(
+        title=find_title(belt.store, key),
+        moments=tuple(moments[-MAX_TURNS:]),
+        left_out=max(0, len(moments) - MAX_TURNS),
+        points=tuple(list_points(events, moments)),
+        total=moments[-1].total if moments else 0,
+        loaded=_find_loaded(belt, key),
+    )
+
+
+def _find_loaded(belt: Runtime, key: SessionKey) -> tuple[LoadedSkill, ...]:
+    try:
+        return tuple(belt.session(key.user, key.session, app=key.app).loaded())
+    except ConfigError:  # a name that other programs gave it
+        return ()
+
+
+def talk_document(belt: Runtime, key: SessionKey) -> dict[str, object]:
+    """Return a conversation as a JSON document."""
+    talk = read_talk(belt, key)
+    return {
+        **key._asdict(),
+        "title": talk.title,
+        "tokens": talk.total,
+        "turns": [one.value for one in talk.points],
+        "loaded": [one.name for one in talk.loaded],
+        "left_out": talk.left_out,
+        "moments": [one._asdict() for one in talk.moments],
+    }
+
+
+def show_one(visit: Visit) -> ShownPage:
+    """Show one conversation."""
+    belt, key = visit.parts.belt, read_address(visit.path)
+    talk = read_talk(belt, key)
     return ShownPage(
         "conversation.html",
         {
             "key": key,
-            "title": find_title(store, key),
-            "moments": moments[-MAX_TURNS:],
-            "left_out": max(0, len(moments) - MAX_TURNS),
-            "loaded": session.loaded(),
-            "plot": draw_curve(list_points(events, moments), "Tokens over the turns"),
-            "total": moments[-1].total if moments else 0,
+            **talk._asdict(),
+            "plot": draw_curve(talk.points, "Tokens over the turns"),
             "session": "/".join(key),
-            "requests": [],
+            "requests": RequestLog(belt.store, key).summaries(limit=MAX_TURNS),
             "here_url": visit.url(address_of(key)),
         },
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import posixpath
 import re
 from collections.abc import Iterator
@@ -41,3 +42,9 @@ def is_text(data: bytes) -> bool:
         if error.start < min(len(data), 4096) - 4:
             return False
     return b"\0" not in data
+
+
+def attach_text(text: str, name: str) -> Response:
+    """Return a text that the browser saves as a file."""
+    data = text.encode("utf-8", "replace")
+    return attach(io.BytesIO(data), name, len(data))

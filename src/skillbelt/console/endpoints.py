@@ -6,20 +6,43 @@ They are about everyone's conversations, so only a token that is bound to no use
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import BinaryIO
 
+from skillbelt.console.abilities import scan_of
+from skillbelt.console.adding import begin_add, begin_update, desk_of
 from skillbelt.console.catalogue import check_switch, find_any, show_document, switch
-from skillbelt.console.usage_book import UsageBook
+from skillbelt.console.conversations import list_talks, read_address, talk_document
+from skillbelt.console.health import examiner_of, health_document
+from skillbelt.console.inbox import card_document, describe_card, give_answer
+from skillbelt.console.one_skill import evals_document, versions_document
+from skillbelt.console.parts import ConsoleParts, parts_of
+from skillbelt.console.runs import find_run, open_file, start_again
+from skillbelt.console.sent_requests import find_request
+from skillbelt.console.skills import forget_answers
+from skillbelt.conversation.requests import RequestLog
 from skillbelt.discovery.describe import clients_of, skill_json
+from skillbelt.format.skill import Skill
 from skillbelt.permission.audit_events import TYPES
 from skillbelt.permission.audit_words import event_json
+from skillbelt.permission.judging import judge_by_rules
 from skillbelt.permission.rules import Answer
-from skillbelt.permission.waiting import EveryRequest, Posted
+from skillbelt.permission.waiting import Posted
 from skillbelt.running.facts import facts
 from skillbelt.running.history import RunHistory
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.serving.answers import HttpRefusal
-from skillbelt.serving.endpoints import ENDPOINTS, MAX_PAGE, ApiRequest, Endpoint, Schema
+from skillbelt.serving.endpoints import (
+    ENDPOINTS,
+    MAX_PAGE,
+    ApiRequest,
+    Download,
+    Endpoint,
+    Schema,
+)
+from skillbelt.store import SessionKey
 
+# How long a request for the figures waits for a long log.
+USAGE_SECONDS = 30.0
 _TEXT: Schema = {"type": "string"}
 _NUMBER: Schema = {"type": "integer", "minimum": 0}
 _FLAG: Schema = {"type": "boolean"}
@@ -38,9 +61,11 @@ def list_catalog(request: ApiRequest) -> object:
         key=lambda skill: skill.name,
     )
     left, most = [one for one in every if one.name > after], _most(request)
+    _, denied = judge_by_rules(belt.settings, left[:most])
     found = [
         {
             **skill_json(one, belt.settings.for_skill(one.name)),
+            "denied": one.name in denied,
             "client": clients.get(one.location, ""),
         }
         for one in left[:most]
@@ -50,22 +75,100 @@ def list_catalog(request: ApiRequest) -> object:
 
 def show_skill(request: ApiRequest) -> object:
     """Show one skill with its files and findings, as `show --json`."""
-    belt = _unbound(request)
-    belt.look()
-    return show_document(
-        belt.catalog, find_any(belt.catalog, request.path["name"]), [], denied=False
-    )
+    belt, skill = _find_skill(request)
+    ruled, denied = judge_by_rules(belt.settings, [skill])
+    return show_document(belt.catalog, skill, ruled, denied=skill.name in denied)
 
 
-def switch_skill(request: ApiRequest) -> object:
-    """Enable or disable a skill."""
-    belt, on = _answering(request), request.body["enabled"]
+def scan_one(request: ApiRequest) -> object:
+    """Say what a skill can do and what a scan finds, as `show --capabilities --json`."""
+    belt, skill = _find_skill(request)
+    found = scan_of(belt, skill)
+    if found is None:
+        raise HttpRefusal("not_found", "the files of this skill are elsewhere")
+    return found.to_json()
+
+
+def list_versions(request: ApiRequest) -> object:
+    """List the versions of a skill: now, in the lock, and those that were approved."""
+    return versions_document(*_find_skill(request))
+
+
+def show_evals(request: ApiRequest) -> object:
+    """Count the evaluation cases of a skill; with `measure`, search for its requests."""
+    belt, skill = _find_skill(request)
+    return evals_document(belt, skill, measured=request.query.get("measure") == "true")
+
+
+def read_skill_file(request: ApiRequest) -> object:
+    """Give the bytes of a file of a skill."""
+    _, skill = _find_skill(request)
+    path = request.path["path"]
+    known = {entry.path: entry for entry in skill.files.manifest().files}
+    if path not in known:
+        raise HttpRefusal("not_found", "the skill has no such file")
+    return _download(skill.files.open(path), known[path].size)
+
+
+def change_skill(request: ApiRequest) -> object:
+    """Enable or disable a skill, or forget what was approved for it."""
+    belt, body = _answering(request), request.body
     belt.look()
     skill = find_any(belt.catalog, request.path["name"])
-    check_switch(switch(belt.settings, skill.name, on), skill.name)
-    belt.catalog.take_over_settings()
-    belt.catalog.refresh()
-    return {"name": skill.name, "enabled": on}
+    if "enabled" in body:
+        check_switch(switch(belt.catalog, skill.name, body["enabled"]), skill.name)
+    if body.get("forget"):
+        forget_answers(belt, skill, _who(request))
+    return {"name": skill.name, "enabled": belt.settings.for_skill(skill.name).enabled}
+
+
+def _find_skill(request: ApiRequest) -> tuple[Runtime, Skill]:
+    belt = _unbound(request)
+    belt.look()
+    return belt, find_any(belt.catalog, request.path["name"])
+
+
+def _download(file: BinaryIO, size: int) -> Download:
+    facts = {"content-disposition": "attachment"}
+    return Download(file, size, "application/octet-stream", facts)
+
+
+def add_skills(request: ApiRequest) -> object:
+    """Begin to fetch a source, or a new version of a skill; nothing is installed yet."""
+    belt, body = _answering(request), request.body
+    if "update" in body:
+        job = begin_update(parts_of(belt), body["update"], by=_who(request))
+    else:
+        names = tuple(body.get("skills", ()))
+        job = begin_add(
+            parts_of(belt),
+            body.get("source", ""),
+            scope=body.get("scope", "project"),
+            by=_who(request),
+            names=names,
+        )
+    return job.document()
+
+
+def list_installs(request: ApiRequest) -> object:
+    """List what is being added and updated."""
+    return {"installs": [one.document() for one in desk_of(parts_of(_answering(request))).jobs()]}
+
+
+def show_install(request: ApiRequest) -> object:
+    """Show what was fetched, what it can do, and what changes."""
+    return desk_of(parts_of(_answering(request))).find(request.path["id"]).document()
+
+
+def answer_install(request: ApiRequest) -> object:
+    """Choose skills of a source, install what was shown, or give up."""
+    job = desk_of(parts_of(_answering(request))).find(request.path["id"])
+    job.answer(
+        agreed=request.body["answer"] == "go",
+        chosen=request.body.get("skills", ()),
+        by=_who(request),
+    )
+    return {"answered": True}
 
 
 def list_history(request: ApiRequest) -> object:
@@ -93,8 +196,81 @@ def show_history(request: ApiRequest) -> object:
 def stop_history(request: ApiRequest) -> object:
     """Ask the process of a run to end it."""
     belt = _answering(request)
-    done = RunHistory(belt.store).stop(request.path["id"], f"http {request.holder.app}")
-    return {"stopped": done}
+    return {"stopped": RunHistory(belt.store).stop(request.path["id"], _who(request))}
+
+
+def repeat_history(request: ApiRequest) -> object:
+    """Run the command of a run again, with the same inputs and the permissions it needs now."""
+    belt = _answering(request)
+    start_again(belt, find_run(belt, request.path["id"]))
+    return {"started": True}
+
+
+def read_run_file(request: ApiRequest) -> object:
+    """Give the bytes of a file that a run got, kept as an artifact or left in its workspace."""
+    belt = _unbound(request)
+    found = open_file(belt, find_run(belt, request.path["id"]), request.path["name"])
+    return _download(found.file, found.size)
+
+
+def list_conversations(request: ApiRequest) -> object:
+    """List the conversations of every user, the last used first."""
+    talks, after = list_talks(
+        _unbound(request).store, request.query.get("after", ""), min(_most(request), 200)
+    )
+    found = [
+        {
+            "app": one.info.key.app,
+            "user": one.info.key.user,
+            "session": one.info.key.session,
+            "title": one.title,
+            "path": one.address,
+            "created": one.info.created,
+            "updated": one.info.updated,
+            "events": one.info.events,
+        }
+        for one in talks
+    ]
+    return {"conversations": found, **({"next": after} if after else {})}
+
+
+def show_conversation(request: ApiRequest) -> object:
+    """Show what was said and loaded in a conversation, and the tokens of it."""
+    belt, key = _unbound(request), _talk_key(request)
+    return talk_document(belt, key)
+
+
+def _talk_key(request: ApiRequest) -> SessionKey:
+    # Any name that a store can hold, not only those that conversations over HTTP may have.
+    return read_address({**request.path, "session": request.path["name"]})
+
+
+def list_requests(request: ApiRequest) -> object:
+    """List what was sent to the model in a conversation, as far as that is kept."""
+    belt, key = _unbound(request), _talk_key(request)
+    after, most = request.query.get("after", "0"), min(_most(request), 200)
+    found = RequestLog(belt.store, key).summaries(
+        after=int(after) if after.isdecimal() and len(after) < 10 else 0, limit=most
+    )
+    listed = [{**one._asdict(), "shared_percent": one.shared_percent} for one in found]
+    more = {"next": str(found[-1].number)} if len(found) == most else {}
+    return {"requests": listed, **more}
+
+
+def show_request(request: ApiRequest) -> object:
+    """Show one request to the model, and what it shares with the one before."""
+    belt, key = _unbound(request), _talk_key(request)
+    return find_request(belt.store, key, request.path["number"]).document()
+
+
+def examine(request: ApiRequest) -> object:
+    """Say what `doctor --json` finds, with the results of the last attacks on the sandboxes."""
+    return health_document(parts_of(_unbound(request)))
+
+
+def attack(request: ApiRequest) -> object:
+    """Begin to attack every sandbox of this machine."""
+    return {"started": examiner_of(parts_of(_answering(request))).attack()}
 
 
 def list_log(request: ApiRequest) -> object:
@@ -113,29 +289,28 @@ def list_log(request: ApiRequest) -> object:
 
 def show_usage(request: ApiRequest) -> object:
     """Say which skills are used, how often, with what success and how long."""
-    book = UsageBook(_unbound(request).gate.audit)
-    book.read_once()
-    return {"skills": [one.document() for one in book.skills()]}
+    book = parts_of(_unbound(request)).usage
+    book.start()
+    complete = book.wait(USAGE_SECONDS)
+    return {"skills": [one.document() for one in book.skills()], "complete": complete}
 
 
 def list_inbox(request: ApiRequest) -> object:
     """List the permission questions of every project that shares the store."""
-    waiting = EveryRequest(_answering(request).store).waiting()
-    return {"pending": [_describe(one) for one in waiting.values()]}
+    parts = parts_of(_answering(request))
+    return {"pending": [_describe(parts, one) for one in parts.requests.waiting().values()]}
 
 
 def answer_inbox(request: ApiRequest) -> object:
     """Answer a permission question of any project."""
-    everyone = EveryRequest(_answering(request).store)
-    posted = everyone.waiting().get(request.path["id"])
-    kind, by = request.body["answer"], f"http {request.holder.app}/{request.user}"
-    answer = Answer(kind, request.body.get("message", ""), by)
-    if posted is None or not everyone.answer(posted.pending.project, posted.pending.id, answer):
+    parts = parts_of(_answering(request))
+    answer = Answer(request.body["answer"], request.body.get("message", ""), _who(request))
+    if not give_answer(parts, request.path["id"], answer):
         raise HttpRefusal("not_found", "no such question waits for an answer")
     return {"answered": True}
 
 
-def _describe(posted: Posted) -> dict[str, object]:
+def _describe(parts: ConsoleParts, posted: Posted) -> dict[str, object]:
     pending = posted.pending
     carried = {**pending.request._asdict(), "metadata": dict(pending.request.metadata)}
     return {
@@ -144,7 +319,12 @@ def _describe(posted: Posted) -> dict[str, object]:
         "project": pending.project,
         **carried,
         "facts": [one._asdict() for one in facts(pending.request)],
+        **card_document(describe_card(parts, posted)),
     }
+
+
+def _who(request: ApiRequest) -> str:
+    return f"http {request.holder.app}/{request.user}"
 
 
 def _unbound(request: ApiRequest) -> Runtime:
@@ -178,7 +358,7 @@ def _object(**fields: Schema) -> Schema:
 def _at(
     address: str,
     handle: Callable[[ApiRequest], object],
-    answer: Schema,
+    answer: Schema | None,
     query: Mapping[str, Schema] | None = None,
     body: Schema | None = None,
 ) -> Endpoint:
@@ -198,20 +378,44 @@ def _closed(required: Mapping[str, Schema], optional: Mapping[str, Schema]) -> S
 
 
 _PAGED = {"after": _TEXT, "limit": _NUMBER}
+_TALK = "/v1/conversations/{app}/{user}/{name}"
+_SKILL = "/v1/catalog/{name}"
+_NAMES: Schema = {"type": "array", "items": _TEXT}
 CONSOLE_ENDPOINTS: tuple[Endpoint, ...] = (
     _at("GET /v1/catalog", list_catalog, _object(skills=_LIST, next=_TEXT), _PAGED),
-    _at("GET /v1/catalog/{name}", show_skill, _OBJECT),
-    _at("POST /v1/catalog/{name}", switch_skill, _object(name=_TEXT, enabled=_FLAG),
-        body=_closed({"enabled": _FLAG}, {})),
+    _at(f"GET {_SKILL}", show_skill, _OBJECT),
+    _at(f"POST {_SKILL}", change_skill, _object(name=_TEXT, enabled=_FLAG),
+        body=_closed({}, {"enabled": _FLAG, "forget": _FLAG})),
+    _at(f"GET {_SKILL}/scan", scan_one, _OBJECT),
+    _at(f"GET {_SKILL}/versions", list_versions, _OBJECT),
+    _at(f"GET {_SKILL}/evals", show_evals, _OBJECT,
+        {"measure": {"type": "string", "enum": ["true", "false"]}}),
+    _at(f"GET {_SKILL}/files/{{path...}}", read_skill_file, None),
+    _at("GET /v1/installs", list_installs, _object(installs=_LIST)),
+    _at("POST /v1/installs", add_skills, _OBJECT,
+        body=_closed({}, {"source": _TEXT, "skills": _NAMES, "update": _TEXT,
+                          "scope": {"type": "string", "enum": ["project", "user"]}})),
+    _at("GET /v1/installs/{id}", show_install, _OBJECT),
+    _at("POST /v1/installs/{id}", answer_install, _object(answered=_FLAG),
+        body=_closed({"answer": {"type": "string", "enum": ["go", "stop"]}}, {"skills": _NAMES})),
     _at("GET /v1/history", list_history, _object(runs=_LIST, next=_TEXT),
         {**_PAGED, "skill": _TEXT, "session": _TEXT,
          "state": {"type": "string", "enum": ["running", "ok", "failed"]}}),
     _at("GET /v1/history/{id}", show_history, _OBJECT),
     _at("DELETE /v1/history/{id}", stop_history, _object(stopped=_FLAG)),
+    _at("POST /v1/history/{id}", repeat_history, _object(started=_FLAG), body=_closed({}, {})),
+    _at("GET /v1/history/{id}/files/{name...}", read_run_file, None),
+    _at("GET /v1/conversations", list_conversations,
+        _object(conversations=_LIST, next=_TEXT), _PAGED),
+    _at(f"GET {_TALK}", show_conversation, _OBJECT),
+    _at(f"GET {_TALK}/requests", list_requests, _object(requests=_LIST, next=_TEXT), _PAGED),
+    _at(f"GET {_TALK}/requests/{{number}}", show_request, _OBJECT),
     _at("GET /v1/log", list_log, _object(events=_LIST),
         {"type": {"type": "string", "enum": list(TYPES)}, "skill": _TEXT, "session": _TEXT,
          "since": _TEXT, "until": _TEXT, "limit": _NUMBER}),
-    _at("GET /v1/usage", show_usage, _object(skills=_LIST)),
+    _at("GET /v1/usage", show_usage, _object(skills=_LIST, complete=_FLAG)),
+    _at("GET /v1/doctor", examine, _OBJECT),
+    _at("POST /v1/doctor", attack, _object(started=_FLAG), body=_closed({}, {})),
     _at("GET /v1/inbox", list_inbox, _object(pending=_LIST)),
     _at("POST /v1/inbox/{id}", answer_inbox, _object(answered=_FLAG),
         body=_closed({"answer": {"type": "string", "enum": list(_ANSWERS)}}, {"message": _TEXT})),

@@ -95,6 +95,21 @@ def examiner_of(parts: ConsoleParts) -> Examiner:
     return parts.examiner
 
 
+def health_document(parts: ConsoleParts) -> dict[str, object]:
+    """Return what `doctor --json` prints, with the results of the last attacks."""
+    examiner = examiner_of(parts)
+    report = examiner.report
+    return {
+        **examiner.examine(),
+        "matrix": [
+            {"sandbox": name, **result._asdict()}
+            for name, results in (dict(report.matrix) if report else {}).items()
+            for result in list(results)
+        ],
+        "attacking": report is not None and not report.ended,
+    }
+
+
 def show(visit: Visit) -> ShownPage:
     """Show what `doctor` finds."""
     examiner = examiner_of(visit.parts)

@@ -6,6 +6,7 @@ from typing import NamedTuple, cast, get_args
 
 from starlette.responses import Response
 
+from skillbelt.console.abilities import GainedAbility, find_gained, list_abilities
 from skillbelt.console.approved import (
     ApprovedChange,
     ApprovedVersion,
@@ -50,6 +51,7 @@ class RequestCard(NamedTuple):
     facts: tuple[Fact, ...]
     approved: ApprovedVersion | None = None
     changes: tuple[ApprovedChange, ...] = ()
+    gained: tuple[GainedAbility, ...] = ()
 
     @property
     def is_lasting(self) -> bool:
@@ -103,7 +105,7 @@ def give_answer(parts: ConsoleParts, id: str, given: Answer) -> bool:
     else:
         done = parts.requests.answer(project, id, given)
     if done and skill is not None:
-        remember_approved(parts.belt.store, project, skill, request.hash, given.by)
+        remember_approved(parts.belt, project, skill, request.hash, given.by)
     return done
 
 
@@ -113,6 +115,7 @@ def describe_card(parts: ConsoleParts, posted: Posted) -> RequestCard:
     listed = facts(request)
     command = next((one.value for one in listed if one.label == "command"), "")
     approved = find_approved(parts.belt.store, pending.project, request.skill)
+    changes, gained = _find_changes(parts, request, approved)
     return RequestCard(
         id=pending.id,
         project=pending.project,
@@ -123,17 +126,40 @@ def describe_card(parts: ConsoleParts, posted: Posted) -> RequestCard:
         covers=covered(request, whole=False),
         facts=tuple(one for one in listed if one.label not in _APART),
         approved=approved,
-        changes=_find_changes(parts, request, approved),
+        changes=changes,
+        gained=gained,
     )
 
 
 def _find_changes(
     parts: ConsoleParts, request: Request, approved: ApprovedVersion | None
-) -> tuple[ApprovedChange, ...]:
+) -> tuple[tuple[ApprovedChange, ...], tuple[GainedAbility, ...]]:
+    """Return what is new since the last approval: in the files, and in what it can do."""
     if approved is None or approved.hash == request.hash:
-        return ()
+        return (), ()
     skill = find_skill(parts, request)
-    return tuple(compare_files(approved.files, read_files(skill))) if skill is not None else ()
+    if skill is None:
+        return (), ()
+    changes = tuple(compare_files(approved.files, read_files(skill)))
+    if approved.abilities is None:
+        return changes, ()
+    return changes, find_gained(approved.abilities, list_abilities(parts.belt, skill))
+
+
+def card_document(card: RequestCard) -> dict[str, object]:
+    """Return a card as a JSON document."""
+    approved = card.approved
+    return {
+        "approved": None
+        if approved is None
+        else {"hash": approved.hash, "time": approved.time, "by": approved.by},
+        "changes": [
+            {"path": one.path, "kind": one.kind, "lines": [line.text for line in one.lines]}
+            for one in card.changes
+        ],
+        "gained": [one._asdict() for one in card.gained],
+        "seconds_left": card.seconds_left,
+    }
 
 
 def find_skill(parts: ConsoleParts, request: Request) -> Skill | None:

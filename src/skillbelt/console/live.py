@@ -72,6 +72,7 @@ class Live:
         self._streams: set[NewsStream] = set()
         self._over = threading.Event()  # replaced with each set of threads
         self._closed = False
+        self._waiting: int | None = None  # requests, as far as they were looked at
 
     def open(self, who: str) -> NewsStream | None:
         """Return a new stream for a person; None when there are too many, or at the end."""
@@ -82,6 +83,9 @@ class Live:
             if sum(one.who == who for one in self._streams) >= MAX_STREAMS_OF_ONE:
                 return None
             self._streams.add(stream)
+            if self._waiting is not None and len(self._streams) > 1:
+                # It may have changed between the making of the page and the start of its stream.
+                stream.tell("inbox", {"count": self._waiting})
             if len(self._streams) == 1:
                 self._over = threading.Event()
                 for watch in (self._watch_requests, self._watch_runs, self._watch_log):
@@ -109,7 +113,8 @@ class Live:
             for stream in self._streams:
                 stream.end()
 
-    def _tell(self, kind: str, document: object) -> None:
+    def tell(self, kind: str, document: object) -> None:
+        """Tell all browsers something, from any thread."""
         with self._lock:
             for stream in self._streams:
                 stream.tell(kind, document)
@@ -129,7 +134,8 @@ class Live:
                 waiting = list(self._requests.waiting())
                 if waiting != known:
                     known = waiting
-                    self._tell("inbox", {"count": len(waiting)})
+                    self._waiting = len(waiting)
+                    self.tell("inbox", {"count": self._waiting})
                 watch.wait(_LOOK_SECONDS)
                 over.wait(_PAUSE_SECONDS)
 
@@ -137,9 +143,9 @@ class Live:
         with closing(self._belt.store.watch(TOPIC)) as watch:
             while not over.is_set():
                 if watch.wait(_LOOK_SECONDS):
-                    self._tell("runs", {})
+                    self.tell("runs", {})
                     over.wait(_PAUSE_SECONDS * 4)
 
     def _watch_log(self, over: threading.Event) -> None:
         for event in self._belt.gate.audit.follow(limit=0, stop=over):
-            self._tell("log", {"time": event.time})
+            self.tell("log", {"time": event.time})

@@ -24,6 +24,8 @@ from skillbelt.permission.audit_words import (
 PAGE = 100
 # Events of one moment that pages show; the export has all.
 MAX_SKIPPED = 999
+# Sent at a time of an export.
+PIECE_BYTES = 2**16
 AGES = {"1h": 3_600.0, "24h": 86_400.0, "7d": 604_800.0, "30d": 2_592_000.0}
 _COLUMNS = ("time", "type", "who", "what", "outcome", "why", "skill", "session", "project")
 
@@ -129,15 +131,27 @@ def export(visit: Visit) -> Response:
     )
     name = "log.csv" if form == "csv" else "log.jsonl"
     return StreamingResponse(
-        _csv(events) if form == "csv" else _json(events),
+        _in_pieces(_csv(events) if form == "csv" else _json(events)),
         media_type="application/octet-stream",
         headers={"content-disposition": f'attachment; filename="{name}"'},
     )
 
 
-def _json(events: Iterator[AuditEvent]) -> Iterator[str]:
+def _in_pieces(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield several lines at a time: each piece is sent by itself, which costs more than a line."""
+    held, size = [], 0
+    for line in lines:
+        held.append(line)
+        size += len(line)
+        if size >= PIECE_BYTES:
+            yield b"".join(held)
+            held, size = [], 0
+    yield b"".join(held)
+
+
+def _json(events: Iterator[AuditEvent]) -> Iterator[bytes]:
     for event in events:
-        yield json.dumps(event_json(event)) + "\n"
+        yield json.dumps(event_json(event)).encode() + b"\n"
 
 
 def _csv(events: Iterator[AuditEvent]) -> Iterator[bytes]:

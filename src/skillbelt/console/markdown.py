@@ -23,7 +23,7 @@ _TAGS = {
     "p", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "pre", "code", "em", "strong", "del",
     "blockquote", "table", "thead", "tbody", "tr", "th", "td", "hr", "br", "a", "span",
 }  # fmt: skip
-_ATTRIBUTES = {"a": {"href"}, "ol": {"start"}, "pre": {"tabindex"}}
+_ATTRIBUTES = {"a": {"href"}, "ol": {"start"}, "pre": {"tabindex"}, "table": {"tabindex"}}
 _CLASSES = {"span": {"picture"}}
 _WEB = ("http", "https", "mailto")
 
@@ -75,6 +75,7 @@ def _parser() -> MarkdownIt:
     made.add_render_rule("link_open", _render_link)
     made.add_render_rule("heading_open", _render_heading)
     made.add_render_rule("heading_close", _render_heading)
+    made.add_render_rule("table_open", _render_table)
     made.add_render_rule("fence", _render_code)
     made.add_render_rule("code_block", _render_code)
     return made
@@ -113,6 +114,11 @@ def _find_target(href: str, files: str) -> str:
 def _render_heading(self: Any, tokens: list[Token], at: int, options: Any, env: Any) -> str:
     level = min(int(tokens[at].tag[1]) + 1, 6)
     return f"<h{level}>" if tokens[at].nesting == 1 else f"</h{level}>\n"
+
+
+def _render_table(self: Any, tokens: list[Token], at: int, options: Any, env: Any) -> str:
+    # A wide table is a box that scrolls, by keys too.
+    return '<table tabindex="0">\n'
 
 
 def _render_code(self: Any, tokens: list[Token], at: int, options: Any, env: Any) -> str:

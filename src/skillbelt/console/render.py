@@ -12,10 +12,9 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from skillbelt.text import hidden, one_line, shorten
+from skillbelt.text import ago, describe_seconds, hidden, local_time, one_line, shorten
 
 HERE = os.path.dirname(__file__)
-_DAY = 86_400
 
 
 @cache
@@ -31,7 +30,7 @@ def templates() -> Environment:
     )
     made.filters.update(
         ago=show_age,
-        when=show_time,
+        when=local_time,
         clock=show_clock,
         size=show_size,
         took=show_duration,
@@ -40,6 +39,8 @@ def templates() -> Environment:
         line=show_line,
         short=shorten,
         urlencode=show_address,
+        place=show_path,
+        figure=show_figure,
     )
     return made
 
@@ -70,22 +71,7 @@ def show_address(text: object) -> str:
 
 def show_age(then: float) -> str:
     """Return how long ago that was."""
-    seconds = int(time.time() - then)
-    if seconds < 0 or seconds > 14 * _DAY:
-        return show_time(then)[:10]
-    if seconds < 60:
-        return "just now" if seconds < 5 else f"{seconds} s ago"
-    if seconds < 3600:
-        return f"{seconds // 60} min ago"
-    return f"{seconds // 3600} h ago" if seconds < _DAY else f"{seconds // _DAY} d ago"
-
-
-def show_time(then: float) -> str:
-    """Return a time by the clock of this machine."""
-    try:
-        return datetime.fromtimestamp(then).strftime("%Y-%m-%d %H:%M:%S")
-    except (ValueError, OverflowError, OSError):
-        return f"{then:g}"
+    return ago(then, time.time())
 
 
 def show_clock(then: float) -> str:
@@ -94,6 +80,17 @@ def show_clock(then: float) -> str:
         return datetime.fromtimestamp(then, UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):
         return ""
+
+
+def show_path(path: object, home: str) -> Markup:
+    """Return a path on one line; the home of the user is `~`."""
+    text, inside = str(path), home.rstrip("/") + "/"
+    return show_line(f"~/{text.removeprefix(inside)}" if text.startswith(inside) else text)
+
+
+def show_figure(number: int) -> str:
+    """Return a number that can be read at a glance."""
+    return f"{number:,}"
 
 
 def show_size(size: float) -> str:
@@ -109,15 +106,12 @@ def show_duration(milliseconds: float) -> str:
     """Return a time span for a person."""
     if milliseconds < 1000:
         return f"{milliseconds:.0f} ms"
-    seconds = milliseconds / 1000
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+    return describe_seconds(milliseconds / 1000)
 
 
 def show_count(number: int, noun: str) -> str:
     """Return a number with its noun."""
-    shown = f"{number:,}".replace(",", " ")
+    shown = show_figure(number)
     return f"{shown} {noun}" if number == 1 else f"{shown} {noun}s"
 
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import shlex
+import mimetypes
+import os
+import stat
 import threading
+from typing import BinaryIO, NamedTuple
 
 from starlette.responses import Response
 
-from skillbelt.artifacts import SessionArtifacts
 from skillbelt.console.downloads import attach, is_text
 from skillbelt.console.plots import TimeSpan, draw_timeline
+from skillbelt.console.render import show_duration
 from skillbelt.console.terminal import render_output
 from skillbelt.console.visit import ShownPage, Visit
 from skillbelt.errors import SkillbeltError, log_warning
-from skillbelt.running.call import Asker, RunCall
+from skillbelt.files.contain import READ_FILE, open_folder
+from skillbelt.permission.audit_events import machine_name
+from skillbelt.running.call import Asker, read_call
 from skillbelt.running.history import PastRun, RunHistory
+from skillbelt.running.workspace import open_inside
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.store import SessionKey
@@ -22,6 +28,8 @@ from skillbelt.store import SessionKey
 PAGE = 50
 STATES = ("running", "ok", "failed")
 MAX_TEXT_BYTES = 512 * 2**10
+# The steps that matter most: the time a person took, and the command itself.
+_KINDS = {"ask": "asks", "run": "runs"}
 _TOLD = {
     "stopped": "The process was asked to end the run.",
     "ended": "That run has ended already.",
@@ -58,7 +66,13 @@ def show_one(visit: Visit) -> ShownPage:
     run = _find(visit)
     parts = RunHistory(visit.parts.belt.store).output(run.id)
     spans = [
-        TimeSpan(one.name, one.start_ms, one.duration_ms, f"{one.name}: {one.duration_ms} ms")
+        TimeSpan(
+            name=one.name,
+            start=one.start_ms,
+            length=one.duration_ms,
+            title=f"{one.name}: {one.duration_ms} ms",
+            kind=_KINDS.get(one.name, ""),
+        )
         for one in run.steps
     ]
     return ShownPage(
@@ -67,9 +81,11 @@ def show_one(visit: Visit) -> ShownPage:
             "run": run,
             "output": render_output(parts),
             "has_output": any(part.text for part in parts),
-            "timeline": draw_timeline(spans, "How long each step took") if spans else "",
+            "timeline": draw_timeline(spans, "How long each step took", show_duration)
+            if spans
+            else "",
             "told": _TOLD.get(visit.query.get("told", ""), ""),
-            "can_repeat": _can_repeat(visit.parts.belt, run),
+            "why_not_again": why_not_again(visit.parts.belt, run),
         },
     )
 
@@ -83,57 +99,112 @@ def stop(visit: Visit) -> Response:
 
 def repeat(visit: Visit) -> Response:
     """Run the command again, as the user, with the permissions that it needs now."""
-    run, belt = _find(visit), visit.parts.belt
-    if not _can_repeat(belt, run):
-        raise HttpRefusal(
-            "run_refused",
-            "this run cannot be repeated here: it is of another project, had inputs, or its "
-            "command has a secret",
-        )
-    skill = belt.get_skill(run.skill)
-    shell = bool(run.facts.get("shell"))
-    command: str | tuple[str, ...] = run.command if shell else tuple(shlex.split(run.command))
+    start_again(visit.parts.belt, _find(visit))
+    return visit.go_to("/runs", told="again")
+
+
+def start_again(belt: Runtime, run: PastRun) -> None:
+    """Start the command of a run with its inputs as they are now; HttpRefusal if that cannot be.
+
+    It may wait for an answer, which comes from a console.
+    """
+    if why := why_not_again(belt, run):
+        raise HttpRefusal("run_refused", f"this run cannot be repeated here: {why}")
+    skill, call = belt.get_skill(run.skill), read_call(run.facts["call"])
     who = Asker(key=_key_of(run), initiator="user", agent=run.agent)
 
     def start() -> None:
         try:
-            belt.background.start(skill, RunCall(command), who)
+            belt.background.start(skill, call, who)
         except SkillbeltError as error:
             log_warning(f"a run that was started again did not begin: {error}")
 
-    # It may wait for an answer, which comes from this console.
     threading.Thread(target=start, name="skillbelt-again", daemon=True).start()
-    return visit.go_to("/runs", told="again")
+
+
+def why_not_again(belt: Runtime, run: PastRun) -> str:
+    """Return why a run cannot be repeated here; "" if it can."""
+    if run.state == "running":
+        return "it goes on"
+    if run.project != belt.settings.project:
+        return "it is of another project"
+    if run.skill not in belt.catalog.snapshot:
+        return "its skill is not there"
+    if len(run.session.split("/")) != 3:
+        return "it belongs to no conversation"
+    try:
+        read_call(run.facts.get("call") or {})
+    except ValueError:
+        return "its call had a secret value, a terminal or a long input, and was not kept"
+    return ""
+
+
+class RunFile(NamedTuple):
+    """A file of a run that can be read. `state` is `kept` for an artifact, else `workspace`."""
+
+    file: BinaryIO
+    size: int
+    mime: str
+    state: str
+
+
+def open_file(belt: Runtime, run: PastRun, name: str) -> RunFile:
+    """Open a file of a run: an artifact, or an input or output while its workspace is there."""
+    kept = [one for one in run.facts.get("artifacts") or () if one.get("name") == name]
+    if kept:
+        found = belt.workbench.artifacts(_key_of(run))
+        version = int(kept[-1]["version"])
+        entry = found.store.find(found.key, name, version)
+        return RunFile(found.open(name, version), entry.size, entry.mime, "kept")
+    listed = [str(one.get("name")) for one in run.facts.get("outputs") or ()]
+    if name not in (*listed, *map(str, run.facts.get("inputs") or ())):
+        raise HttpRefusal("not_found", "the run has no such file")
+    return _open_in_workspace(belt, run, name)
+
+
+def _open_in_workspace(belt: Runtime, run: PastRun, name: str) -> RunFile:
+    gone = HttpRefusal("gone", "the file is gone with the workspace of its conversation")
+    if run.project != belt.settings.project or run.machine != machine_name():
+        raise HttpRefusal("gone", "the workspace of this run is elsewhere")
+    for path in belt.workbench.workspaces(_key_of(run)):
+        try:
+            folder = open_folder(path)
+        except OSError:
+            continue
+        try:
+            handle = open_inside(folder, name, READ_FILE)
+        except (OSError, SkillbeltError):
+            continue
+        finally:
+            os.close(folder)
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            os.close(handle)
+            continue
+        mime = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        return RunFile(os.fdopen(handle, "rb"), found.st_size, mime, "workspace")
+    raise gone
 
 
 def show_file(visit: Visit) -> ShownPage | Response:
-    """Show or send a file that a run kept as an artifact."""
+    """Show or send a file of a run."""
     run, name = _find(visit), visit.path["name"]
-    kept = [one for one in run.facts.get("artifacts", ()) if one.get("name") == name]
-    if not kept:
-        raise HttpRefusal("not_found", "the run kept no such file")
-    found = _artifacts(visit.parts.belt, run)
-    version = int(kept[-1]["version"])
-    entry = found.store.find(found.key, name, version)
+    found = open_file(visit.parts.belt, run, name)
     if "download" in visit.query:
-        return attach(found.open(name, version), name, entry.size)
-    with found.open(name, version) as file:
+        return attach(found.file, name, found.size)
+    with found.file as file:
         data = file.read(MAX_TEXT_BYTES + 1)
     return ShownPage(
         "run_file.html",
         {
             "run": run,
             "path": name,
-            "entry": entry,
+            "entry": found,
             "text": data[:MAX_TEXT_BYTES].decode("utf-8", "replace") if is_text(data) else None,
             "is_cut": len(data) > MAX_TEXT_BYTES,
             "download": visit.url(f"/runs/{run.id}/files/{name}", download=1),
         },
     )
-
-
-def _artifacts(belt: Runtime, run: PastRun) -> SessionArtifacts:
-    return belt.workbench.artifacts(_key_of(run))
 
 
 def _key_of(run: PastRun) -> SessionKey:
@@ -143,14 +214,13 @@ def _key_of(run: PastRun) -> SessionKey:
     return SessionKey(*parts)
 
 
-def _can_repeat(belt: Runtime, run: PastRun) -> bool:
-    here = run.project == belt.settings.project and run.skill in belt.catalog.snapshot
-    plain = not run.facts.get("secrets") and not run.facts.get("inputs")
-    return here and plain and run.state != "running" and len(run.session.split("/")) == 3
-
-
 def _find(visit: Visit) -> PastRun:
-    run = RunHistory(visit.parts.belt.store).find(visit.path["id"])
+    return find_run(visit.parts.belt, visit.path["id"])
+
+
+def find_run(belt: Runtime, id: str) -> PastRun:
+    """Return a run of the history; HttpRefusal if there is none."""
+    run = RunHistory(belt.store).find(id)
     if run is None:
         raise HttpRefusal("not_found", "there is no such run; the oldest ones are forgotten")
     return run

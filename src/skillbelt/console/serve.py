@@ -6,24 +6,30 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from skillbelt.console.app import Console, Doors
 from skillbelt.console.endpoints import ALL_ENDPOINTS as ALL_ENDPOINTS
-from skillbelt.console.people import AccessRules
+from skillbelt.console.people import AccessRules, is_safe_address
 from skillbelt.console.sign_in import SignIns
+from skillbelt.errors import ConfigError, MissingExtra
 from skillbelt.events import NewEvent
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.serving.guard import ServedHosts, host_of, own_origins
 from skillbelt.serving.tokens import TokenBook
 from skillbelt.store import SessionKey, Store
 
+if TYPE_CHECKING:
+    from skillbelt.console.oidc import OidcSignIn
+
 API = "/api"
 # The paths of the API's own server, and of the probes.
 _PROBES = ("/health", "/ready", "/metrics")
 MOUNTED = "/console"
+_ELSEWHERE = "The console is at the address that `skillbelt console` printed.\n"
 _KEY = SessionKey("skillbelt:console", "", "key")
 
 
@@ -31,7 +37,10 @@ class Gateway:
     """Gives each request to the API or to the console, by its path."""
 
     def __init__(self, api: ASGIApp, console: Console, root: str = "") -> None:
-        """`root` is the path of the console; all else is then the API's."""
+        """`root` is the path of the console; all else is then the API's.
+
+        With another root than the usual one, the first page tells no one where the console is.
+        """
         self._api, self._console, self._root = api, console, root
 
     def close(self) -> None:
@@ -47,6 +56,8 @@ class Gateway:
             return await self._api(scope, receive, send)
         if scope["type"] == "http" and self._is_page(path):
             return await self._console({**scope, "root_path": self._root}, receive, send)
+        if scope["type"] == "http" and path == "/" and self._root != MOUNTED:
+            return await PlainTextResponse(_ELSEWHERE, 404)(scope, receive, send)
         return await self._api(scope, receive, send)
 
     def _is_page(self, path: str) -> bool:
@@ -83,12 +94,37 @@ def build_console(
             tokens=tokens,
             access=served.access,
             secure=any(one.startswith("https:") for one in served.origins),
+            oidc=_open_oidc(sign_ins, served) if served.access.oidc is not None else None,
         ),
         hosts=known,
         origins=[*own_origins(served.host, served.port), *served.origins, *named],
         listens=served.listens,
     )
     return Gateway(api, console, served.root)
+
+
+def _open_oidc(sign_ins: SignIns, served: Served) -> OidcSignIn:
+    try:
+        from skillbelt.console.oidc import OidcSignIn  # extra: oidc
+    except ModuleNotFoundError as error:
+        raise MissingExtra("oidc", "sign-in by OpenID Connect") from error
+    host = f"[{served.host}]" if ":" in served.host else served.host
+    origin = served.origins[0] if served.origins else f"http://{host}:{served.port}"
+    if not is_safe_address(origin):
+        raise ConfigError(
+            f"{origin}: a provider sends people back by https only; name the address of the "
+            "proxy with --origin https://…"
+        )
+    return OidcSignIn(served.access, sign_ins.signer, f"{origin.rstrip('/')}{served.root}")
+
+
+def make_private_root() -> str:
+    """Return a path that no other program knows.
+
+    Browsers send a cookie to every port of a machine. Below such a path it goes to no other
+    program that the user opens on this machine, and none can lead the browser there.
+    """
+    return f"/{secrets.token_urlsafe(15)}"
 
 
 def mount_console(belt: Runtime, tokens: TokenBook, served: Served, api: ASGIApp) -> Gateway:

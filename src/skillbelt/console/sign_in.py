@@ -19,6 +19,9 @@ from skillbelt.untrusted_json import BadJson, read_json
 
 COOKIE = "skillbelt_console"
 SESSION_SECONDS = 12 * 3600
+# How long a person may take at an OpenID provider, and the addresses before and after that.
+FLOW_SECONDS = 600.0
+OIDC_BEGIN, OIDC_END = "/sign-in/openid", "/sign-in/openid/back"
 _MAX_COOKIE_BYTES = 4_096
 _MAX_ENDED = 10_000  # sign-outs before those of cookies that are too old are forgotten
 _LINK_SECONDS = 600.0
@@ -66,7 +69,7 @@ class SignIns:
     """Who is signed in. Thread-safe."""
 
     def __init__(self, secret: bytes | None = None) -> None:
-        self._signer = Signer(secret or secrets.token_bytes(32))
+        self.signer = Signer(secret or secrets.token_bytes(32))
         self._lock = threading.Lock()
         self._links: dict[str, tuple[Person, float]] = {}
         self._ended: dict[str, float] = {}
@@ -87,11 +90,11 @@ class SignIns:
     def begin(self, person: Person) -> str:
         """Return the value of a cookie that says who signed in."""
         document = [secrets.token_urlsafe(16), person.name, person.role, now() + SESSION_SECONDS]
-        return self._signer.sign("session", document)
+        return self.signer.sign("session", document)
 
     def find(self, cookie: str) -> BrowserSession | None:
         """Return the session of a cookie; None if it is not ours, too old or ended."""
-        found = self._signer.read("session", cookie)
+        found = self.signer.read("session", cookie)
         if not isinstance(found, list) or len(found) != 4:
             return None
         id, name, role, until = found
@@ -108,7 +111,7 @@ class SignIns:
 
     def form_token(self, session: BrowserSession) -> str:
         """Return what each form of this browser must carry."""
-        return self._signer.mark("form", session.id)
+        return self.signer.mark("form", session.id)
 
     def accepts_form(self, session: BrowserSession, token: str) -> bool:
         """Whether a form came from a page of ours."""

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from starlette.responses import Response
 
-from skillbelt.console.approved import compare_files, find_approved, read_files
+from skillbelt.console.abilities import (
+    GainedAbility,
+    describe_abilities,
+    find_gained,
+    list_abilities,
+    scan_of,
+)
+from skillbelt.console.approved import compare_files, find_approved, list_approved, read_files
 from skillbelt.console.catalogue import check_switch, find_any, show_document, switch
 from skillbelt.console.downloads import attach, is_text
 from skillbelt.console.markdown import render_markdown
+from skillbelt.console.one_skill import find_locked, measure_route, read_cases
 from skillbelt.console.visit import ShownPage, Visit
 from skillbelt.discovery.describe import clients_of
 from skillbelt.errors import SkillbeltError
+from skillbelt.evals.cases import EvalSet
 from skillbelt.format.skill import Skill
+from skillbelt.permission.judging import judge_by_rules
 from skillbelt.permission.remembered import RememberedAnswers
+from skillbelt.runtime.runtime import Runtime
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.text import tokens, tokens_of_bytes
 from skillbelt.values import SKILL_FILE
@@ -49,25 +60,37 @@ def show_all(visit: Visit) -> ShownPage:
     belt, words = visit.parts.belt, visit.query.get("q", "").strip()[:500]
     visit.parts.usage.start()
     snapshot = belt.look()
-    clients, shadowed = snapshot.derive("console-clients", lambda: clients_of(belt.catalog)), set()
     shadowed = {one.location for one in belt.catalog.shadowed}
     if words:
-        found = [(one.skill, one.snippet or one.skill.description, one.strength, one.field)
-                 for one in belt.search(words, PAGE)]  # fmt: skip
+        found = [one for one in belt.search(words, PAGE) if one.strength != "noise"]
         rows = [
-            _row(visit, skill, clients, shadowed)._replace(
-                reason=f"{field}: {text}", strength=strength
+            row._replace(
+                reason=f"{one.field}: {one.snippet or one.skill.description}",
+                strength=one.strength,
             )
-            for skill, text, strength, field in found
-            if strength != "noise"
+            for one, row in zip(
+                found, _list_rows(visit, [one.skill for one in found], shadowed), strict=True
+            )
         ]
         return ShownPage("skills.html", _facts(visit, rows, words, len(rows), 0))
     every = snapshot.derive("console-skills", lambda: _list(visit))
     kind = visit.query.get("show", "")
     chosen = [one for one in every if _fits(visit, one, kind, shadowed)] if kind else every
     start = visit.number("from", 0, len(chosen))
-    rows = [_row(visit, skill, clients, shadowed) for skill in chosen[start : start + PAGE]]
+    rows = _list_rows(visit, chosen[start : start + PAGE], shadowed)
     return ShownPage("skills.html", _facts(visit, rows, "", len(chosen), start))
+
+
+def _list_rows(visit: Visit, skills: Sequence[Skill], shadowed: set[str]) -> list[SkillRow]:
+    belt = visit.parts.belt
+    clients = belt.catalog.snapshot.derive("console-clients", lambda: clients_of(belt.catalog))
+    _, denied = judge_by_rules(belt.settings, skills)
+    return [
+        _row(visit, skill, clients.get(skill.location, ""))._replace(
+            marks=tuple(list_marks(visit, skill, shadowed, denied=skill.name in denied))
+        )
+        for skill in skills
+    ]
 
 
 def _list(visit: Visit) -> list[Skill]:
@@ -106,7 +129,7 @@ def _fits(visit: Visit, skill: Skill, kind: str, shadowed: set[str]) -> bool:
     return kind != "disabled" or not visit.parts.belt.settings.for_skill(skill.name).enabled
 
 
-def _row(visit: Visit, skill: Skill, clients: Mapping[str, str], shadowed: set[str]) -> SkillRow:
+def _row(visit: Visit, skill: Skill, client: str) -> SkillRow:
     use = visit.parts.usage.find(skill.name)
     try:
         size = os.stat(skill.location).st_size
@@ -114,8 +137,8 @@ def _row(visit: Visit, skill: Skill, clients: Mapping[str, str], shadowed: set[s
         size = len(skill.source)
     return SkillRow(
         skill=skill,
-        client=clients.get(skill.location, ""),
-        marks=tuple(list_marks(visit, skill, shadowed)),
+        client=client,
+        marks=(),
         overview_tokens=tokens(f"- {skill.name}: {skill.description}\n"),
         body_tokens=tokens_of_bytes(max(size - skill.body_offset, 0)),
         problems=len(skill.diagnostics),
@@ -123,10 +146,13 @@ def _row(visit: Visit, skill: Skill, clients: Mapping[str, str], shadowed: set[s
     )
 
 
-def list_marks(visit: Visit, skill: Skill, shadowed: set[str]) -> list[tuple[str, str]]:
+def list_marks(
+    visit: Visit, skill: Skill, shadowed: set[str], *, denied: bool
+) -> list[tuple[str, str]]:
     """Return words about the state of a skill, each with a kind for its colour."""
     said = visit.parts.belt.settings.for_skill(skill.name)
     marks = [
+        ("denied", "bad", denied),
         ("disabled", "bad", not said.enabled),
         ("shadowed", "warn", skill.location in shadowed),
         ("not trusted", "warn", not skill.trusted),
@@ -142,33 +168,66 @@ def show_one(visit: Visit) -> ShownPage:
     """Show one skill with all that is known of it."""
     belt, skill = visit.parts.belt, _find(visit)
     visit.parts.usage.start()
-    document = show_document(belt.catalog, skill, [], denied=False)
+    ruled, denied = judge_by_rules(belt.settings, [skill])
+    document = show_document(belt.catalog, skill, ruled, denied=skill.name in denied)
     files = visit.url(f"/skills/{skill.name}/files")
     text = _read_text(skill, SKILL_FILE) if skill.origin.kind != "mcp" else skill.source
     body = text.encode("utf-8", "replace")[skill.body_offset :].decode("utf-8", "replace")
     use = visit.parts.usage.find(skill.name)
-    project = belt.gate.project_key
-    approved = find_approved(belt.store, project, skill.name)
-    changed = approved is not None and approved.hash != document["hash"]
-    answers = RememberedAnswers(belt.store, project).all()
+    shadowed = {one.location for one in belt.catalog.shadowed}
+    scanned = scan_of(belt, skill)
     return ShownPage(
         "skill.html",
         {
             "skill": skill,
             "about": document,
-            "marks": list_marks(visit, skill, {one.location for one in belt.catalog.shadowed}),
+            "marks": list_marks(visit, skill, shadowed, denied=skill.name in denied),
             "body": render_markdown(body, files),
             "files": files,
             "use": use.document() if use else None,
-            "approved": approved,
-            "is_changed": changed,
-            "changes": compare_files(approved.files, read_files(skill))
-            if approved is not None and changed
-            else (),
-            "remembered": [one for one in answers if one.skill == skill.name],
+            "scanned": scanned,
+            "abilities": describe_abilities(scanned),
             "told": _TOLD.get(visit.query.get("told", ""), ""),
+            **_describe_versions(visit, skill, str(document["hash"])),
+            **_describe_evals(visit, skill),
         },
     )
+
+
+def _describe_versions(visit: Visit, skill: Skill, now: str) -> Mapping[str, object]:
+    """Return what is known of other versions, and how the chosen one differs from this."""
+    belt = visit.parts.belt
+    project = belt.gate.project_key
+    versions = list_approved(belt.store, project, skill.name)
+    last = find_approved(belt.store, project, skill.name)
+    wanted = visit.query.get("against", "")
+    chosen = next((one for one in versions if one.hash == wanted), last)
+    differs = chosen is not None and chosen.hash != now
+    gained: tuple[GainedAbility, ...] = ()
+    if differs and chosen is not None and chosen.abilities is not None:
+        gained = find_gained(chosen.abilities, list_abilities(belt, skill))
+    answers = RememberedAnswers(belt.store, project).all()
+    return {
+        "locked": find_locked(skill, belt.settings),
+        "versions": versions,
+        "now": now,
+        "approved": chosen,
+        "is_changed": differs,
+        "gained": gained,
+        "changes": compare_files(chosen.files, read_files(skill))
+        if chosen is not None and differs
+        else (),
+        "remembered": [one for one in answers if one.skill == skill.name],
+    }
+
+
+def _describe_evals(visit: Visit, skill: Skill) -> Mapping[str, object]:
+    cases = read_cases(skill) if skill.origin.kind != "mcp" else EvalSet(skill.name)
+    measured = "measure" in visit.query
+    return {
+        "cases": cases,
+        "routed": measure_route(visit.parts.belt, skill, cases) if measured else None,
+    }
 
 
 def show_file(visit: Visit) -> ShownPage | Response:
@@ -198,22 +257,20 @@ def change(visit: Visit) -> Response:
     """Enable or disable a skill, or forget what was approved for it."""
     skill, what = _find(visit), visit.form.get("change", "")
     if what in ("enable", "disable"):
-        belt = visit.parts.belt
-        check_switch(switch(belt.settings, skill.name, what == "enable"), skill.name)
-        belt.catalog.take_over_settings()
-        belt.catalog.refresh()
+        catalog = visit.parts.belt.catalog
+        check_switch(switch(catalog, skill.name, what == "enable"), skill.name)
         return visit.go_to(f"/skills/{skill.name}", told=f"{what}d")
     if what == "revoke":
-        gate = visit.parts.belt.gate
-        for one in gate.ledger.revoke_skill(skill.name):
-            request = gate.load_request(skill, "user")._replace(type=one.type)
-            gate.record(
-                "revoked",
-                request,
-                {"id": one.id, "text": one.pattern, "by": f"console {visit.person.name}"},
-            )
+        forget_answers(visit.parts.belt, skill, f"console {visit.person.name}")
         return visit.go_to(f"/skills/{skill.name}", told="revoked")
     raise HttpRefusal("wrong_arguments", "the change is enable, disable or revoke")
+
+
+def forget_answers(belt: Runtime, skill: Skill, by: str) -> None:
+    """Forget what was approved for a skill, with a record of each."""
+    for one in belt.gate.ledger.revoke_skill(skill.name):
+        request = belt.gate.load_request(skill, "user")._replace(type=one.type)
+        belt.gate.record("revoked", request, {"id": one.id, "text": one.pattern, "by": by})
 
 
 def _find(visit: Visit) -> Skill:

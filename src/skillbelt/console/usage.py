@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
-from skillbelt.console.plots import PlotBar, draw_bars, draw_rows
+from markupsafe import Markup
+
+from skillbelt.console.plots import PlotBar, draw_bars, draw_share
+from skillbelt.console.render import show_count
 from skillbelt.console.usage_book import UsageBook
 from skillbelt.console.visit import ShownPage, Visit
 from skillbelt.text import tokens
 
 DAYS = 30
-_TOP = 12
+_MOST_SHOWN = 200
 _WAIT_SECONDS = 3.0
 
 
@@ -20,19 +25,17 @@ def show(visit: Visit) -> ShownPage:
     book.start()
     ready = book.wait(_WAIT_SECONDS)
     used = book.skills()
-    top = [
-        PlotBar(one.name, (one.loads, one.runs - one.failed, one.failed), _tell(one.document()))
-        for one in used[:_TOP]
-    ]
+    shown, most = used[:_MOST_SHOWN], max((one.loads + one.runs for one in used), default=0)
     cost = {
         name: tokens(f"- {skill.name}: {skill.description}\n")
         for name, skill in visit.parts.belt.catalog.snapshot.items()
     }
+    loads, runs = list_days(book)
     return ShownPage(
         "usage.html",
         {
             "ready": ready,
-            "used": [one.document() for one in used[:200]],
+            "used": [one.document() for one in shown],
             "totals": {
                 "loads": sum(one.loads for one in used),
                 "runs": sum(one.runs for one in used),
@@ -40,24 +43,29 @@ def show(visit: Visit) -> ShownPage:
                 "never": sum(name not in {one.name for one in used} for name in cost),
                 "tokens": sum(cost.values()),
             },
-            "days": draw_bars(list_days(book), f"Loads and runs of the last {DAYS} days"),
-            "top": draw_rows(top, "The skills that are used most"),
+            "loads": draw_bars(loads, f"Loads on each of the last {DAYS} days", ("f1",)),
+            "runs": draw_bars(runs, f"Runs on each of the last {DAYS} days", ("f2", "fb")),
+            "bars": {one.name: _draw(one.document(), most) for one in shown},
             "cost": cost,
         },
     )
 
 
-def list_days(book: UsageBook) -> list[PlotBar]:
-    """Return the last days as bars: loads, runs and failed runs."""
+def list_days(book: UsageBook) -> tuple[list[PlotBar], list[PlotBar]]:
+    """Return the last days as bars: loads, and runs by how they went."""
     now = datetime.now()
-    bars = []
+    loaded, ran = [], []
     for back in range(DAYS - 1, -1, -1):
-        day = (now - timedelta(days=back)).strftime("%Y-%m-%d")
-        loads, runs, failed = book.day(day)
-        told = f"{day}: {loads} loads, {runs} runs, {failed} failed"
-        bars.append(PlotBar(day[5:], (loads, runs - failed, failed), told))
-    return bars
+        day = now - timedelta(days=back)
+        loads, runs, failed = book.day(day.strftime("%Y-%m-%d"))
+        label, date = f"{day.day} {day:%b}", f"{day:%a} {day.day} {day:%b %Y}"
+        loaded.append(PlotBar(label, (loads,), f"{date}: {show_count(loads, 'load')}"))
+        told = f"{date}: {show_count(runs, 'run')}, {failed} failed"
+        ran.append(PlotBar(label, (runs - failed, failed), told))
+    return loaded, ran
 
 
-def _tell(one: dict[str, object]) -> str:
-    return f"{one['skill']}: {one['loads']} loads, {one['runs']} runs, {one['failed']} failed"
+def _draw(one: Mapping[str, Any], most: float) -> Markup:
+    told = f"{one['loads']} loads, {one['runs']} runs, {one['failed']} failed"
+    parts = (one["loads"], one["runs"] - one["failed"], one["failed"])
+    return draw_share(parts, ("f1", "f2", "fb"), most, told)

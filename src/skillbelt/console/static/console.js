@@ -39,7 +39,11 @@
       count(JSON.parse(event.data).count);
       if (live()?.dataset.live === "inbox") refresh();
     });
-    for (const kind of ["runs", "log"]) {
+    // What happened between the making of the page and the start of the stream.
+    source.addEventListener("hello", () => {
+      if (["runs", "log", "installs"].includes(live()?.dataset.live)) refresh();
+    });
+    for (const kind of ["runs", "log", "installs"]) {
       source.addEventListener(kind, () => {
         if (live()?.dataset.live === kind) refresh();
       });
@@ -70,6 +74,53 @@
   }, true);
   document.addEventListener("htmx:after:swap", follow);
   follow();
+
+  // What is pointed at, or has the focus, stays where it is when requests come and go. Where that
+  // is not possible, buttons that answer rest for a moment: a click was meant for another request.
+  const REST = 700;
+  let pointer = null;
+  let held = null;
+  let resting = 0;
+  addEventListener("pointermove", (event) => {
+    pointer = { x: event.clientX, y: event.clientY };
+  }, { passive: true });
+
+  const hold = () => {
+    const under = pointer ? document.elementFromPoint(pointer.x, pointer.y) : null;
+    const focused = document.activeElement?.closest?.("[data-card]") ?? null;
+    const card = under?.closest?.("[data-card]") ?? focused;
+    held = card ? { card, focused: card === focused, at: choices().indexOf(card),
+      top: card.getBoundingClientRect().top } : null;
+  };
+
+  const rest = () => {
+    clearTimeout(resting);
+    document.body.dataset.moved = "";
+    resting = setTimeout(() => delete document.body.dataset.moved, REST);
+  };
+
+  const keep = () => {
+    if (!held) return;
+    const { card, focused, at, top } = held;
+    held = null;
+    if (!card.isConnected) {
+      rest();
+      const next = choices()[Math.min(at, choices().length - 1)];
+      if (focused) (next ?? document.getElementById("main")).focus({ preventScroll: true });
+      if (focused) next?.scrollIntoView({ block: "nearest" });
+      return;
+    }
+    scrollBy(0, card.getBoundingClientRect().top - top);
+    if (Math.abs(card.getBoundingClientRect().top - top) > 2) rest();
+  };
+  document.addEventListener("htmx:before:swap", hold);
+  document.addEventListener("htmx:after:swap", keep);
+  document.addEventListener("click", (event) => {
+    if (event.detail && "moved" in document.body.dataset && event.target.closest(".answers button")) {
+      event.preventDefault();
+      event.stopPropagation();
+    }
+  }, true);
 
   // Keys. A card or a row is chosen, and only what is chosen is acted on.
   const choices = () => [...document.querySelectorAll("[data-card], [data-row]")];
@@ -122,6 +173,7 @@
       }
       return;
     }
+    if (event.repeat && !"jk".includes(event.key)) return;
     if (event.target.matches?.("input, select, textarea") || document.querySelector("dialog[open]")) return;
     if (press(event.key)) event.preventDefault();
   });

@@ -1,0 +1,138 @@
+"""What is known of one skill beside its text: the lock, its versions, its evaluations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from skillbelt.console.approved import ApprovedVersion, list_approved
+from skillbelt.discovery.catalog import Catalog, Filters
+from skillbelt.errors import SkillbeltError, log_warning
+from skillbelt.evals.cases import EvalSet
+from skillbelt.evals.outcome import EvalReport
+from skillbelt.evals.read import read_evals
+from skillbelt.evals.route import route, searcher_of
+from skillbelt.format.skill import Skill
+from skillbelt.install.hashes import hash_folder
+from skillbelt.install.lock_file import SkillLock, find_place, read_lock
+from skillbelt.install.placing import skill_folder
+from skillbelt.install.values import LockEntry
+from skillbelt.runtime.runtime import Runtime
+from skillbelt.settings import Settings
+
+# Requests of one skill that a page searches for; all of them are for `skillbelt eval`.
+MAX_ROUTED = 100
+
+
+class LockedSkill(NamedTuple):
+    """A skill that a command or a page installed: its lock, and its entry there."""
+
+    lock: SkillLock
+    entry: LockEntry
+    is_edited: bool = False  # since it was installed
+
+    def document(self) -> dict[str, object]:
+        """Return it as a JSON document."""
+        entry = self.entry
+        return {
+            "scope": self.lock.place.scope,
+            "source": entry.source,
+            "ref": entry.ref,
+            "commit": entry.commit,
+            "digest": entry.content_digest,
+            "edited": self.is_edited,
+            "installed": entry.installed_at,
+            "updated": entry.updated_at,
+            "unsigned": entry.unsigned,
+            "scan": dict(entry.scan),
+            "provenance": dict(entry.provenance),
+        }
+
+
+def find_locked(skill: Skill, settings: Settings) -> LockedSkill | None:
+    """Return the lock that has a skill; None for one that was not installed."""
+    for scope in ("project", "user"):
+        try:
+            lock = read_lock(find_place(settings, scope))
+            entry = lock.entries.get(skill.name)
+            if entry is not None and _is_same(skill_folder(lock.place, skill.name), skill.dir):
+                return LockedSkill(lock, entry, _is_edited(skill, entry))
+        except SkillbeltError as error:
+            log_warning(f"a lock cannot be read: {error}")
+    return None
+
+
+def _is_edited(skill: Skill, entry: LockEntry) -> bool:
+    found = hash_folder(skill.dir, partial=True).content_digest
+    return bool(entry.content_digest) and found != entry.content_digest
+
+
+def _is_same(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def read_cases(skill: Skill) -> EvalSet:
+    """Return the evaluation cases that a skill has; none where they cannot be read."""
+    try:
+        return read_evals(skill)
+    except (OSError, SkillbeltError) as error:
+        log_warning(f"{skill.location}: the evaluations cannot be read: {error}")
+        return EvalSet(skill.name)
+
+
+def measure_route(belt: Runtime, skill: Skill, cases: EvalSet) -> EvalReport | None:
+    """Search for the skill's own requests among all skills; None where it has none."""
+    if not cases.triggers:
+        return None
+    catalog: Catalog = belt.catalog
+    catalog.index_for_search()
+    filters = Filters()
+    if belt.gate.hides_skills:
+        filters = Filters(keep=lambda one: belt.gate.permit(None, one))
+    some = cases._replace(triggers=cases.triggers[:MAX_ROUTED])
+    known = catalog.findable(filters)
+    return route([some], searcher_of(catalog, filters), known, names=[skill.name])
+
+
+def evals_document(belt: Runtime, skill: Skill, *, measured: bool) -> dict[str, object]:
+    """Return the evaluations of a skill as a JSON document."""
+    cases = read_cases(skill)
+    report = measure_route(belt, skill, cases) if measured else None
+    return {
+        **count_cases(cases),
+        "files": list(cases.files),
+        "problems": [str(one) for one in cases.problems],
+        "route": report.document() if report is not None else None,
+    }
+
+
+def count_cases(cases: EvalSet) -> Mapping[str, int]:
+    """Return how many cases of each kind there are."""
+    return {
+        "requests": len(cases.triggers),
+        "tasks": len(cases.tasks),
+        "scripts": len(cases.scripts),
+    }
+
+
+def versions_document(belt: Runtime, skill: Skill) -> dict[str, object]:
+    """Return the versions of a skill that are known: now, locked, and approved."""
+    locked = find_locked(skill, belt.settings)
+    approved = list_approved(belt.store, belt.gate.project_key, skill.name)
+    return {
+        "now": skill.files.digest(),
+        "locked": locked.document() if locked is not None else None,
+        "approved": [version_document(one) for one in approved],
+    }
+
+
+def version_document(one: ApprovedVersion) -> dict[str, object]:
+    """Return an approved version as a JSON document, without its texts."""
+    return {
+        "hash": one.hash,
+        "time": one.time,
+        "by": one.by,
+        "files": {path: digest for path, (digest, _) in one.files.items()},
+        "abilities": None if one.abilities is None else [each._asdict() for each in one.abilities],
+    }
