@@ -5,13 +5,22 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from skillbelt.errors import ConfigError
-from skillbelt.install.lock_file import change_lock, find_place, read_lock, sort_as_javascript
+from skillbelt.install.lock_file import (
+    LockChanges,
+    find_place,
+    locked_place,
+    read_lock,
+    sort_as_javascript,
+    write_lock,
+)
 from skillbelt.install.values import InstallPlace, LockEntry
 from skillbelt.settings import Settings, load_settings
 from tests.tree import Tree
@@ -41,6 +50,14 @@ WRITTEN = """{
   }
 }
 """.replace("HASH", HASH)
+
+
+@contextmanager
+def change_lock(place: InstallPlace, settings: Settings) -> Iterator[LockChanges]:
+    with locked_place(place, settings):
+        changes = LockChanges(read_lock(place))
+        yield changes
+        write_lock(changes)
 
 
 class Locks:

@@ -219,9 +219,27 @@ def test_verify_names_an_installed_skill_that_the_policy_would_refuse(desk: Poli
     assert desk.run("verify").exit_code == 0
     desk.demand("require", desk.mine)
     done = desk.run("verify", "--json")
-    assert done.exit_code == 2
+    assert done.exit_code == 4
     assert [(one["kind"], one["name"]) for one in done.document["drift"]] == [("policy", "alpha")]
     assert done.document["skills"][0]["verified"] is False
+
+
+@pytest.mark.parametrize("option", ["--check", "--frozen", "--dry-run"])
+def test_sync_refuses_an_installed_skill_that_the_policy_forbids(
+    desk: PolicyDesk, option: str
+) -> None:
+    desk.add()
+    assert desk.run("sync", option).exit_code == 0
+    desk.demand("require", desk.mine)
+    done = desk.run("sync", option, "--json")
+    assert (done.exit_code, [one["code"] for one in done.document["refused"]]) == (4, ["policy"])
+    assert "is not signed" in done.document["refused"][0]["message"]
+
+
+def test_a_difference_of_files_is_told_from_what_the_policy_forbids(desk: PolicyDesk) -> None:
+    desk.add()
+    desk.installed("alpha", "scripts/run.sh").write_text("echo edited\n")
+    assert [desk.run(*words).exit_code for words in (("sync", "--check"), ("verify",))] == [2, 2]
 
 
 def test_another_machine_without_signers_installs_what_is_locked(desk: PolicyDesk) -> None:
@@ -442,3 +460,75 @@ def test_a_broken_note_of_what_was_seen_makes_everything_new(desk: PolicyDesk, t
     desk.add()
     contents(desk).write_text(text)
     assert refusal(desk.add())[:2] == (4, "too-new")
+
+
+# --- the level of the scan -----------------------------------------------------------------------
+
+_ASKED = "crontab -l | { cat; echo '* * * * * /tmp/x'; } | crontab -\n"
+
+
+def levels(desk: PolicyDesk, own: str, theirs: str = "") -> None:
+    desk.tree.write(USER, f'scan_refuses = "{own}"\n' if own else "")
+    desk.tree.write(PROJECT, f'scan_refuses = "{theirs}"\n' if theirs else "")
+
+
+def level_of(desk: PolicyDesk) -> str:
+    """Give `alpha` a script that the scan would ask about, and return what the scan says."""
+    desk.write("alpha", "scripts/send.sh", _ASKED)
+    desk.commit()
+    done = desk.run("scan", str(desk.work / "skills" / "alpha"), "--json")
+    return str(done.document["skills"][0]["level"])
+
+
+def test_a_skill_is_refused_from_the_demanded_level_of_the_scan_on(desk: PolicyDesk) -> None:
+    assert level_of(desk) == "ask"
+    levels(desk, "ask")
+    code, kind, remedy = refusal(desk.add())
+    assert (code, kind) == (4, "scan-level")
+    assert "skillbelt scan" in remedy
+    assert "--accept" in remedy
+    levels(desk, "block")
+    assert desk.add().exit_code == 0
+    assert desk.entry()["scan"]["level"] == "ask"
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "code"), [("", "ask", 4), ("ask", "block", 4), ("note", "ask", 4)]
+)
+def test_a_project_may_demand_a_stricter_level_and_never_a_looser_one(
+    desk: PolicyDesk, own: str, theirs: str, code: int
+) -> None:
+    level_of(desk)
+    levels(desk, own, theirs)
+    assert desk.add().exit_code == code
+    wanted = own if own == "note" else "ask"
+    assert load_settings(desk.tree.project).scan_refuses == wanted
+
+
+def test_what_a_person_accepted_by_a_scan_is_installed_at_a_stricter_level(
+    desk: PolicyDesk,
+) -> None:
+    level_of(desk)
+    levels(desk, "ask")
+    folder = str(desk.work / "skills" / "alpha")
+    found = desk.run("scan", folder, "--json").document["skills"][0]["findings"]
+    rules = [one["rule"] for one in found if one["kind"] == "ask"]
+    words = [word for rule in rules for word in ("--accept", rule)]
+    desk.run("scan", folder, *words, "--reason", "our own host")
+    assert desk.add().exit_code == 0
+    assert desk.entry()["scan"]["accepted"]
+
+
+def test_verify_and_sync_scan_what_is_installed_where_a_level_is_demanded(
+    desk: PolicyDesk,
+) -> None:
+    level_of(desk)
+    desk.add()
+    assert desk.run("verify").exit_code == 0
+    levels(desk, "", "ask")
+    assert desk.run("verify").exit_code == 4
+    assert desk.run("sync", "--check").exit_code == 4
+    desk.forget()
+    done = desk.run("sync", "--frozen", "--yes", "--json")
+    assert refusal(done)[:2] == (4, "scan-level")
+    assert not desk.installed("alpha").exists()

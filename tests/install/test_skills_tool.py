@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from benchmarks.skills_tool import compare_source
 
 from skillbelt.files.locks import locked
 from skillbelt.install.hashes import computed_hash
@@ -115,3 +116,85 @@ def test_the_user_lock_of_skills_is_read(both: Both) -> None:
     entry = lock.entries["beta"]
     assert entry.folder_hash == computed_hash(str(both.work / "skills" / "beta"))
     assert both.run("verify", "-g").exit_code == 0
+
+
+# --- the same discovery --------------------------------------------------------------------------
+
+
+def _head(name: str, more: str = "") -> str:
+    return f"---\nname: {name}\ndescription: {name} d\n{more}---\nhello\n"
+
+
+_MARKET = (
+    '{"name": "m", "owner": {"name": "o"}, "metadata": {"pluginRoot": "./plugins"}, "plugins": '
+    '[{"name": "p", "source": "./plugins/p", "skills": ["./deep/er/than/three/levels/one"]}]}'
+)
+# Each is a repository of an awkward shape: paths and texts.
+SHAPES = {
+    "a skill at the root hides none below": {
+        "SKILL.md": _head("root"),
+        "skills/below/SKILL.md": _head("below"),
+    },
+    "only a skill at the root": {"SKILL.md": _head("root"), "scripts/a.py": "x\n"},
+    "curated and experimental": {
+        "skills/.curated/a/SKILL.md": _head("a"),
+        "skills/.experimental/b/SKILL.md": _head("b"),
+        "skills/.system/c/SKILL.md": _head("c"),
+        "skills/.other/d/SKILL.md": _head("d"),
+    },
+    "folders of clients": {
+        ".claude/skills/a/SKILL.md": _head("a"),
+        ".agents/skills/b/SKILL.md": _head("b"),
+        ".cursor/skills/c/SKILL.md": _head("c"),
+        ".unknown/skills/d/SKILL.md": _head("d"),
+    },
+    "a skill hides deeper ones": {
+        "skills/a/SKILL.md": _head("a"),
+        "skills/a/inner/SKILL.md": _head("inner"),
+        "skills/group/b/SKILL.md": _head("b"),
+        "skills/group/sub/c/SKILL.md": _head("c"),
+        "skills/group/sub/deep/d/SKILL.md": _head("d"),
+    },
+    "nowhere that is usual": {
+        "one/two/a/SKILL.md": _head("a"),
+        "one/two/three/four/b/SKILL.md": _head("b"),
+        "one/two/three/four/five/c/SKILL.md": _head("c"),
+    },
+    "folders that are skipped": {
+        "node_modules/x/SKILL.md": _head("x"),
+        "dist/y/SKILL.md": _head("y"),
+        "build/z/SKILL.md": _head("z"),
+        "src/a/SKILL.md": _head("a"),
+    },
+    "a marketplace": {
+        ".claude-plugin/marketplace.json": _MARKET,
+        "plugins/p/deep/er/than/three/levels/one/SKILL.md": _head("one"),
+        "plugins/p/skills/two/SKILL.md": _head("two"),
+        "skills/three/SKILL.md": _head("three"),
+    },
+    "heads that are not whole": {
+        "skills/a/SKILL.md": "---\nname: a\n---\nno description\n",
+        "skills/b/SKILL.md": "---\ndescription: no name\n---\n",
+        "skills/c/SKILL.md": "no head\n",
+        "skills/d/SKILL.md": _head("d"),
+        "skills/e/skill.md": _head("e"),
+        "skills/f/SKILL.md": _head("f", "metadata:\n  internal: true\n"),
+    },
+    "names unlike their folders": {
+        "skills/x/SKILL.md": _head("some-name"),
+        "skills/y/SKILL.md": _head("other"),
+        "skills/z/SKILL.md": _head("other"),
+    },
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_both_tools_find_the_same_skills(tool: list[str], tmp_path: Path, shape: str) -> None:
+    source = tmp_path / "source"
+    for path, text in SHAPES[shape].items():
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        (source / path).write_text(text)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    found = compare_source(tool, str(source), str(scratch))
+    assert dict(found.ours) == dict(found.theirs), found.refused

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from skillbelt.errors import SkillbeltError, SourceError
 from skillbelt.install.content_store import StoredSkill, keep_skill, stored_skill
+from skillbelt.install.declaring import ResolvePackages, no_packages, packages_of_same
 from skillbelt.install.entries import entry_for, portable_source
 from skillbelt.install.fetching import OpenSource
 from skillbelt.install.find_skills import FoundSkill
@@ -28,7 +29,7 @@ from skillbelt.install.policy import (
     judge_skill,
     record_acceptance,
 )
-from skillbelt.install.values import FetchedSkill, InstallPlace, LockEntry
+from skillbelt.install.values import NO_VALUES, FetchedSkill, InstallPlace, LockEntry
 from skillbelt.permission.gate import Gate
 from skillbelt.permission.rules import Request
 from skillbelt.settings import Settings
@@ -50,6 +51,17 @@ class RefusedSkill(NamedTuple):
     code: str
     message: str
     remedy: str
+
+
+class SkillChange(NamedTuple):
+    """What was done to one skill."""
+
+    name: str
+    action: str
+    before: str
+    after: str
+    commit: str
+    source: str
 
 
 class SkillOffer(NamedTuple):
@@ -75,16 +87,16 @@ class SkillOffer(NamedTuple):
         """Whether the same content is there already."""
         return self.current == self.stored.content_digest
 
-
-class SkillChange(NamedTuple):
-    """What was done to one skill."""
-
-    name: str
-    action: str
-    before: str
-    after: str
-    commit: str
-    source: str
+    def change(self, source: str) -> SkillChange:
+        """Return what adding it does; `source` is where it comes from, as it is shown."""
+        return SkillChange(
+            name=self.name,
+            action="keep" if self.is_installed else "replace" if self.current else "install",
+            before=self.current,
+            after=self.stored.content_digest,
+            commit=self.fetched.commit,
+            source=source,
+        )
 
 
 class AddTarget(NamedTuple):
@@ -282,13 +294,17 @@ def install_offers(
     settings: Settings,
     *,
     progress: Callable[[str], None] | None = None,
+    packages: ResolvePackages = no_packages,
 ) -> Iterator[SkillChange | RefusedSkill]:
-    """Put the skills in place, one after the other, each with its entry in the lock."""
+    """Put the skills in place, one after the other, each with its entry in the lock.
+
+    `packages` resolves the packages that a skill declares.
+    """
     for offer in offers:
         if progress:
             progress(f"installing {offer.name}")
         try:
-            yield _install(offer, target, settings)
+            yield _install(offer, target, settings, packages)
         except SkillbeltError as error:
             yield RefusedSkill(
                 name=offer.name, code=error.kind, message=one_line(str(error)), remedy=error.remedy
@@ -296,9 +312,11 @@ def install_offers(
 
 
 def _install(
-    offer: SkillOffer, target: AddTarget, settings: Settings
+    offer: SkillOffer, target: AddTarget, settings: Settings, packages: ResolvePackages
 ) -> SkillChange | RefusedSkill:
     place, fetched = target.place, offer.fetched
+    known = read_lock(place).entries.get(offer.name)
+    resolved = packages(offer.name, fetched.folder, known.packages if known else NO_VALUES)
     with using_place(place, settings):
         now = _hash_installed(place, offer.name)
         if (now.content_digest if now else "") != offer.current:
@@ -315,16 +333,9 @@ def _install(
             provenance=offer.judged.provenance(entry.provenance),
             unsigned=offer.judged.unsigned,
             scan=offer.judged.scan,
+            packages=resolved.packages or packages_of_same(before, entry),
         )
         with stored_skill(offer.stored, settings, lambda: fetched.folder) as folder:
             put_skill(place, entry, folder, settings, copy=target.copy)
         record_acceptance(offer.judged, entry.content_digest, settings, target.accepts)
-    action = "keep" if offer.is_installed else "replace" if offer.current else "install"
-    return SkillChange(
-        name=offer.name,
-        action=action,
-        before=offer.current,
-        after=offer.stored.content_digest,
-        commit=fetched.commit,
-        source=entry.source,
-    )
+    return offer.change(entry.source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 
 from skillbelt.errors import SourceError
@@ -16,6 +17,7 @@ from skillbelt.text import one_line
 # Of these `skills` needs the URL to fetch them again, and of those it writes no path.
 _WITH_URL = ("git", "gitlab", "well-known", "mcp", "oci", "clawhub")
 _WITHOUT_PATH = ("local", "well-known")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def entry_for(
@@ -87,6 +89,15 @@ def reference_of(entry: LockEntry, place: InstallPlace) -> SourceReference:
         ref=entry.ref or found.ref,
         skill="" if entry.skill_path else entry.name,
     )
+
+
+def locked_reference(entry: LockEntry, place: InstallPlace) -> SourceReference:
+    """Return where the locked version comes from: in a registry by its digest, not by its tag."""
+    found = reference_of(entry, place)
+    digest = entry.provenance.get("digest")
+    if found.kind == "oci" and isinstance(digest, str) and _DIGEST.fullmatch(digest):
+        return found._replace(ref=digest)
+    return found
 
 
 def install_request(entries: Iterable[LockEntry]) -> Request:

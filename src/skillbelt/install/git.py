@@ -199,6 +199,10 @@ class GitRepository:
             try:
                 self._run_fetch("--depth=1", "--filter=blob:none", "origin", name)
                 break
+            except _NotById:
+                if not self._fetch_branches(fetch.commit or fetch.ref):
+                    raise _unknown_ref(fetch) from None
+                return fetch.commit or fetch.ref
             except _MissingRef as error:
                 if number + 1 == len(wanted):
                     raise _unknown_ref(fetch) from error
@@ -207,6 +211,17 @@ class GitRepository:
         if not first or not _HASH.fullmatch(first[0]):
             raise _failure(fetch.url, "git fetched no commit")
         return first[0]
+
+    def _fetch_branches(self, commit: str) -> bool:
+        """Fetch all branches with their history; return whether the commit is among it.
+
+        A server that speaks the old protocol, as over ssh, gives no commit by its id.
+        """
+        if not _HASH.fullmatch(commit):
+            return False
+        self._run_fetch("--filter=blob:none", "origin", "+refs/heads/*:refs/heads/*")
+        with self.read("cat-file", "--batch-check", stdin=(commit,)) as reader:
+            return reader.line().split()[1:2] == [b"commit"]
 
     def fetch_objects(self, ids: Iterable[str]) -> None:
         """Fetch these objects; raises SourceFailure where the server does not give them."""
@@ -572,14 +587,25 @@ class _MissingRef(Exception):
     """The server has no such branch or tag."""
 
 
+class _NotById(_MissingRef):
+    """The server gives commits by the names of branches alone."""
+
+
 def _explain(url: str, said: str, code: int) -> Exception:
     """Return the error for what git wrote; its own lines are for people, not for programs."""
     text = _last_words(said)
     lowered = said.lower()
     if "couldn't find remote ref" in lowered or "could not find remote branch" in lowered:
         return _MissingRef(text)
-    if "not our ref" in lowered or "unadvertised object" in lowered:
+    if "unadvertised object" in lowered:
+        return _NotById(text)
+    if "not our ref" in lowered:
         return _MissingRef(text)
+    if "host key verification failed" in lowered:
+        remedy = "connect to it with ssh once, and compare the key that it shows"
+        return SourceFailure(
+            url, "ssh does not know its host key", code="git-denied", remedy=remedy
+        )
     if re.search(r"returned error: 30[12378]", lowered):
         return RedirectedRepository(url)
     secret = ("authentication failed", "could not read username", "permission denied", "403")

@@ -308,19 +308,6 @@ class LockChanges:
             raise _fault(place.lock, 0, "is nested too deeply", "restore it from git") from error
 
 
-@contextmanager
-def change_lock(place: InstallPlace, settings: Settings) -> Iterator[LockChanges]:
-    """Yield the changes of a lock, which are written at the end of the block, or not at all.
-
-    Other processes of this product wait meanwhile. ConfigError if the file is no lock, or another
-    program changed it.
-    """
-    with locked_place(place, settings):
-        changes = LockChanges(read_lock(place))
-        yield changes
-        write_lock(changes)
-
-
 def write_lock(changes: LockChanges) -> None:
     """Write the changed lock; the caller holds `locked_place`. The file is untouched if equal."""
     lock, path = changes.lock, changes.lock.place.lock

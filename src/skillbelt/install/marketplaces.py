@@ -1,4 +1,4 @@
-"""Marketplaces of Claude and Codex: where the plugin of a marketplace is to be had."""
+"""Marketplaces of Claude and Codex: where the plugin of a marketplace is."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _origin(source: Any) -> SourceReference | None:
 
 
 def resolve_plugin(reference: SourceReference, settings: Settings) -> PluginSource:
-    """Return where `plugin@marketplace` is to be had; raises SourceFailure."""
+    """Return where `plugin@marketplace` is; raises SourceFailure."""
     wanted, marketplace = reference.subpath, reference.url
     known = list(find_marketplaces(settings))
     named = [one for one in known if one.name == marketplace]

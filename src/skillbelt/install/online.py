@@ -20,8 +20,8 @@ import httpx2
 from skillbelt.discovery.sources.archive import unpack_into
 from skillbelt.discovery.sources.bounds import MAX_DOWNLOAD_BYTES, Deadline, PullBudget
 from skillbelt.discovery.sources.failure import SourceFailure, too_large
-from skillbelt.discovery.sources.http import HttpClient, redirect_target, tls_context
-from skillbelt.discovery.sources.source_hosts import PinnedTransport, SourceHosts, uses_proxy
+from skillbelt.discovery.sources.http import ClientPool, HttpClient, redirect_target
+from skillbelt.discovery.sources.source_hosts import SourceHosts, uses_proxy
 from skillbelt.files.contain import FOLLOW_FILE
 from skillbelt.hosts import origin
 from skillbelt.install.values import SourceReference
@@ -220,19 +220,17 @@ class _Registry:
         host, _, name = reference.url.removeprefix("oci://").partition("/")
         name, _, digest = name.partition("@")
         name, _, tag = name.partition(":")
-        self._name, self._ref = name, digest or tag or "latest"
+        self._name, self._ref = name, reference.ref or digest or tag or "latest"
         bare = host.rpartition(":")[0] if ":" in host.rpartition("]")[2] else host
         local = bare in ("localhost", "127.0.0.1", "[::1]")
         self._base = f"{'http' if local else 'https'}://{host}"
         self._deadline, self._token = deadline, ""
-        self._allowed = SourceHosts(self._base, settings.private_sources)
-        self._seconds = settings.limits.http_timeout_seconds
+        allowed = SourceHosts(self._base, settings.private_sources)
+        self._pool = ClientPool(allowed, settings.limits.http_timeout_seconds)
         self._loop = asyncio.new_event_loop()
-        self._clients: dict[bool, httpx2.AsyncClient] = {}
 
     def close(self) -> None:
-        for client in self._clients.values():
-            self._loop.run_until_complete(client.aclose())
+        self._loop.run_until_complete(self._pool.close())
         self._loop.close()
 
     def manifest(self) -> tuple[str, dict[str, Any]]:
@@ -265,10 +263,10 @@ class _Registry:
     async def _request(self, url: str, write: Callable[[bytes], object], most: int) -> str:
         here, asked = url, False
         for _ in range(_MAX_REDIRECTS + 2):
-            headers = {"Accept": ", ".join(_MANIFESTS) + ", */*", "Accept-Encoding": "identity"}
+            headers = {"Accept": ", ".join(_MANIFESTS) + ", */*"}
             if self._token and origin(here) == origin(url):
                 headers["Authorization"] = f"Bearer {self._token}"
-            client = await self._client(here)
+            client = await self._pool.find(here)
             async with client.stream("GET", here, headers=headers) as answer:
                 if answer.status_code == 401 and not asked:
                     asked = True
@@ -306,28 +304,14 @@ class _Registry:
             raise self._bad_status(401)
         scope = facts.get("scope") or f"repository:{self._name}:pull"
         query = {"service": facts.get("service", ""), "scope": scope}
-        client = await self._client(realm)
-        answer = await client.get(realm, params=query)
-        if answer.status_code != 200 or len(answer.content) > _MAX_MANIFEST_BYTES:
-            raise self._bad_status(answer.status_code)
-        document = _parse(answer.content, self.source)
+        client, body = await self._pool.find(realm), bytearray()
+        async with client.stream("GET", realm, params=query) as answer:
+            if answer.status_code != 200:
+                raise self._bad_status(answer.status_code)
+            await self._receive(answer, body.extend, _MAX_MANIFEST_BYTES)
+        document = _parse(bytes(body), self.source)
         token = document.get("token") or document.get("access_token")
         return token if isinstance(token, str) and token.isascii() and token.isprintable() else ""
-
-    async def _client(self, url: str) -> httpx2.AsyncClient:
-        by_proxy = uses_proxy(url)
-        if by_proxy:
-            _, host, port = origin(url)
-            await self._allowed.check_proxied(host, port)
-        if by_proxy not in self._clients:
-            self._clients[by_proxy] = httpx2.AsyncClient(
-                headers={"User-Agent": "skillbelt"},
-                timeout=self._seconds,
-                follow_redirects=False,
-                verify=tls_context(),
-                transport=None if by_proxy else PinnedTransport(self._allowed, tls_context()),
-            )
-        return self._clients[by_proxy]
 
     def _bad_status(self, status: int) -> SourceFailure:
         remedy = "check the reference; a registry that needs a login is not supported"

@@ -345,7 +345,7 @@ class _Preparation:
 
 
 def _flush(stage: str) -> None:
-    """Have everything that was prepared on the disk before a rename names it.
+    """Write what was prepared to the disk, before a rename gives it its name.
 
     Otherwise a power failure could leave files of a skill empty although the lock names them.
     """

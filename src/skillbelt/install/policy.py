@@ -1,4 +1,4 @@
-"""What a user and a team demand of the skills that are installed: sources, signers, age.
+"""What a user and a team demand of the skills that are installed: sources, signers, age, scan.
 
 The user's settings and those of the project are judged each by itself, and what either refuses is
 refused: a project can tighten, and never loosen. A lock comes with the project. What it says of a
@@ -23,8 +23,9 @@ from skillbelt.install.hashes import FolderHashes
 from skillbelt.install.signature_file import SkillSigner, signer_of
 from skillbelt.install.signatures import SignatureCheck, check_signature
 from skillbelt.install.values import NO_VALUES, Drift, LockEntry
-from skillbelt.scan.accepted import scan_accepting
-from skillbelt.scan.values import NOT_SCANNED, Finding, ScannedSkill
+from skillbelt.scan.inspector import SkillInspector
+from skillbelt.scan.report import explain_refusal
+from skillbelt.scan.values import NOT_SCANNED, ScannedSkill, at_level
 from skillbelt.settings import Settings
 from skillbelt.source_rules import TrustedSigner, matches_source, parse_signer
 from skillbelt.text import one_line
@@ -148,28 +149,17 @@ def judge_skill(
 def _judge_content(
     skill: SkillToJudge, settings: Settings
 ) -> tuple[ScannedSkill, list[PolicyFault], list[str]]:
-    """Scan a skill: what is known to be bad refuses it, what needs a look is a warning."""
-    scanned = scan_accepting(Skill.from_folder(skill.folder), settings.state_dir)
-    blocked = [one for one in scanned.findings if one.kind == "block"]
+    """Scan a skill: what the settings do not bear refuses it, what needs a look is a warning."""
+    scanned = SkillInspector(settings).scan(Skill.from_folder(skill.folder))
+    refused = at_level(scanned.findings, settings.scan_refuses)
     asked = dict.fromkeys(
-        f"{one.path}: {one.message}" for one in scanned.findings if one.kind == "ask"
+        f"{one.path}: {one.message}"
+        for one in scanned.findings
+        if one.kind == "ask" and one not in refused
     )
-    faults = [
-        PolicyFault(
-            code="scan-blocked",
-            message=one_line(f"{blocked[0].path}:{blocked[0].line or 1}: {blocked[0].message}"),
-            remedy=_how_to_accept(skill, blocked),
-        )
-    ] if blocked else []  # fmt: skip
+    blocked = explain_refusal(refused, skill.command[1:2] or (skill.name,), settings)
+    faults = [PolicyFault(*blocked)] if blocked else []
     return scanned, faults, [one_line(text) for text in list(asked)[:_MOST_WARNINGS]]
-
-
-def _how_to_accept(skill: SkillToJudge, blocked: Sequence[Finding]) -> str:
-    words = skill.command[1:2] or (skill.name,)
-    rules = " ".join(f"--accept {rule}" for rule in dict.fromkeys(one.rule for one in blocked))
-    source = shlex.join(words)
-    accepts = f"skillbelt scan {source} {rules} --reason TEXT"
-    return f"`skillbelt scan {source}` shows all; `{accepts}` accepts it"
 
 
 def require_permitted(skill: SkillToJudge, settings: Settings, accepts: Acceptance) -> JudgedSkill:
@@ -434,11 +424,13 @@ def verify_policy(
 ) -> Iterator[Drift]:
     """Yield what the policy finds wrong in installed skills, each given with its path.
 
-    The age does not count any more.
+    The age does not count any more. They are scanned again where a setting demands a level.
     """
+    scans = "scan_refuses" in settings.sources
     for skill, path in skills:
         judged = _judge_signature(skill, settings, NOTHING_ACCEPTED)
-        for fault in (*find_source_faults(skill.url, settings), *judged.faults):
+        found = _judge_content(skill, settings)[1] if scans else ()
+        for fault in (*find_source_faults(skill.url, settings), *judged.faults, *found):
             yield Drift(
                 name=skill.name,
                 kind="policy",

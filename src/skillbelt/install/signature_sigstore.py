@@ -71,7 +71,7 @@ def _said(error: Exception) -> str:
 def sign_with_sigstore(statement: bytes, token: str, *, browser: bool) -> tuple[bytes, SkillSigner]:
     """Return a signature by an identity: of a token, of this machine, or of a browser.
 
-    It needs the network. ConfigError, with what to do, where no identity can be had.
+    It needs the network. ConfigError, with what to do, where there is no identity.
     """
     try:
         found = token or detect_credential()

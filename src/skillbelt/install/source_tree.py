@@ -54,7 +54,7 @@ class SourceTree(Protocol):
         ...
 
     def prepare(self, paths: Iterable[str]) -> None:
-        """Have these files ready to be read, all at once where that is faster."""
+        """Fetch these files for reading, all at once where that is faster."""
         ...
 
     def ready(self, path: str) -> bytes | None:

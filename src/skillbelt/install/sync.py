@@ -7,12 +7,13 @@ it is still in the store.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError, PathEscape, PermissionDenied, SkillbeltError, SourceError
 from skillbelt.install.content_store import StoredSkill, incoming, keep_skill, stored_skill
-from skillbelt.install.entries import reference_of, stored_of
+from skillbelt.install.declaring import ResolvePackages, no_packages, packages_of_same
+from skillbelt.install.entries import locked_reference, reference_of, stored_of
 from skillbelt.install.fetching import fetch_skills
 from skillbelt.install.hashes import FolderHashes, computed_hash, hash_folder
 from skillbelt.install.lock_file import (
@@ -37,8 +38,10 @@ from skillbelt.install.policy import (
     SkillToJudge,
     check_source,
     committed_at,
+    needs_signature,
     record_acceptance,
     require_permitted,
+    verify_policy,
 )
 from skillbelt.install.values import (
     Drift,
@@ -111,16 +114,54 @@ def plan_sync(
         for one in lock.refused
     ]
     verified = verify_lock(lock, settings)
+    by_policy = [*judge_installed(verified, lock.place, settings)]
+    forbidden = {one.name: one for one in reversed(by_policy)}
     names = pinned_names(lock.place, settings)
     for skill in verified:
         ours = lock.ours or skill.entry.name in names
         planned = _plan_skill(skill, ours=ours, mode=mode, force=force)
         if isinstance(planned, SyncRefusal):
             refused.append(planned)
+        elif skill.entry.name in forbidden and _leaves_files(planned):
+            refused.append(_forbidden(forbidden[skill.entry.name]))
         else:
             changes.append(planned)
-    drift = tuple(one for skill in verified for one in skill.drift)
+    drift = (*(one for skill in verified for one in skill.drift), *by_policy)
     return SyncResult(changes=tuple(changes), refused=tuple(refused), drift=drift)
+
+
+def _leaves_files(change: PlannedChange) -> bool:
+    """Whether the files stay as they are; others are judged when they are put in place."""
+    return change.action in ("keep", "link") and not change.reason
+
+
+def _forbidden(drift: Drift) -> SyncRefusal:
+    return SyncRefusal(
+        name=drift.name, code="policy", message=drift.message, remedy=drift.remedy, policy=True
+    )
+
+
+def judge_installed(
+    verified: Iterable[VerifiedSkill], place: InstallPlace, settings: Settings
+) -> Iterator[Drift]:
+    """Yield what the policy says against installed skills."""
+    return verify_policy(_to_judge(verified, place, settings), settings)
+
+
+def _to_judge(
+    verified: Iterable[VerifiedSkill], place: InstallPlace, settings: Settings
+) -> Iterator[tuple[SkillToJudge, str]]:
+    """Yield what is installed, as the policy judges it; read again where a signature counts."""
+    for skill in verified:
+        if skill.hashes is None:
+            continue
+        entry, folder = skill.entry, skill.folder
+        try:
+            reference = reference_of(entry, place)
+        except SourceError:  # a kind that only another tool installs
+            reference = SourceReference(kind="node_modules", source=entry.source, url=entry.source)
+        known = None if needs_signature(entry, reference.url, settings) else skill.hashes
+        yield skill_to_judge(entry, folder, place, reference, hashes=known), folder
 
 
 def _plan_skill(
@@ -142,6 +183,11 @@ def _plan_skill(
             code="rewritten" if ours else "no-digest",
             message=f"{why}, so what belongs there is not known",
             remedy="`skillbelt sync` without --frozen fetches and records it",
+        )
+    if "packages" in kinds and mode != "adopt":
+        fault = next(one for one in skill.drift if one.kind == "packages")
+        return SyncRefusal(
+            name=entry.name, code="packages", message=fault.message, remedy=fault.remedy
         )
     if not kinds and stored_of(entry) is not None:
         return change
@@ -175,10 +221,12 @@ def perform_sync(
     mode: SyncMode = "install",
     report: Report = lambda text: None,
     accepts: Acceptance = NOTHING_ACCEPTED,
+    packages: ResolvePackages = no_packages,
 ) -> SyncResult:
     """Do what was planned, skill by skill; the caller holds the place.
 
-    A skill that cannot be installed is left as it was, and the others go on.
+    A skill that cannot be installed is left as it was, and the others go on. `packages` resolves
+    those of a skill that is recorded.
     """
     done: list[PlannedChange] = []
     refused = list(plan.refused)
@@ -188,7 +236,7 @@ def perform_sync(
             continue
         report(change.name)
         try:
-            done.append(_perform(change, lock, settings, fetch, accepts))
+            done.append(_perform(change, lock, settings, fetch, accepts=accepts, packages=packages))
         except (SkillbeltError, OSError) as error:
             refused.append(refusal_of(change.name, error))
     return SyncResult(changes=tuple(done), refused=tuple(refused), drift=plan.drift)
@@ -206,20 +254,25 @@ def refusal_of(name: str, error: Exception) -> SyncRefusal:
 
 
 def _perform(
-    change: PlannedChange, lock: SkillLock, settings: Settings, fetch: Fetch, accepts: Acceptance
+    change: PlannedChange,
+    lock: SkillLock,
+    settings: Settings,
+    fetch: Fetch,
+    accepts: Acceptance,
+    packages: ResolvePackages,
 ) -> PlannedChange:
     place, entry = lock.place, lock.entries[change.name]
     if change.action == "link":
         link_clients(place, entry.name, entry.clients, settings)
         return change
     if change.action == "keep":
-        _record(place, entry, settings, adopt=change.reason == "adopt")
+        _record(place, entry, settings, packages, adopt=change.reason == "adopt")
         return change
-    reference = reference_of(entry, place)
+    reference = locked_reference(entry, place)
     check_source(entry.name, reference.url, settings)
     stored = stored_of(entry)
     if stored is None:
-        return _install_unpinned(change, lock, settings, fetch, accepts)
+        return _install_unpinned(change, lock, settings, fetch, accepts=accepts, packages=packages)
     with (
         incoming(settings) as folder,
         stored_skill(
@@ -258,7 +311,12 @@ def skill_to_judge(
 
 
 def _install_unpinned(
-    change: PlannedChange, lock: SkillLock, settings: Settings, fetch: Fetch, accepts: Acceptance
+    change: PlannedChange,
+    lock: SkillLock,
+    settings: Settings,
+    fetch: Fetch,
+    accepts: Acceptance,
+    packages: ResolvePackages,
 ) -> PlannedChange:
     """Install an entry of another tool if its one hash is right, and record what came."""
     place, entry = lock.place, lock.entries[change.name]
@@ -285,6 +343,7 @@ def _install_unpinned(
             provenance=judged.provenance(fetched.provenance),
             unsigned=judged.unsigned,
             scan=judged.scan,
+            packages=packages(entry.name, fetched.folder, entry.packages).packages,
         )
         with stored_skill(stored, settings, lambda: fetched.folder) as source:
             put_skill(place, pinned, source, settings)
@@ -302,7 +361,14 @@ def _is_copy(folder: str, source: str) -> bool:
     return {(file.path, file.sha256) for file in hash_folder(folder).files} == theirs
 
 
-def _record(place: InstallPlace, entry: LockEntry, settings: Settings, *, adopt: bool) -> None:
+def _record(
+    place: InstallPlace,
+    entry: LockEntry,
+    settings: Settings,
+    packages: ResolvePackages,
+    *,
+    adopt: bool,
+) -> None:
     """Write down what is installed, and keep a copy of it in the store."""
     folder = skill_folder(place, entry.name)
     stored = keep_skill(folder, settings)
@@ -314,6 +380,8 @@ def _record(place: InstallPlace, entry: LockEntry, settings: Settings, *, adopt:
             pinned = pinned._replace(commit="", provenance={}, unsigned=False, packages={}, scan={})
         found = linked_clients(place, entry.name, settings)
         pinned = pinned._replace(clients=tuple(dict.fromkeys((*entry.clients, *found))))
+    resolved = packages(entry.name, folder, entry.packages).packages
+    pinned = pinned._replace(packages=resolved or packages_of_same(entry, pinned))
     changes = LockChanges(read_lock(place))
     changes.put(pinned)
     remember_pinned(place, settings, entry.name)

@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from skillbelt.errors import SkillbeltError, SourceError
+from skillbelt.errors import ConfigError, SkillbeltError, SourceError
 from skillbelt.install.content_store import StoredSkill, incoming, keep_skill, stored_skill
-from skillbelt.install.entries import entry_for, reference_of, stored_of
+from skillbelt.install.declaring import ResolvePackages
+from skillbelt.install.entries import entry_for, locked_reference, reference_of, stored_of
 from skillbelt.install.fetching import OpenSource, open_source
-from skillbelt.install.lock_file import SkillLock
+from skillbelt.install.lock_file import SkillLock, read_lock
 from skillbelt.install.merge import MergedFolder, merge_folders, show_difference
-from skillbelt.install.placing import put_skill
+from skillbelt.install.placing import put_skill, using_place
 from skillbelt.install.policy import (
     NOT_JUDGED,
     NOTHING_ACCEPTED,
@@ -22,11 +23,22 @@ from skillbelt.install.policy import (
     check_source,
     committed_at,
     judge_skill,
+    record_acceptance,
 )
-from skillbelt.install.sync import Fetch, Report, SyncRefusal, refusal_of, skill_to_judge
-from skillbelt.install.values import InstallPlace, LockEntry, PlannedChange
+from skillbelt.install.sync import (
+    Fetch,
+    Report,
+    SyncRefusal,
+    SyncResult,
+    fetcher,
+    refusal_of,
+    skill_to_judge,
+)
+from skillbelt.install.values import NO_VALUES, InstallPlace, LockEntry, PlannedChange
 from skillbelt.install.verify import verify_skill
 from skillbelt.settings import Settings
+
+CONFLICT = "conflict"  # the code of what a merge could not decide
 
 
 class NewVersion(NamedTuple):
@@ -152,6 +164,30 @@ def _newest(
     return NewVersion(entry, after, stored, judged)
 
 
+def with_packages(version: NewVersion, settings: Settings, packages: ResolvePackages) -> NewVersion:
+    """Return the new version with the packages that it declares, as they are resolved now."""
+    with stored_version(version, settings) as folder:
+        resolved = packages(version.after.name, folder, version.before.packages)
+    return version._replace(after=version.after._replace(packages=resolved.packages))
+
+
+def renew_packages(
+    entry: LockEntry, settings: Settings, packages: ResolvePackages
+) -> LockEntry | None:
+    """Return the entry with its packages resolved anew; None where nothing changed.
+
+    SourceError if the store does not have the content any more.
+    """
+    stored = stored_of(entry)
+    if stored is None:
+        return None
+    with stored_skill(stored, settings, _nothing) as folder:
+        resolved = packages(entry.name, folder, NO_VALUES)
+    if not resolved.packages or resolved.packages == entry.packages:
+        return None
+    return entry._replace(packages=resolved.packages)
+
+
 def stored_version(version: NewVersion, settings: Settings) -> AbstractContextManager[str]:
     """Hold the folder of a new version in the store."""
     return stored_skill(version.stored, settings, _nothing)
@@ -200,7 +236,7 @@ def put_version(
                 settings,
                 lambda: (
                     fetch(
-                        reference_of(before, place), folder, before.commit, before.skill_path
+                        locked_reference(before, place), folder, before.commit, before.skill_path
                     ).folder
                 ),
             ) as base,
@@ -209,6 +245,45 @@ def put_version(
             result = merge_folders(base, found.folder, new, merged)
             put_skill(place, version.after, merged, settings)
     return change, result
+
+
+def apply_versions(
+    found: FoundVersions,
+    lock: SkillLock,
+    settings: Settings,
+    report: Report,
+    accepts: Acceptance = NOTHING_ACCEPTED,
+) -> SyncResult:
+    """Put all new versions in place; ConfigError when the lock changed since they were found.
+
+    What a merge could not decide is among the refused, with the code `conflict`.
+    """
+    changes: list[PlannedChange] = []
+    refused, conflicts = list(found.refused), list[SyncRefusal]()
+    with using_place(lock.place, settings):
+        if read_lock(lock.place).data != lock.data:
+            raise ConfigError(f"{lock.place.lock} was changed meanwhile; run the command again")
+        for version in found.new:
+            report(version.before.name)
+            try:
+                change, merged = put_version(version, lock, settings, fetcher(settings, report))
+            except (SkillbeltError, OSError) as error:
+                refused.append(refusal_of(version.before.name, error))
+                continue
+            changes.append(change)
+            record_acceptance(version.judged, version.after.content_digest, settings, accepts)
+            for one in merged.conflicts:
+                beside = f"compare it with {one.beside}, then remove that file"
+                conflicts.append(
+                    SyncRefusal(
+                        name=version.before.name,
+                        code=CONFLICT,
+                        message=f"{one.path} {one.message}: your file stays as it is",
+                        remedy=beside if one.beside else "see what you need of it",
+                    )
+                )
+    report("")
+    return SyncResult(changes=tuple(changes), refused=(*refused, *conflicts))
 
 
 def _nothing() -> str:

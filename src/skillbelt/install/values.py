@@ -36,6 +36,7 @@ DriftKind = Literal[
     "rewritten",
     "no-digest",
     "client-link",
+    "packages",
     "policy",
 ]
 
@@ -152,16 +153,3 @@ class PlannedChange(NamedTuple):
     before: str = ""
     after: str = ""
     reason: str = ""
-
-
-class InstallPlan(NamedTuple):
-    """What a command will do to a place, and the differences that it was made from."""
-
-    place: InstallPlace
-    changes: tuple[PlannedChange, ...] = ()
-    drift: tuple[Drift, ...] = ()
-
-    @property
-    def changes_disk(self) -> bool:
-        """Whether anything is to be done."""
-        return any(change.action != "keep" for change in self.changes)

@@ -12,6 +12,7 @@ from skillbelt.install.entries import stored_of
 from skillbelt.install.folder_stamps import FolderStamps
 from skillbelt.install.hashes import FolderHashes, HashedFile, computed_hash, hash_folder
 from skillbelt.install.lock_file import SkillLock, folder_name, pinned_names
+from skillbelt.install.package_locks import find_package_fault
 from skillbelt.install.placing import client_folder, skill_folder
 from skillbelt.install.values import Drift, DriftKind, InstallPlace, LockEntry
 from skillbelt.settings import Settings
@@ -82,6 +83,7 @@ def verify_skill(
     drift = [*_unsafe(entry, folder, hashes), *_contents(lock, entry, folder, hashes, settings)]
     edited = bool(drift) and not _is_known(hashes, settings)
     drift += _clients(place, entry, folder, hashes, settings)
+    drift += _packages(lock, entry, folder, edited=edited)
     return found._replace(hashes=hashes, drift=tuple(drift), edited=edited)
 
 
@@ -183,6 +185,14 @@ def _clients(
         else:
             message = "is a folder with other files than what is installed"
         yield _drift(entry, "client-link", path, message, "remove it, then `skillbelt sync`")
+
+
+def _packages(lock: SkillLock, entry: LockEntry, folder: str, *, edited: bool) -> Iterator[Drift]:
+    """Yield how the locked packages do not fit what the skill declares, unless it was edited."""
+    fault = "" if edited else find_package_fault(entry, folder)
+    if fault:
+        remedy = f"`skillbelt update --packages {entry.name}` locks them anew"
+        yield _drift(entry, "packages", lock.place.lock, fault, remedy)
 
 
 def _has(path: str, hashes: FolderHashes) -> bool:
