@@ -118,7 +118,9 @@ def test_waza_with_tasks_graders_and_triggers(kit: Tree) -> None:
         ("icontains", False), ("max-tool-calls", False), ("file-exists", False),
         ("icontains", True),
     }  # fmt: skip
-    assert task.ungraded == ("py: the grader code is not run here",)
+    [told] = task.ungraded
+    assert told.startswith("py: a program that grades is not run")
+    assert "a sentence for --judge" in told
     assert {(one.query, one.should_trigger) for one in found.triggers} == {
         ("Join them", True), ("Merge", True), ("Cook", False)
     }  # fmt: skip
@@ -141,7 +143,8 @@ def test_promptfoo_with_variables_and_assertions(kit: Tree) -> None:
         ("icontains", True), ("contains", False)
     ]  # fmt: skip
     assert task.expectations == ("It is polite",)
-    assert "javascript" in task.ungraded[0]
+    assert "javascript: a program that grades is not run" in task.ungraded[0]
+    assert "a case under `scripts`" in task.ungraded[0]
 
 
 def test_a_scenario_of_tessl(kit: Tree) -> None:

@@ -6,7 +6,13 @@ from math import log2
 import pytest
 
 from skillbelt.errors import ConfigError
-from skillbelt.search.evaluate import MEASURES, Labelled, evaluate, read_labelled
+from skillbelt.search.evaluate import (
+    MEASURES,
+    Labelled,
+    area_under_curve,
+    evaluate,
+    read_labelled,
+)
 from tests.tree import Tree
 
 ROW = {"query": "merge pdf", "relevant": ["pdf"]}
@@ -97,3 +103,26 @@ def test_a_set_that_is_none_is_said(tree: Tree, text: str, said: str) -> None:
 def test_a_set_that_is_not_there_is_said(tree: Tree) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         read_labelled(str(tree.path("none.jsonl")))
+
+
+def test_a_request_for_no_skill_is_read_only_where_it_is_allowed(tree: Tree) -> None:
+    path = str(tree.write("set.jsonl", json.dumps({"query": "hello", "relevant": []})))
+    assert read_labelled(path, allow_none=True) == [Labelled("hello", frozenset())]
+    with pytest.raises(ConfigError, match="entry 1 is not of the form"):
+        read_labelled(path)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "area"),
+    [
+        ([0.9, 0.8], [0.1, 0.2], 1.0),
+        ([0.1], [0.2, 0.3], 0.0),
+        ([0.5], [0.5], 0.5),
+        ([0.3, 0.5], [0.4, 0.5], 0.375),
+    ],
+)
+def test_the_area_counts_pairs_in_the_right_order(
+    right: list[float], wrong: list[float], area: float
+) -> None:
+    scores = [*((score, True) for score in right), *((score, False) for score in wrong)]
+    assert area_under_curve(scores) == pytest.approx(area)

@@ -188,11 +188,11 @@ def test_who_changes_a_few_need_not_wait_for_postings(
 
     def slowly(index: SearchIndex, *given: Any) -> bool:
         begun.set()
-        return go_on.wait(60) and real(index, *given)
+        return go_on.wait(150) and real(index, *given)
 
     monkeypatch.setattr(SearchIndex, "merge", slowly)
     assert keeper.sync(made(tree, 10, 310))
-    assert begun.wait(60)
+    assert begun.wait(150)
     assert keeper.sync(made(tree, 1, 320))
     assert (docs(keeper), keeper.kept[path].root.generation) == (321, before)
     go_on.set()

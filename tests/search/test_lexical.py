@@ -56,3 +56,23 @@ def test_a_file_that_the_request_names_speaks_for_the_skill_of_that_kind() -> No
     sales = query("Sum the shocks of demand by year. Save them as /root/result.xlsx.")
     word = query("Sum the shocks of demand by year. Save them as xlsx.")
     assert score(sales, xlsx) > score(word, xlsx)
+
+
+def test_what_a_request_begins_with_counts_most() -> None:
+    rest = " ".join(f"word{n}" for n in range(60))
+    first, last = query(f"charts {rest} merge"), query(f"merge {rest} charts")
+    assert score(first, CSV) > score(last, CSV)
+    assert score(last, PDF) > score(first, PDF)
+
+
+def test_the_words_of_a_name_count_more_together() -> None:
+    merge = candidate("log-triage", "Reads logs.", "Look at the first error.")
+    together, apart = query("do log triage of errors"), query("triage of errors in this log")
+    assert score(together, merge, "log-triage") > score(together, merge)
+    assert score(apart, merge, "log-triage") == score(apart, merge)
+
+
+def test_a_text_of_a_few_words_is_not_covered_by_every_request() -> None:
+    """Otherwise a skill with hardly any text would come first for every long request."""
+    asked = query("Merge the quarterly PDF statements and file the pages by customer. " * 3)
+    assert score(asked, PDF) > score(asked, candidate("stub", "Helps.", "customer file"))

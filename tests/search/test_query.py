@@ -64,7 +64,37 @@ def test_any_text_is_a_request(text: str) -> None:
         ("see docs.python.org, e.g. v1.2, ask github.com", set()),
         ("call frame.head() ... now", set()),
         ("a pack.tar.gz", {"gz"}),
+        ("write /root/out.json, notes.md and run.py", set()),
     ],
 )
 def test_the_kinds_of_files_that_a_request_names(text: str, kinds: set[str]) -> None:
     assert query(text).kinds == {number(kind) for kind in kinds}
+
+
+def test_the_first_words_have_most_of_the_beginning() -> None:
+    words = list(query("merge " + " ".join(f"word{n}" for n in range(30))).words.values())
+    assert sum(word.early for word in words) == pytest.approx(1.0)
+    assert words[1].early > words[-1].early > 0.0
+
+
+def test_words_that_follow_each_other_are_pairs() -> None:
+    asked = query("merge pdf files")
+    assert asked.pairs == {(number("merg"), number("pdf")), (number("pdf"), number("file"))}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "why is pdf-merge not used here",
+        "why did the pdf-merge skill not start",
+        "why don't you use pdf-merge",
+        "please do not use pdf-merge",
+        "instead of pdf-merge do it by hand",
+    ],
+)
+def test_a_skill_that_the_request_rules_out(text: str) -> None:
+    assert frozenset((number("pdf"), number("merg"))) in query(text).excluded
+
+
+def test_what_does_not_work_is_not_ruled_out() -> None:
+    assert number("pod") in query("why is the pod not starting").words

@@ -8,28 +8,27 @@ from typing import NamedTuple
 
 
 class CheckKind(NamedTuple):
-    """A kind of check: what it needs of a value, and whether it looks at text.
+    """A kind of check: what it needs of a value, and what it says of the answer.
 
-    `value` is `text`, `texts`, `number`, `any` or `none`. A check of text may name a file.
+    `value` is `text`, `texts`, `number`, `any` or `none`.
     """
 
     value: str
     about: str
-    on_text: bool = False
 
 
 # Every kind that needs no model. `not` before one turns it round.
 CHECKS: Mapping[str, CheckKind] = MappingProxyType(
     {
-        "contains": CheckKind("texts", "contains {}", True),
-        "icontains": CheckKind("texts", "contains {}, in any case", True),
-        "contains-any": CheckKind("texts", "contains one of {}", True),
-        "equals": CheckKind("any", "equals {}", True),
-        "starts-with": CheckKind("text", "starts with {}", True),
-        "regex": CheckKind("text", "matches {}", True),
-        "is-json": CheckKind("none", "is JSON", True),
-        "json-schema": CheckKind("any", "fits the schema {}", True),
-        "golden": CheckKind("text", "is the same as {}", True),
+        "contains": CheckKind("texts", "contains {}"),
+        "icontains": CheckKind("texts", "contains {}, in any case"),
+        "contains-any": CheckKind("texts", "contains one of {}"),
+        "equals": CheckKind("any", "equals {}"),
+        "starts-with": CheckKind("text", "starts with {}"),
+        "regex": CheckKind("text", "matches {}"),
+        "is-json": CheckKind("none", "is JSON"),
+        "json-schema": CheckKind("any", "fits the schema {}"),
+        "golden": CheckKind("text", "is the same as {}"),
         "file-exists": CheckKind("text", "leaves a file {}"),
         "exit-code": CheckKind("number", "ends with exit code {}"),
         "max-seconds": CheckKind("number", "takes at most {} s"),
@@ -68,7 +67,7 @@ class EvalCheck(NamedTuple):
         return f"{subject}not: {about}" if self.negated else f"{subject}{about}"
 
     def document(self) -> dict[str, object]:
-        """Return it as JSON has it."""
+        """Return the JSON document."""
         value = list(self.value) if isinstance(self.value, tuple) else self.value
         return {**self._asdict(), "value": value}
 
@@ -150,7 +149,7 @@ class EvalSet(NamedTuple):
     files: tuple[str, ...] = ()
 
     def plus(self, other: EvalSet) -> EvalSet:
-        """Return both together."""
+        """Return the cases of both sets."""
         return self._replace(
             triggers=(*self.triggers, *other.triggers),
             tasks=(*self.tasks, *other.tasks),

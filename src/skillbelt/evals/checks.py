@@ -25,8 +25,8 @@ _SHOWN_CHARS = 300
 class EvalEvidence(NamedTuple):
     """What a check may look at. `text` is the answer of a model, or what a script printed.
 
-    `files` are the outputs by name, `surprises` what was reached for and not declared. None for
-    an exit code means that nothing was run.
+    `files` are the outputs by name, `surprises` what was reached for and not declared,
+    `reported` what a script only says of that. None for an exit code means that nothing was run.
     """
 
     text: str
@@ -38,6 +38,7 @@ class EvalEvidence(NamedTuple):
     commands: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
     surprises: tuple[str, ...] = ()
+    reported: tuple[str, ...] = ()
     seconds: float = 0.0
     tokens: int = 0
 
@@ -51,7 +52,7 @@ class Grade(NamedTuple):
     judged: bool = False
 
     def document(self) -> dict[str, object]:
-        """Return it as JSON has it."""
+        """Return the JSON document."""
         return self._asdict()
 
 

@@ -92,7 +92,7 @@ class Talk(NamedTuple):
         )
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the JSON document."""
         return {**self._asdict(), "files": dict(self.files), "transcript": list(self.transcript)}
 
 
@@ -170,7 +170,7 @@ class Talker:
                 # What is paid for is used; the next request is not made.
                 if budget.spent and isinstance(event, ToolResponse | Retry):
                     return "budget"
-        return "error" if seen.reason == "error" else "answer"
+        return seen.ended
 
     def _outputs(self, session: str, ran: bool) -> dict[str, str]:
         """Return what the conversation left in `out`, and remove its workspace."""
@@ -225,6 +225,16 @@ class _Seen:
                 self._usage = self._usage.plus(event)
             case Final():
                 self.answer, self.error, self.reason = event.text, event.error, event.reason
+
+    @property
+    def ended(self) -> str:
+        """How a conversation ended that nothing here ended.
+
+        One that used up its steps before the skill was used says no more than a time-out.
+        """
+        if self.reason == "max_steps" and self._until:
+            return "timeout"
+        return "error" if self.reason == "error" else "answer"
 
     def _note_call(self, call: ToolCall) -> None:
         self._tools.append(call.name)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from skillbelt.errors import SkillbeltError
 from skillbelt.evals.cases import EvalSet
 from skillbelt.evals.checks import show_difference
-from skillbelt.evals.outcome import CaseOutcome, EvalReport, MeasuredSkill
+from skillbelt.evals.outcome import CaseOutcome, EvalReport, MeasuredSkill, count_of
 from skillbelt.evals.route import HIT, Find, route
 from skillbelt.format.bounds import MAX_RESOURCE_FILE_BYTES
 from skillbelt.format.skill import Skill
@@ -21,6 +21,7 @@ def compare_versions(
     old: Skill,
     new: Skill,
     sets: Sequence[EvalSet],
+    *,
     searches: tuple[Find, Find],
     skills: Mapping[str, Skill],
     k: int = 5,
@@ -106,7 +107,7 @@ def _warn(first: MeasuredSkill, second: MeasuredSkill, changed: Sequence[CaseOut
     ]
     found = []
     if lost:
-        found.append(f"{second.name}: {lost} requests that were right are wrong now")
+        found.append(f"{second.name}: right before and wrong now: {count_of(len(lost), 'request')}")
     old, new = first.measures[HIT].rate, second.measures[HIT].rate
     if old is not None and new is not None and new < old:
         found.append(f"{second.name}: {HIT} fell from {old:.2f} to {new:.2f}")

@@ -42,6 +42,8 @@ _JUDGED = (
     "judge",
     "g-eval",
 )
+# Programs of a set, which would run outside the sandbox.
+_PROGRAMS = ("javascript", "python", "ruby", "webhook", "code", "program", "script", "exec")
 _MILLISECONDS = {"latency": "max-seconds", "max-duration-ms": "max-seconds"}
 
 
@@ -53,7 +55,7 @@ class Expected(NamedTuple):
     ungraded: tuple[str, ...] = ()
 
     def plus(self, other: Expected) -> Expected:
-        """Return both together, each only once."""
+        """Return the expectations of both, each once."""
         return Expected(
             tuple(_once((*self.checks, *other.checks))),
             tuple(_once((*self.sentences, *other.sentences))),
@@ -73,7 +75,7 @@ def _once(items: Iterable[Any]) -> list[Any]:
 
 
 def gather(parts: Iterable[Expected]) -> Expected:
-    """Return all of them together."""
+    """Return the expectations of all."""
     found = NOTHING
     for one in parts:
         found = found.plus(one)
@@ -199,9 +201,22 @@ def _read_typed(one: Mapping[str, Any], where: str) -> Expected:
         kind = "contains-any"
     known = kind.removeprefix("not-")
     if known not in CHECKS and known not in _ALIASES and known not in _MILLISECONDS:
-        return Expected(ungraded=(f"{one_line(kind)}: nothing here can decide this kind",))
+        return Expected(ungraded=(_not_run(kind, kind),))
     file = one.get("file", one.get("path", ""))
     return Expected(make_check(kind, value, where, file=file if isinstance(file, str) else ""))
+
+
+def _not_run(name: str, kind: str) -> str:
+    """Say that a grader is not run, and what to write instead."""
+    shown = shorten(one_line(name), _MAX_SHOWN)
+    instead = "contains, regex, json_schema or golden under `expect`, or a sentence for --judge"
+    if kind.removeprefix("not-") in _PROGRAMS:
+        return (
+            f"{shown}: a program that grades is not run, since it would run outside the sandbox; "
+            f"write {instead}, or make it a script of the skill with a case under `scripts`, which "
+            "`eval script` runs in the sandbox"
+        )
+    return f"{shown}: nothing here decides the kind {one_line(kind)}; write {instead}"
 
 
 # Graders of waza
@@ -215,8 +230,7 @@ def read_grader(one: Mapping[str, Any], where: str) -> Expected:
         raise ConfigError(f"{where}.config: takes an object")
     read = _GRADERS.get(kind)
     if read is None:
-        named = one_line(str(one.get("name") or kind))
-        return Expected(ungraded=(f"{named}: the grader {one_line(kind)} is not run here",))
+        return Expected(ungraded=(_not_run(str(one.get("name") or kind), kind),))
     return read(config, f"{where}.config")
 
 

@@ -54,6 +54,10 @@ _GRADED = (
     "graders",
     "must_not",
 )
+_SCRIPT_KEYS = frozenset(
+    ("id", "case_id", "eval_id", "name", "eval_name", "script", "arguments", "stdin", "input",
+     "files", "timeout", "expect", "draft", "description", "comment")
+)  # fmt: skip
 _NO_SKILL = ("", "none", "null", "no-skill")
 
 
@@ -268,6 +272,11 @@ def _read_waza_expected(expected: Mapping[str, Any], where: str) -> Expected:
 def _script(entry: object, origin: EntryPlace) -> ScriptCase:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("script"), str):
         raise ConfigError(f"{origin.text}: needs a script, the path of one in the skill")
+    if unknown := sorted(set(map(str, entry)) - _SCRIPT_KEYS):
+        raise ConfigError(
+            f"{origin.text}: {one_line(', '.join(unknown))} is not read; a script's case takes "
+            f"{', '.join(sorted(_SCRIPT_KEYS))}"
+        )
     expected = read_expect(entry.get("expect") or {}, f"{origin.text}: expect")
     stdin, seconds = entry.get("stdin", ""), entry.get("timeout", 0)
     if not isinstance(stdin, str):

@@ -1,4 +1,4 @@
-"""Let a model decide sentences that no check can. Without one they stay undecided.
+"""Asks a model to decide sentences that no check can. Without one they stay undecided.
 
 What is judged was written by a model that read skills. It is given as data, and cannot end its
 own block.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
-from skillbelt.evals.cases import EvalProblem
+from skillbelt.evals.cases import EvalProblem, TriggerCase
 from skillbelt.evals.statistics import Rate
 from skillbelt.text import one_line
 
@@ -32,7 +32,7 @@ class CaseOutcome(NamedTuple):
     data: Mapping[str, object] = _NOTHING
 
     def document(self) -> dict[str, object]:
-        """Return it as JSON has it."""
+        """Return the JSON document."""
         plain = self._asdict()
         del plain["data"]
         return {**plain, "seconds": round(self.seconds, 3), **self.data}
@@ -50,7 +50,7 @@ class MeasuredSkill(NamedTuple):
     baseline: str = ""
 
     def document(self) -> dict[str, object]:
-        """Return it as JSON has it."""
+        """Return the JSON document."""
         measures = {name: rate.document() for name, rate in self.measures.items()}
         about = {"baseline": self.baseline} if self.baseline else {}
         return {"name": self.name, "model": self.model, **about, "measures": measures}
@@ -69,7 +69,7 @@ class Confusion(NamedTuple):
     rank: int = 0
 
     def document(self) -> dict[str, object]:
-        """Return it as JSON has it."""
+        """Return the JSON document."""
         return {**self._asdict(), "words": list(self.words)}
 
 
@@ -89,6 +89,11 @@ class BarResult(NamedTuple):
     rate: float
     passed: bool
     model: str = ""
+
+    @property
+    def label(self) -> str:
+        """The skill, with the model where there is one."""
+        return f"{self.name} ({self.model})" if self.model else self.name
 
 
 class EvalReport(NamedTuple):
@@ -141,19 +146,25 @@ def parse_bar(text: str) -> Bar:
     return Bar(name.strip().lower(), least)
 
 
+def require_measures(bars: Sequence[Bar], known: Sequence[str]) -> None:
+    """ConfigError for a bar of a measure that is not known."""
+    for bar in bars:
+        if bar.measure and bar.measure not in known:
+            raise ConfigError(
+                f"--min: there is no measure {one_line(bar.measure)!r}; there are "
+                f"{', '.join(known)}"
+            )
+
+
 def judge_bars(report: EvalReport, bars: Sequence[Bar]) -> EvalReport:
     """Return the report with what each skill reached; ConfigError for an unknown measure."""
     found: list[BarResult] = []
     known = list(dict.fromkeys(name for one in report.skills for name in one.measures))
+    if bars and not known:
+        raise ConfigError("--min: there is nothing to measure")
+    require_measures(bars, known)
     for bar in bars:
-        if not known:
-            raise ConfigError("--min: there is nothing to measure")
-        name = bar.measure or known[0]
-        if name not in known:
-            raise ConfigError(
-                f"--min: there is no measure {one_line(name)!r}; there are {', '.join(known)}"
-            )
-        found += _judge(report, name, bar.least)
+        found += _judge(report, bar.measure or known[0], bar.least)
     return report._replace(bars=tuple(found))
 
 
@@ -181,6 +192,24 @@ def _judge(report: EvalReport, name: str, least: float) -> list[BarResult]:
             )
         )
     return found
+
+
+def count_of(number: int, noun: str) -> str:
+    """Return the number with its noun, in the plural if needed."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def warn_of_drafts(cases: Iterable[TriggerCase]) -> list[str]:
+    """Return a warning for each skill with requests that `eval init` wrote."""
+    by_skill: dict[str, list[bool]] = {}
+    for one in cases:
+        by_skill.setdefault(one.skill, []).append(one.draft)
+    return [
+        f"{name}: {sum(drafts)} of {len(drafts)} requests are drafts of `eval init`; replace "
+        "them by what people write"
+        for name, drafts in by_skill.items()
+        if any(drafts)
+    ]
 
 
 def suspect(name: str, positives: Rate, negatives: Rate | None = None) -> list[str]:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from skillbelt.errors import ConfigError
-from skillbelt.evals.outcome import CaseOutcome, EvalReport, MeasuredSkill
+from skillbelt.evals.outcome import CaseOutcome, EvalReport, MeasuredSkill, count_of
 from skillbelt.evals.statistics import Rate
 from skillbelt.text import exact, one_line, shorten, xml
 
@@ -28,20 +28,35 @@ _TITLES = {
 _MARKS = {
     "passed": "✅", "failed": "❌", "error": "⚠️", "timeout": "⏱", "ungraded": "❔", "not-run": "–",
 }  # fmt: skip
+_OUTCOMES = {
+    "passed": "cases passed", "failed": "cases failed", "error": "ended with an error",
+    "timeout": "took too long", "ungraded": "not graded", "not-run": "not run",
+}  # fmt: skip
 _MOST_ROWS = 200  # of the cases and confusions in Markdown, which sites cut
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|~&])")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
-def write_report(report: EvalReport, path: str) -> None:
-    """Write the report in the form that the ending of the path says; ConfigError otherwise."""
-    ending = os.path.splitext(path)[1].lower()
-    if ending not in FORMS:
+def require_report_path(path: str) -> None:
+    """ConfigError for a path that no report can be written to, before anything is paid for."""
+    if _ending(path) not in FORMS:
         raise ConfigError(
             f"--report {one_line(path)}: ends in none of {', '.join(FORMS)}, which say what is "
             "written"
         )
-    text = FORMS[ending](report)
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder) or os.path.isdir(path):
+        raise ConfigError(f"--report {one_line(path)}: {one_line(folder)} is no folder to write to")
+
+
+def _ending(path: str) -> str:
+    return os.path.splitext(path)[1].lower()
+
+
+def write_report(report: EvalReport, path: str) -> None:
+    """Write the report in the form that the ending of the path says; ConfigError otherwise."""
+    require_report_path(path)
+    text = FORMS[_ending(path)](report)
     try:
         with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
@@ -112,7 +127,7 @@ def _markdown_bars(report: EvalReport) -> Iterator[str]:
     low = [bar for bar in report.bars if not bar.passed]
     for bar in low:
         yield (
-            f"- ❌ {_plain(bar.name)}: {_plain(bar.measure)} is {bar.rate:.2f}, and must be at "
+            f"- ❌ {_plain(bar.label)}: {_plain(bar.measure)} is {bar.rate:.2f}, and must be at "
             f"least {bar.least:.2f}"
         )
     if low:
@@ -122,7 +137,7 @@ def _markdown_bars(report: EvalReport) -> Iterator[str]:
 def _markdown_facts(facts: Mapping[str, Any]) -> Iterator[str]:
     """Show differences between sides, what was spent, and what changed between versions."""
     for one in _listed(facts.get("differences")):
-        yield f"- {describe_difference(one)}"
+        yield f"- {_plain(describe_difference(one))}"
     if "tokens" in facts and isinstance(facts["tokens"], int):
         yield f"- {describe_spending(facts)}"
     yield ""
@@ -149,8 +164,8 @@ def _fenced(text: str) -> Iterator[str]:
 def describe_difference(one: Mapping[str, Any]) -> str:
     """Return a difference between two sides in words."""
     return (
-        f"with {_plain(str(one['name']))} over {one['tasks']} tasks: difference of the pass rate "
-        f"{one['mean']:+.2f} (95 %: {one['low']:+.2f} to {one['high']:+.2f})"
+        f"with {one_line(str(one['name']))} over {count_of(one['tasks'], 'task')}: difference of "
+        f"the pass rate {one['mean']:+.2f} (95 %: {one['low']:+.2f} to {one['high']:+.2f})"
     )
 
 
@@ -169,7 +184,7 @@ def _markdown_cases(cases: Sequence[CaseOutcome]) -> Iterator[str]:
     yield f"<details><summary>{len(wrong)} of {len(cases)} cases are not right</summary>"
     yield ""
     rows = [
-        (_MARKS[one.outcome], _code(one.skill), _plain(one.group),
+        (_MARKS[one.outcome], _code(name_case(one)), _plain(one.group.replace("_", " ")),
          _code(shorten(one_line(one.text), 160)), _code(shorten(one_line(one.detail), 300)))
         for one in wrong[:_MOST_ROWS]
     ]  # fmt: skip
@@ -178,6 +193,12 @@ def _markdown_cases(cases: Sequence[CaseOutcome]) -> Iterator[str]:
         yield f"and {len(wrong) - _MOST_ROWS} more"
     yield "</details>"
     yield ""
+
+
+def name_case(one: CaseOutcome) -> str:
+    """Return the skill of a case, with the model and the number of the repeat where it has them."""
+    told = [one.model, f"run {one.data['run']}" if one.data.get("run") else ""]
+    return " ".join(filter(None, (one.skill, *told)))
 
 
 def measure_names(report: EvalReport) -> list[str]:
@@ -193,7 +214,7 @@ def label_of(one: MeasuredSkill) -> str:
 
 def summarise(report: EvalReport) -> str:
     """Return the result in one sentence."""
-    cases = f"{len(report.cases)} case{'s' if len(report.cases) != 1 else ''}"
+    cases = count_of(len(report.cases), "case")
     first = next(iter(report.overall.items()), None)
     told = f"{first[0]} {first[1]}" if first else "nothing was measured"
     low = sum(not bar.passed for bar in report.bars)
@@ -265,20 +286,56 @@ def _bar_suite(report: EvalReport) -> str:
 
 
 _STYLE = """
-:root{color-scheme:light dark;--ink:#1c2024;--soft:#60646c;--line:#d9d9e0;--page:#fff;
---good:#18794e;--bad:#b42318;--mark:#3451b2;--pale:#eef1fd}
-@media(prefers-color-scheme:dark){:root{--ink:#edeef0;--soft:#b0b4ba;--line:#43484e;--page:#111113;
---good:#3dd68c;--bad:#ff9592;--mark:#9eb1ff;--pale:#1d2545}}
-body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);margin:0 auto;
-max-width:70rem;padding:1.5rem}
-h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}
+:root{color-scheme:light dark;--paper:#fbfcfb;--sheet:#fff;--sunk:#f1f4f2;--line:#e1e6e3;
+--edge:#87918c;--ink:#131816;--soft:#3b4540;--faint:#5a655f;--accent:#0e5a4b;--good:#1a6639;--good-wash:#e4f3e8;
+--bad:#a52c15;--bad-wash:#fbe9e4;--warn:#774600;--warn-wash:#fcf1da;--focus:#1463d8}
+@media(prefers-color-scheme:dark){:root{--paper:#111514;--sheet:#171c1a;--sunk:#1d2321;
+--line:#29312d;--edge:#6f7c75;--ink:#e7ece9;--soft:#c0cac5;--faint:#97a39d;--accent:#82d2bd;
+--good:#88d69e;--good-wash:#17311f;--bad:#f7a28d;--bad-wash:#3a201a;--warn:#efc475;
+--warn-wash:#332810;--focus:#7ab4ff}}
+*{box-sizing:border-box}
+body{font:.9375rem/1.55 system-ui,-apple-system,"Segoe UI",sans-serif;color:var(--ink);
+background:var(--paper);margin:0}
+main{max-width:68rem;margin:0 auto;padding:2.5rem 1.5rem 4rem;overflow-wrap:anywhere}
+h1{font:500 2rem/1.2 Georgia,"Times New Roman",serif;letter-spacing:-.02em;margin:0 0 .75rem}
+h2{font-size:1.05rem;margin:2.5rem 0 .75rem}h3{font-size:.875rem;margin:1.25rem 0 .5rem}
+.badge{display:inline-block;padding:.1rem .6rem;border-radius:1rem;font-weight:600;
+font-size:.8rem;background:var(--sunk);color:var(--soft)}
+.good{color:var(--good)}.bad{color:var(--bad)}.badge.good{background:var(--good-wash)}
+.badge.bad{background:var(--bad-wash)}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(10rem,1fr));gap:.75rem;
+margin:1.25rem 0;padding:0;list-style:none}
+.tiles li,.sheet{background:var(--sheet);border:1px solid var(--line);border-radius:8px;
+padding:.8rem 1rem}
+.tiles strong{display:block;font:500 1.7rem/1.2 Georgia,serif}.tiles span,.range{color:var(--faint);
+font-size:.8rem}
+.note{background:var(--warn-wash);color:var(--warn);border-radius:8px;padding:.5rem .9rem;
+margin:.5rem 0}
+.row{display:grid;grid-template-columns:minmax(0,19rem) minmax(0,1fr) 12rem;gap:0 1.25rem;
+align-items:center;padding:.3rem 0}
+.track{position:relative;height:1.25rem;
+background:linear-gradient(var(--line),var(--line)) 0 50%/100% 1px no-repeat}
+.track i,.track b{position:absolute;top:50%;transform:translateY(-50%)}
+.track i{height:4px;border-radius:2px;background:currentColor;opacity:.4}
+.track b{width:12px;height:12px;margin-left:-6px;border-radius:50%;background:currentColor;
+border:2px solid currentColor}.track b.from{background:var(--sheet);color:var(--edge)}
+.track.mark{color:var(--accent)}.axis{color:var(--faint);font-size:.75rem;padding:0}
+.axis .track{background:none}.axis .track span{position:absolute;transform:translateX(-50%)}
 table{border-collapse:collapse;width:100%}th,td{text-align:left;vertical-align:top;
-padding:.3rem .6rem .3rem 0;border-bottom:1px solid var(--line);overflow-wrap:anywhere}
-th{font-weight:600}.scroll{overflow-x:auto}.good{color:var(--good)}.bad{color:var(--bad)}
-.soft{color:var(--soft)}
-pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:.3rem 0;font-size:.85rem}
-svg{max-width:100%;height:auto}svg text{fill:var(--ink);font-size:13px}
-summary{cursor:pointer}.note{background:var(--pale);padding:.5rem .8rem;margin:.5rem 0}
+padding:.5rem 1rem .5rem 0;border-bottom:1px solid var(--line)}tr:last-child td{border-bottom:0}
+th{font-weight:600;font-size:.8rem;color:var(--faint)}
+.scroll{overflow-x:auto}pre,code{font-family:ui-monospace,"SF Mono",Menlo,Consolas,monospace}
+pre{white-space:pre-wrap;margin:0;font-size:.8rem;line-height:1.6}
+.add{color:var(--good)}.gone{color:var(--bad)}
+details{margin:.5rem 0}summary{cursor:pointer;padding:.4rem 0;font-weight:550}
+:focus-visible{outline:2px solid var(--focus);outline-offset:2px;border-radius:4px}
+@media(max-width:44rem){main{padding:1.5rem 1rem 3rem}h1{font-size:1.6rem}
+.row{grid-template-columns:1fr;padding:.5rem 0;margin:0 .4rem}
+.axis :first-child:empty,.axis :last-child:empty{display:none}
+table,tbody,tr,td{display:block}thead{position:absolute;clip-path:inset(50%)}
+tr{padding:.6rem 0;border-bottom:1px solid var(--line)}tr:last-child{border-bottom:0}
+td{border:0;padding:.1rem 0}td[data-head]:not(:empty)::before{content:attr(data-head);display:block;
+color:var(--faint);font-size:.75rem}}
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
@@ -290,7 +347,8 @@ def render_html(report: EvalReport) -> str:
     if not report.passed:
         mark = ("bad", "not passed")
     parts = [
-        f'<p><strong class="{mark[0]}">{mark[1]}</strong> · {_html(summarise(report))}</p>',
+        f'<p><span class="badge {mark[0]}">{mark[1]}</span> {_html(summarise(report))}</p>',
+        *_html_tiles(report),
         *(f'<p class="note">{_html(text)}</p>' for text in report.warnings),
         *_html_measures(report),
         *_html_pairs(report),
@@ -313,11 +371,27 @@ def _html(text: str) -> str:
 
 
 def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield '<div class="scroll" tabindex="0"><table><thead><tr>'
+    yield '<div class="scroll sheet" tabindex="0"><table><thead><tr>'
     yield "".join(f'<th scope="col">{_html(one)}</th>' for one in head)
     yield "</tr></thead><tbody>"
-    yield from (f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    for row in rows:
+        cells = zip(head, row, strict=True)
+        told = (f'<td data-head="{_html(name)}">{cell}</td>' for name, cell in cells)
+        yield f"<tr>{''.join(told)}</tr>"
     yield "</tbody></table></div>"
+
+
+def _html_tiles(report: EvalReport) -> Iterator[str]:
+    """Show the measures of all skills together, and how many cases ended in which way."""
+    yield '<ul class="tiles">'
+    for name, rate in report.overall.items():
+        if rate.rate is not None:
+            told = f"{name}: {rate.low:.2f} to {rate.high:.2f}, {rate.hits} of {rate.total}"
+            yield f"<li><strong>{rate.rate:.2f}</strong><span>{_html(told)}</span></li>"
+    for key in _MARKS:
+        if found := sum(one.outcome == key for one in report.cases):
+            yield f"<li><strong>{found:,}</strong><span>{_OUTCOMES[key]}</span></li>"
+    yield "</ul>"
 
 
 def _html_measures(report: EvalReport) -> Iterator[str]:
@@ -351,46 +425,36 @@ def _html_measures(report: EvalReport) -> Iterator[str]:
     yield "</details>"
 
 
-_LEFT, _WIDE, _ROW = 300, 440, 26
-_LABEL_CHARS = 40
-
-
 def _plot_rates(name: str, rows: Sequence[tuple[str, Rate]]) -> str:
     """Return a plot: a dot for each rate, a line for its interval."""
-    height = _ROW * len(rows) + 30
-    parts = list(_axis(height, ("0", "0.25", "0.5", "0.75", "1")))
-    for number, (label, rate) in enumerate(rows):
-        y = _ROW * number + 16
-        low, high, at = (_LEFT + _WIDE * one for one in (rate.low, rate.high, rate.rate or 0.0))
-        parts.append(
-            f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{_html(_cut_middle(label))}'
-            f'</text><line x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}" stroke="var(--mark)" '
-            f'stroke-width="3" opacity=".45"/><circle cx="{at:.1f}" cy="{y}" r="6" '
-            f'fill="var(--mark)"><title>{_html(f"{label}: {rate}")}</title></circle>'
-            f'<text x="{_LEFT + _WIDE + 12}" y="{y + 4}">{rate.rate or 0.0:.2f}</text>'
-        )
+    parts = [
+        _plot_row(label, "mark", (rate.low, rate.high), _dot(rate.rate or 0.0), str(rate))
+        for label, rate in rows
+    ]
     told = "; ".join(f"{label} {rate}" for label, rate in rows[:20])
-    return _svg(height, f"{name} with intervals of 95 %: {told}", parts)
+    return _plot(f"{name} with intervals of 95 %: {told}", parts)
 
 
-def _cut_middle(label: str) -> str:
-    """Return a label that fits; its end tells as much as its beginning."""
-    text = one_line(label)
-    return text if len(text) <= _LABEL_CHARS else f"{text[:14]}…{text[15 - _LABEL_CHARS :]}"
+def _dot(at: float, kind: str = "at") -> str:
+    return f'<b class="{kind}" style="left:{100 * at:.2f}%"></b>'
 
 
-def _axis(height: int, marks: Sequence[str]) -> Iterator[str]:
-    for number, mark in enumerate(marks):
-        x = _LEFT + _WIDE * number / (len(marks) - 1)
-        yield f'<line x1="{x}" x2="{x}" y1="4" y2="{height - 22}" stroke="var(--line)"/>'
-        yield f'<text x="{x}" y="{height - 6}" text-anchor="middle">{mark}</text>'
-
-
-def _svg(height: int, label: str, parts: Iterable[str]) -> str:
-    width = _LEFT + _WIDE + 60
+def _plot_row(label: str, colour: str, line: tuple[float, float], dots: str, figure: str) -> str:
+    left, right = (100 * one for one in line)
     return (
-        f'<svg role="img" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        f'aria-label="{_html(label)}">{"".join(parts)}</svg>'
+        f'<div class="row"><span>{_html(one_line(label))}</span><span class="track {colour}">'
+        f'<i style="left:{left:.2f}%;width:{right - left:.2f}%"></i>{dots}</span>'
+        f'<span class="range">{_html(figure)}</span></div>'
+    )
+
+
+def _plot(label: str, rows: Iterable[str]) -> str:
+    """Return rows above an axis from 0 to 1."""
+    marks = (f'<span style="left:{25 * one}%">{one / 4:g}</span>' for one in range(5))
+    axis = f'<div class="row axis"><span></span><span class="track">{"".join(marks)}</span>'
+    return (
+        f'<div class="sheet" role="img" aria-label="{_html(label)}">{"".join(rows)}{axis}'
+        "<span></span></div></div>"
     )
 
 
@@ -404,6 +468,7 @@ def _html_pairs(report: EvalReport) -> Iterator[str]:
     yield _plot_pairs(rows)
     for difference in _listed(report.facts.get("differences")):
         yield f"<p>{_html(describe_difference(difference))}</p>"
+    yield f"<p>{_html(describe_spending(report.facts))}</p>" if "tokens" in report.facts else ""
 
 
 def _listed(value: object) -> list[Mapping[str, Any]]:
@@ -412,23 +477,15 @@ def _listed(value: object) -> list[Mapping[str, Any]]:
 
 def _plot_pairs(rows: Sequence[tuple[str, float, float]]) -> str:
     """Return a plot: for each task an arrow from without to with."""
-    height = _ROW * len(rows) + 30
-    parts = list(_axis(height, ("0", "0.25", "0.5", "0.75", "1")))
-    for number, (label, with_skill, without) in enumerate(rows):
-        y = _ROW * number + 16
-        start, end = _LEFT + _WIDE * without, _LEFT + _WIDE * with_skill
+    parts = []
+    for label, with_skill, without in rows:
         colour = "good" if with_skill >= without else "bad"
-        parts.append(
-            f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{_html(_cut_middle(label))}'
-            f'</text><line x1="{start:.1f}" x2="{end:.1f}" y1="{y}" y2="{y}" '
-            f'stroke="var(--{colour})" stroke-width="3"/>'
-            f'<circle cx="{start:.1f}" cy="{y}" r="5" fill="var(--page)" stroke="var(--soft)" '
-            f'stroke-width="2"/><circle cx="{end:.1f}" cy="{y}" r="6" fill="var(--{colour})">'
-            f"<title>{_html(f'{label}: {without:.2f} without, {with_skill:.2f} with')}</title>"
-            "</circle>"
-        )
+        line = (min(with_skill, without), max(with_skill, without))
+        dots = _dot(without, "from") + _dot(with_skill)
+        figure = f"from {without:.2f} to {with_skill:.2f}"
+        parts.append(_plot_row(label, colour, line, dots, figure))
     told = "; ".join(f"{one[0]} {one[2]:.2f} to {one[1]:.2f}" for one in rows[:20])
-    return _svg(height, f"pass rate without and with the skill: {told}", parts)
+    return _plot(f"pass rate without and with the skill: {told}", parts)
 
 
 def _html_bars(report: EvalReport) -> Iterator[str]:
@@ -436,10 +493,10 @@ def _html_bars(report: EvalReport) -> Iterator[str]:
         return
     yield "<h2>Bars</h2>"
     yield from _html_table(
-        ("skill", "measure", "at least", "reached", ""),
+        ("skill", "measure", "at least", "reached", "result"),
         [
             (
-                _html(bar.name),
+                _html(bar.label),
                 _html(bar.measure),
                 f"{bar.least:.2f}",
                 f"{bar.rate:.2f}",
@@ -459,12 +516,21 @@ def _html_versions(facts: Mapping[str, Any]) -> Iterator[str]:
         return
     yield "<h2>Tokens</h2>"
     rows = [(_html(key), str(told["old"][key]), str(told["new"][key])) for key in told["new"]]
-    yield from _html_table(("", "old", "new"), rows)
+    yield from _html_table(("part", "old", "new"), rows)
     for key in ("description", "body"):
         given = facts.get(key)
         text = given.get("diff", "") if isinstance(given, Mapping) else given
         if isinstance(text, str) and text:
-            yield f"<h2>Changes of the {key}</h2><pre>{_html(text)}</pre>"
+            yield f'<h2>Changes of the {key}</h2><pre class="sheet">{_html_diff(text)}</pre>'
+
+
+def _html_diff(text: str) -> str:
+    """Return a diff with its lines in colour."""
+    kinds = {"+": "add", "-": "gone"}
+    return "\n".join(
+        f'<span class="{kinds[line[0]]}">{_html(line)}</span>' if line[:1] in kinds else _html(line)
+        for line in text.splitlines()
+    )
 
 
 def _html_confusions(report: EvalReport) -> Iterator[str]:
@@ -487,13 +553,13 @@ def _html_cases(cases: Sequence[CaseOutcome]) -> Iterator[str]:
         if not found:
             continue
         shown = " open" if key != "passed" else ""
-        yield f"<details{shown}><summary>{key}: {len(found)}</summary>"
+        yield f"<details{shown}><summary>{_OUTCOMES[key]}: {len(found):,}</summary>"
         yield from _html_table(
             ("skill", "kind", "case", "what happened"),
             [
                 (
-                    _html(" ".join(filter(None, (one.skill, one.model)))),
-                    _html(one.group),
+                    _html(name_case(one)),
+                    _html(one.group.replace("_", " ")),
                     _html(shorten(one.text, 500)),
                     f"<pre>{_html(shorten(one.detail, 4_000))}</pre>",
                 )

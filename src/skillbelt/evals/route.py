@@ -12,7 +12,14 @@ from typing import NamedTuple
 
 from skillbelt.discovery.catalog import Catalog, Filters
 from skillbelt.evals.cases import EvalSet, TriggerCase
-from skillbelt.evals.outcome import CaseOutcome, Confusion, EvalReport, MeasuredSkill, suspect
+from skillbelt.evals.outcome import (
+    CaseOutcome,
+    Confusion,
+    EvalReport,
+    MeasuredSkill,
+    suspect,
+    warn_of_drafts,
+)
 from skillbelt.evals.statistics import Rate, count_rate
 from skillbelt.format.skill import Skill
 from skillbelt.search.evaluate import DEPTH, Labelled, evaluate
@@ -150,14 +157,7 @@ def _warn(one: MeasuredSkill, routed: Sequence[_Routed]) -> list[str]:
             f"{one.name}: there are no requests to measure; `skillbelt eval init {one.name}` "
             "writes the first"
         ]
-    drafts = sum(case.draft for case in mine)
-    found = suspect(one.name, one.measures[HIT], one.measures[NEGATIVES])
-    if drafts:
-        found.append(
-            f"{one.name}: {drafts} of {len(mine)} requests are drafts of `eval init`; replace "
-            "them by what people write"
-        )
-    return found
+    return suspect(one.name, one.measures[HIT], one.measures[NEGATIVES]) + warn_of_drafts(mine)
 
 
 def _outcome(one: _Routed) -> CaseOutcome:

@@ -5,6 +5,7 @@ Needs no model. Each case runs in the sandbox, in an empty workspace, without se
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,13 +27,15 @@ from skillbelt.running.json_call import execute, plain_call
 from skillbelt.running.outputs import OutputFile
 from skillbelt.running.trial.scripts import Script, scripts_of
 from skillbelt.running.trial.trial import ASKED_TYPES, TrialPlan, ask_once
-from skillbelt.text import one_line
+from skillbelt.scan.values import ObservedUse
+from skillbelt.text import one_line, shorten
 
 PASS = "passed"
 CASE_SECONDS = 60.0
 CASES_AT_ONCE = 2
 _USUAL = (EvalCheck("exit-code", 0),)
 _ALWAYS = EvalCheck("no-surprises")
+_SHOWN_CHARS = 200  # of the input of a JSON call
 _MAX_STREAM_CHARS = 200_000
 
 
@@ -88,7 +91,14 @@ def _report(
     warnings = suspect(skill.name, rate)
     if without:
         shown = ", ".join(without[:5]) + (" ..." if len(without) > 5 else "")
-        warnings.append(f"{skill.name}: {len(without)} scripts have no case: {one_line(shown)}")
+        warnings.append(f"{skill.name}: without a case: {one_line(shown)}")
+    told = dict.fromkeys(text for one in results for text in _texts_in(one.data["reported"]))
+    if told:
+        shown = ", ".join([*told][:5]) + (" ..." if len(told) > 5 else "")
+        warnings.append(
+            f"{skill.name}: scripts say that they lack what the skill does not name: "
+            f"{one_line(shown)}"
+        )
     return EvalReport(
         kind="script",
         skills=(MeasuredSkill(skill.name, {PASS: rate}),),
@@ -96,6 +106,10 @@ def _report(
         cases=tuple(results),
         warnings=tuple(warnings),
     )
+
+
+def _texts_in(value: object) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []
 
 
 class _CaseRunner:
@@ -224,14 +238,13 @@ class _CaseRunner:
             self._bench.carry_out(run, follower.watch)
             result = self._bench.finish(run)
             run.workspace.wanted = False
-            connections = run.egress.connections if run.egress else ()
-            reached = [f"{one_line(one.host)}:{one.port}" for one in connections if not one.allowed]
         seen = EvalEvidence(
             text=result.stdout[:_MAX_STREAM_CHARS],
             error_text=result.stderr[:_MAX_STREAM_CHARS],
             files=_texts(result.output_files),
             exit_code=result.exit_code,
-            surprises=tuple(dict.fromkeys(reached)),
+            surprises=_undeclared(result.observed),
+            reported=_reported(result.observed),
             seconds=result.duration_ms / 1000,
         )
         return seen, result.timed_out
@@ -248,6 +261,7 @@ class _CaseRunner:
             timeout_ms=int((case.seconds or self._bounds.seconds) * 1000),
             inputs=self._inputs(case),
             all_outputs=True,
+            observed=True,
             watch=follower.watch,
         )
         seen = EvalEvidence(
@@ -255,9 +269,29 @@ class _CaseRunner:
             error_text=done.stderr[:_MAX_STREAM_CHARS],
             files=_texts(done.output_files),
             exit_code=done.exit_status.code,
+            surprises=_undeclared(done.observed),
+            reported=_reported(done.observed),
             seconds=done.duration_ms / 1000,
         )
         return seen, done.exit_status.kind == "timeout"
+
+
+def _undeclared(observed: Iterable[ObservedUse]) -> tuple[str, ...]:
+    """Return what a script certainly tried, and neither its skill declares nor the user allows."""
+    return tuple(
+        str(one)
+        for one in observed
+        if one.is_surprise or (one.stated == "contained" and one.outcome == "refused")
+    )
+
+
+def _reported(observed: Iterable[ObservedUse]) -> tuple[str, ...]:
+    """Return what a script says that it lacked, and its skill states nowhere; no proof of a try."""
+    return tuple(
+        f"{one.kind} {one.value}"
+        for one in observed
+        if one.stated == "nowhere" and one.outcome == "reported"
+    )
 
 
 def _texts(files: Iterable[OutputFile]) -> dict[str, str]:
@@ -278,6 +312,7 @@ def grade_case(case: ScriptCase, seen: EvalEvidence, skill: Skill) -> dict[str, 
         "seconds": seen.seconds,
         "grades": [one.document() for one in grades],
         "exit_code": seen.exit_code,
+        "reported": list(seen.reported),
     }
 
 
@@ -302,7 +337,12 @@ def describe_grades(grades: Sequence[Grade], seen: EvalEvidence) -> str:
 
 
 def _outcome(case: ScriptCase, result: Mapping[str, Any], *, cached: bool) -> CaseOutcome:
-    words = " ".join((case.script, *case.arguments))
+    given = (
+        (shorten(json.dumps(case.json, ensure_ascii=False), _SHOWN_CHARS),)
+        if case.calls_json
+        else case.arguments
+    )
+    words = " ".join((case.script, *given))
     return CaseOutcome(
         id=case.id,
         skill=case.skill,
@@ -315,6 +355,7 @@ def _outcome(case: ScriptCase, result: Mapping[str, Any], *, cached: bool) -> Ca
             "script": case.script,
             "grades": result.get("grades", []),
             "exit_code": result.get("exit_code"),
+            "reported": result.get("reported", []),
             "cached": cached,
             "source": case.source,
         },

@@ -21,7 +21,7 @@ class Rate(NamedTuple):
     high: float
 
     def document(self) -> dict[str, object]:
-        """Return it as JSON has it."""
+        """Return the JSON document."""
         rounded = {key: round(getattr(self, key), 4) for key in ("low", "high")}
         rate = None if self.rate is None else round(self.rate, 4)
         return {"hits": self.hits, "total": self.total, "rate": rate, **rounded}

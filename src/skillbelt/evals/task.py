@@ -13,7 +13,14 @@ from skillbelt.evals.cases import TaskCase
 from skillbelt.evals.checks import Grade, decide
 from skillbelt.evals.conversation import Talk, Talker, read_talk
 from skillbelt.evals.judge import judge
-from skillbelt.evals.outcome import CaseOutcome, EvalReport, MeasuredSkill, Outcome, suspect
+from skillbelt.evals.outcome import (
+    CaseOutcome,
+    EvalReport,
+    MeasuredSkill,
+    Outcome,
+    count_of,
+    suspect,
+)
 from skillbelt.evals.script import overall_outcome
 from skillbelt.evals.statistics import Rate, count_rate, paired_difference
 from skillbelt.evals.trigger import EvalPlan, is_complete, run_jobs, skill_key
@@ -152,7 +159,7 @@ async def _grade(
     seen = talk.evidence()
     grades = [decide(one, seen, skill.files) for one in case.checks]
     grades += await judge(case.prompt, case.expectations, talk, judge_by, plan.cache)
-    grades += [Grade(text, None, "not graded: nothing here decides it") for text in case.ungraded]
+    grades += [Grade(text, None, "not decided here") for text in case.ungraded]
     return tuple(grades)
 
 
@@ -235,25 +242,40 @@ def _warn(
                      f"{one_line(shown)}")  # fmt: skip
     refused = sum(one.talk.refused for one in runs)
     if refused:
-        found.append(f"{refused} calls were refused permission; --yes allows them for this command")
-    undecided = sum(grade.passed is None for one in runs for grade in one.grades)
-    if undecided:
-        found.append(f"{undecided} expectations are not graded; --judge MODEL decides sentences")
+        found.append(f"refused permission: {count_of(refused, 'call')}; --yes allows them for this "
+                     "command")  # fmt: skip
+    found += _warn_of_undecided([one for one in runs if one.talk.ended == "answer"])
     unused = [one for one in runs if one.configuration == "with_skill"
               and one.talk.ended == "answer" and skill.name not in one.talk.skills]  # fmt: skip
     if unused:
-        found.append(f"{skill.name}: {len(unused)} runs with the skill did not use it")
+        found.append(f"{skill.name}: {count_of(len(unused), 'run')} with the skill did not use it")
     return found
+
+
+def _warn_of_undecided(runs: Sequence[TaskRun]) -> list[str]:
+    """Say how many expectations nothing decided, and what would decide them."""
+    programs = {text for one in runs for text in one.case.ungraded}
+    undecided = [one for run in runs for one in run.grades if one.passed is None]
+    sentences = sum(one.text not in programs for one in undecided)
+    found = [f"not graded: {one_line(text)}" for text in sorted(programs)[:_SHOWN]]
+    if sentences:
+        told = count_of(sentences, "expectation")
+        found.append(f"not graded: {told}; --judge MODEL decides sentences")
+    return found
+
+
+_SHOWN = 5  # kinds of graders that are not run
+_ENDED = {"budget": "the budget was spent", "timeout": "took longer than --timeout"}
 
 
 def _outcome(run: TaskRun) -> CaseOutcome:
     lines = [
         f"{'not graded' if one.passed is None else 'failed'}: {one.text}: {one.evidence}"
         for one in run.grades
-        if not one.passed
+        if not one.passed and run.talk.ended == "answer"
     ]
-    if run.talk.error:
-        lines.insert(0, run.talk.error)
+    if run.talk.ended != "answer":
+        lines = [run.talk.error or _ENDED.get(run.talk.ended, run.talk.ended)]
     answer = f"answered: {shorten(one_line(run.talk.answer), 200)}" if run.talk.answer else ""
     return CaseOutcome(
         id=run.case.id,

@@ -9,7 +9,14 @@ from typing import NamedTuple, TypeVar
 from skillbelt.evals.cache import EvalCache, key_of
 from skillbelt.evals.cases import TriggerCase
 from skillbelt.evals.conversation import Talk, Talker, read_talk
-from skillbelt.evals.outcome import CaseOutcome, Confusion, EvalReport, MeasuredSkill, suspect
+from skillbelt.evals.outcome import (
+    CaseOutcome,
+    Confusion,
+    EvalReport,
+    MeasuredSkill,
+    suspect,
+    warn_of_drafts,
+)
 from skillbelt.evals.statistics import Rate, count_rate
 from skillbelt.format.skill import Skill
 from skillbelt.text import one_line, shorten
@@ -112,7 +119,8 @@ async def evaluate_triggers(
         return _outcome(job, talk, cached=cached)
 
     results = await run_jobs(jobs, work, plan.at_once, plan.told)
-    return report_triggers(results)
+    report = report_triggers(results)
+    return report._replace(warnings=(*report.warnings, *warn_of_drafts(cases)))
 
 
 def _shown_to_model(talker: Talker) -> str:

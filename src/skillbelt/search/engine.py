@@ -10,7 +10,7 @@ from typing import NamedTuple
 from skillbelt.format.skill import Skill, Skills
 from skillbelt.search.confidence import Certainty, any_fits, confidence, strength_of
 from skillbelt.search.indexer import WHOLE, Groups, Kept, Progress, Upkeep
-from skillbelt.search.lexical import is_excluded, score
+from skillbelt.search.lexical import UNRELATED, is_excluded, score
 from skillbelt.search.near_copies import fold
 from skillbelt.search.protocol import Ranked, Ranker, Result
 from skillbelt.search.query import Query, query
@@ -55,7 +55,6 @@ class _Found(NamedTuple):
     copies: Sequence[Ranked]
     reason: Reason
     figures: Certainty
-    ratio: float  # of its score to the best one's
     ruled_out: bool
 
 
@@ -88,7 +87,7 @@ class Searcher:
         for one in self._find(asked, skills, limit):
             sure = confidence(one.figures, ruled_out=one.ruled_out)
             fits = any_fits(found[0].confidence if found else sure, len(asked.words))
-            strength = strength_of(sure, one.ratio, one.figures.share) if fits else "noise"
+            strength = strength_of(sure, one.figures) if fits else "noise"
             made = _result(one.reason, one.best, one.copies)
             found.append(made._replace(confidence=sure, strength=strength))
         return found
@@ -110,7 +109,7 @@ class Searcher:
         # One more than wanted: how sure the best one is depends on the next.
         groups = fold(ranked[: (limit + 1) * _FOLDED], limit + 1)
         ruled_out = any(is_excluded(asked, one.candidate) for one in ranked)
-        best, second = [*(group[0].score for group in groups), 0.0, 0.0][:2]
+        best, second = [*(group[0].score for group in groups), UNRELATED, UNRELATED][:2]
         found = []
         for place, (one, copies) in enumerate(groups[:limit]):
             reason = Reason(asked, one.candidate)
@@ -120,7 +119,6 @@ class Searcher:
                     copies=copies,
                     reason=reason,
                     figures=reason.figures(one.score - (best if place else second)),
-                    ratio=one.score / best,
                     ruled_out=ruled_out,
                 )
             )
@@ -140,7 +138,11 @@ class Searcher:
                 ids += self._choose(asked, shelf, max(_CANDIDATES, 2 * limit))
         found = self._upkeep.index.candidates(list(dict.fromkeys(ids)))
         by_id = view.by_id
-        ranked = [Ranked(score(asked, one), one, by_id[one.id]) for one in found if one.id in by_id]
+        ranked = [
+            Ranked(score(asked, one, by_id[one.id].name), one, by_id[one.id])
+            for one in found
+            if one.id in by_id
+        ]
         ranked = [one for one in ranked if one.score > 0.0]
         ranked.sort(key=lambda one: (-one.score, one.skill.name))
         for ranker in self.rankers:

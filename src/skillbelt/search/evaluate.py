@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from math import log2
 from typing import NamedTuple
 
@@ -46,10 +47,11 @@ class SearchReport(NamedTuple):
     misses: Sequence[tuple[str, str]]
 
 
-def read_labelled(path: str) -> list[Labelled]:
+def read_labelled(path: str, *, allow_none: bool = False) -> list[Labelled]:
     """Read a labelled set from JSON lines or one JSON list; ConfigError if it is neither.
 
-    Each entry is an object with `query`, a text, and `relevant`, a list of names.
+    Each entry is an object with `query`, a text, and `relevant`, a list of names. `allow_none`: the
+    list may be empty, for a request that no skill answers.
     """
     try:
         text = read(path, _MOST_BYTES).data.decode("utf-8-sig")
@@ -57,17 +59,20 @@ def read_labelled(path: str) -> list[Labelled]:
         rows = read_json(text) if listed else [read_json(x) for x in text.splitlines() if x.strip()]
     except (UnusableFile, ValueError) as error:
         raise ConfigError(f"{path}: cannot be read as a labelled set: {error}") from None
-    made = [_labelled(row, f"{path}: entry {place}") for place, row in enumerate(rows, 1)]
+    made = [
+        _labelled(row, f"{path}: entry {place}", allow_none) for place, row in enumerate(rows, 1)
+    ]
     if not made:
         raise ConfigError(f"{path}: there is no request in it")
     return made
 
 
-def _labelled(row: object, where: str) -> Labelled:
+def _labelled(row: object, where: str, allow_none: bool) -> Labelled:
     wanted = '{"query": "...", "relevant": ["name"]}'
     query = row.get("query") if isinstance(row, dict) else None
     relevant = row.get("relevant") if isinstance(row, dict) else None
-    if not isinstance(query, str) or not isinstance(relevant, list) or not relevant:
+    named = isinstance(relevant, list) and (relevant or allow_none)
+    if not isinstance(query, str) or not isinstance(relevant, list) or not named:
         raise ConfigError(f"{where} is not of the form {wanted}")
     if not all(isinstance(name, str) for name in relevant):
         raise ConfigError(f"{where}: relevant must be a list of names")
@@ -136,3 +141,15 @@ def mean_with_interval(values: Sequence[float]) -> Measure:
     means = sorted(sum(draw.choices(values, k=len(values))) / len(values) for _ in range(_DRAWS))
     low, high = means[int(_TAIL * _DRAWS)], means[int((1 - _TAIL) * _DRAWS) - 1]
     return Measure(sum(values) / len(values), low, high)
+
+
+def area_under_curve(scores: Sequence[tuple[float, bool]]) -> float:
+    """Return how often a right result has a higher score than a wrong one; a tie counts half."""
+    ordered = sorted(scores)
+    wins = below = 0.0
+    for _, tied in groupby(ordered, key=lambda one: one[0]):
+        rights = [is_right for _, is_right in tied]
+        wrong = rights.count(False)
+        wins += rights.count(True) * (below + wrong / 2.0)
+        below += wrong
+    return wins / max((len(ordered) - below) * below, 1.0)

@@ -2,36 +2,38 @@
 request speaks of.
 
 The second half is what long requests need. A page about a task has a few words of every long
-skill; a skill whose name and text are nearly all in the request is meant. The weights were fitted
-on tasks and test prompts of public skills, see docs/performance.md.
+skill; a skill whose name and description are nearly all in the request is meant. A request begins
+with what it is about, so its first words count most. The weights were fitted on tasks and test
+prompts of public skills, see design/search.md.
 """
 
 from __future__ import annotations
 
 from array import array
 from functools import lru_cache
-from itertools import compress
+from itertools import compress, pairwise
 from math import log1p
 from typing import NamedTuple
 
-from skillbelt.search.document import DESCRIBED, HEADED, LEVELS, NAMED, TEXT
+from skillbelt.search.document import DESCRIBED, LEVELS, NAMED, TEXT
 from skillbelt.search.query import Query
 from skillbelt.search.statistics import USUAL_DESCRIPTION, USUAL_LENGTH, Facts, saturated
+from skillbelt.search.words import ids
 
 
 class Weights(NamedTuple):
-    """The weight of each feature. Fitted; see docs/performance.md."""
+    """The weight of each feature. Fitted; see design/search.md."""
 
-    description: float = -3.43
-    description_rare: float = 1.54
-    text: float = 0.83
-    name_covered: float = 3.82
-    text_covered: float = 1.12
-    text_alike: float = 1.27
-    best_described: float = 2.31
-    request_described: float = 3.14
-    headings_alike: float = -2.02
-    kind_named: float = 2.5
+    description: float = 0.386
+    text: float = 0.595
+    text_covered: float = 52.2
+    told_covered: float = 6.90
+    begun: float = 5.10
+    whole_name: float = 1.06
+    name_words: float = 0.576
+    name_pairs: float = 0.384
+    kind_named: float = 2.95
+    long_description: float = 1.49
 
 
 class Candidate(NamedTuple):
@@ -46,11 +48,14 @@ class Candidate(NamedTuple):
 
 
 WEIGHTS = Weights()
+_TOLD = 3 << DESCRIBED | 1 << NAMED
 _TEXT_K, _TEXT_B = 4.0, 0.95
 _TOLD_K, _TOLD_B = 1.2, 0.75
-_BEST = 3  # words of a description
+_RARE_TEXT, _RARE_TOLD = 200.0, 40.0  # added to a text's weight, so that a few words are no text
+_WHOLE = 0.99
+_SHORT_DESCRIPTION, _LONG_DESCRIPTION = 5, 200  # words; more than the second add nothing
 _EXCLUDED = 0.1
-_LOGS = tuple(log1p(level) for level in LEVELS)
+UNRELATED = 3.0  # the score of a usual skill that has hardly a word of the request
 
 
 @lru_cache(maxsize=4096)
@@ -83,13 +88,26 @@ def hits(asked: Query, candidate: Candidate) -> list[Hit]:
     return list(map(Hit._make, shared))
 
 
-def score(asked: Query, candidate: Candidate, weights: Weights = WEIGHTS) -> float:
+def score(asked: Query, candidate: Candidate, name: str = "", weights: Weights = WEIGHTS) -> float:
     """Score a document for the request; comparable within one request only.
 
     A skill that the request names in order to rule it out comes last.
     """
     found = _score(asked, candidate, weights)
+    if not found:
+        return 0.0
+    if asked.pairs and name:
+        found += weights.name_pairs * _paired(asked, name)
     return found * _EXCLUDED if is_excluded(asked, candidate) else found
+
+
+def _paired(asked: Query, name: str) -> float:
+    """Weigh the words of a name that follow each other in the request too."""
+    words, found = asked.words, 0.0
+    for pair in filter(asked.pairs.__contains__, pairwise(ids(name))):
+        low, high = sorted(words[term].rarity for term in pair)
+        found += low + high / 2.0
+    return found
 
 
 def is_excluded(asked: Query, candidate: Candidate) -> bool:
@@ -102,41 +120,37 @@ def is_excluded(asked: Query, candidate: Candidate) -> bool:
 
 
 def _score(asked: Query, candidate: Candidate, weights: Weights) -> float:
-    words = asked.words
-    terms = candidate.terms
+    words, kinds = asked.words, asked.kinds
+    terms, facts = candidate.terms, candidate.facts
     counted, told = _weigh_count(candidate.length), _weigh_description(candidate.described)
-    kinds = asked.kinds
-    text = covered = alike = named = headed = said = rarely = kind = 0.0
-    described: list[float] = []
+    text = covered = named = said = about = begun = kind = 0.0
+    names = 0
     shared = compress(zip(terms, candidate.codes, strict=True), map(words.__contains__, terms))
     for term, code in shared:
-        rare, weight, in_description = words[term]
+        rare, weight, in_description, early = words[term]
+        begun += early
         level = code & TEXT
         if level:
             text += weight * counted[level]
             covered += rare
-            alike += rare * weight * _LOGS[level]
-        if code > TEXT:
-            times = code >> DESCRIBED & 3
-            if times:
-                described.append(weight)
-                said += weight * told[times]
-                rarely += in_description * told[times]
+        if code & _TOLD:
+            about += rare
+            said += in_description * told[code >> DESCRIBED & 3]
             if code >> NAMED & 1:
                 named += rare
+                names += 1
                 if term in kinds:
                     kind += rare
-            if code >> HEADED:
-                headed += rare * weight
-    facts, scale, norm = candidate.facts, asked.scale, asked.norm
-    described.sort(reverse=True)
+    if not begun:
+        return 0.0
+    length = min(candidate.described, _LONG_DESCRIPTION)
     return (
-        (weights.text * text + weights.description * said + weights.description_rare * rarely)
-        / scale
-        + weights.text_covered * covered / (facts.text + 3.0)
-        + (weights.name_covered * named + weights.kind_named * kind) / (facts.named + 1.0)
-        + weights.text_alike * alike / ((facts.text_norm + 1e-6) * norm)
-        + weights.headings_alike * headed / ((facts.headed_norm + 1e-6) * norm)
-        + weights.best_described * sum(described[:_BEST]) / 10.0
-        + weights.request_described * 3.0 * sum(described) / (asked.total + 1e-9)
+        (weights.text * text + weights.description * said) / asked.scale
+        + weights.text_covered * covered / (facts.text + _RARE_TEXT)
+        + weights.told_covered * about / (facts.told + _RARE_TOLD)
+        + weights.begun * begun
+        + weights.whole_name * (named >= _WHOLE * facts.named > 0.0)
+        + weights.name_words * log1p(names)
+        + weights.kind_named * kind / (facts.named + 1.0)
+        + weights.long_description * log1p(length / _SHORT_DESCRIPTION)
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
+from itertools import pairwise
 from math import sqrt
 from typing import NamedTuple
 
@@ -18,11 +20,26 @@ _FENCED = re.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", re.DOTALL)
 # A file name's ending; method calls and host names do not count.
 _KIND = re.compile(r"(?<!\.)\.([A-Za-z][A-Za-z0-9]{1,4})(?![A-Za-z0-9_(]|\.\w)")
 _NO_KINDS = frozenset(("ai", "com", "dev", "io", "net", "org"))
+# Endings of source code and plain text, which most requests name and few skills are about.
+_PLAIN_KINDS = frozenset(
+    (
+        "bash", "c", "cfg", "cpp", "cs", "css", "csv", "env", "go", "h", "htm", "html", "ini",
+        "java", "js", "json", "jsonl", "jsx", "lock", "log", "md", "mdx", "out", "php", "ps1",
+        "py", "rb", "rs", "rst", "sh", "sql", "toml", "ts", "tsv", "tsx", "txt", "xml", "yaml",
+        "yml",
+    )
+)  # fmt: skip
 # What follows says what is not meant: "why is it not pdf-merge", "without the docx skill".
 _EXCLUDING = re.compile(
     r"(?:\bnot\b(?!\s+(?:only|just)\b)|n['’]t\b|\bwithout\b|\binstead\s+of\b|\brather\s+than\b)"
-    r"(?:\s+(?:an?|any|need|the|use|using|want))*"
+    r"(?:\s+(?:an?|any|need|the|use|using|want|you))*"
     r"((?:\s+[\w.+-]{1,64}){1,3})",
+    re.IGNORECASE,
+)
+# The same with the name before the "not": "why is pdf-merge not used here".
+_WHY_NOT = re.compile(
+    r"\bwhy\s+(?:did|does|is|was)\s+(?:the\s+)?([\w.+-]{1,64})\s+"
+    r"(?:skill\s+not|not\s+(?:being\s+)?(?:called|chosen|invoked|loaded|selected|triggered|used?))\b",
     re.IGNORECASE,
 )
 _MOST_EXCLUDED = 16
@@ -31,14 +48,19 @@ _FENCED_SHARE = 0.5  # code blocks mostly show the form of the answer
 _COMMON = 0.5
 _FEW_WORDS = 12
 _MOST_SOUGHT = 64  # words that choose the candidates, the rarest
+_EARLY = 20.0  # words after which one counts half: a request begins with what it is about
 
 
 class Word(NamedTuple):
-    """How rare a word of a request is, its weight, and its weight in a description."""
+    """How rare a word of a request is, its weight, its weight in a description and as a beginning.
+
+    `early` is a share of all words' weights, of which the first ones have most.
+    """
 
     rarity: float
     weight: float
     described: float
+    early: float = 0.0
 
 
 class Query(NamedTuple):
@@ -48,8 +70,8 @@ class Query(NamedTuple):
     words: dict[int, Word]
     spelt: dict[int, str]
     total: float
-    norm: float
-    kinds: frozenset[int] = frozenset()  # of the files that the request names
+    pairs: frozenset[tuple[int, int]] = frozenset()  # words that follow each other
+    kinds: frozenset[int] = frozenset()  # of the documents that the request names
     excluded: frozenset[frozenset[int]] = frozenset()  # the words of each name that it rules out
 
     def sought(self) -> list[int]:
@@ -68,34 +90,45 @@ class Query(NamedTuple):
 def query(text: str) -> Query:
     """Parse a request; never fails, and uses no more of it than the bounds allow."""
     text = text[:MAX_QUERY_CHARS]
-    kept = _EXCLUDING.sub(_drop_name, text)
-    spelt = _spelt(kept, MAX_QUERY_WORDS) or _spelt(text, MAX_QUERY_WORDS)
+    kept = _EXCLUDING.sub(_drop_name, _WHY_NOT.sub(" not ", text))
+    spelt, order = _spelt(kept, MAX_QUERY_WORDS)
+    if not spelt:
+        spelt, order = _spelt(text, MAX_QUERY_WORDS)
     prose = set(ids(_FENCED.sub(" ", text))) if "```" in text or "~~~" in text else spelt.keys()
-    known = rarity()
-    found: dict[int, Word] = {}
-    for term in spelt:
-        share = 1.0 if term in prose else _FENCED_SHARE
-        rare = known.anywhere.get(term, UNSEEN)
-        told = known.described.get(term, UNSEEN_DESCRIBED)
-        found[term] = Word(rare, rare * share, told * share)
+    found = _weighed(order, prose)
     if len(found) > _FEW_WORDS:
         found = {term: word for term, word in found.items() if word.rarity >= _COMMON} or found
-    weights = [word.weight for word in found.values()]
-    norm = sqrt(sum(weight * weight for weight in weights)) + 1e-9
+    begun = sum(word.early for word in found.values()) + 1e-9
+    found = {term: word._replace(early=word.early / begun) for term, word in found.items()}
     return Query(
         text=text,
         words=found,
         spelt=spelt,
-        total=sum(weights),
-        norm=norm,
+        total=sum(word.weight for word in found.values()),
+        pairs=frozenset(pairwise(filter(found.__contains__, order))),
         kinds=_kinds(text),
         excluded=_excluded(text),
     )
 
 
+def _weighed(order: Sequence[int], prose: Collection[int]) -> dict[int, Word]:
+    """Return each word of a request by its number, in order."""
+    known = rarity()
+    found: dict[int, Word] = {}
+    for place, term in enumerate(order):
+        if term in found:
+            continue
+        share = 1.0 if term in prose else _FENCED_SHARE
+        rare = known.anywhere.get(term, UNSEEN)
+        told = known.described.get(term, UNSEEN_DESCRIBED)
+        early = rare * share / (1.0 + place / _EARLY)
+        found[term] = Word(rare, rare * share, told * share, early)
+    return found
+
+
 def _kinds(text: str) -> frozenset[int]:
-    """Return the kinds of the files that a text names: `.xlsx` in `out/sales.xlsx`."""
-    kinds = {kind.lower() for kind in _KIND.findall(text)} - _NO_KINDS
+    """Return the kinds of documents that a text names: `.xlsx` in `out/sales.xlsx`."""
+    kinds = {kind.lower() for kind in _KIND.findall(text)} - _NO_KINDS - _PLAIN_KINDS
     return frozenset(ids(" ".join(kinds)))
 
 
@@ -111,15 +144,19 @@ def _excluded(text: str) -> frozenset[frozenset[int]]:
         words = match[1].split()
         ends = range(1, len(words) + 1)
         found.update(frozenset(ids(" ".join(words[:end]))) for end in ends)
+    found.update(frozenset(ids(name)) for name in _WHY_NOT.findall(text)[:_MOST_EXCLUDED])
     return frozenset(found)
 
 
-def _spelt(text: str, most: int) -> dict[int, str]:
-    """Return each word of a text once, in order, in its first spelling."""
+def _spelt(text: str, most: int) -> tuple[dict[int, str], list[int]]:
+    """Return the first spelling of each word of a text, and the words in order."""
     found: dict[int, str] = {}
+    order: list[int] = []
     for run in runs(text):
-        for term in ids(run):
+        terms = ids(run)
+        order += terms
+        for term in terms:
             found.setdefault(term, run)
         if len(found) >= most:
             break
-    return found
+    return found, order

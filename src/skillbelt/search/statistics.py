@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from math import expm1, log1p, sqrt
+from math import expm1, log1p
 from typing import NamedTuple
 
-from skillbelt.search.document import DESCRIBED, HEADED, LEVELS, NAMED, TEXT, Document
+from skillbelt.search.document import DESCRIBED, LEVELS, NAMED, TEXT, Document
 from skillbelt.search.idf import UNSEEN, rarity
 
 # The usual lengths, in words: what is longer must say a word more often for the same weight.
 USUAL_LENGTH = 1100.0
 USUAL_DESCRIPTION = 31.0
-_LOGS = tuple(log1p(level) for level in LEVELS)
+_TOLD = 3 << DESCRIBED | 1 << NAMED
 _IMPACT_K, _IMPACT_B = 3.0, 0.9
 _IMPACT_DESCRIBED, _IMPACT_NAMED = 2.0, 3.0
 # The greatest impact just fits a byte.
@@ -21,29 +21,29 @@ _BUCKETS = 16  # of lengths between one doubling and the next
 
 
 class Facts(NamedTuple):
-    """How much a document's name and text weigh, and how long the vectors of its words are."""
+    """How much the words of a document weigh: of its name, its text, and of what it is said to do.
+
+    The last are those of the name and the description.
+    """
 
     named: float
     text: float
-    text_norm: float
-    headed_norm: float
+    told: float
 
 
 def facts(made: Document) -> Facts:
     """Compute the sums over all words of a document."""
     weights = rarity().anywhere
-    named = text = squares = headed = 0.0
+    named = text = told = 0.0
     for term, code in zip(made.terms, made.codes, strict=True):
         weight = weights.get(term, UNSEEN)
-        level = code & TEXT
-        if level:
+        if code & TEXT:
             text += weight
-            squares += (weight * _LOGS[level]) ** 2
-        if code >> NAMED & 1:
-            named += weight
-        if code >> HEADED:
-            headed += weight * weight
-    return Facts(named, text, sqrt(squares), sqrt(headed))
+        if code & _TOLD:
+            told += weight
+            if code >> NAMED & 1:
+                named += weight
+    return Facts(named, text, told)
 
 
 def saturated(length: int, usual: float, k: float, b: float) -> float:

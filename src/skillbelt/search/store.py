@@ -27,7 +27,7 @@ from skillbelt.search.statistics import Facts, facts, impacts
 from skillbelt.search.words import NUMBERS
 
 # Raise when stored documents no longer mean the same.
-FORMAT = 4
+FORMAT = 5
 _BUSY_SECONDS = 5.0
 # Documents stored for one word, the best ones, and how many of them a request of many words
 # reads. Fewer give better results: a long request shares some words with every skill.
@@ -46,7 +46,7 @@ T = TypeVar("T")
 _SCHEMA = f"""
 CREATE TABLE doc (
     id INTEGER PRIMARY KEY AUTOINCREMENT, root INTEGER, path UNIQUE, stamp TEXT,
-    described INTEGER, length INTEGER, named REAL, text REAL, text_norm REAL, headed_norm REAL,
+    described INTEGER, length INTEGER, named REAL, text REAL, told REAL,
     words BLOB);
 CREATE INDEX doc_root ON doc (root, path, stamp);
 CREATE TABLE root (
@@ -57,7 +57,7 @@ CREATE TABLE posting (id INTEGER PRIMARY KEY, data BLOB);
 CREATE TABLE lease (id INTEGER PRIMARY KEY, holder TEXT, until REAL);
 PRAGMA user_version = {FORMAT};
 """
-_COLUMNS = "id, words, described, length, named, text, text_norm, headed_norm"
+_COLUMNS = "id, words, described, length, named, text, told"
 
 
 class Stored(NamedTuple):
@@ -189,8 +189,8 @@ class SearchIndex:
                 db.executemany("DELETE FROM doc WHERE path = ?", keys)
                 db.executemany("DELETE FROM doc WHERE path = ?", [(row[1],) for row in rows])
                 db.executemany(
-                    f"INSERT INTO doc (root, path, stamp, described, length, named, text, "
-                    f"text_norm, headed_norm, words) VALUES ({','.join('?' * 10)})",
+                    f"INSERT INTO doc (root, path, stamp, described, length, named, text, told, "
+                    f"words) VALUES ({','.join('?' * 9)})",
                     rows,
                 )
                 _count(db, root.id)
@@ -312,7 +312,7 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _candidate(row: tuple[int, bytes, int, int, float, float, float, float]) -> Candidate:
+def _candidate(row: tuple[int, bytes, int, int, float, float, float]) -> Candidate:
     id, words, described, length, *sums = row
     terms, codes = unpacked(words)
     return Candidate(
