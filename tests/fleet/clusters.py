@@ -109,7 +109,7 @@ class TestCluster:
             process.terminate()
         for process in self.nodes.values():
             try:
-                process.wait(60)
+                process.wait(150)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -157,7 +157,7 @@ def test_a_drained_node_ends_and_can_be_put_back(cluster: TestCluster) -> None:
     done = cluster.fleet("drain", victim[:10], "--json")
     assert done.returncode == 0
     assert json.loads(done.stdout)["drained"]
-    assert cluster.nodes["one"].wait(60) == 0
+    assert cluster.nodes["one"].wait(150) == 0
     cluster.start("one", "--processors", "1")
     assert [one["id"] for one in nodes(cluster, processors=1, state="up")] != [victim]
 
@@ -184,7 +184,7 @@ print(first.returncode, busy in others, ray.get(held) == busy)
 """
     mark = cluster.root / "go on"
     assert python(cluster, code, [str(mark)]) == "124 False True\n"
-    assert cluster.nodes["one"].wait(60) == 0
+    assert cluster.nodes["one"].wait(150) == 0
     cluster.start("one", "--processors", "1")
 
 

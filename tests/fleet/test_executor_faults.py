@@ -18,6 +18,7 @@ from skillbelt import RunLost, Runtime
 from skillbelt.errors import RunRefused
 from skillbelt.permission.rules import Rule
 from skillbelt.running.following import Follower
+from skillbelt.running.history import RunHistory
 from tests.fleet.cluster import TOKEN, SmallCluster, open_cluster
 
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -176,6 +177,25 @@ def test_live_output_of_many_windows_arrives_whole(belt: Runtime) -> None:
     size = 4 * WINDOW_BYTES
     done = belt.run_sync("echo", f"head -c {size} /dev/zero | tr '\\0' x", listener=count)
     assert (done.exit_code, arrived) == (0, size)
+
+
+def test_the_history_has_the_output_of_a_run_on_a_node_while_it_lasts(belt: Runtime) -> None:
+    history = RunHistory(belt.store)
+    before = {one.id for one in history.page()[0]}
+
+    def begun() -> list[str]:
+        return [one.id for one in history.page()[0] if one.id not in before]
+
+    def printed() -> str:
+        return "".join(one.text for id in begun() for one in history.output(id))
+
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(belt.run_sync, "echo", "echo first; echo then >&2; exec sleep 7006.25")
+        wait_for(lambda: {"first", "then"} <= set(printed().split()))
+        (id,) = begun()
+        assert history.stop(id, "a test")
+        assert run.result().cancelled
+    assert not processes("7006.25")
 
 
 def test_runs_that_begin_together_are_spread_over_all_actors(belt: Runtime) -> None:

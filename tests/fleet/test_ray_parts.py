@@ -9,12 +9,18 @@ import pytest
 
 from skillbelt.errors import ConfigError
 from skillbelt.fleet.join import STARTER
+from tests.needs import not_run
+
+
+def need_ray() -> None:
+    if find_spec("ray") is None:
+        not_run("needs the extra ray: make setup")
 
 
 @pytest.fixture
 def ray_parts() -> ModuleType:
     # Not while tests are collected: Ray reads its settings when it is imported.
-    pytest.importorskip("ray")
+    need_ray()
     from skillbelt.fleet import ray_parts
 
     return ray_parts
@@ -29,7 +35,7 @@ def test_the_installed_ray_has_every_part(ray_parts: ModuleType) -> None:
 
 
 def test_the_installed_ray_starts_nodes_by_its_module() -> None:
-    pytest.importorskip("ray")
+    need_ray()
     assert find_spec(STARTER)
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,6 +170,37 @@ def test_a_skill_reaches_nothing_of_the_cluster(belt: Runtime, cluster: SmallClu
     assert {f"folder {cluster.folder}", "token"} <= set(reached)
     done = belt.run_sync("echo", ["python3", "-c", REACH, *words], session=session)
     assert (done.stdout, done.exit_code) == ("", 0), done
+
+
+def test_cases_of_an_evaluation_run_on_the_cluster(cluster: SmallCluster, tmp_path: Path) -> None:
+    skill = tmp_path / ".agents" / "skills" / "sum"
+    (skill / "scripts").mkdir(parents=True)
+    (skill / "evals").mkdir()
+    text = "---\nname: sum\ndescription: Adds numbers. Use it to add numbers.\n---\n"
+    skill.joinpath("SKILL.md").write_text(text)
+    skill.joinpath("scripts", "sum.py").write_text(
+        "import sys\nprint(sum(map(int, sys.argv[1:])))\n"
+    )
+    cases = [
+        {"script": "scripts/sum.py", "arguments": ["1", "2"], "expect": {"contains": found}}
+        for found in ("3", "4")
+    ]
+    skill.joinpath("evals", "evals.json").write_text(json.dumps({"scripts": cases}))
+
+    def evaluate(address: str) -> dict[str, Any]:
+        settings = tmp_path / "settings.toml"
+        settings.write_text(f'executor = "ray"\nray_address = "{address}"\n')
+        words = [sys.executable, "-m", "skillbelt", "eval", "script", "sum", "--yes", "--json"]
+        done = subprocess.run(
+            [*words, "--config", str(settings)], capture_output=True, check=False, cwd=tmp_path
+        )
+        assert done.returncode == 1, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    assert evaluate("127.0.0.1:1")["error"]["kind"] == "cluster_away"
+    outcomes = [one["outcome"] for one in evaluate(cluster.address)["cases"]]
+    assert outcomes == ["passed", "failed"]
 
 
 def test_dead_servers_are_found_without_what_ray_may_drop(

@@ -7,7 +7,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.fleet.window import OutputWindow
+from skillbelt.fleet.window import OutputFeed, OutputWindow
 
 WAIT_SECONDS = 60.0
 
@@ -61,3 +61,19 @@ def test_no_more_is_under_way_than_the_window_holds(steps: list[tuple[int, int]]
             sent += size
         window.note_taken(told)
         taken = max(taken, min(told, sent))
+
+
+def test_a_feed_keeps_the_beginning_until_it_is_followed() -> None:
+    feed = OutputFeed()
+    feed.listen("stdout", b"a" * 2**18)
+    feed.listen("stdout", b"lost")
+    feed.listen("stderr", b"kept")
+    feed.follow()
+    feed.listen("stdout", b"live")
+    feed.end(7)
+    assert [(name, data[-4:] if name != "end" else data) for name, data in feed.pieces()] == [
+        ("stdout", b"aaaa"),
+        ("stderr", b"kept"),
+        ("stdout", b"live"),
+        ("end", 7),
+    ]

@@ -71,6 +71,9 @@ async def test_every_operation_answers_as_its_schema_says(belt: Runtime) -> None
         document = (await client.get("/v1/openapi.json")).json()
         ask, at = Described(client, document), "/v1/sessions/{session}"
         assert (await ask("GET", "/v1/skills")).json()["skills"][0]["name"] == "pdf"
+        scanned = await ask("GET", "/v1/skills/pdf/scan", "/v1/skills/{name}/scan")
+        assert scanned.json() == json.loads(json.dumps(belt.scan("pdf").to_json()))
+        assert (await client.get("/v1/skills/none/scan")).status_code == 404
         assert "pdf" in (await ask("GET", "/v1/overview")).json()["text"]
         found = (await ask("GET", "/v1/search?q=PDF&limit=1", "/v1/search")).json()["results"]
         assert [one["name"] for one in found] == ["pdf"]
@@ -153,7 +156,7 @@ async def test_a_question_is_an_event_and_is_answered_by_another_request(belt: R
 
     async with api(belt) as client, anyio.create_task_group() as group:
         group.start_soon(run, client)
-        with anyio.fail_after(30):
+        with anyio.fail_after(150):
             while not (pending := (await client.get("/v1/permissions")).json()["pending"]):
                 await anyio.sleep(0.02)
         assert pending[0]["summary"] == "run `cat SKILL.md` with the skill pdf"
@@ -200,7 +203,7 @@ async def test_a_file_of_this_machine_is_asked_for(belt: Runtime, open_tree: Tre
     }
     async with api(belt, TokenBook(holders)) as client, anyio.create_task_group() as group:
         group.start_soon(lambda: client.post(f"{S}/runs", json=given))
-        with anyio.fail_after(30):
+        with anyio.fail_after(150):
             while not (waiting := belt.gate.desk.pending()):
                 await anyio.sleep(0.02)
         assert waiting[0].request.type == "host_file"
@@ -217,7 +220,7 @@ async def test_what_no_token_may_answer_does_not_wait(belt: Runtime, open_tree: 
     secret = open_tree.write("outside/secret.txt", "secret")
     given = {"skill": "pdf", "command": "echo x", "inputs": [{"from": f"host://{secret}"}]}
     async with api(belt, book(user="ada", answers=True)) as client:
-        with anyio.fail_after(60):
+        with anyio.fail_after(150):
             answer = await client.post(f"{S}/runs", json=given)
     assert (answer.status_code, error_of(answer)["kind"]) == (403, "permission_denied")
 
@@ -295,7 +298,7 @@ async def test_a_bound_token_answers_what_its_user_was_asked(belt: Runtime) -> N
     bob = {"authorization": "Bearer the-token-of-bob"}
     async with api(belt, TokenBook(holder)) as client, anyio.create_task_group() as group:
         group.start_soon(lambda: client.post(f"{S}/runs", json=command))
-        with anyio.fail_after(30):
+        with anyio.fail_after(150):
             while not (pending := (await client.get("/v1/permissions")).json()["pending"]):
                 await anyio.sleep(0.02)
         assert (await client.get("/v1/permissions", headers=bob)).json() == {"pending": []}
@@ -316,7 +319,7 @@ async def test_a_token_of_an_app_reaches_nothing_of_another_app(belt: Runtime) -
     shop, bank = ({"authorization": f"Bearer the-token-of-{one}"} for one in ("shop", "bank"))
     async with api(belt, TokenBook(holders)) as client, anyio.create_task_group() as group:
         group.start_soon(lambda: client.post(f"{S}/runs", json=command))
-        with anyio.fail_after(30):
+        with anyio.fail_after(150):
             while not (
                 pending := (await client.get("/v1/permissions", headers=shop)).json()["pending"]
             ):
@@ -382,11 +385,11 @@ async def test_a_question_goes_with_the_client_that_waited(
     async with api(belt) as client:
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: client.post(f"{S}/runs", json=command, headers=headers))
-            with anyio.fail_after(30):
+            with anyio.fail_after(150):
                 while not belt.gate.desk.pending():
                     await anyio.sleep(0.02)
             group.cancel_scope.cancel()
-        with anyio.fail_after(30):
+        with anyio.fail_after(150):
             while belt.gate.desk.pending():
                 await anyio.sleep(0.02)
 
@@ -400,7 +403,7 @@ async def test_probes_at_the_same_time_ask_the_store_once(
         if key.app != SERVING:
             return state(key)
         asked.append(key)
-        answer.wait(30)
+        answer.wait(150)
         return {}
 
     monkeypatch.setattr(belt.store, "state", look)
@@ -449,7 +452,7 @@ async def test_during_shutdown_calls_are_refused(belt: Runtime) -> None:
     async with api(belt) as client:
         async with anyio.create_task_group() as group:
             group.start_soon(run, client)
-            with anyio.fail_after(30):
+            with anyio.fail_after(150):
                 while b"skillbelt_runs_running 1.0" not in (await client.get("/metrics")).content:
                     await anyio.sleep(0.02)
             # What the signal does.

@@ -46,7 +46,7 @@ class Served:
         await send({"type": "http.response.body", "body": b"answered"})
 
     def connect(self, data: bytes) -> socket.socket:
-        made = socket.create_connection(self._listening.getsockname(), timeout=60)
+        made = socket.create_connection(self._listening.getsockname(), timeout=150)
         made.sendall(data)
         return made
 
@@ -54,7 +54,7 @@ class Served:
         """A connection on which a request is being answered."""
         self.begun.clear()
         made = self.connect(WHOLE)
-        assert self.begun.wait(60)
+        assert self.begun.wait(150)
         return made
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ def test_bytes_that_drip_gain_no_time() -> None:
     """Also of a request that was answered before it was there."""
     with serving(0.2) as served, served.connect(WHOLE.replace(b"0", b"99999")) as slow:
         served.answer.set()
-        until = time.monotonic() + 60
+        until = time.monotonic() + 150
         with suppress(ConnectionResetError, BrokenPipeError):
             while time.monotonic() < until:
                 slow.sendall(b"x")
@@ -104,7 +104,7 @@ def test_an_upload_that_goes_on_is_waited_for() -> None:
     """The end of its time is called in the loop, so that no clock decides."""
     begun = HEAD + b"Content-Length: 9\r\n\r\n"
     with serving(600) as served, served.connect(begun) as slow:
-        assert served.begun.wait(60)
+        assert served.begun.wait(150)
         [connection] = served.protocol.waiting
         assert connection.came == len(begun)
 
@@ -114,7 +114,7 @@ def test_an_upload_that_goes_on_is_waited_for() -> None:
             return [*served.protocol.waiting]
 
         def after(came: int) -> list[Any]:
-            return asyncio.run_coroutine_threadsafe(end_time(came), connection.loop).result(60)
+            return asyncio.run_coroutine_threadsafe(end_time(came), connection.loop).result(150)
 
         assert after(PROGRESS_BYTES) == [connection]
         assert after(PROGRESS_BYTES - 1) == [], "it began anew"

@@ -30,7 +30,7 @@ def server(open_tree: Tree) -> Iterator[Http]:
 
 
 def client(server: Http) -> httpx2.Client:
-    return httpx2.Client(base_url=server.url, headers=server.headers, timeout=60)
+    return httpx2.Client(base_url=server.url, headers=server.headers, timeout=150)
 
 
 def test_output_is_there_while_the_command_runs_and_who_leaves_ends_it(server: Http) -> None:
@@ -57,7 +57,7 @@ def test_every_call_is_answered_when_the_server_ends(server: Http) -> None:
     while not alive("6019"):
         time.sleep(0.02)
     code, told = server.end(signal.SIGTERM)
-    thread.join(30)
+    thread.join(150)
     assert (code, told) == (0, "")
     assert error_of(got[0])["kind"] == "shutting_down"
     assert not alive("6019")

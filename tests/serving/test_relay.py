@@ -110,7 +110,7 @@ def test_a_request_that_is_given_up_is_noticed(
     two.listen()
     with pytest.raises(HttpRefusal, match="given up"):
         one.call(two.id, "wait", {}, begun.is_set)
-    assert noticed.wait(30)
+    assert noticed.wait(150)
 
 
 def test_a_store_that_fails_for_a_moment_ends_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def test_a_store_that_fails_for_a_moment_ends_no_request(monkeypatch: pytest.Mon
     one, two = Relay(lambda: store), Relay(lambda: store)
 
     def wait(_data: Mapping[str, Any], _is_over: Callable[[], bool]) -> Mapping[str, Any]:
-        assert beaten.wait(30)
+        assert beaten.wait(150)
         return {"number": 1}
 
     two.handle("wait", wait)

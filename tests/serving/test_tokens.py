@@ -46,7 +46,7 @@ def test_tokens_are_found_by_themselves_and_by_their_hash(tmp_path: Path) -> Non
         (f'[[token]]\ntoken = "{TOKEN}"\nuser = ""', "user: takes 1 to 200"),
         (f'[[token]]\ntoken = "{TOKEN}"\napp = "skillbelt:permission"', "without a colon"),
         (f'[[token]]\ntoken = "{TOKEN}"\n' * 2, "token 2: this token is there already"),
-        ("[[token", "is not TOML"),
+        ("[[token", "not valid TOML"),
     ],
 )
 def test_what_a_file_cannot_say(tmp_path: Path, text: str, told: str) -> None:
@@ -54,6 +54,12 @@ def test_what_a_file_cannot_say(tmp_path: Path, text: str, told: str) -> None:
         read_tokens(write(tmp_path, text))
     assert told in str(caught.value)
     assert TOKEN not in str(caught.value)
+
+
+def test_a_file_that_is_too_large_is_refused_and_not_cut(tmp_path: Path) -> None:
+    text = f'[[token]]\ntoken = "{TOKEN}"\n' + "# what follows would not count\n" * 2**16
+    with pytest.raises(ConfigError, match=r"tokens\.toml: is larger than"):
+        read_tokens(write(tmp_path, text))
 
 
 @pytest.mark.parametrize("weak", ["", "test", "fifteen-letters"])

@@ -1,17 +1,43 @@
-"""Which executor the settings name."""
+"""Where commands run, as the settings say: on this machine, or in a cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from skillbelt.artifacts import ArtifactStore
 from skillbelt.errors import ConfigError
+from skillbelt.format.skill import Skill
+from skillbelt.install.package_locks import PackageLocks
+from skillbelt.permission.gate import Gate
+from skillbelt.running.executor import Workbench
 from skillbelt.running.executors import Executor
 from skillbelt.settings import Settings
 
 
-def executor_for(
-    settings: Settings, progress: Callable[[str], None] | None = None
-) -> Executor | None:
+def make_workbench(
+    settings: Settings | Callable[[], Settings],
+    gate: Gate,
+    find: Callable[[str], Skill],
+    *,
+    skills: Callable[[], Mapping[str, Skill]],
+    artifacts: ArtifactStore | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Workbench:
+    """Return a workbench whose commands run where the settings say."""
+    now = settings() if callable(settings) else settings
+    return Workbench(
+        settings,
+        gate,
+        find,
+        skills=skills,
+        artifacts=artifacts,
+        progress=progress,
+        executor=_find_executor(now, progress),
+        locked=PackageLocks(settings).of,
+    )
+
+
+def _find_executor(settings: Settings, progress: Callable[[str], None] | None) -> Executor | None:
     """Return the executor that the settings name; None for this machine, the usual one."""
     if settings.executor == "local":
         return None

@@ -123,7 +123,7 @@ def connect(address: str) -> None:
 
 @contextmanager
 def printing_nothing() -> Iterator[None]:
-    """Let a connection that is made in the block never print what happens in the cluster.
+    """Keep a connection that is made in the block from printing what happens in the cluster.
 
     Ray starts a thread that prints to stdout when a worker or a node dies, and has no setting for
     it. Stdout may be a document of JSON, or a conversation of MCP. Ray's logs have the same lines.
@@ -276,7 +276,7 @@ class Cluster:
         )
 
     def drain(self, node_id: str) -> None:
-        """Have Ray give the node no new work; the node ends when nothing runs on it."""
+        """Tell Ray to give the node no new work; the node ends when nothing runs on it."""
         reason = DrainNodeReason.Value(_DRAIN_REASON)
         accepted, why = GcsClient(address=self.address).drain_node(node_id, reason, _WORD, 0)
         if not accepted:
@@ -346,7 +346,7 @@ def _ask_head(address: str, cluster_id: str | None = None) -> str:
 
 
 def _use_token(on: bool) -> None:
-    """Have what Ray asks from now on carry the token, or not; the environment stays as it is."""
+    """Set whether Ray's requests carry the token from now on; the environment stays as it is."""
     Config.initialize(json.dumps({"AUTH_MODE": TOKEN_MODE if on else "disabled"}))
 
 

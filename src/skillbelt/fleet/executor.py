@@ -44,9 +44,10 @@ from skillbelt.fleet.replies import (
     read_reply,
 )
 from skillbelt.fleet.submit import is_kept, order_of, pack_of, seal_order, tenant_of
-from skillbelt.fleet.window import TOLD_BYTES
+from skillbelt.fleet.window import FEED_END, TOLD_BYTES
 from skillbelt.format.skill import Skill
 from skillbelt.objects.space import Objects
+from skillbelt.running.history import LIVE_SECONDS
 from skillbelt.running.mirrors import (
     BATCH_BYTES,
     MAX_CARRIED_BYTES,
@@ -395,8 +396,7 @@ class RemoteRun:
         self._outcome: Outcome | None = None
         self._error: BaseException | None = None
         self._actor: _Actor | None = None
-        self._killed = False
-        self._early: list[tuple[bytes, bool]] = []
+        self._killed, self._heard = False, False
         self._turn = executor.enter(run)
 
     # As `Running`
@@ -516,6 +516,8 @@ class RemoteRun:
         if (error := error_of(run.skill.name, told)) is not None:
             raise error
         reply = read_reply(told)
+        if reply.ran:
+            self._pass_on_rest(reply.outcome)
         if not reply.lacks["skills"]:
             executor.note_skills(actor, hashes)
         return reply
@@ -523,25 +525,11 @@ class RemoteRun:
     def _call(self, actor: _Actor, *sent: Any) -> object:
         """Send it and wait for its end; RunLost when the node is gone meanwhile."""
         try:
-            if self._listener is None:
-                method = actor.handle.run.options(concurrency_group="runs", name="skillbelt.run")
-                told: object = ray.get(method.remote(*sent))
-                return told
-            method = actor.handle.stream.options(
-                concurrency_group="runs", name="skillbelt.run", num_returns="streaming"
-            )
-            taken = told = 0
-            for ref in method.remote(*sent):
-                name, value = ray.get(ref)
-                if name == "end":
-                    end: object = value
-                    return end
-                self._listener(name, value)
-                taken += len(value)
-                if taken - told >= TOLD_BYTES:
-                    tell = actor.handle.note_taken.options(concurrency_group="control")
-                    tell.remote(self._id, taken)
-                    told = taken
+            if self._run.followed:
+                return self._listen(actor, actor.handle.stream, *sent)
+            # The history alone wants the output, and of a short run only with its end: one message.
+            call = actor.handle.run.options(concurrency_group="runs", name="skillbelt.run")
+            return self._await_end(actor, call.remote(*sent))
         except _LOST as error:
             self._executor.drop(actor)
             raise RunLost(
@@ -551,7 +539,44 @@ class RemoteRun:
             ) from error
         except exceptions.RayError as error:
             raise lost_run(first_line(error)) from error
-        raise RunLost("the node ended the run without a result")
+
+    def _pass_on_rest(self, outcome: Outcome) -> None:
+        """Pass on what a run printed that ended before anything of it was streamed."""
+        if self._listener is None or self._heard:
+            return
+        if outcome.stdout.data:
+            self._listener("stdout", outcome.stdout.data)
+        if outcome.stderr.data:
+            self._listener("stderr", outcome.stderr.data)
+
+    def _await_end(self, actor: _Actor, end: Any) -> object:
+        """Wait for the end; of a run that lasts, pass on the output while it comes."""
+        while True:
+            with suppress(exceptions.GetTimeoutError):
+                told: object = ray.get(end, timeout=LIVE_SECONDS if self._listener else None)
+                return told
+            self._listen(actor, actor.handle.follow, self._id, group="followers")
+
+    def _listen(self, actor: _Actor, method: Any, *sent: Any, group: str = "runs") -> object:
+        """Call what streams output, and pass it on; return what came with the end, if anything."""
+        call = method.options(
+            concurrency_group=group, name="skillbelt.run", num_returns="streaming"
+        )
+        taken = told = 0
+        for ref in call.remote(*sent):
+            name, value = ray.get(ref)
+            if name == FEED_END:
+                end: object = value
+                return end
+            if self._listener is not None:
+                self._listener(name, value)
+            self._heard = True
+            taken += len(value)
+            if taken - told >= TOLD_BYTES:
+                tell = actor.handle.note_taken.options(concurrency_group="control")
+                tell.remote(self._id, taken)
+                told = taken
+        return None
 
     def _take_back(self, actor: _Actor, known: _Known, reply: NodeReply) -> Outcome:
         """Put what the command wrote into the workspace here, and return how it ended."""

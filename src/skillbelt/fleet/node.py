@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import queue
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,21 +25,22 @@ from skillbelt.errors import (
 from skillbelt.fleet.fair import FairSlots
 from skillbelt.fleet.perform import NodeBench, Performed, Sent, node_settings
 from skillbelt.fleet.replies import ActorEnded
-from skillbelt.fleet.window import OutputWindow
+from skillbelt.fleet.window import FEED_END, OutputFeed
 from skillbelt.running.mirrors import Carried
 from skillbelt.running.orders import RunOrder
-from skillbelt.sandbox.protocol import Listener, Running
+from skillbelt.sandbox.protocol import Running
 
 # Runs that one actor carries out at once; there is an actor for each processor of the cluster.
 RUNS_AT_ONCE = 8
 # Those that wait for a turn: what servers send beyond is refused.
 MAX_WAITING_RUNS = 48
-# Threads of an actor for runs, and for what must not wait behind them.
-CONCURRENCY = {"runs": RUNS_AT_ONCE + MAX_WAITING_RUNS, "control": 8}
+# Threads of an actor for runs, for their output, and for what must not wait behind them.
+CONCURRENCY = {
+    "runs": RUNS_AT_ONCE + MAX_WAITING_RUNS, "followers": RUNS_AT_ONCE, "control": 8
+}  # fmt: skip
 IDLE_SECONDS = 300.0
 _WATCH_SECONDS = 0.5
 _MAX_KILLED = 1_000
-_PIECE_BYTES = 2**16
 _log = logging.getLogger("skillbelt")
 
 
@@ -67,43 +67,40 @@ class WorkspaceActor:
     # Runs
 
     def run(self, *sent: Any) -> dict[str, Any]:
-        """Carry out an order and return how it ended, as plain data."""
-        return self._perform(sent, None, OutputWindow())
+        """Carry out an order and return how it ended, as plain data; `follow` has its output."""
+        return self._perform(sent, OutputFeed())
 
     def stream(self, *sent: Any) -> Iterator[tuple[str, Any]]:
         """Carry out an order; yield its output while it comes, and last how it ended."""
-        pieces: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        window = OutputWindow()
+        feed = OutputFeed()
+        feed.follow()
+        name = "skillbelt-node-run"
+        threading.Thread(target=self._perform, args=(sent, feed), name=name, daemon=True).start()
+        yield from feed.pieces()
 
-        def listen(stream: str, data: bytes) -> None:
-            if window.enter(len(data)):
-                pieces.put((stream, data))
+    def follow(self, id: str) -> Iterator[tuple[str, Any]]:
+        """Yield the output of a run from its beginning, while it lasts; nothing if it does not."""
+        run = self._runs.get(id)
+        if run is not None and run.goes_on:
+            run.feed.follow()
+            yield from (piece for piece in run.feed.pieces() if piece[0] != FEED_END)
 
-        def work() -> None:
-            pieces.put(("end", self._perform(sent, listen, window)))
+    def _perform(self, came: tuple[Any, ...], feed: OutputFeed) -> dict[str, Any]:
+        """Carry out an order. Its feed ends with what is returned, also after an error."""
+        done = self._try_order(came, feed)
+        feed.end(done)
+        return done
 
-        threading.Thread(target=work, name="skillbelt-node-run", daemon=True).start()
-        while True:
-            name, value = pieces.get()
-            waiting = [(name, value)]
-            while name != "end" and not pieces.empty():
-                waiting.append(pieces.get())
-                name = waiting[-1][0]
-            yield from _joined(waiting)
-            if name == "end":
-                return
-
-    def _perform(
-        self, came: tuple[Any, ...], listener: Listener | None, window: OutputWindow
-    ) -> dict[str, Any]:
+    def _try_order(self, came: tuple[Any, ...], feed: OutputFeed) -> dict[str, Any]:
         try:
             sent = Sent(*came)
             order = self.bench.read(sent)
-            run = self._admit(order, window)
+            run = self._admit(order, feed)
             try:
                 if not run.turn.wait(order.timeout_seconds, lambda: run.killed):
                     raise RunRefused(_LATE if not run.killed else _CANCELLED)
-                return _plain(self.bench.run(order, sent, listener, run.note_start), self._node)
+                done = self.bench.run(order, sent, feed.listen, run.note_start)
+                return _plain(done, self._node)
             finally:
                 self._leave(order, run)
         except (SkillbeltError, OSError) as error:
@@ -113,11 +110,11 @@ class WorkspaceActor:
             told = {"kind": RunLost.kind, "message": f"{type(error).__name__}: {error}"}
             return {"error": told, "node": self._node}
 
-    def _admit(self, order: RunOrder, window: OutputWindow) -> _NodeRun:
+    def _admit(self, order: RunOrder, feed: OutputFeed) -> _NodeRun:
         with self._changed:
             if self._draining:
                 raise ActorEnded("this node takes no more runs")
-            run = _NodeRun(self._slots, order, window)
+            run = _NodeRun(self._slots, order, feed)
             run.killed = order.id in self._killed
             self._runs[order.id] = run
             return run
@@ -160,7 +157,7 @@ class WorkspaceActor:
         """Let a run print more: its server took so many bytes of live output in all."""
         run = self._runs.get(id)
         if run is not None:
-            run.window.note_taken(total)
+            run.feed.window.note_taken(total)
 
     def ping(self) -> str:
         """Say that it is there; return its node, "" when it takes no more runs."""
@@ -237,17 +234,22 @@ class WorkspaceActor:
 class _NodeRun:
     """A run that waits or goes on."""
 
-    def __init__(self, slots: FairSlots, order: RunOrder, window: OutputWindow) -> None:
-        self.order, self.turn, self.window = order, slots.enter(order.tenant), window
+    def __init__(self, slots: FairSlots, order: RunOrder, feed: OutputFeed) -> None:
+        self.order, self.turn, self.feed = order, slots.enter(order.tenant), feed
         self.killed = False
         self._running: Running | None = None
         self._lock = threading.Lock()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether its command was started."""
+        return self._running is not None
 
     def note_start(self, running: Running) -> None:
         """Remember the command, to end it."""
         with self._lock:
             self._running, killed = running, self.killed
-        self.window.end_after(self.order.timeout_seconds)
+        self.feed.window.end_after(self.order.timeout_seconds)
         if killed:
             running.kill()
 
@@ -255,7 +257,7 @@ class _NodeRun:
         """End it, now or once it starts."""
         with self._lock:
             self.killed, running = True, self._running
-        self.window.end_after(0)
+        self.feed.window.end_after(0)
         if running is not None:
             running.kill()
 
@@ -276,18 +278,6 @@ class _NodeRun:
 
 _LATE = "the run waited for a node for as long as it may last; nothing was run; try again later"
 _CANCELLED = "the call was cancelled before the command started"
-
-
-def _joined(pieces: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield the pieces, those of one stream that follow each other as one."""
-    name, data = pieces[0]
-    for next_name, next_data in pieces[1:]:
-        if next_name == name != "end" and len(data) < _PIECE_BYTES:
-            data += next_data
-        else:
-            yield name, data
-            name, data = next_name, next_data
-    yield name, data
 
 
 def _plain(done: Performed, node: str) -> dict[str, Any]:

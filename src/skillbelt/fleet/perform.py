@@ -229,7 +229,7 @@ class NodeBench:
         return MissingParts(skills=tuple(missing))
 
     def _fetch_skill(self, name: str, hash: str) -> Pack:
-        """Return a skill from the object store; nothing when it cannot be had there."""
+        """Return a skill from the object store; an empty one when it is not there."""
         if not self.settings.objects:
             return {}
         try:

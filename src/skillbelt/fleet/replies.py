@@ -1,7 +1,7 @@
 """What a node answers to an order, read as what it is: the word of another machine.
 
-A node of another version, or one that was taken over, may answer anything. What has not the form
-of an answer is one error, and nothing of it is used.
+A node of another version, or one that was taken over, may answer anything. What does not have the
+form of an answer is one error, and nothing of it is used.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def read_carried(reply: object) -> Carried:
 
 @contextmanager
 def _expected() -> Iterator[None]:
-    """Let what has not the form of an answer be RunLost."""
+    """Raise RunLost for what does not have the form of an answer."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:

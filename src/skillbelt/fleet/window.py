@@ -1,4 +1,4 @@
-"""How much live output of a run may be on its way from a node to a server.
+"""The live output of a run, on its way from a node to a server.
 
 Nothing between the two bounds it: Ray keeps what is sent until it is taken. So the server says how
 much it took, and the node lets the command wait while too much is under way, as a pipe does.
@@ -7,12 +7,19 @@ much it took, and the node lets the command wait while too much is under way, as
 from __future__ import annotations
 
 import math
+import queue
 import threading
 import time
+from collections.abc import Iterator
+from typing import Any
 
 WINDOW_BYTES = 4 * 2**20
 # How often the server says what it took: often enough that the node does not wait for it.
 TOLD_BYTES = WINDOW_BYTES // 8
+# Kept of each stream of a run that no server follows yet.
+_EARLY_BYTES = 2**18
+_PIECE_BYTES = 2**16
+FEED_END = "end"
 
 
 class OutputWindow:
@@ -49,3 +56,58 @@ class OutputWindow:
         with self._changed:
             self._taken = max(self._taken, min(total, self._sent))
             self._changed.notify_all()
+
+
+class OutputFeed:
+    """The live output of one run: its beginning, and from `follow` on all of it."""
+
+    def __init__(self) -> None:
+        self.window = OutputWindow()
+        self._lock = threading.Lock()
+        self._followed = False
+        self._room = {"stdout": _EARLY_BYTES, "stderr": _EARLY_BYTES}
+        self._pieces: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+
+    def listen(self, stream: str, data: bytes) -> None:
+        """Take output of the command; wait for room once a server follows."""
+        with self._lock:
+            if not self._followed:
+                data = data[: self._room[stream]]
+                self._room[stream] -= len(data)
+                if data:
+                    self._pieces.put((stream, data))
+                return
+        if self.window.enter(len(data)):
+            self._pieces.put((stream, data))
+
+    def end(self, value: object) -> None:
+        """Note that the run ended, and with what."""
+        self._pieces.put((FEED_END, value))
+
+    def follow(self) -> None:
+        """Have everything from now on sent."""
+        with self._lock:
+            self._followed = True
+
+    def pieces(self) -> Iterator[tuple[str, Any]]:
+        """Yield the pieces, and last ("end", value); those of one stream that wait as one."""
+        name = ""
+        while name != FEED_END:
+            name, value = self._pieces.get()
+            waiting = [(name, value)]
+            while name != FEED_END and not self._pieces.empty():
+                waiting.append(self._pieces.get())
+                name = waiting[-1][0]
+            yield from _joined(waiting)
+
+
+def _joined(pieces: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield the pieces, those of one stream that follow each other as one."""
+    name, data = pieces[0]
+    for next_name, next_data in pieces[1:]:
+        if next_name == name != FEED_END and len(data) < _PIECE_BYTES:
+            data += next_data
+        else:
+            yield name, data
+            name, data = next_name, next_data
+    yield name, data

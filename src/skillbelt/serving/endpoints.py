@@ -18,6 +18,7 @@ from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Pending
 from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.runtime.runtime import Runtime, RuntimeSession
+from skillbelt.scan.on_demand import SKILL_FACTS
 from skillbelt.serving.answers import HttpRefusal, document_of
 from skillbelt.serving.tokens import Holder
 from skillbelt.serving.uploads import UploadBook
@@ -177,6 +178,14 @@ def search_skills(request: ApiRequest) -> object:
             for one in found
         ]
     }
+
+
+def scan_skill(request: ApiRequest) -> object:
+    """Say what a skill can do, what runs of it tried, and what a scan finds in it."""
+    request.belt.look()
+    if request.path["name"] not in request.belt.available():
+        raise HttpRefusal("skill_not_found", "there is no skill of that name")
+    return request.belt.scan(request.path["name"]).to_json()
 
 
 def _describe_skill(skill: Skill) -> dict[str, object]:
@@ -430,6 +439,7 @@ def describe_pending(pending: Pending) -> dict[str, object]:
         "id": pending.id,
         "time": pending.time,
         **{name: getattr(request, name) for name in named},
+        **{name: request.metadata[name] for name in SKILL_FACTS if name in request.metadata},
     }
 
 
@@ -482,6 +492,9 @@ def _at(
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     _at("GET /v1/skills", list_skills, _page_of("skills", _SKILL), query=_PAGED),
+    _at("GET /v1/skills/{name}/scan", scan_skill,
+        _object({"name": _TEXT, "digest": _TEXT, "level": _TEXT, "findings": _LIST,
+                 "capabilities": _OBJECT, "unseen": _LIST, "suppressed": _LIST})),
     _at("GET /v1/overview", show_overview,
         _object({"text": _TEXT, "tokens": _NUMBER, "shown": _NUMBER})),
     _at("GET /v1/search", search_skills, _object({"results": _list_of(_SKILL)}),

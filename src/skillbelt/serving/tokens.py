@@ -6,15 +6,14 @@ import hashlib
 import hmac
 import re
 import secrets
-import tomllib
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from skillbelt.errors import ConfigError
 from skillbelt.runtime.runtime import APP
+from skillbelt.settings import read_toml_file
 
 _MIN_TOKEN_CHARS = 16
-_MAX_FILE_BYTES = 2**20
 _MAX_NAME_CHARS = 200
 # Questions that no tenant decides: a file of the machine may be another's, or hold the tokens.
 _UNBOUND = ("host_file",)
@@ -113,13 +112,7 @@ def check_token(token: str) -> str:
 
 def read_tokens(path: str) -> TokenBook:
     """Read a file of tokens; ConfigError names the file, the entry and the remedy."""
-    try:
-        with open(path, "rb") as file:
-            found = tomllib.loads(file.read(_MAX_FILE_BYTES).decode())
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"{path}: is not TOML: {error}") from error
+    found = read_toml_file(path)
     entries = found.pop("token", None)
     if found or not isinstance(entries, list) or not entries:
         raise ConfigError(f"{path}: write one [[token]] for each token, and nothing else")

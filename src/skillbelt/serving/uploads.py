@@ -143,7 +143,7 @@ class UploadBook:
 
     @contextmanager
     def _alone(self) -> Iterator[str]:
-        """Have the book for a block, before all other servers; yield the number of the lease."""
+        """Lock the book against other servers for the block; yield the number of the lease."""
         number, until = os.urandom(16).hex(), time.monotonic() + _PATIENCE_SECONDS
         with closing(self._store.watch(lease_topic(self._sums))) as watch:
             while (
