@@ -42,7 +42,7 @@ _HOMES = {
     "sample_files",
     "runtime.runtime": "Command ReadableSkill Runtime RuntimeSession",
     "scan.scanner": "scan_skill",
-    "scan.values": "Capability CapabilityStatement Finding ScannedSkill",
+    "scan.values": "Capability CapabilityStatement Finding ObservedUse ScannedSkill",
     "search.protocol": "Ranked Ranker Result",
     "format.sections": "Section",
     "conversation.state": "LoadRequest LoadedSkill Session",

@@ -102,6 +102,7 @@ from skillbelt.scan.scanner import scan_skill as scan_skill
 from skillbelt.scan.values import Capability as Capability
 from skillbelt.scan.values import CapabilityStatement as CapabilityStatement
 from skillbelt.scan.values import Finding as Finding
+from skillbelt.scan.values import ObservedUse as ObservedUse
 from skillbelt.scan.values import ScannedSkill as ScannedSkill
 from skillbelt.search.protocol import Ranked as Ranked
 from skillbelt.search.protocol import Ranker as Ranker

@@ -71,6 +71,19 @@ def parse_rule(text: str) -> HostRule:
     return HostRule(name, below, PORTS if port is None else frozenset((port,)))
 
 
+def names_host(texts: Iterable[str], host: str) -> bool:
+    """Whether one of the texts, rules or URLs, names the host; ports do not count."""
+    for text in texts:
+        plain = text.removeprefix("https://").removeprefix("http://").partition("/")[0]
+        try:
+            rule = parse_rule(plain)
+        except ValueError:
+            continue
+        if host == rule.name or (rule.below and host.endswith(f".{rule.name}")):
+            return True
+    return False
+
+
 def origin(url: str) -> tuple[str, str, int]:
     """Return scheme, host and port, which define the same origin; port -1 if it is not a number."""
     parts = urlsplit(url)

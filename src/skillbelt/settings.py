@@ -12,13 +12,13 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from skillbelt.errors import ConfigError, closest, log_warning
 from skillbelt.files.contain import inside
 from skillbelt.files.locks import locked
 from skillbelt.files.private import make_folder, replace_file
-from skillbelt.source_rules import SIGNATURE_RULES, check_pattern, parse_signer
+from skillbelt.source_rules import SCAN_LEVELS, SIGNATURE_RULES, check_pattern, parse_signer
 from skillbelt.text import read_toml, toml_value
 from skillbelt.trust import Neighbours
 from skillbelt.untrusted_json import BadJson, read_jsonc
@@ -115,6 +115,7 @@ class Settings(NamedTuple):
     trusted_signers: tuple[str, ...] = ()
     allowed_sources: tuple[str, ...] = ()
     min_age_days: float = 0.0
+    scan_refuses: Literal["block", "ask", "note"] = "block"
     body_overflow: Literal["cut", "refuse"] = "cut"
     overview_format: Literal["xml", "markdown", "plain", "json"] = "xml"
     context_window_tokens: int = 200_000
@@ -201,6 +202,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "placement": ("tool", "system"),
     "secrets_store": ("auto", "keyring", "file"),
     "signatures": SIGNATURE_RULES,
+    "scan_refuses": SCAN_LEVELS,
     "executor": ("local", "ray"),
     "tool_names": ("skillbelt", "common"),
     "tool_profile": ("default", "full", "knowledge", "trpc", "claude", "simple"),
@@ -242,7 +244,9 @@ GUARDS: Mapping[str, object] = MappingProxyType(
 )  # fmt: skip
 # What a project may only tighten: of a word and of a number the stricter one counts, of lists its
 # own and that of the user.
-TIGHTENED = frozenset(("allowed_sources", "min_age_days", "signatures", "trusted_signers"))
+TIGHTENED = frozenset(
+    ("allowed_sources", "min_age_days", "scan_refuses", "signatures", "trusted_signers")
+)
 # Settings of the last release that are constants beside their use now. They are ignored with a
 # warning, and so are those of REMOVED, which names what replaces each.
 _FIXED = frozenset(
@@ -565,6 +569,9 @@ def file_stamps(paths: Iterable[str]) -> tuple[object, ...]:
 
 
 def _stamp(path: str) -> tuple[int, ...] | None:
+    # Most are not there. To catch an exception for each takes three times as long as to ask first.
+    if not os.access(path, os.F_OK):
+        return None
     try:
         found = os.stat(path)
     except OSError:
@@ -683,10 +690,14 @@ def _merged(
     return values, sources
 
 
+# Words of which a project may only give a stricter one.
+_RANKED = {"signatures": SIGNATURE_RULES, "scan_refuses": SCAN_LEVELS}
+
+
 def _tightens(key: str, value: object, own: object) -> bool:
     """Whether a project's value takes the place of the user's; a list of its own never does."""
-    if key == "signatures":
-        return SIGNATURE_RULES.index(str(value)) > SIGNATURE_RULES.index(str(own))
+    if key in _RANKED:
+        return _RANKED[key].index(str(value)) > _RANKED[key].index(str(own))
     return isinstance(value, float) and isinstance(own, float) and value > own
 
 
@@ -1044,7 +1055,9 @@ def _is_file(path: str) -> bool:
 
 def _unreadable(path: str, error: OSError) -> ConfigError:
     """Return the error for a file that cannot be read, with the folder that bars the way."""
-    above = reversed(upward(os.path.dirname(path), os.sep))
+    if isinstance(error, FileNotFoundError):
+        return ConfigError(f"{path}: cannot be read: there is no such file; check the path")
+    above = reversed(upward(os.path.dirname(os.path.abspath(path)), os.sep))
     closed = next((folder for folder in above if not os.access(folder, os.X_OK)), path)
     return ConfigError(
         f"{path}: cannot be read: {error.strerror}; without it, rules that it may hold would be "
@@ -1079,10 +1092,25 @@ def is_settings_file(name: str, data: bytes) -> bool:
 
 def _read_file(path: str) -> RuleTables:
     """The text of a file and the part of it that is ours."""
+    text, parsed = _parse_file(path)
+    at = ("tool", "skillbelt") if path.endswith("pyproject.toml") else ()
+    for key in at:
+        parsed = parsed.get(key, {}) if isinstance(parsed, dict) else {}
+    if not isinstance(parsed, dict):
+        raise ConfigError(f"{path}: [{'.'.join(at)}] must be a table")
+    return RuleTables(text, at, parsed)
+
+
+def read_toml_file(path: str) -> dict[str, Any]:
+    """Return what a file of the user's says; ConfigError for one that is cut, broken or missing."""
+    return _parse_file(path)[1]
+
+
+def _parse_file(path: str) -> tuple[str, dict[str, Any]]:
     data = _bytes(path)
     try:
         text = data.decode("utf-8")
-        parsed = read_toml(text)
+        return text, read_toml(text)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: not valid TOML: not UTF-8") from error
@@ -1092,12 +1120,6 @@ def _read_file(path: str) -> RuleTables:
         raise ConfigError(
             f"{path}: nested too deeply; put fewer lists inside each other"
         ) from error
-    at = ("tool", "skillbelt") if path.endswith("pyproject.toml") else ()
-    for key in at:
-        parsed = parsed.get(key, {}) if isinstance(parsed, dict) else {}
-    if not isinstance(parsed, dict):
-        raise ConfigError(f"{path}: [{'.'.join(at)}] must be a table")
-    return RuleTables(text, at, parsed)
 
 
 def _settings(path: str, read: RuleTables) -> dict[str, object]:

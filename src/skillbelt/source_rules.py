@@ -11,6 +11,8 @@ from typing import Literal, NamedTuple
 SigningMethod = Literal["key", "certificate", "sigstore"]
 METHODS: tuple[SigningMethod, ...] = ("key", "certificate", "sigstore")
 SIGNATURE_RULES = ("off", "warn", "require")  # the strictest last
+# From which findings of a scan on a skill is refused, the strictest last.
+SCAN_LEVELS = ("block", "ask", "note")
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "key": (),
     "certificate": ("identity", "issuer"),

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import time
 from functools import cache
 from typing import Any
 
@@ -17,6 +18,7 @@ _UNSAFE = (
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
 )
+_DAYS_AGO = 14  # from then on a date says more
 _BYTES_PER_TOKEN = 4  # median error 5 % on real skills, without a vocabulary
 # Line ends and tabs become references, so that no text begins a line and a parser restores them.
 # XML cannot express the last two characters.
@@ -176,6 +178,35 @@ def tokens_of_bytes(size: int) -> int:
 def bytes_of_tokens(count: int) -> int:
     """Return how many bytes a text of at most that many tokens may have."""
     return max(count, 0) * _BYTES_PER_TOKEN
+
+
+def ago(then: float, now: float) -> str:
+    """Return how long ago that was, as a person says it; the date when it is weeks, or to come."""
+    minutes = int((now - then) // 60)
+    if now < then or minutes >= _DAYS_AGO * 1_440:
+        return local_time(then, "%Y-%m-%d")
+    if minutes < 60:
+        return f"{minutes} min ago" if minutes else "just now"
+    if minutes < 1_440:
+        return f"{minutes // 60} h ago"
+    return "1 day ago" if minutes < 2_880 else f"{minutes // 1_440} days ago"
+
+
+def local_time(seconds: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """Return a time by the clock of this machine; the number itself where there is none."""
+    try:
+        return time.strftime(form, time.localtime(seconds))
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:g}"
+
+
+def describe_seconds(seconds: float) -> str:
+    """Return a time for a reader: 0.3 s, 12 s, 2 min 5 s."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{int(seconds) // 60} min {int(seconds) % 60} s"
 
 
 def read_toml(text: str) -> dict[str, Any]:

@@ -66,14 +66,16 @@ def apply_compaction(messages: Sequence[Message], data: Mapping[str, object]) ->
     return [summary, *(messages[index] for index in made.kept)]
 
 
+def prompt_for_summary(messages: Sequence[Message], window_tokens: int) -> Prompt:
+    """Return the request for a summary of the messages."""
+    # Characters, about half of the window in tokens.
+    text = transcript(messages, _MODEL_CHARS)[-2 * window_tokens :]
+    return Prompt([{"role": "system", "content": _INSTRUCTIONS}, {"role": "user", "content": text}])
+
+
 async def summarize(messages: Sequence[Message], model: Model, window_tokens: int) -> Reply:
     """Summarize the messages with the model; by cutting them when the model fails."""
-    text = transcript(messages, _MODEL_CHARS)[
-        -2 * window_tokens :
-    ]  # characters, about half of the window in tokens
-    prompt = Prompt(
-        [{"role": "system", "content": _INSTRUCTIONS}, {"role": "user", "content": text}]
-    )
+    prompt = prompt_for_summary(messages, window_tokens)
     made = Reply(usage=NONE)
     try:
         async with ask_model(model, prompt) as pieces:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
 from collections.abc import Callable
 from contextlib import closing
 
-from anyio import CancelScope, to_thread
+from anyio import to_thread
 
-from skillbelt.errors import ConfigError, log_warning
+from skillbelt.agent.stream import start_task, wait_shielded
+from skillbelt.errors import ConfigError, LeaseLost, log_warning
 from skillbelt.permission.waiting import has_ended, process_mark
 from skillbelt.store import SessionKey, Store
 from skillbelt.store.protocol import Lease, lease_topic
@@ -35,6 +37,8 @@ class TurnLease:
         self._store, self._key = store, key
         self.number = os.urandom(16).hex()
         self.lost = False
+        # A task that is cancelled leaves its thread at work: what it takes is given back after it.
+        self._in_turn, self._released = threading.Lock(), False
 
     async def take(self) -> str:
         """Take the session; return why not, when another turn goes on in it.
@@ -58,7 +62,10 @@ class TurnLease:
                 await to_thread.run_sync(watch.wait, _LOOK_SECONDS)
 
     def _ask(self) -> Lease:
-        return self._store.take_lease(self._key, self.number, _describe_self(), LEASE_SECONDS)
+        with self._in_turn:
+            if self._released:
+                raise LeaseLost()
+            return self._store.take_lease(self._key, self.number, _describe_self(), LEASE_SECONDS)
 
     async def keep(self, stop: Callable[[], None]) -> None:
         """Renew the lease until this is cancelled; call `stop` when another has the session."""
@@ -75,11 +82,18 @@ class TurnLease:
 
     async def release(self) -> None:
         """Give the session back, also when this task is cancelled meanwhile."""
-        with CancelScope(shield=True):
-            try:
-                await to_thread.run_sync(self._store.release_lease, self._key, self.number)
-            except ConfigError as error:
-                log_warning(f"a session is free again in {LEASE_SECONDS:.0f} seconds: {error}")
+        await wait_shielded([start_task(self._give_back())])
+
+    async def _give_back(self) -> None:
+        try:
+            await to_thread.run_sync(self._release)
+        except ConfigError as error:
+            log_warning(f"a session is free again in {LEASE_SECONDS:.0f} seconds: {error}")
+
+    def _release(self) -> None:
+        with self._in_turn:
+            self._released = True
+            self._store.release_lease(self._key, self.number)
 
 
 def _describe_self() -> str:

@@ -29,6 +29,7 @@ from skillbelt.agent.forks import Fork, ForkSink, fork_result, open_fork, wants_
 from skillbelt.agent.history import CANCELLED, INTERRUPTED, AgentContext, result_message
 from skillbelt.agent.models import (
     NONE,
+    OFFLINE,
     Called,
     Model,
     ModelFailure,
@@ -47,6 +48,7 @@ from skillbelt.agent.tool_calls import (
 )
 from skillbelt.conversation.compaction import estimate_tokens
 from skillbelt.conversation.messages import Message
+from skillbelt.conversation.requests import RequestLog
 from skillbelt.errors import ConfigError, SkillbeltError
 from skillbelt.format.skill import Skill
 from skillbelt.permission.gate import session_id
@@ -314,6 +316,7 @@ class Turn:
     async def _stream_reply(self, prompt: Prompt) -> Reply:
         """Send the deltas of an answer and return it; every error of a model is a ModelFailure."""
         found: Reply | None = None
+        await self._keep_request(prompt)
         try:
             async with ask_model(self.model, prompt) as pieces:
                 async for piece in pieces:
@@ -335,6 +338,23 @@ class Turn:
     @in_thread
     def _build_prompt(self) -> Prompt:
         return self.context.prompt(self._more, self._restore_tokens)
+
+    @in_thread
+    def _keep_request(self, prompt: Prompt, purpose: str = "") -> None:
+        """Keep what is sent to the model, where what happens is written down.
+
+        A runner with a store of its own keeps its conversations for itself.
+        """
+        own = self.context.store is not self.agent.runtime.store
+        if own or self.agent.model == OFFLINE or not self.context.session.gate.is_recorded:
+            return
+        tools = [
+            {"name": one.name, "description": one.description, "parameters": one.schema}
+            for one in prompt.tools
+        ]
+        who = " ".join(filter(None, (self.agent.name, purpose)))
+        log = RequestLog(self.context.store, self.context.key)
+        log.add(prompt.messages, tools=tools, agent=who, model=self.model.name)
 
     @in_thread
     def _store_reply(self, reply: Reply) -> Reply:
@@ -367,6 +387,8 @@ class Turn:
         start = compaction.find_split(history, self._window_tokens)
         if not start:
             return False
+        asked = compaction.prompt_for_summary(history[:start], self._window_tokens)
+        await self._keep_request(asked, "(summary)")
         made = await compaction.summarize(history[:start], self.model, self._window_tokens)
         known = await self._find_given()
         text = f"{made.text}{compaction.describe_dropped(history[:start], known)}"

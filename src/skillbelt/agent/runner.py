@@ -225,11 +225,13 @@ class Runner:
         key = SessionKey(self._app, user, session)
         lease = TurnLease(self.store, key)
         with _lock_session(self.store, key) as locked:
-            refused = await lease.take() if locked else BUSY.format(where="")
-            if refused:
-                yield Final("", "error", refused)
+            if not locked:
+                yield Final("", "error", BUSY.format(where=""))
                 return
             try:
+                if refused := await lease.take():
+                    yield Final("", "error", refused)
+                    return
                 agent = self.agent._replace(rules=(*self.agent.rules, *rules))
                 start = Turn.run_compaction if compact else partial(Turn.run, message=message)
                 async with aclosing(self._run_leased(agent, key, lease, start)) as events:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 
 from skillbelt.cli.asking import open_gate
-from skillbelt.cli.installing import accepted, add_acceptance
+from skillbelt.cli.installing import accepted, add_acceptance, resolver
 from skillbelt.cli.keyboard import can_ask
 from skillbelt.cli.output import (
     count,
@@ -22,6 +22,7 @@ from skillbelt.cli.output import (
 )
 from skillbelt.cli.words import print_words
 from skillbelt.errors import PermissionDenied, UsageError
+from skillbelt.install import describe
 from skillbelt.install.add import (
     AddTarget,
     RefusedSkill,
@@ -212,10 +213,11 @@ def _finish(
             _show(offer, args)
     changes: list[SkillChange] = []
     if args.dry_run:
-        changes = [_plan(one) for one in offers]
+        changes = [one.change(one.fetched.reference.source) for one in offers]
     elif offers and _ask(new, refused, target, settings, args):
         progress = show_progress if wants_progress(args) else None
-        for done in install_offers(offers, target, settings, progress=progress):
+        packages = resolver(settings, args)
+        for done in install_offers(offers, target, settings, progress=progress, packages=packages):
             if isinstance(done, SkillChange):
                 changes.append(done)
             else:
@@ -256,23 +258,9 @@ def _ask(
         gate.close()
 
 
-def _plan(offer: SkillOffer) -> SkillChange:
-    action = "keep" if offer.is_installed else "replace" if offer.current else "install"
-    return SkillChange(
-        name=offer.name,
-        action=action,
-        before=offer.current,
-        after=offer.stored.content_digest,
-        commit=offer.fetched.commit,
-        source=offer.fetched.reference.source,
-    )
-
-
 def _show(offer: SkillOffer, args: argparse.Namespace) -> None:
     if args.quiet:
         return
-    from skillbelt.install import describe  # cost: 14 ms for the checks, where nothing is shown
-
     print(f"{one_line(offer.name)}", file=sys.stderr)
     for label, text in describe.describe_offer(offer):
         print_words(f"  {label:<9} {text}", " " * 12, file=sys.stderr)

@@ -13,7 +13,7 @@ from unicodedata import east_asian_width
 from skillbelt.cli.keyboard import Burst, Keyboard, Menu, MenuRow, NoLongerNeeded, can_ask
 from skillbelt.cli.output import show_progress
 from skillbelt.cli.words import width
-from skillbelt.permission.gate import Gate
+from skillbelt.permission.gate import Gate, allow_unread
 from skillbelt.permission.rules import OPAQUE, TYPES, Answer, AnswerKind, Request
 from skillbelt.permission.waiting import Pending, WaitingRequests
 from skillbelt.running.facts import Fact, covered, facts, shown
@@ -45,15 +45,11 @@ _allowed: deque[Request] = deque(maxlen=100)
 def open_gate(settings: Settings, args: argparse.Namespace) -> Gate:
     """Open the gate of a command: --yes allows each request once, a terminal asks."""
     if getattr(args, "yes", False):
-        return Gate(settings, lambda: open_store(settings), ask=_yes)
+        return Gate(settings, lambda: open_store(settings), ask=allow_unread)
     if not can_ask():
         return Gate(settings, lambda: open_store(settings))
     gate = Gate(settings, lambda: open_store(settings), ask=lambda one: ask(one, gate.desk))
     return gate
-
-
-def _yes(_pending: Pending) -> Answer:
-    return Answer("once", by="--yes")
 
 
 def ask(pending: Pending, desk: WaitingRequests, *, in_conversation: bool = False) -> Answer | None:

@@ -24,7 +24,7 @@ from skillbelt.discovery.sources import is_remote
 from skillbelt.discovery.sources.folder import Walker, WalkProgress
 from skillbelt.errors import ConfigError
 from skillbelt.format.skill import Skill
-from skillbelt.scan.accepted import scan_accepting
+from skillbelt.scan.inspector import SkillInspector
 from skillbelt.scan.report import report_rules, to_diagnostics
 from skillbelt.settings import Settings, load_settings
 from skillbelt.text import one_line
@@ -111,9 +111,10 @@ def run(args: argparse.Namespace) -> int:
 def _scan_files(files: Sequence[str], settings: Settings) -> tuple[Diagnostic, ...]:
     """Return what a scan finds in the skills of these files."""
     found: list[Diagnostic] = []
+    inspector = SkillInspector(settings)
     for path in files:
         skill = Skill.from_file(path)._replace(fence=fence_of(path, settings))
-        found += to_diagnostics(scan_accepting(skill, settings.state_dir), skill.dir)
+        found += to_diagnostics(inspector.scan(skill), skill.dir)
     return tuple(found)
 
 

@@ -10,7 +10,6 @@ import argparse
 import json
 import re
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -148,9 +147,10 @@ def complete(words: Sequence[str], *, splits: bool = False) -> tuple[str, list[N
     if kind in ("file", "folder"):
         return (_FILES if kind == "file" else _FOLDERS), []
     if isinstance(kind, str):
-        # Only names need the catalogue and the store, which take most of the start.
-        names = import_module("skillbelt.cli.completion_names")
-        named: list[tuple[str, str]] = names.find_names(kind, place.project, place.config)
+        # cost: the catalogue and the store take most of the start, and only names need them
+        from skillbelt.cli.completion_names import find_names
+
+        named = find_names(kind, place.project, place.config)
         candidates = [
             NextWord(place.before + word, text) for word, text in named if _PLAIN.fullmatch(word)
         ]

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         old, new = (_one(word, args, settings, stack) for word in (args.old, args.new))
         if args.capabilities:
-            return _compare(old, new, args)
+            return _compare(old, new, settings, args)
         text = show_difference(old.files.whole_folder()[0], new.files.whole_folder()[0])
         same = old.files.digest() == new.files.digest()
     if args.json:
@@ -56,22 +56,27 @@ def _one(word: str, args: argparse.Namespace, settings: Settings, stack: ExitSta
     return found[0]
 
 
-def _compare(old: Skill, new: Skill, args: argparse.Namespace) -> int:
-    before, after = scan_skill(old), scan_skill(new)
+def _compare(old: Skill, new: Skill, settings: Settings, args: argparse.Namespace) -> int:
+    before, after = (scan_skill(one, cache_dir=settings.cache_dir) for one in (old, new))
     gained, lost = compare_statements(before.statement, after.statement)
     known = {(one.rule, one.path, one.message) for one in before.findings}
     found = [one for one in after.findings if (one.rule, one.path, one.message) not in known]
     if args.json:
         print_json(
             {
-                "added": [one._asdict() for one in gained],
-                "removed": [one._asdict() for one in lost],
+                "added": [_plain(one) for one in gained],
+                "removed": [_plain(one) for one in lost],
                 "findings": [one._asdict() for one in found],
             }
         )
     else:
         _print(gained, lost, found)
     return 1 if gained or lost or found else 0
+
+
+def _plain(one: Capability) -> dict[str, object]:
+    return {"kind": one.kind, "value": one.value, "origin": one.origin, "path": one.path,
+            "line": one.line}  # fmt: skip
 
 
 def _print(

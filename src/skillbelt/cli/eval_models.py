@@ -24,8 +24,9 @@ from skillbelt.evals.task import TaskRun, TaskSide, report_tasks, run_tasks
 from skillbelt.evals.trigger import EvalPlan, evaluate_triggers
 from skillbelt.evals.workspace import iteration_folder, write_workspace
 from skillbelt.format.skill import Skill
-from skillbelt.permission.rules import Answer
-from skillbelt.permission.waiting import Pending
+from skillbelt.install.content_store import incoming
+from skillbelt.install.revisions import export_revision, find_revision
+from skillbelt.permission.gate import allow_unread
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.settings import Settings, load_settings, resolve
 from skillbelt.store.memory import MemoryStore
@@ -45,7 +46,7 @@ class _Bench:
     """Opens runtimes and runners for the options, and closes them at the end."""
 
     def __init__(self, args: argparse.Namespace, stack: ExitStack) -> None:
-        self._args, self._stack = args, stack
+        self._args, self._stack, self._old = args, stack, ""
         self._overrides: dict[str, object] = {"sandbox": args.sandbox} if args.sandbox else {}
         self.budget = Budget(max_tokens=args.max_tokens, max_cost=args.max_cost)
         price = parse_price(args.price) if args.price else None
@@ -59,7 +60,7 @@ class _Bench:
         if paths:
             before = load(overrides=overrides).paths
             overrides["paths"] = [*paths, *before]
-        ask = _allow if args.yes else None
+        ask = allow_unread if args.yes else None
         made = Runtime(settings=load(overrides=overrides), store=MemoryStore(), ask=ask)
         made.look()
         return self._stack.enter_context(made)
@@ -88,6 +89,23 @@ class _Bench:
         self._stack.enter_context(bare)
         return self.talker(Agent(bare, args.judge, instructions=INSTRUCTIONS))
 
+    def baseline(self, settings: Settings, skill: Skill) -> str:
+        """Return the folder of the old version; one of git is written to a folder of its own."""
+        if not self._old:
+            word = self._args.baseline
+            folder = resolve(word, settings)
+            if not os.path.isfile(os.path.join(folder, SKILL_FILE)):
+                found = find_revision(word, skill.dir, alone=True)
+                if found is None:
+                    raise ConfigError(
+                        f"--baseline {one_line(word)}: is neither none, nor the folder of a skill, "
+                        f"nor a revision of git in {one_line(skill.dir)}"
+                    )
+                into = self._stack.enter_context(incoming(settings))
+                folder = export_revision(found, into)
+            self._old = folder
+        return self._old
+
     def models(self, runtime: Runtime) -> list[str]:
         """Return the models of the options."""
         found = self._args.model or [runtime.settings.model or OFFLINE]
@@ -96,10 +114,6 @@ class _Bench:
     def agent(self, runtime: Runtime, model: str) -> Agent:
         """Return the agent that is measured."""
         return Agent(runtime, model, max_steps=self._args.max_steps)
-
-
-def _allow(_pending: Pending) -> Answer:
-    return Answer("once", by="--yes")
 
 
 @contextmanager
@@ -147,7 +161,8 @@ def evaluate_trigger(args: argparse.Namespace) -> EvalReport:
         plan.cache.tidy()
         problems = tuple(problem for one in sets for problem in one.problems)
         facts = {**report.facts, **bench.budget.document(), "repeats": args.repeat}
-        return report._replace(problems=problems, facts=facts)
+        warnings = (*report.warnings, *_offline_note(models))
+        return report._replace(problems=problems, facts=facts, warnings=warnings)
 
 
 def evaluate_run(args: argparse.Namespace) -> EvalReport:
@@ -172,10 +187,17 @@ def evaluate_run(args: argparse.Namespace) -> EvalReport:
         plan.cache.tidy()
         report = report_tasks(skill, runs, args.repeat)
         facts = {**report.facts, **bench.budget.document(), "folder": os.path.abspath(folder)}
-        report = report._replace(problems=found.problems, facts=facts)
+        warnings = (*report.warnings, *_offline_note(models))
+        report = report._replace(problems=found.problems, facts=facts, warnings=warnings)
         if report.complete:
             write_workspace(folder, skill, runs, report, args.judge or "")
         return report
+
+
+def _offline_note(models: Sequence[str]) -> list[str]:
+    """Say that the runner without a model is none."""
+    told = "offline is no model: it follows the search, and says nothing of how models choose"
+    return [f"{told}; name one with --model"] if OFFLINE in models else []
 
 
 def _sides(
@@ -188,11 +210,7 @@ def _sides(
         without = hide_skill(agent, skill.name)
         sides.append(TaskSide("without_skill", bench.talker(without), None))
     elif args.baseline:
-        folder = resolve(args.baseline, runtime.settings)
-        if not os.path.isfile(os.path.join(folder, SKILL_FILE)):
-            raise ConfigError(
-                f"--baseline {one_line(args.baseline)}: is neither none nor the folder of a skill"
-            )
+        folder = bench.baseline(runtime.settings, skill)
         old = bench.runtime([folder])
         other = old.get_skill(skill.name)
         if not os.path.samefile(other.dir, folder):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from skillbelt.cli.build import find_skill
@@ -28,7 +30,7 @@ from skillbelt.errors import ConfigError, UsageError
 from skillbelt.evals.cases import EvalSet
 from skillbelt.evals.diff import compare_versions
 from skillbelt.evals.first_set import first_set, write_first_set
-from skillbelt.evals.outcome import Bar, EvalReport, judge_bars, parse_bar
+from skillbelt.evals.outcome import Bar, EvalReport, judge_bars, parse_bar, require_measures
 from skillbelt.evals.read import read_evals
 from skillbelt.evals.reports import (
     FORMS,
@@ -36,19 +38,26 @@ from skillbelt.evals.reports import (
     describe_spending,
     label_of,
     measure_names,
+    require_report_path,
     summarise,
     write_report,
 )
 from skillbelt.evals.route import route, searcher_of
-from skillbelt.evals.script import CASE_SECONDS, ScriptBounds, evaluate_scripts
+from skillbelt.evals.script import CASE_SECONDS, PASS, ScriptBounds, evaluate_scripts
+from skillbelt.evals.trigger import NEGATIVES, RECALL
 from skillbelt.format.skill import Skill
+from skillbelt.install.content_store import incoming
+from skillbelt.install.revisions import export_revision, find_revision
 from skillbelt.running.call import Asker
+from skillbelt.settings import resolve
 from skillbelt.store import SessionKey
 from skillbelt.text import exact, one_line, shorten
 
 ACTIONS = ("init", "route", "script", "trigger", "run", "diff")
 _K = 5
 _NEIGHBOURS = 12
+# What can be measured, where that costs something to find out.
+_MEASURES = {"script": (PASS,), "trigger": (RECALL, NEGATIVES), "run": (PASS,)}
 _NO_CASES = "no skill here has cases to measure; `skillbelt eval init NAME` writes the first"
 _JOBS = 4
 _SECONDS = 300.0
@@ -118,8 +127,8 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
         "--baseline",
         metavar="none|OLD",
         default="none",
-        help="with run: compare with no skill, or with the folder of an old version; an empty "
-        "word compares with nothing (default: none)",
+        help="with run: compare with no skill, or with an old version, a folder or a git revision; "
+        "an empty word compares with nothing (default: none)",
     )
     group.add_argument(
         "--judge",
@@ -167,6 +176,10 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= args.max_cost < math.inf:
         raise ConfigError(f"--max-cost takes dollars, not {args.max_cost:g}")
     args.timeout = args.timeout or (CASE_SECONDS if args.action == "script" else _SECONDS)
+    if args.action in _MEASURES:
+        require_measures(bars, _MEASURES[args.action])
+    for path in args.report:
+        require_report_path(path)
     report = actions[args.action](args)
     if isinstance(report, int):
         return report
@@ -200,14 +213,16 @@ def _print_report(report: EvalReport, args: argparse.Namespace) -> None:
         say(f"skillbelt: {one_line(text)}", args)
     for bar in report.bars:
         if not bar.passed:
-            say(f"under the bar: {bar.name} {bar.measure} {bar.rate:.2f} < {bar.least:g}", args)
+            say(f"under the bar: {bar.label} {bar.measure} {bar.rate:.2f} < {bar.least:g}", args)
     facts = report.facts
     for difference in facts.get("differences") or ():  # type: ignore[attr-defined]
         say(describe_difference(difference), args)
     if isinstance(facts.get("tokens"), int):
         say(describe_spending(facts), args)
-    if "folder" in facts:
+    if "folder" in facts and report.complete:
         say(f"written to {one_line(str(facts['folder']))}", args)
+    elif "folder" in facts:
+        say("no files are written; the same command goes on with what is left", args)
     _print_versions(facts, args)
     say(summarise(report), args)
 
@@ -238,13 +253,18 @@ def _print_versions(facts: Mapping[str, Any], args: argparse.Namespace) -> None:
 
 def _print_cases(report: EvalReport, args: argparse.Namespace) -> None:
     """Say what became of each case that is not right; with -v of every one."""
+    if report.kind == "route" and not args.verbose:
+        return
+    told: Counter[str] = Counter()
     for case in report.cases:
         if case.outcome == "passed" and not args.verbose:
             continue
         text = shorten(one_line(case.text), 80)
-        detail = shorten(one_line(case.detail), 200)
-        if args.verbose or report.kind != "route":
-            say(f"{case.outcome}: {case.skill} {case.group}: {text}: {detail}", args)
+        detail = one_line(case.detail) if args.verbose else shorten(one_line(case.detail), 200)
+        about = " ".join(filter(None, (case.skill, case.model, case.group.replace("_", " "))))
+        told[f"{case.outcome}: {about}: {text}: {detail}"] += 1
+    for line, times in told.items():
+        say(f"{line} ({times} times)" if times > 1 else line, args)
 
 
 # init
@@ -337,7 +357,13 @@ def _diff(args: argparse.Namespace) -> EvalReport:
     if len(args.names) != 2:
         raise UsageError("eval diff takes two versions of a skill: skillbelt eval diff OLD NEW")
     catalog = open_catalog(args)
-    old, new = (find_skill(name, catalog) for name in args.names)
+    with ExitStack() as stack:
+        return _compare(catalog, args, stack)
+
+
+def _compare(catalog: Catalog, args: argparse.Namespace, stack: ExitStack) -> EvalReport:
+    new = _version(args.names[1], catalog, os.getcwd(), stack)
+    old = _version(args.names[0], catalog, new.dir, stack)
     if old.name != new.name:
         raise UsageError(
             f"eval diff takes two versions of one skill, not {old.name} and {new.name}"
@@ -350,7 +376,18 @@ def _diff(args: argparse.Namespace) -> EvalReport:
         named = argparse.Namespace(**{**vars(args), "names": [new.name]})
         sets = cases_of(named, second, skills, all_too=True)
         searches = (searcher_of(first, visible_filters(first)), searcher_of(second, filters))
-        return compare_versions(old, new, sets, searches, skills, args.k)
+        return compare_versions(old, new, sets, searches=searches, skills=skills, k=args.k)
+
+
+def _version(word: str, catalog: Catalog, folder: str, stack: ExitStack) -> Skill:
+    """Return the skill of a name, a folder, or a revision of git; `REV` alone is of the folder."""
+    place = folder if ":" not in word else os.getcwd()
+    if word in catalog.current() or os.path.lexists(resolve(word, catalog.settings)):
+        return find_skill(word, catalog)
+    if found := find_revision(word, place, alone=True):
+        into = stack.enter_context(incoming(catalog.settings))
+        return Skill.from_folder(export_revision(found, into))
+    raise ConfigError(f"{one_line(word)}: no skill, folder or revision of git")
 
 
 @contextmanager

@@ -126,7 +126,7 @@ def _open(settings: Settings, args: argparse.Namespace) -> Iterator[Cluster]:
 def _import_cluster() -> Any:
     """Return the module that imports Ray, which takes a second."""
     try:
-        return import_module("skillbelt.fleet.cluster")
+        return import_module("skillbelt.fleet.cluster")  # extra: ray
     except ImportError as error:
         raise MissingExtra("ray", "`skillbelt fleet`") from error
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Mapping, Sized
 
+from skillbelt.cli.asking import open_gate
 from skillbelt.cli.output import count, print_json, say, show_progress, wants_progress
+from skillbelt.install.declaring import (
+    ResolvedPackages,
+    ResolvePackages,
+    find_declaring,
+)
 from skillbelt.install.lock_file import find_place
+from skillbelt.install.package_locks import packages_module
 from skillbelt.install.policy import Acceptance
 from skillbelt.install.sync import Report, SyncRefusal, SyncResult
 from skillbelt.install.values import Drift, InstallPlace, LockEntry, PlannedChange
@@ -80,6 +87,34 @@ def place_of(args: argparse.Namespace, settings: Settings) -> InstallPlace:
 def reporter(args: argparse.Namespace) -> Report:
     """Return a function that shows progress on a terminal; an empty text clears it."""
     return show_progress if wants_progress(args) else lambda text: None
+
+
+def resolver(
+    settings: Settings, args: argparse.Namespace, *, anew: bool = False
+) -> ResolvePackages:
+    """Return the function that resolves the packages of a skill, and says why it cannot.
+
+    With `anew` also those that are locked already.
+    """
+
+    def resolve(name: str, folder: str, known: Mapping[str, object]) -> ResolvedPackages:
+        if not find_declaring(folder):
+            return ResolvedPackages()
+        report = reporter(args)
+        gate = open_gate(settings, args)
+        try:
+            found: ResolvedPackages = packages_module().resolve_packages(
+                name, folder, gate, settings, known={} if anew else known, progress=report
+            )
+        finally:
+            gate.close()
+            report("")
+        if found.reason:
+            remedy = f"`skillbelt update --packages {one_line(name)}` tries again"
+            say(f"{one_line(name)}: its packages are not locked: {found.reason}; {remedy}", args)
+        return found
+
+    return resolve
 
 
 def print_result(

@@ -20,13 +20,12 @@ from skillbelt.cli.tool_lines import (
     describe_call,
     describe_change,
     describe_outcome,
-    describe_seconds,
     diff,
     succeeded,
 )
 from skillbelt.conversation.transcript import plain
 from skillbelt.running.following import Decoder
-from skillbelt.text import one_line, tokens
+from skillbelt.text import describe_seconds, one_line, tokens
 
 # How often the sign of life changes.
 _TICK_SECONDS = 0.1

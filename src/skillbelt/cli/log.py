@@ -14,16 +14,7 @@ from datetime import datetime
 from itertools import islice
 from urllib.parse import unquote
 
-from skillbelt.cli.output import (
-    ago,
-    count,
-    local_time,
-    print_json,
-    print_json_list,
-    print_table,
-    say,
-    wide_option,
-)
+from skillbelt.cli.output import count, print_json, print_json_list, print_table, say, wide_option
 from skillbelt.errors import ConfigError
 from skillbelt.permission.audit import TYPES, AuditEvent, Verified, open_audit
 from skillbelt.permission.audit_events import AuditStore
@@ -37,7 +28,7 @@ from skillbelt.permission.audit_words import (
 )
 from skillbelt.settings import load_settings
 from skillbelt.store import open_store
-from skillbelt.text import one_line
+from skillbelt.text import ago, local_time, one_line
 
 _AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhdw])", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}

@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,17 +15,14 @@ from skillbelt.discovery.describe import clients_of as clients_of
 from skillbelt.discovery.describe import diagnostics_json as diagnostics_json
 from skillbelt.discovery.describe import skill_json as skill_json
 from skillbelt.discovery.describe import switches_json as switches_json
-from skillbelt.errors import ConfigError
-from skillbelt.format.skill import Skill
+from skillbelt.permission.judging import judge_by_rules as judge_by_rules
 from skillbelt.settings import Settings
 from skillbelt.text import one_line, shorten
-from skillbelt.trust import Trust
 from skillbelt.values import Diagnostic
 
 if TYPE_CHECKING:
     from skillbelt.discovery.catalog import Catalog
 
-_DAYS_AGO = 14  # from then on a date says more
 NO_COLOURS: Mapping[str, Mapping[str, str]] = {}
 SANDBOX_HELP = "auto, none, or one that `skillbelt doctor -v` lists (default: the setting sandbox)"
 # The session of runs from the command line, as the parts of a SessionKey: importing that class
@@ -41,36 +37,6 @@ SESSION_HELP = (
 def rule_problems(settings: Settings) -> list[Diagnostic]:
     """Return what is wrong with the rules of permission in the settings files."""
     return judge_by_rules(settings, ())[0]
-
-
-def judge_by_rules(
-    settings: Settings, skills: Iterable[Skill]
-) -> tuple[list[Diagnostic], frozenset[str]]:
-    """Return what is wrong with the rules, and the names of the skills that no model may have."""
-    if not settings.rule_tables:
-        return [], frozenset()
-    # cost: 10 ms, only with rules
-    from skillbelt.permission.rule_files import denied_skills, read_policy
-
-    trusted = Trust(settings.state_dir).project(settings.project)
-    try:
-        policy = read_policy(settings, project_trusted=trusted)
-        named = {skill.name: skill.trusted for skill in skills}
-        return list(policy.diagnostics), denied_skills(policy, settings, named)
-    except ConfigError as error:
-        place, _, message = str(error).partition(": ")
-        path, _, line = place.rpartition(":")
-        known = line.isdigit()
-        return [
-            Diagnostic(
-                code="rules-wrong",
-                severity="error",
-                path=path if known else place,
-                line=int(line) if known else None,
-                message=message,
-                remedy="fix the rule: no command that needs permission works before",
-            )
-        ], frozenset()
 
 
 def wants_progress(args: argparse.Namespace) -> bool:
@@ -135,24 +101,6 @@ def print_table(
         return
     for row in cells:
         print("\t".join(row))
-
-
-def ago(then: float, now: float) -> str:
-    """Return how long ago that was, as a person says it; the date when it is weeks, or to come."""
-    minutes = int((now - then) // 60)
-    if now < then or minutes >= _DAYS_AGO * 1_440:
-        return local_time(then, "%Y-%m-%d")
-    if minutes < 60:
-        return f"{minutes} min ago" if minutes else "just now"
-    return f"{minutes // 60} h ago" if minutes < 1_440 else f"{count(minutes // 1_440, 'day')} ago"
-
-
-def local_time(seconds: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """Return a time by the clock of this machine; the number itself where there is none."""
-    try:
-        return time.strftime(form, time.localtime(seconds))
-    except (ValueError, OverflowError, OSError):
-        return f"{seconds:g}"
 
 
 def wide_option(parser: argparse.ArgumentParser) -> None:

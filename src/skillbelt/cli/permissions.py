@@ -14,10 +14,8 @@ from typing import get_args
 from skillbelt.cli.asking import ask
 from skillbelt.cli.keyboard import can_ask
 from skillbelt.cli.output import (
-    ago,
     count,
     diagnostics_json,
-    local_time,
     print_diagnostics,
     print_json,
     print_table,
@@ -51,7 +49,7 @@ from skillbelt.permission.waiting import Pending
 from skillbelt.running.facts import facts
 from skillbelt.settings import load_settings
 from skillbelt.store import open_store
-from skillbelt.text import exact, one_line
+from skillbelt.text import ago, exact, local_time, one_line
 
 _HASH_CHARS = 19  # shown of a hash
 _COLOURS = {"action": {"allow": "green", "ask": "yellow", "deny": "red"}}

@@ -20,7 +20,7 @@ from skillbelt.cli.output import (
 from skillbelt.cli.scanning import open_catalog
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError
-from skillbelt.fleet.choose import executor_for
+from skillbelt.fleet.choose import make_workbench
 from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.executor import Workbench
 from skillbelt.running.following import Watch
@@ -164,14 +164,7 @@ def open_workbench(catalog: Catalog, args: argparse.Namespace, live: LiveOutput)
         settings = with_sandbox(settings, args.sandbox)
     gate = open_gate(settings, args)
     progress = live.progress if wants_progress(args) else None
-    return Workbench(
-        settings,
-        gate,
-        catalog.find,
-        skills=catalog.current,
-        progress=progress,
-        executor=executor_for(settings, progress),
-    )
+    return make_workbench(settings, gate, catalog.find, skills=catalog.current, progress=progress)
 
 
 def _build_call(args: argparse.Namespace) -> RunCall:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -25,17 +25,18 @@ from skillbelt.errors import ConfigError, SkillbeltError
 from skillbelt.format.skill import Skill
 from skillbelt.install.content_store import incoming
 from skillbelt.install.fetching import open_source
+from skillbelt.install.revisions import export_revision, find_revision
 from skillbelt.install.source_syntax import parse_source
-from skillbelt.scan.accepted import accept, check_rule, read_accepted, scan_accepting
+from skillbelt.scan.accepted import accept, check_rule, read_accepted
+from skillbelt.scan.inspector import SkillInspector
 from skillbelt.scan.report import (
-    at_level,
     describe_statement,
     report_rules,
     to_diagnostics,
 )
-from skillbelt.scan.scanner import scan_skill
-from skillbelt.scan.values import KINDS, FindingKind, ScannedSkill
+from skillbelt.scan.values import KINDS, FindingKind, ScannedSkill, at_level
 from skillbelt.settings import Settings, load_settings
+from skillbelt.store import open_store
 from skillbelt.text import one_line
 from skillbelt.values import Diagnostic
 
@@ -72,6 +73,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="accept the findings of a rule for this content, with --reason (may be repeated)",
     )
+    parser.add_argument(
+        "--model", metavar="MODEL", help="ask this model for a second opinion, which adds findings"
+    )
     parser.add_argument("--reason", metavar="TEXT", default="", help="why they are accepted")
     parser.add_argument(
         "--accepted", metavar="FILE", help="a file of accepted findings that counts as well"
@@ -85,18 +89,38 @@ def run(args: argparse.Namespace) -> int:
         check_rule(rule, args.reason)
     settings = load_settings(args.project, config=args.config)
     more = read_accepted(args.accepted, required=True) if args.accepted else ()
+    inspector = SkillInspector(settings, lambda: open_store(settings))
+    progress = show_progress if wants_progress(args) else _say_nothing
     with ExitStack() as stack:
-        results: list[ScanResult] = []
+        found: list[tuple[Skill, ScannedSkill]] = []
         for skill in _skills(args, settings, stack):
-            if wants_progress(args):
-                show_progress(f"scanning {skill.name}")
+            progress(f"scanning {skill.name}")
             if args.accept:
-                _accept(scan_skill(skill), settings, args)
-            results.append(ScanResult(scan_accepting(skill, settings.state_dir, more), skill.dir))
-        if wants_progress(args):
-            show_progress("")
+                _accept(inspector.scan(skill), settings, args)
+            found.append((skill, inspector.scan(skill, more)))
+        if args.model is not None:
+            scans = _ask_model(found, settings, args, progress)
+            found = [(skill, one) for (skill, _), one in zip(found, scans, strict=True)]
+        progress("")
+    results = [ScanResult(one, skill.dir) for skill, one in found]
     _show(results, form, args)
     return 1 if any(one.scanned.level == "block" for one in results) else 0
+
+
+def _say_nothing(_text: str) -> None:
+    pass
+
+
+def _ask_model(
+    found: Sequence[tuple[Skill, ScannedSkill]],
+    settings: Settings,
+    args: argparse.Namespace,
+    progress: Callable[[str], None],
+) -> list[ScannedSkill]:
+    # cost: 500 ms, only for a second opinion
+    from skillbelt.cli.scan_opinion import ask_opinions
+
+    return ask_opinions(found, args.model, settings, progress)
 
 
 def _accept(scanned: ScannedSkill, settings: Settings, args: argparse.Namespace) -> None:
@@ -124,13 +148,15 @@ def find_targets(
     """Yield the skills that words name: a path, a source, or a name of the catalogue."""
     for word in words:
         if os.path.lexists(os.path.expanduser(word)):
-            found = targets([word], settings)
-            for path in found.files:
+            here = targets([word], settings)
+            for path in here.files:
                 yield Skill.from_file(path)
-            if not found.files:
+            if not here.files:
                 raise ConfigError(
                     f"there is no SKILL.md in {one_line(word)}: name a skill's folder"
                 )
+        elif ":" in word and (found := find_revision(word, os.getcwd())):
+            yield Skill.from_folder(export_revision(found, stack.enter_context(incoming(settings))))
         elif "/" in word or ":" in word or "@" in word:
             yield from _fetch(word, args, settings, stack)
         else:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Self, TextIO
 
+from markdown_it import MarkdownIt
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import Heading, Markdown
@@ -26,7 +27,6 @@ from skillbelt.cli.words import width
 from skillbelt.conversation.transcript import plain
 
 if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
 MARGIN = 2
@@ -194,8 +194,6 @@ def _parse_markdown(text: str) -> Markdown:
 
 
 def _parser() -> MarkdownIt:
-    from markdown_it import MarkdownIt  # cost: 20 ms, only for an answer
-
     return MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
 
 

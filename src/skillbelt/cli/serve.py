@@ -9,10 +9,11 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
 
 import anyio
 
+from skillbelt.cli.console import read_rules
+from skillbelt.cli.mcp import print_snippets
 from skillbelt.cli.output import print_json
 from skillbelt.errors import ConfigError, MissingExtra
 from skillbelt.files.handles import raise_limit
@@ -98,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         return _serve(args, partial(_prepare_http, args=args))
     if not args.stdio and sys.stdin is not None and sys.stdin.isatty():
         # No client types at a terminal: a person wants to know what to do with this.
-        import_module("skillbelt.cli.mcp").print_snippets(args)
+        print_snippets(args)
         return 0
     # Before the server is imported, so that no import can write to the client.
     with take_over_stdio() as (read_fd, write_fd):
@@ -144,13 +145,14 @@ def _prepare_http(belt: Runtime, args: argparse.Namespace) -> Serving:
         names["ready"] = partial(_announce, bound.url + http.PATH, shown, args)
         return partial(http.serve_http, belt, opened, bound.host, tokens, **names)
     # The pages too: they are for who holds a token that is bound to no user.
-    console = import_module("skillbelt.console.serve")
+    from skillbelt.console import serve as console  # extra: http
+
     served = console.Served(
         host=bound.host,
         port=bound.port,
         origins=tuple(origins),
         hosts=tuple(args.host_name),
-        access=import_module("skillbelt.cli.console").read_rules(args.access),
+        access=read_rules(args.access),
         root=console.MOUNTED,
         listens=False,
     )

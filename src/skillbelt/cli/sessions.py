@@ -16,16 +16,7 @@ from urllib.parse import quote, unquote
 
 from skillbelt.cli.failure import Printed
 from skillbelt.cli.keyboard import is_dumb
-from skillbelt.cli.output import (
-    CLI_SESSION,
-    ago,
-    count,
-    local_time,
-    print_json,
-    print_table,
-    say,
-    wide_option,
-)
+from skillbelt.cli.output import CLI_SESSION, count, print_json, print_table, say, wide_option
 from skillbelt.cli.replay import replay
 from skillbelt.conversation.transcript import describe, read_title, to_html, to_markdown
 from skillbelt.errors import ConfigError, NotFound
@@ -35,7 +26,7 @@ from skillbelt.runtime.runtime import Runtime
 from skillbelt.settings import load_settings
 from skillbelt.store import SessionInfo, SessionKey, open_store
 from skillbelt.store.protocol import OpenedStore, list_sessions
-from skillbelt.text import one_line
+from skillbelt.text import ago, local_time, one_line
 
 NOT_FOUND = 3
 _COLOURS: Mapping[str, Mapping[str, str]] = {"last used": {}, "session": {}}

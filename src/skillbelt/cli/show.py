@@ -21,9 +21,10 @@ from skillbelt.console.catalogue import (
     find_problems,
 )
 from skillbelt.format.skill import Skill
-from skillbelt.scan.accepted import scan_accepting
+from skillbelt.scan.inspector import SkillInspector
 from skillbelt.scan.report import describe_statement
 from skillbelt.settings import Settings
+from skillbelt.store import open_store
 from skillbelt.text import one_line
 from skillbelt.values import Diagnostic, Manifest, SkillSettings
 
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show_capabilities(skill: Skill, settings: Settings, args: argparse.Namespace) -> int:
-    scanned = scan_accepting(skill, settings.state_dir)
+    scanned = SkillInspector(settings, lambda: open_store(settings)).scan(skill)
     if args.json:
         print_json(scanned.to_json())
         return 0

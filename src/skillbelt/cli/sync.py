@@ -14,6 +14,7 @@ from skillbelt.cli.installing import (
     print_drift,
     print_result,
     reporter,
+    resolver,
     say_locked,
 )
 from skillbelt.cli.output import say
@@ -34,7 +35,7 @@ from skillbelt.install.values import InstallPlace, LockEntry
 from skillbelt.settings import Settings, load_settings
 from skillbelt.text import one_line
 
-DRIFT = 2
+DRIFT, REFUSED = 2, 4
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +47,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="never change the lock: fail for an entry that does not pin the content",
     )
     group.add_argument(
-        "--check", action="store_true", help="only compare; exit code 2 for a difference"
+        "--check",
+        action="store_true",
+        help="only compare; exit code 2 for a difference, 4 for a policy",
     )
     group.add_argument(
         "--adopt", action="store_true", help="write what is installed into the lock, as it is"
@@ -95,6 +98,7 @@ def run(args: argparse.Namespace) -> int:
             mode=mode,
             report=report,
             accepts=accepted(args),
+            packages=resolver(settings, args),
         )
         result = _prune(result, lock, settings, args)
     report("")
@@ -124,9 +128,12 @@ def _prune(
 def _check(plan: SyncResult, lock: SkillLock, args: argparse.Namespace) -> int:
     """Print the differences; what is planned is not done."""
     differs = bool(plan.drift or lock.refused)
+    code = DRIFT if differs else 0
+    if any(one.kind == "policy" for one in plan.drift):
+        code = REFUSED
     if args.json:
         print_result(plan, lock.entries, args)
-        return DRIFT if differs else 0
+        return code
     print_drift(plan.drift)
     for one in lock.refused:
         name, message = one_line(one.name), one_line(one.message)
@@ -134,4 +141,4 @@ def _check(plan: SyncResult, lock: SkillLock, args: argparse.Namespace) -> int:
     if not differs:
         said = f"all {len(lock.entries)} skills are as {lock.place.lock} says"
         say_locked(said, args, lock.entries)
-    return DRIFT if differs else 0
+    return code

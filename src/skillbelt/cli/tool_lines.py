@@ -10,7 +10,7 @@ from typing import NamedTuple
 from skillbelt.agent.events import ToolCall, ToolResponse
 from skillbelt.cli.output import count
 from skillbelt.running.outputs import OutputFile
-from skillbelt.text import exact, one_line, shorten
+from skillbelt.text import describe_seconds, exact, one_line, shorten
 from skillbelt.untrusted_json import read_json
 
 # What a call of each kind of tool does, with the argument that says to what.
@@ -98,15 +98,6 @@ def _duration(milliseconds: object) -> str:
     if not isinstance(milliseconds, int | float) or isinstance(milliseconds, bool):
         return ""
     return describe_seconds(milliseconds / 1000)
-
-
-def describe_seconds(seconds: float) -> str:
-    """Return a time for a reader: 0.3 s, 12 s, 2 min 5 s."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    return f"{int(seconds) // 60} min {int(seconds) % 60} s"
 
 
 # Files

@@ -132,5 +132,8 @@ def _describe(one: ScriptTrial) -> Iterator[str]:
     refused = [reached.host for reached in one.reached if not reached.allowed]
     if refused:
         yield f"was refused {', '.join(refused)}"
+    surprises = [f"{use.kind} {use.value}" for use in one.observed if use.is_surprise]
+    if surprises:
+        yield f"neither declares nor contains {', '.join(surprises)}"
     if one.how != "help" and (not one.started or not named):
         yield from filter(None, (one.remedy or one.line,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 
 from skillbelt.cli.asking import open_gate
 from skillbelt.cli.installing import (
@@ -14,31 +15,35 @@ from skillbelt.cli.installing import (
     print_refusals,
     print_result,
     reporter,
+    resolver,
     say_locked,
 )
 from skillbelt.cli.output import print_json, print_table
 from skillbelt.cli.words import print_words
-from skillbelt.errors import ConfigError, SkillbeltError
+from skillbelt.errors import SkillbeltError
+from skillbelt.install import describe
 from skillbelt.install.entries import install_request
-from skillbelt.install.lock_file import SkillLock, read_lock
+from skillbelt.install.lock_file import LockChanges, SkillLock, read_lock, write_lock
 from skillbelt.install.placing import skill_folder, using_place
-from skillbelt.install.policy import NOTHING_ACCEPTED, record_acceptance
+from skillbelt.install.policy import NOTHING_ACCEPTED
 from skillbelt.install.sync import (
     Report,
     SyncRefusal,
     SyncResult,
     check_names,
-    fetcher,
     refusal_of,
 )
 from skillbelt.install.update import (
+    CONFLICT,
     FoundVersions,
     NewVersion,
+    apply_versions,
     describe_version,
     find_versions,
-    put_version,
+    renew_packages,
+    with_packages,
 )
-from skillbelt.install.values import PlannedChange
+from skillbelt.install.values import InstallPlace, PlannedChange
 from skillbelt.settings import Settings, load_settings
 from skillbelt.text import one_line
 
@@ -55,6 +60,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         )
         parser.add_argument(
             "--diff", action="store_true", help="print what a new version changes in your files"
+        )
+        parser.add_argument(
+            "--packages",
+            action="store_true",
+            help="lock the newest packages, also of skills without a new version",
         )
         add_acceptance(parser)
     parser.set_defaults(changes=changes)
@@ -84,8 +94,9 @@ def run(args: argparse.Namespace) -> int:
             _print_news(version, lock, settings)
     if found.new:
         open_gate(settings, args).require(install_request(one.after for one in found.new))
-    result = _update(found, lock, settings, args, report)
-    return result
+    packages = resolver(settings, args, anew=args.packages)
+    found = found._replace(new=tuple(with_packages(one, settings, packages) for one in found.new))
+    return _update(found, lock, settings, args, report)
 
 
 def _update(
@@ -95,42 +106,48 @@ def _update(
     args: argparse.Namespace,
     report: Report,
 ) -> int:
-    changes: list[PlannedChange] = []
-    refused = list(found.refused)
-    conflicts: list[SyncRefusal] = []
-    with using_place(lock.place, settings):
-        if read_lock(lock.place).data != lock.data:
-            raise ConfigError(f"{lock.place.lock} was changed meanwhile; run the command again")
-        for version in found.new:
-            report(version.before.name)
-            try:
-                change, merged = put_version(version, lock, settings, fetcher(settings, report))
-            except (SkillbeltError, OSError) as error:
-                refused.append(refusal_of(version.before.name, error))
-                continue
-            changes.append(change)
-            record_acceptance(
-                version.judged, version.after.content_digest, settings, accepted(args)
-            )
-            for one in merged.conflicts:
-                beside = f"; compare it with {one.beside}, then remove that file"
-                conflicts.append(
-                    SyncRefusal(
-                        name=version.before.name,
-                        code="conflict",
-                        message=f"{one.path} {one.message}: your file stays as it is",
-                        remedy=beside[2:] if one.beside else "see what you need of it",
-                    )
-                )
-    report("")
-    result = SyncResult(changes=tuple(changes), refused=(*refused, *conflicts))
+    result = apply_versions(found, lock, settings, report, accepted(args))
+    if args.packages:
+        with using_place(lock.place, settings):
+            renewed, failed = _renew_packages(found.current, lock.place, settings, args)
+        result = result._replace(
+            changes=(*result.changes, *renewed), refused=(*result.refused, *failed)
+        )
     print_result(result, {one.before.name: one.after for one in found.new}, args)
+    conflicts = any(one.code == CONFLICT for one in result.refused)
     return PARTLY if conflicts else result.exit_code
 
 
-def _print_news(version: NewVersion, lock: SkillLock, settings: Settings) -> None:
-    from skillbelt.install import describe  # cost: 14 ms for the checks, where nothing is shown
+def _renew_packages(
+    names: Iterable[str], place: InstallPlace, settings: Settings, args: argparse.Namespace
+) -> tuple[list[PlannedChange], list[SyncRefusal]]:
+    """Lock the newest packages of skills that stay as they are."""
+    changes, refused = [], []
+    packages = resolver(settings, args, anew=True)
+    made = LockChanges(read_lock(place))
+    for name in names:
+        entry = made.lock.entries[name]
+        try:
+            renewed = renew_packages(entry, settings, packages)
+        except (SkillbeltError, OSError) as error:
+            refused.append(refusal_of(name, error))
+            continue
+        change = PlannedChange(
+            action="keep",
+            name=name,
+            path=skill_folder(place, name),
+            before=entry.content_digest,
+            after=entry.content_digest,
+            reason="packages" if renewed else "",
+        )
+        if renewed:
+            made.put(renewed)
+        changes.append(change)
+    write_lock(made)
+    return changes, refused
 
+
+def _print_news(version: NewVersion, lock: SkillLock, settings: Settings) -> None:
     print(one_line(version.before.name), file=sys.stderr)
     folder = skill_folder(lock.place, version.before.name)
     for label, text in describe.describe_news(version, folder, settings):

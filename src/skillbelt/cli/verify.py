@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Iterator
 
 from skillbelt.cli.installing import add_options, place_of, print_drift, say_locked
 from skillbelt.cli.output import print_json
 from skillbelt.cli.pack import find_folder
-from skillbelt.errors import SourceError
-from skillbelt.install.entries import reference_of
 from skillbelt.install.hashes import hash_folder
 from skillbelt.install.lock_file import read_lock
 from skillbelt.install.placing import using_place
-from skillbelt.install.policy import SkillToJudge, needs_signature, signers_for, verify_policy
+from skillbelt.install.policy import signers_for
 from skillbelt.install.signature_file import signer_of
 from skillbelt.install.signatures import check_signature
-from skillbelt.install.sync import check_names, skill_to_judge
-from skillbelt.install.values import InstallPlace, SourceReference
-from skillbelt.install.verify import VerifiedSkill, verify_lock
+from skillbelt.install.sync import check_names, judge_installed
+from skillbelt.install.verify import verify_lock
 from skillbelt.settings import Settings, load_settings
 from skillbelt.text import one_line
 
-DRIFT = 2
+DRIFT, REFUSED = 2, 4
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     with using_place(place, settings):
         lock = read_lock(place)
         verified = verify_lock(lock, settings, check_names(lock, args.names), full=args.full)
-        by_policy = [*verify_policy(_to_judge(verified, place, settings), settings)]
+        by_policy = [*judge_installed(verified, place, settings)]
     drift = [*(one for skill in verified for one in skill.drift), *by_policy]
     wrong = {one.name for one in drift}
     refused = [] if args.names else lock.refused
@@ -91,23 +87,9 @@ def run(args: argparse.Namespace) -> int:
         good = sum(skill.entry.name not in wrong for skill in verified)
         said = f"{good} of {len(verified)} skills are as {place.lock} says"
         say_locked(said, args, (*verified, *refused))
+    if by_policy:
+        return REFUSED
     return DRIFT if drift or refused else 0
-
-
-def _to_judge(
-    verified: Iterable[VerifiedSkill], place: InstallPlace, settings: Settings
-) -> Iterator[tuple[SkillToJudge, str]]:
-    """Yield what is installed, as the policy judges it; read again where a signature counts."""
-    for skill in verified:
-        if skill.hashes is None:
-            continue
-        entry, folder = skill.entry, skill.folder
-        try:
-            reference = reference_of(entry, place)
-        except SourceError:  # a kind that only another tool installs
-            reference = SourceReference(kind="node_modules", source=entry.source, url=entry.source)
-        known = None if needs_signature(entry, reference.url, settings) else skill.hashes
-        yield skill_to_judge(entry, folder, place, reference, hashes=known), folder
 
 
 def _verify_folders(folders: list[str], settings: Settings, args: argparse.Namespace) -> int:

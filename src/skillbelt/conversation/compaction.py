@@ -326,7 +326,7 @@ def lands_anew(name: str, given: RecordedText, session: Session, state: Mapping[
     """Return whether a second load must give the text again: it had no room, or it changed."""
     if name in Selection.read(state.get(state_key("restored", session.agent), "")).left:
         return True
-    before = [one.parts[_BODY] for one in session.given(state).get(name, ()) if _BODY in one.parts]
+    before = [one.parts[_BODY] for one in session.given_of(name, state) if _BODY in one.parts]
     return bool(before) and before[-1] != given.parts[_BODY]
 
 

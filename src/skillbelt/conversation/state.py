@@ -110,6 +110,10 @@ class Session:
         draft = self._draft(state)
         return {name: draft.given(name) for name in draft.names("given")}
 
+    def given_of(self, name: str, state: Mapping[str, str] | None = None) -> list[RecordedText]:
+        """Return the texts of one skill that a model was given; the newest is last."""
+        return self._draft(state).given(name)
+
     def order(self, state: Mapping[str, str] | None = None) -> list[str]:
         """Return the skills that are loaded or were shown, the least recently used first."""
         draft = self._draft(state)
@@ -294,14 +298,14 @@ class _Draft:
 
     def __init__(self, agent: str, state: Mapping[str, str]) -> None:
         self.agent, self.before, self.after = agent, state, dict(state)
+        self._changed: dict[str, str | None] = {}
         self.events: list[NewEvent] = []
         self._order: list[str] | None = None
 
     def delta(self) -> dict[str, str | None]:
         """Return what differs from the state as it was read."""
-        keys = self.before.keys() | self.after.keys()
-        changed = {key: self.after.get(key) for key in sorted(keys)}
-        return {key: value for key, value in changed.items() if value != self.before.get(key)}
+        changed = sorted(self._changed.items())
+        return {key: value for key, value in changed if value != self.before.get(key)}
 
     def log(self, kind: str, data: Mapping[str, object] = _NOTHING) -> None:
         self.events.append(NewEvent(kind, self.agent, data))
@@ -458,6 +462,7 @@ class _Draft:
         return f"{_KEYS}{kind}:{self.agent}" if self.agent else f"{_KEYS}{kind}"
 
     def _set(self, key: str, value: str | None) -> None:
+        self._changed[key] = value
         if value is None:
             self.after.pop(key, None)
         else:

@@ -36,25 +36,40 @@ class ListedFiles:
     """The files of a skill as its server lists them; each is fetched when it is opened."""
 
     def __init__(self, skill: Skill) -> None:
-        self._skill = skill
+        self.skill = skill
 
     def entries(self) -> tuple[TreeEntry, ...]:
         """Return the files that the server lists; nothing is fetched for it."""
         with suppress(FileUnreadable):
-            listed = sorted(_entry(self._skill).files.items())
+            listed = sorted(_entry(self.skill).files.items())
             return tuple(TreeEntry(path, "file", size=one.size) for path, one in listed)
         return ()  # `open` and `manifest` say why
 
     def open(self, path: str, most: int = sys.maxsize) -> BinaryIO:
         """Open a file as the server listed it; FileUnreadable if it cannot be fetched as such."""
-        entry = _entry(self._skill)
+        entry = _entry(self.skill)
         listed = entry.files.get(path)
         if listed is None:
             raise FileUnreadable(path, "is not among the files that its server lists")
         if listed.size > most:
             raise FileTooLarge(path, f"has {listed.size:,} bytes; the limit is {most:,}")
-        [data] = _get_files(self._skill, entry, [path])
+        [data] = _get_files(self.skill, entry, [path])
         return io.BytesIO(data)
+
+    def fetch_ahead(self, most: int = 32 * 2**20) -> None:
+        """Fetch the files at once, the first that together have so many bytes.
+
+        Later opens are local. If the server does not answer, `open` says so.
+        """
+        with suppress(FileUnreadable):
+            entry, left = _entry(self.skill), most
+            wanted: list[str] = []
+            for path, one in sorted(entry.files.items()):
+                left -= one.size
+                if left < 0:
+                    break
+                wanted.append(path)
+            _get_files(self.skill, entry, wanted)
 
     def digest(self) -> str:
         """Return the hash that the files will have once they are fetched as they are listed."""
@@ -67,13 +82,13 @@ class ListedFiles:
         """Return every file as the server lists them; nothing is fetched for it."""
         files = sorted(
             FileEntry(path, one.size, one.sha256, kind_of(path, b""))
-            for path, one in _entry(self._skill).files.items()
+            for path, one in _entry(self.skill).files.items()
         )
         return Manifest(tuple(files), content_hash((file.path, file.sha256) for file in files))
 
     def whole_folder(self) -> tuple[str, str]:
         """Return a folder with all files, verified; FileUnreadable if one is missing."""
-        skill, entry = self._skill, _entry(self._skill)
+        skill, entry = self.skill, _entry(self.skill)
         name = os.path.basename(os.path.dirname(skill.dir))
         place = os.path.join(_generation(skill), WHOLE, name)
         if not os.path.isdir(place):

@@ -77,14 +77,19 @@ class AuditLog:
         self.folder = os.path.abspath(folder)
         self.head_path = f"{self.folder}.head"
         self._max_bytes, self._max_files = max_bytes, max(max_files, 1)
+        self._has_folder = False
 
     def append(self, event: AuditEvent) -> None:
         """Write the event; ConfigError when that fails, so that no action goes unrecorded."""
         line = encode_event(event)
         try:
-            make_folder(os.path.dirname(self.folder))
-            make_folder(self.folder)
-            self._append(line)
+            if not self._has_folder:
+                self._make_folders()
+            try:
+                self._append(line)
+            except FileNotFoundError:  # the folder was removed while the log was in use
+                self._make_folders()
+                self._append(line)
         except OSError as error:
             raise ConfigError(
                 f"{self.folder}: the audit log cannot be written: {error.strerror or error}; "
@@ -170,6 +175,12 @@ class AuditLog:
             f"{self.folder}: the log in files deletes its oldest file by itself; only a log in"
             " PostgreSQL, of the setting store, is cut by time"
         )
+
+    def _make_folders(self) -> None:
+        """Create what is missing, and make sure that no other user can write there."""
+        make_folder(os.path.dirname(self.folder))
+        make_folder(self.folder)
+        self._has_folder = True
 
     def _append(self, line: bytes) -> None:
         with locked(self._path(_LOCK)):

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from skillbelt.errors import ConfigError, LoadError, PermissionDenied
 from skillbelt.files.contain import below
 from skillbelt.files.manifest import holds, is_complete
+from skillbelt.format.allowed_tools import tool_name
 from skillbelt.format.skill import Skill
 from skillbelt.metrics import count, held, timed
 from skillbelt.permission.audit import AuditEvent, machine_name, open_audit, user_name
 from skillbelt.permission.audit_events import AuditStore
 from skillbelt.permission.command_lines import simple_commands
-from skillbelt.permission.grants import tool_name
 from skillbelt.permission.packages import asked_texts
 from skillbelt.permission.remembered import (
     Remembered,
@@ -50,11 +50,15 @@ from skillbelt.permission.rules import (
 )
 from skillbelt.permission.spelling import host_text, is_file_url, path_texts
 from skillbelt.permission.waiting import NotAnswered, Pending, Settled, WaitingRequests
+from skillbelt.scan.on_demand import open_inspector
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey, Store
 from skillbelt.text import exact, one_line, shell_word
 from skillbelt.trust import Trust
 from skillbelt.values import Diagnostic, Origin
+
+if TYPE_CHECKING:
+    from skillbelt.scan.inspector import SkillInspector
 
 # Answers a request, or returns None to leave it to other listeners.
 Ask = Callable[[Pending], Answer | None]
@@ -63,6 +67,10 @@ Ask = Callable[[Pending], Answer | None]
 ASKER: ContextVar[Mapping[str, object]] = ContextVar("ASKER", default=MappingProxyType({}))
 _MAX_THROUGH = 4096  # skills already allowed in conversations
 _MAX_HELD = 256  # requests that are allowed for one conversation
+_MAX_SKILLS = 256  # skills that were asked for lately
+# Who gives answers without reading the question.
+_UNREAD = ("--yes", "try")
+_DESCRIBED = ("skill", "run")  # requests whose question says what the skill can do
 _MAX_ADVISED = 8  # rules in the advice of a refusal
 _USER = SOURCES.index("user")
 _IN_PROJECT = "project:"  # before the path of a skill inside a named project
@@ -148,6 +156,8 @@ class Gate:
         self._store, self._ask = store, ask
         self._recorded = True
         self._through: set[tuple[str, ...]] = set()
+        # Skills that were asked for lately, by name and hash: what a question tells of them.
+        self._skills: dict[tuple[str, str], Skill] = {}
         self._held: dict[str, list[Request]] = {}
         self._made: _Compiled | None = None
 
@@ -315,6 +325,8 @@ class Gate:
         """
         self._renew()
         action, rule = self.rules.decide(request)
+        if action != "deny" and self._find_blocked(request):
+            self.require(request)
         if action == "allow":
             return
         if action == "ask" and _use(request) in self._through:
@@ -325,6 +337,8 @@ class Gate:
 
     def _decide(self, request: Request, in_use: Iterable[Skill]) -> Decision:
         action, rule = self.rules.decide(request)
+        if action != "deny" and (blocked := self._find_blocked(request)):
+            return Decision(allowed=False, action="deny", rule=rule, by="scan", reason=blocked)
         if action == "allow":
             return Decision(True, action, rule, "rule")
         if action == "deny":
@@ -343,8 +357,7 @@ class Gate:
                 )
         if self.ledger.covering(request) or self._is_held(request):
             return Decision(True, action, rule, "remembered")
-        asker = ASKER.get()
-        asked = request._replace(metadata={**request.metadata, **asker}) if asker else request
+        asked = self._with_facts(request)
         with held("permission_questions_waiting"), timed("permission_answer_seconds") as note:
             settled = self.desk.ask(asked)
             note(outcome=settled.by)
@@ -353,6 +366,7 @@ class Gate:
             self.let_through(request)
             if settled.by == "conversation":
                 self._hold(request)
+            self._note_approval(request, settled)
             return Decision(
                 allowed=True,
                 action=action,
@@ -368,6 +382,42 @@ class Gate:
             reason=self._explain_unanswered(request, settled),
             answered_by=_giver(settled),
         )
+
+    # What is known of the skill that a request is for
+
+    @property
+    def _inspector(self) -> SkillInspector:
+        return open_inspector(self.settings, self._store, self.project_key)
+
+    def _skill_of(self, request: Request) -> Skill | None:
+        return self._skills.get((request.skill, request.hash))
+
+    def _find_blocked(self, request: Request) -> str:
+        """Return why a scan refuses a skill that comes from elsewhere; "" if it does not.
+
+        What is installed was scanned before it was put in place.
+        """
+        skill = self._skill_of(request) if request.type == "skill" else None
+        if skill is None or not skill.origin.remote:
+            return ""
+        reason = self._inspector.refusal(skill)
+        whose = ". Only the user may decide." if request.initiator == "model" else ""
+        return f"{reason}{whose}" if reason else ""
+
+    def _with_facts(self, request: Request) -> Request:
+        """Return the request as a person sees it: with what is known of its skill."""
+        told: Mapping[str, object] = ASKER.get()
+        skill = self._skill_of(request)
+        is_read = self._recorded and self._ask is not allow_unread
+        if skill is not None and request.type in _DESCRIBED and is_read:
+            told = {**told, **self._inspector.describe(skill, request.hash, request.origin)}
+        return request._replace(metadata={**request.metadata, **told}) if told else request
+
+    def _note_approval(self, request: Request, settled: Settled) -> None:
+        """Remember what a person approved, so that the next question can say what is new."""
+        skill, was_read = self._skill_of(request), _giver(settled) not in _UNREAD
+        if skill is not None and request.type in _DESCRIBED and self._recorded and was_read:
+            self._inspector.approve(skill, request.hash, request.origin)
 
     def held(self, session: str) -> tuple[Request, ...]:
         """Return what the user allowed for a conversation, as long as this process runs."""
@@ -447,7 +497,7 @@ class Gate:
             renew=self._renew,
         )
         other.__dict__.update(desk=self.desk, audit=self.audit)
-        other._through, other._held = self._through, self._held
+        other._through, other._held, other._skills = self._through, self._held, self._skills
         return other
 
     def with_ask(self, ask: Ask, *, recorded: bool = True) -> Gate:
@@ -456,7 +506,7 @@ class Gate:
         One that is not `recorded` leaves no trace: nothing may be done on its word.
         """
         other = Gate(self._settings, self._store, rules=self._rules, ask=ask, renew=self._renew)
-        other._recorded = recorded
+        other._recorded, other._skills = recorded, self._skills
         other.__dict__.update(audit=self.audit)
         return other
 
@@ -493,6 +543,9 @@ class Gate:
         `hash` is the hash of the staged copy, if there is one.
         """
         mark = hash or skill.files.digest()
+        while len(self._skills) >= _MAX_SKILLS:
+            self._skills.pop(next(iter(self._skills)), None)
+        self._skills[skill.name, mark] = skill
         shown, origin = _describe_place(skill.origin, skill.dir, skill.scope)
         return Request(
             type="skill",
@@ -651,6 +704,11 @@ class Gate:
                 data=data,
             )
         )
+
+
+def allow_unread(_pending: Pending) -> Answer:
+    """Allow a request once, as `--yes` does; nothing is found out for a person to read."""
+    return Answer("once", by=_UNREAD[0])
 
 
 def named_project(settings: Settings, trusted: bool) -> str:

@@ -6,10 +6,11 @@ A skill declares, the host grants; a run gets what is in both, never what is in 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.errors import ConfigError
 from skillbelt.files.contain import inside
+from skillbelt.format.allowed_tools import KINDS, Kind, host_of, tool_name, tool_pattern
 from skillbelt.hosts import parse_rule
 from skillbelt.values import Capabilities
 
@@ -18,21 +19,6 @@ if TYPE_CHECKING:
 
     from skillbelt.hosts import HostRule
 
-Kind = Literal["read", "write", "network", "processes"]
-KINDS: dict[str, Kind] = {
-    "Read": "read",
-    "Grep": "read",
-    "Glob": "read",
-    "LS": "read",
-    "Write": "write",
-    "Edit": "write",
-    "WebSearch": "network",
-    "Fetch": "network",
-    "WebFetch": "network",
-    "Bash": "processes",
-    "Terminal": "processes",
-}
-_FOLDED = {name.lower(): name for name in KINDS}
 _WILD = "*?[{"
 _ANY_HOST = ("", "*", "domain:*")
 
@@ -47,18 +33,6 @@ class Grants(NamedTuple):
 
 
 _NO_GRANTS = Grants()
-
-
-def tool_name(tool: str) -> str:
-    """`Bash(git add *)` -> `Bash`; a known name in its usual spelling."""
-    name = tool.partition("(")[0].strip()
-    return _FOLDED.get(name.lower(), name)
-
-
-def tool_pattern(tool: str) -> str:
-    """`Bash(git add *)` -> `git add *`; empty without one."""
-    _, opened, rest = tool.partition("(")
-    return rest.strip().removesuffix(")").strip() if opened else ""
 
 
 class ToolHosts(NamedTuple):
@@ -174,13 +148,6 @@ def _hosts(patterns: Iterable[str], granted: tuple[str, ...]) -> tuple[str, ...]
             continue  # what cannot be read opens nothing
         rules.update(dict.fromkeys(both for rule in wide if (both := narrow.common(rule))))
     return tuple(map(str, rules))
-
-
-def host_of(pattern: str) -> str:
-    """`domain:example.com`, `https://example.com/*` and `example.com` all name example.com."""
-    pattern = pattern.removeprefix("domain:").strip()
-    _, scheme, rest = pattern.partition("://")
-    return (rest if scheme else pattern).partition("/")[0]
 
 
 def _granted_rule(text: str) -> HostRule:

@@ -42,6 +42,18 @@ class Lock(NamedTuple):
     text: str
 
 
+class LockedPackages(NamedTuple):
+    """What the lock of a skill says that the requirements of one of its files come to.
+
+    `packages` have the hashes of all platforms; `text` is the lock for npm.
+    """
+
+    kind: Kind
+    requirements: tuple[str, ...]
+    packages: tuple[Package, ...]
+    text: str = ""
+
+
 class Environment(NamedTuple):
     """Where the packages lie, what they are, and the hash of what was asked for."""
 

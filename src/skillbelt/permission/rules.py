@@ -129,7 +129,17 @@ class Rule(_RuleFields):
         if not isinstance(skill, str) or len(skill) > MAX_PATTERN_CHARS:
             raise ConfigError(f"Rule: skill must be the name of a skill, not {_shown(skill)}")
         return super().__new__(
-            cls, type, pattern, action, source, path, line, agent, initiator, trusted, skill
+            cls,
+            type=type,
+            pattern=pattern,
+            action=action,
+            source=source,
+            path=path,
+            line=line,
+            agent=agent,
+            initiator=initiator,
+            trusted=trusted,
+            skill=skill,
         )
 
 
@@ -193,7 +203,7 @@ def checked_answer(given: object) -> Answer | None:
 class Decision(NamedTuple):
     """The outcome for a request, and why.
 
-    `by` is `rule`, `remembered`, `declared`, `once`, `conversation`, `always`, `rejected`,
+    `by` is `rule`, `scan`, `remembered`, `declared`, `once`, `conversation`, `always`, `rejected`,
     `timeout`, `nobody` or `disposed`. `reason` explains a refusal. `answered_by` is who gave the
     answer, as far as that is known.
     """

@@ -11,8 +11,8 @@ import posixpath
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from skillbelt.format.allowed_tools import host_of
 from skillbelt.hosts import PORTS, address_of, parse_rule
-from skillbelt.permission.grants import host_of
 from skillbelt.permission.rules import UNCLEAR
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from skillbelt.launchers import PREFIXES, SHELLS
 from skillbelt.permission.command_lines import WHOLE, read_line
 
 
@@ -23,55 +24,8 @@ class Started(NamedTuple):
     unclear: bool = False
 
 
-class _Prefix(NamedTuple):
-    """How the words before the command read: options that take a word, and plain words."""
-
-    valued: str = ""
-    flags: str = ""
-    operands: int = 0
-
-
 NOTHING = Started()
 _UNCLEAR = Started((), True)
-# An option that is not listed makes the line unclear: it may take the next word, or do more.
-PREFIXES: Mapping[str, _Prefix] = {
-    "env": _Prefix("-u -C --unset --chdir", "-i - -0 -v --ignore-environment --null --debug"),
-    "nice": _Prefix("-n --adjustment"),
-    "timeout": _Prefix(
-        "-s -k --signal --kill-after", "-v --verbose --foreground --preserve-status", 1
-    ),
-    "nohup": _Prefix(),
-    "setsid": _Prefix("", "-c -f -w --ctty --fork --wait"),
-    "stdbuf": _Prefix("-i -o -e --input --output --error"),
-    "ionice": _Prefix("-c -n --class --classdata", "-t --ignore"),
-    "chrt": _Prefix("", "-b -f -i -o -r --batch --fifo --idle --other --rr", 1),
-    "taskset": _Prefix("", "-c -a --cpu-list --all-tasks", 1),
-    "choom": _Prefix("-n --adjust"),
-    "prlimit": _Prefix(),
-    "setpriv": _Prefix("", "--no-new-privs --nnp --clear-groups --keep-groups --init-groups"),
-    "flock": _Prefix("-w -E --timeout", "-s -x -e -n -o -F --shared --exclusive --nonblock", 1),
-    "chroot": _Prefix("", "", 1),
-    "sudo": _Prefix("-u -g -h -p -C -D -R -T -U --user --group", "-n -E -H -k -S -b -A"),
-    "doas": _Prefix("-u -C", "-n"),
-    "time": _Prefix("-f -o --format --output", "-p -a -v --portability --append --verbose"),
-    "busybox": _Prefix(),
-    "toybox": _Prefix(),
-    "caffeinate": _Prefix("-t", "-d -i -m -s -u"),
-    "unbuffer": _Prefix("", "-p"),
-    "eatmydata": _Prefix(),
-    "fakeroot": _Prefix(),
-    "catchsegv": _Prefix(),
-    "setarch": _Prefix("", "-R -v", 1),
-    "linux32": _Prefix(),
-    "linux64": _Prefix(),
-    "ld.so": _Prefix(),
-    "xargs": _Prefix(
-        "-n -P -L -I -d -E -s -a --max-args --max-procs --delimiter --arg-file",
-        "-0 -r -t -x --null --no-run-if-empty --verbose",
-    ),
-}
-_SHELL_NAMES = "sh bash dash zsh ksh mksh ash rbash fish csh tcsh yash posh"
-SHELLS = frozenset(_SHELL_NAMES.split())
 # Options after which an interpreter still runs the file that follows; `v:` takes the next word.
 _INTERPRETERS: Mapping[str, str] = {
     "python": "-u -B -s -S -E -I -O -OO -P -q -v -b -bb -x X: W:",

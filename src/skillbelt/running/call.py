@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from skillbelt.errors import RunRefused
 from skillbelt.permission.command_lines import WHOLE
@@ -25,6 +26,7 @@ from skillbelt.running.programs.hint import Hint
 from skillbelt.running.secrets import redacted, secrets_of
 from skillbelt.running.workspace import OUT
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Captured, Outcome
+from skillbelt.scan.values import ObservedUse
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten
 from skillbelt.values import USUAL_TIMEOUT_SECONDS
@@ -101,7 +103,8 @@ class RunResult(NamedTuple):
     """How a run ended and what it left. A command that fails has a result too.
 
     `enforced` maps each protection to the layer of the `sandbox` that enforced it; `hosts` are
-    those that the run reached. `hints` say what a command lacked, and what provides it.
+    those that the run reached. `hints` say what a command lacked, and what provides it; `observed`
+    is what it tried, and whether its skill states that.
     """
 
     stdout: str
@@ -121,6 +124,7 @@ class RunResult(NamedTuple):
     errors: tuple[str, ...] = ()
     written_files: tuple[Written, ...] = ()
     hints: tuple[Hint, ...] = ()
+    observed: tuple[ObservedUse, ...] = ()
 
     def document(self) -> dict[str, object]:
         """Return the result as a JSON document, without most empty fields."""
@@ -133,6 +137,7 @@ class RunResult(NamedTuple):
             "artifact_files": [one._asdict() for one in self.artifact_files],
             "written_files": [one._asdict() for one in self.written_files],
             "hints": [one.document() for one in self.hints],
+            "observed": [one._asdict() for one in self.observed],
             "enforced": dict(self.enforced),
         }
         return {key: value for key, value in plain.items() if value or key in always}
@@ -352,7 +357,61 @@ def details_of(result: RunResult, call: RunCall, inputs: Iterable[str]) -> dict[
             for one in result.output_files
         ],
         "artifacts": [one._asdict() for one in result.artifact_files],
+        "call": keep_call(call),
     }
+
+
+def keep_call(call: RunCall) -> dict[str, object] | None:
+    """Return the call as a document, so that it can be made again; None where it cannot be.
+
+    That is a call with a secret value, at a terminal, or with a long input.
+    """
+    if call.terminal or call.editor_text is not None:
+        return None
+    if call.shown != call.text or secrets_of(call.env):
+        return None
+    try:
+        document: dict[str, object] = {
+            **{name: getattr(call, name) for name in _REPEATED},
+            "env": dict(call.env),
+            "inputs": [dict(one) for one in call.inputs],
+            "outputs": None if call.outputs is None else dict(call.outputs),
+            "stdin": (call.stdin or b"").decode(),
+        }
+        size = len(json.dumps(document))
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return document if size <= MAX_CALL_CHARS else None
+
+
+def read_call(document: Mapping[str, Any]) -> RunCall:
+    """Return the call of `keep_call`; ValueError for another document."""
+    try:
+        command = document["command"]
+        plain = {name: document[name] for name in _REPEATED}
+        lists = {name: tuple(map(str, plain[name])) for name in _LISTED}
+        return RunCall(
+            **{
+                **plain,
+                **lists,
+                "command": command if isinstance(command, str) else tuple(map(str, command)),
+                "env": {str(name): str(value) for name, value in document["env"].items()},
+                "inputs": [dict(one) for one in document["inputs"]],
+                "outputs": document["outputs"],
+                "stdin": str(document["stdin"]).encode(),
+            }
+        )
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError("this is no call of a run") from error
+
+
+_LISTED = ("output_files", "secrets", "packages")
+_REPEATED = (
+    "command", "cwd", "timeout_seconds", "save_as_artifacts", "artifact_prefix",
+    "omit_inline_content", "all_outputs", "install", *_LISTED,
+)  # fmt: skip
+# A longer call is not kept, so that it cannot be repeated.
+MAX_CALL_CHARS = 32_768
 
 
 def record_of(result: RunResult, shown: str, secrets: Iterable[str] = ()) -> dict[str, object]:
@@ -366,4 +425,5 @@ def record_of(result: RunResult, shown: str, secrets: Iterable[str] = ()) -> dic
         "limits_hit": list(result.limits_hit),
         "hosts": list(result.hosts),
         **({"secrets": sorted(secrets)} if secrets else {}),
+        **({"observed": [one._asdict() for one in result.observed]} if result.observed else {}),
     }

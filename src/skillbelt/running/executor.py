@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Self
 
@@ -40,6 +40,7 @@ from skillbelt.permission.command_policy import (
 )
 from skillbelt.permission.gate import Gate, named_project, session_id
 from skillbelt.permission.grants import hosts_by_tool
+from skillbelt.permission.packages import LockedPackages
 from skillbelt.permission.rules import SHELL_TOOLS, Request
 from skillbelt.running.call import (
     Asker,
@@ -81,6 +82,7 @@ from skillbelt.running.inputs import HostInput, Inputs
 from skillbelt.running.job import make_job, own_script, shell, start_folder, write_editor
 from skillbelt.running.named_files import ground_of
 from skillbelt.running.needs import StartedIn, Wishes, find_needs
+from skillbelt.running.observed import add_observed
 from skillbelt.running.output_folder import OutputFolder, check_folder
 from skillbelt.running.outputs import HINT, Collected, Save, collect, primary
 from skillbelt.running.packages.declared import Needs
@@ -128,6 +130,7 @@ WORKSPACE_IDLE_SECONDS = 7 * 24 * 3600.0
 MAX_WORKSPACES_BYTES = 10 * 2**30
 
 NO_ARTIFACTS = "none"
+LockedFiles = Callable[[Skill], Mapping[str, LockedPackages]]
 _MAX_REFUSED = 5
 _DAY_SECONDS = 24 * 3600.0
 
@@ -145,14 +148,16 @@ class Workbench:
         artifacts: ArtifactStore | None = None,
         progress: Callable[[str], None] | None = None,
         executor: Executor | None = None,
+        locked: LockedFiles = lambda skill: {},
     ) -> None:
         """`find` returns the skill of a name, `skills` all of them; `progress` gets status texts.
 
         A host file that belongs to one of the `skills` needs the permission to use that skill.
-        Commands run on this machine, unless an `executor` carries them out elsewhere.
+        Commands run on this machine, unless an `executor` carries them out elsewhere. `locked`
+        returns the packages that the lock of a skill names, by the file that declares them.
         """
         self._settings, self.gate, self.find = settings, gate, find
-        self._skills = skills
+        self._skills, self._locked = skills, locked
         self._artifacts, self._progress = artifacts, progress
         self._given: dict[str, str] = {}
         self._executor: Executor = executor or LocalExecutor(self.settings, progress)
@@ -377,6 +382,7 @@ class Workbench:
             run.began = run.workspace.mark_time()
             self._say(f"running {run.skill.name}: {run.shown}")
             run.recorder = _begin_record(run) if run.gate.is_recorded else None
+            run.followed = watch.listener is not None
             watch, secrets = record_output(watch, run.recorder), run.redacts
             listener = watch.listener
             redacting = RedactingListener(listener, secrets) if listener and secrets else None
@@ -575,6 +581,7 @@ class Workbench:
                 (*own, *call.packages),
                 named_by=" and ".join(filter(None, sources)),
                 guess=run.sandbox.name != WASM and not foreign,
+                locked=partial(self._locked, run.skill),
             ),
         )
 
@@ -671,7 +678,7 @@ class Workbench:
         if self._keeper is not None and not once:
             told = self._keeper.keep(run.workspace, run.who.key)
             result = result._replace(warnings=(*result.warnings, *filter(None, (told,))))
-        return without_secrets(result, run.redacts)
+        return add_observed(run, without_secrets(result, run.redacts))
 
     def _with_hints(self, run: Run, result: RunResult) -> RunResult:
         """Add what the command lacked; a module has no programs, and says itself what it lacks."""
@@ -744,7 +751,7 @@ def _give_up_record(run: Run) -> None:
 
 
 def _grant_commands(run: Run) -> Capabilities:
-    found = hosts_by_tool(run.skill.frontmatter.allowed_tools, run.listed_hosts, run.only_hosts)
+    found = hosts_by_tool(run.frontmatter.allowed_tools, run.listed_hosts, run.only_hosts)
     run.unopened = tuple(
         f"{one_line(one.tool)} opens no host: {one.fault}" for one in found if one.fault
     )
@@ -835,7 +842,7 @@ def _counted_refusals() -> Iterator[None]:
 
 @contextmanager
 def _full_disk_named() -> Iterator[None]:
-    """Have each step before a command say in the same way that a disk is full."""
+    """Raise DiskFull for a full disk in any step before a command."""
     try:
         yield
     except (SkillbeltError, OSError) as error:

@@ -32,6 +32,7 @@ from skillbelt.running.secrets import Redactor
 from skillbelt.sandbox.linux.identity import blocking_folder
 from skillbelt.sandbox.protocol import Captured, Outcome
 from skillbelt.sandbox.registry import WASM
+from skillbelt.scan.values import ObservedUse
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
 from skillbelt.untrusted_json import read_json
@@ -66,7 +67,7 @@ class Execution(NamedTuple):
 
     `permissions_used` are the declared tools that were granted, without those of the network that
     opened no host. `enforced` maps each protection to the layer of the `sandbox` that enforced it.
-    The files are as in `RunResult`.
+    The files and what was `observed` are as in `RunResult`.
     """
 
     output: object
@@ -84,6 +85,7 @@ class Execution(NamedTuple):
     written_files: tuple[Written, ...] = ()
     errors: tuple[str, ...] = ()
     hints: tuple[Hint, ...] = ()
+    observed: tuple[ObservedUse, ...] = ()
 
     def document(self) -> dict[str, object]:
         """Return the result as a JSON document; optional fields are left out when empty."""
@@ -99,6 +101,7 @@ class Execution(NamedTuple):
             "written_files": [one._asdict() for one in self.written_files],
             "errors": list(self.errors),
             "hints": [one.document() for one in self.hints],
+            "observed": [one._asdict() for one in self.observed],
         }
         return {
             "output": self.output,
@@ -136,6 +139,7 @@ def execute(
     packages: Sequence[str] = (),
     install: bool = True,
     secrets: Sequence[str] = (),
+    observed: bool = False,
     watch: Watch = UNWATCHED,
 ) -> Execution:
     """Run the skill on the input. A script that fails, or takes too long, is a result.
@@ -143,7 +147,8 @@ def execute(
     `inputs` are files for the run and `arguments` words for the script, as for `RunCall`, and so
     are `packages`, `install` and `secrets`; `outputs` are patterns of files to give back. Without
     any, a run outside a conversation gives back all of `out`, which nothing else can have written
-    to, and one with `all_outputs` too.
+    to, and one with `all_outputs` too. `observed` has the hosts noted that it asks for, also where
+    it may reach none.
 
     RunRefused, PathEscape, PermissionDenied and SandboxUnavailable mean that nothing was run; for
     a model `denied` makes a result of the third. A `timeout_ms` of 0 is the one of the settings.
@@ -161,7 +166,7 @@ def execute(
     )  # fmt: skip
     needs = WASM if target.mode == "wasm" or target.path.endswith(_TYPED) else ""
     grant = partial(_grant, settings=workbench.settings)
-    with workbench.prepare(skill, call, who, grant=grant, needs=needs) as run:
+    with workbench.prepare(skill, call, who, grant=grant, needs=needs, observed=observed) as run:
         _prepare(run, text)
         outcome = _name_timeout(workbench.carry_out(run, watch), timeout_ms, limits, usual)
         run.outcome = _cut_streams(outcome, limits.max_stream_bytes)
@@ -355,10 +360,11 @@ def _json(value: object) -> bytes:
 def _grant(run: Run, settings: Settings) -> Capabilities:
     """Return what the run may do, by the declared tools that the skill may have."""
     sandboxed = run.sandbox.name != "none"
-    granted = run.gate.declared(run.skill, run.request, sandboxed=sandboxed)
+    tools = run.frontmatter.allowed_tools
+    granted = run.gate.declared(run.skill, run.request, tools=tools, sandboxed=sandboxed)
     run.granted_tools = granted.tools
     # A skill that was denied every tool it declares is not one that declares none.
-    if not run.skill.frontmatter.allowed_tools and settings.empty_allowed_tools == "allow":
+    if not tools and settings.empty_allowed_tools == "allow":
         granted = _grant_all(run, bool(settings.host_roots) and sandboxed)
     denied = granted.denied
     host = Grants(read=settings.host_roots)
@@ -504,6 +510,7 @@ def _execution(
         written_files=result.written_files,
         errors=result.errors,
         hints=result.hints,
+        observed=result.observed,
     )
 
 

@@ -22,7 +22,7 @@ class WorkspaceKeeper:
     def restore(self, workspace: Workspace, key: SessionKey) -> None:
         """Give it the content of its last snapshot, if another machine has made that.
 
-        RunRefused when that cannot be had: a run with old files would be wrong.
+        RunRefused when it is not available: a run with old files would be wrong.
         """
         if workspace.has_others():
             return

@@ -72,7 +72,7 @@ def find_keyring() -> SystemKeyring | None:
     One that does nothing, that always fails or that keeps plain text is none.
     """
     try:
-        given = import_module("keyring").get_keyring()
+        given = import_module("keyring").get_keyring()  # extra: secrets
     except Exception:  # not installed, or the back end that the user chose cannot be loaded
         return None
     return next((SystemKeyring(one) for one in _parts(given) if _counts(one)), None)

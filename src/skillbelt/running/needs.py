@@ -6,7 +6,7 @@ import os
 import posixpath
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
@@ -15,17 +15,19 @@ from skillbelt.errors import PathEscape, RunRefused
 from skillbelt.files.contain import FOLLOW_FILE, inside, open_beneath, open_folder
 from skillbelt.files.tree import SkillTree
 from skillbelt.format.python_source import MAX_SOURCE_BYTES
-from skillbelt.permission.packages import Kind
+from skillbelt.permission.packages import Kind, LockedPackages
 from skillbelt.running.call import scripts_named
 from skillbelt.running.packages.declared import (
     MAX_REQUIREMENTS,
     Needs,
+    for_needs,
     given_needs,
     is_for_development,
     name_of,
     names_of,
     needs_of,
     versions_listed,
+    without_names,
 )
 from skillbelt.running.packages.known_packages import is_known
 from skillbelt.running.packages.proposed import (
@@ -49,12 +51,13 @@ class Wishes(NamedTuple):
     """What a user or a call asks for beside what the skill declares.
 
     `packages` are requirements, `named_by` says who names them. Without `guess` the imports do
-    not count.
+    not count. `locked` returns what the lock of the skill says, by the file that declares it.
     """
 
     packages: tuple[str, ...] = ()
     named_by: str = "--with"
     guess: bool = True
+    locked: Callable[[], Mapping[str, LockedPackages]] = dict
 
 
 _NO_WISHES = Wishes()
@@ -99,13 +102,14 @@ def find_needs(
         declared = None
     if declared is not None:
         kind = declared.kind
+        declared = for_needs(declared, wishes.locked()) if declared.requirements else declared
     needs = declared or Needs(kind, (), first)
     own = needs.requirements
     if wishes.packages:
         given = given_needs(kind, wishes.packages, wishes.named_by)
         needs = _add(needs, given)
         own = tuple(one for one in own if name_of(one, kind) not in names_of(given))
-    if wishes.guess:
+    if wishes.guess and any(found):
         needs = _read_imports(needs, place, found, own)
     return needs if needs.requirements or declared is not None else None
 
@@ -120,7 +124,11 @@ def _add(needs: Needs, given: Needs) -> Needs:
     names = frozenset(names_of(given))
     kept = tuple(one for one in needs.requirements if name_of(one, needs.kind) not in names)
     source = f"{needs.source_path} and {given.source_path}" if kept else given.source_path
-    return needs._replace(requirements=(*kept, *given.requirements), source_path=source)
+    return needs._replace(
+        requirements=(*kept, *given.requirements),
+        source_path=source,
+        locked=without_names(needs.locked, names),
+    )
 
 
 # What the command starts

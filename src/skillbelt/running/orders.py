@@ -144,7 +144,7 @@ def write_order(order: RunOrder) -> bytes:
     plain["format"] = _FORMAT
     if order.packages is not None:
         plain["packages"] = {
-            "needs": order.packages.needs._asdict(),
+            "needs": order.packages.needs._replace(locked=None)._asdict(),
             "lock": [list(one) for one in order.packages.lock.packages],
             "text": order.packages.lock.text,
             "builds": order.packages.builds,

@@ -102,10 +102,13 @@ class PackageProvider(NamedTuple):
         with held_environment(partial(provide, made)) as environment:
             yield ProvidedPackages(environment, _tell(left), made)
 
-    def plan(self, needs: Needs, builds: SourceBuilds | None = None) -> EnvironmentPlan:
+    def plan(
+        self, needs: Needs, builds: SourceBuilds | None = None, *, portable: bool = False
+    ) -> EnvironmentPlan:
         """Resolve the needs: versions and hashes, without asking or installing anything.
 
-        `builds` are the packages to build, where the settings do not allow all builds.
+        `builds` are the packages to build, where the settings do not allow all builds. With
+        `portable` the packages have the hashes of all platforms.
         """
         settings = self.settings
         builds = builds or SourceBuilds()
@@ -121,6 +124,7 @@ class PackageProvider(NamedTuple):
             max_bytes=settings.limits.max_packages_bytes,
             progress=self.progress,
             objects=settings.objects,
+            portable=portable,
         )
 
     def resolve(self, needs: Needs) -> tuple[Package, ...]:
@@ -398,6 +402,8 @@ def _reason(refused: RunRefused) -> str:
 def _tell(left: _Left) -> tuple[str, ...]:
     """Return a warning for what was left out, the same reasons together."""
     by_reason: dict[tuple[str, str], list[str]] = {}
+    unlocked = left.wanted.unlocked
+    told = (f"{unlocked}; they are resolved anew: see `skillbelt verify`",) if unlocked else ()
     for text, why in left.reasons.items():
         about = "not declared"
         if text in left.wanted.unused:
@@ -405,7 +411,7 @@ def _tell(left: _Left) -> tuple[str, ...]:
         elif text in left.wanted.guarded:
             about = "declared, but imported only where the script can go on without it"
         by_reason.setdefault((about, why), []).append(one_line(text.partition(" --hash")[0]))
-    return tuple(
+    return told + tuple(
         f"not provided: {', '.join(names)} ({about}): {why}"
         for (about, why), names in by_reason.items()
     )

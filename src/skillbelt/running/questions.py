@@ -103,9 +103,7 @@ def call_facts(run: Run, files: Mapping[str, str]) -> dict[str, object]:
         "inputs": list(run.inputs.facts),
         "files": dict(files),
         "packages": list(run.needs.requirements) if run.needs else [],
-        "hosts": list(
-            named_hosts(run.skill.frontmatter.allowed_tools, run.listed_hosts, run.only_hosts)
-        ),
+        "hosts": list(named_hosts(run.frontmatter.allowed_tools, run.listed_hosts, run.only_hosts)),
         "timeout_seconds": call.timeout_seconds,
         "terminal": call.terminal,
         "limits": _raised_limits(run.limits),

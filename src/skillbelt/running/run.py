@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from skillbelt.format.fields import requirements
 from skillbelt.format.skill import Skill
 from skillbelt.permission.command_lines import Line
 from skillbelt.permission.gate import Gate
@@ -25,7 +27,7 @@ from skillbelt.running.staging import Staged
 from skillbelt.running.workspace import SKILLS, Workspace, placed
 from skillbelt.sandbox.network.proxy import Network
 from skillbelt.sandbox.protocol import Job, Outcome, Sandbox
-from skillbelt.values import Capabilities, Limits
+from skillbelt.values import Capabilities, Frontmatter, Limits, Requirements
 
 if TYPE_CHECKING:
     from skillbelt.running.packages.installation import EnvironmentPlan
@@ -74,6 +76,7 @@ class Run:
         self.secrets: Mapping[str, str] = {}
         self.clock = StepClock()
         self.recorder: RunRecorder | None = None
+        self.followed = False  # the caller wants the output while it comes
 
     # Staged: the workspace, the skill's copy in it, this run's folder and the inputs. `others` are
     # the copies of skills that inputs come from, by name.
@@ -110,6 +113,16 @@ class Run:
     # Started: when, by the clock of the workspace's file system.
     began: int = 0
     outcome: Outcome
+
+    @cached_property
+    def frontmatter(self) -> Frontmatter:
+        """The skill's frontmatter, read once: what a question names is what is granted."""
+        return self.skill.frontmatter
+
+    @property
+    def requirements(self) -> Requirements:
+        """What the skill says it needs on the machine."""
+        return requirements(self.frontmatter)
 
     @property
     def redacts(self) -> dict[str, str]:

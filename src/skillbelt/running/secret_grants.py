@@ -59,7 +59,7 @@ def _wishes(run: Run, switches: SkillSettings) -> Iterator[Wish]:
     yield from (Wish(name, "settings") for name in switches.env if not refuse_name(name))
     if run.skill.scope == "builtin":  # code of an answer belongs to no skill of a user
         return
-    needs = run.skill.requirements
+    needs = run.requirements
     declared = [Wish(name, "skill") for name in needs.env]
     declared += [Wish(name, "skill", required=False) for name in needs.optional_env]
     yield from (wish for wish in declared if not refuse_name(wish.name))

@@ -29,6 +29,7 @@ from skillbelt.conversation.compaction import (
 )
 from skillbelt.conversation.messages import Material, Message, block, join_context, materialize
 from skillbelt.conversation.plain import plain_messages
+from skillbelt.conversation.requests import RequestLog, forget_requests, split_sent
 from skillbelt.conversation.state import LoadedSkill, LoadRequest, Session
 from skillbelt.conversation.vendors.answers import find_calls, read_told
 from skillbelt.conversation.vendors.read import find_vendor
@@ -79,6 +80,7 @@ from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.runtime.survivors import Survivors
 from skillbelt.runtime.threads import cancelling, followed, in_thread
+from skillbelt.scan.on_demand import open_inspector
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey, Store, open_store
 from skillbelt.store.key_hash import hash_texts
@@ -202,17 +204,15 @@ class Runtime:
     @cached_property
     def workbench(self) -> Workbench:
         """Where the commands of skills run."""
-        from skillbelt.fleet.choose import executor_for  # cost: 60 ms, only for a run
-        from skillbelt.running.executor import Workbench  # cost: 60 ms, only for a run
+        from skillbelt.fleet.choose import make_workbench  # cost: 60 ms, only for a run
 
-        return Workbench(
+        return make_workbench(
             lambda: self.settings,
             self.gate,
             self.get_skill,
             skills=self.skills,
             artifacts=self._artifacts,
             progress=self._progress,
-            executor=executor_for(self.settings, self._progress),
         )
 
     @cached_property
@@ -449,11 +449,12 @@ class Runtime:
         return f"{GUIDANCE_HEADER}\n{text}" if text else ""
 
     def scan(self, name: str) -> ScannedSkill:
-        """Return what a skill can do and what a scan finds in it; nothing of it is run."""
-        # cost: 20 ms, only for a scan
-        from skillbelt.scan.accepted import scan_accepting
+        """Return what a skill can do, what runs of it tried, and what a scan finds in it.
 
-        return scan_accepting(self.get_skill(name), self.settings.state_dir)
+        Nothing of it is run.
+        """
+        inspector = open_inspector(self.settings, lambda: self.store, self.gate.project_key)
+        return inspector.scan(self.get_skill(name))
 
     scan_async = in_thread(scan)
 
@@ -820,6 +821,7 @@ class Runtime:
             )
         gone += [self.workbench.forget_artifacts(key), self._storage(key).remove()]
         self.workbench.forget_runs(key)
+        forget_requests(self.store, key)
         return self.store.delete(key) or any(gone)
 
     delete_session_async = in_thread(delete_session)
@@ -973,6 +975,23 @@ class RuntimeSession:
         return write_request(outgoing, made, tools=tools, previous_response_id=previous_response_id)
 
     request_async = in_thread(request)
+
+    def record_request(
+        self, sent: Sequence[object] | Mapping[str, object], *, model: str = ""
+    ) -> bool:
+        """Keep what was sent to the model, as `request` returned it, for the console.
+
+        Nothing of a host's own history is kept without this call. Secrets are redacted, and
+        `delete_session` removes it. Returns False, and keeps nothing, where `audit` is off.
+        """
+        if not self.gate.is_recorded:
+            return False
+        messages, tools = split_sent(sent)
+        log = RequestLog(self.session.store, self.session.key)
+        log.add(messages, tools=tools, agent=self.session.agent, model=model)
+        return True
+
+    record_request_async = in_thread(record_request)
 
     def _prepare(
         self,

@@ -128,7 +128,7 @@ class MemoryStore:
             return found
 
     def renew_lease(self, key: SessionKey, number: str, seconds: float) -> bool:
-        """Have the lease last so long from now; False when it does not have the session."""
+        """Extend the lease to so long from now; False when it does not have the session."""
         with self._lock:
             found = self._leases.get(key)
             if found is None or found.number != number:

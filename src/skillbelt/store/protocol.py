@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import heapq
 import json
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
@@ -16,6 +18,7 @@ from skillbelt.untrusted_json import read_json
 
 Scope = Literal["app", "user", "session"]
 NO_CHANGE: Mapping[str, str | None] = MappingProxyType({})
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 class SessionKey(NamedTuple):
@@ -136,7 +139,7 @@ class Store(Protocol):
         """
 
     def renew_lease(self, key: SessionKey, number: str, seconds: float) -> bool:
-        """Have the lease last so long from now; False when it does not have the session any more.
+        """Extend the lease to so long from now; False when it does not have the session any more.
 
         One that ran out is renewed as long as no other took the session.
         """
@@ -169,6 +172,15 @@ class OpenedStore(Store, Protocol):
     def first_events(self, key: SessionKey, most: int) -> list[Event]:
         """Return the first events that can be read, without reading the others."""
 
+    def latest_sessions(
+        self, limit: int, *, before: SessionInfo | None = None, without: str = ""
+    ) -> list[SessionInfo]:
+        """Return the sessions that were touched last, the newest first.
+
+        `before` is the last one of the page before; sessions of apps that begin with `without` are
+        left out.
+        """
+
     def close(self) -> None:
         """Let go of the file or the connections; the next call opens them again."""
 
@@ -181,6 +193,27 @@ def list_sessions(
     while found := store.sessions(app, user, after=after, limit=page):
         yield from found
         after = found[-1].key
+
+
+def list_latest(
+    store: Store, limit: int, *, before: SessionInfo | None = None, without: str = ""
+) -> list[SessionInfo]:
+    """Return a page of the sessions that were touched last, as `latest_sessions`.
+
+    A store without that is gone through, with one page of it in memory at a time.
+    """
+    own = getattr(store, "latest_sessions", None)
+    if own is not None:
+        found: list[SessionInfo] = own(limit, before=before, without=without)
+        return found
+    order = operator.attrgetter("updated", "key")
+    fitting = (
+        one
+        for one in list_sessions(store)
+        if not (without and one.key.app.startswith(without))
+        and (before is None or order(one) < order(before))
+    )
+    return heapq.nlargest(limit, fitting, key=order)
 
 
 def lease_topic(key: SessionKey) -> str:
@@ -201,7 +234,7 @@ def encoded(data: Mapping[str, object]) -> str:
     that stand side by side into one other character.
     """
     try:
-        return json.dumps(dict(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return _ENCODER.encode(dict(data))
     except RecursionError as error:
         raise ValueError("the data of an event is nested too deeply") from error
 

@@ -7,6 +7,7 @@ or removed while it is open is noticed: the next call uses what is at the path t
 
 import errno
 import os
+import shutil
 import sqlite3
 import threading
 import time
@@ -14,6 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -40,6 +42,8 @@ from skillbelt.store.protocol import (
 T = TypeVar("T")
 Change = tuple[Scope, str, str | None]
 Row = tuple[str, str, str]
+# The columns of the key of an entry of the state.
+Place = tuple[str | bytes, ...]
 # The device and the inode of a file.
 Identity = tuple[int, int]
 
@@ -186,6 +190,25 @@ class SqliteStore:
         query = f"SELECT {_COLUMNS} FROM session WHERE {_NAMED}"
         return next(self._infos(self._read(query, *_cells(key))), None)
 
+    def latest_sessions(
+        self, limit: int, *, before: SessionInfo | None = None, without: str = ""
+    ) -> list[SessionInfo]:
+        """Return the sessions that were touched last, the newest first."""
+        start = _encode(without)
+        where, values = list[str](), list[object]()
+        if start:
+            where.append("substr(CAST(app AS BLOB), 1, ?) IS NOT ?")
+            values += [len(start), start]
+        if before is not None:
+            where += ["updated <= ?", f"(updated < ? OR ({_ORDER}) < (?, ?, ?))"]
+            values += [before.updated, before.updated, *map(_encode, before.key)]
+        order = ", ".join(f"{one} DESC" for one in ("updated", *_ORDERED))
+        query = (
+            f"SELECT {_COLUMNS} FROM session WHERE {' AND '.join(where) or 'TRUE'}"
+            f" ORDER BY {order} LIMIT ?"
+        )
+        return list(self._infos(self._read(query, *values, limit)))
+
     def event_rows(self, key: SessionKey, after: int, most: int) -> list[EventRow]:
         """The next events with a higher number, as they are kept."""
         query = (
@@ -254,7 +277,7 @@ class SqliteStore:
         return self._write(work)
 
     def renew_lease(self, key: SessionKey, number: str, seconds: float) -> bool:
-        """Have the lease last so long from now; False when it does not have the session."""
+        """Extend the lease to so long from now; False when it does not have the session."""
         query = f"UPDATE lease SET until = ? WHERE number = ? AND {_NAMED}"
         values = (time.time() + seconds, number, *_cells(key))
         return self._write(lambda db: db.execute(query, values).rowcount > 0)
@@ -432,9 +455,6 @@ def _read_in_place(path: str, query: str, values: Sequence[object]) -> list[tupl
     log = f"{path}-wal"
     if is_missing(log) or not os.stat(log).st_size:
         return _read_once(path, f"file:{quote(path)}?mode=ro&immutable=1", query, values)
-    import shutil  # cost: 8 ms, only on a disk that cannot be written
-    from tempfile import TemporaryDirectory
-
     with TemporaryDirectory(prefix="skillbelt-") as folder:
         copy = os.path.join(folder, "copy")
         shutil.copyfile(path, copy)
@@ -515,8 +535,7 @@ def _append(
     db.execute(
         "UPDATE session SET updated = ?, last = ? WHERE id = ?", (now, last + len(rows), session)
     )
-    for scope, name, value in changed:
-        _change(db, (*_owner(scope, key), _cell(name)), value)
+    _change(db, [((*_owner(scope, key), _cell(name)), value) for scope, name, value in changed])
     return events
 
 
@@ -541,16 +560,17 @@ def _extend(
     if state is not None:
         owner = _owner("session", info.key)
         db.execute("DELETE FROM state WHERE (scope, app, user, session) = (?, ?, ?, ?)", owner)
-        for name, value in state.items():
-            _change(db, (*owner, _cell(name)), value)
+        _change(db, [((*owner, _cell(name)), value) for name, value in state.items()])
     return True
 
 
 def _add_shared(db: sqlite3.Connection, entries: Sequence[SharedEntry]) -> None:
+    changed: list[tuple[Place, str | None]] = []
     for entry in entries:
         scope: Scope = "app" if entry.user is None else "user"
         owner = _owner(scope, SessionKey(entry.app, entry.user or "", ""))
-        _change(db, (*owner, _cell(entry.key)), entry.value)
+        changed.append(((*owner, _cell(entry.key)), entry.value))
+    _change(db, changed)
 
 
 def _choose_sessions(
@@ -620,12 +640,16 @@ def _session(db: sqlite3.Connection, key: SessionKey, now: float) -> tuple[int, 
     return made.lastrowid or 0, 0
 
 
-def _change(db: sqlite3.Connection, place: tuple[str | bytes, ...], value: str | None) -> None:
-    if value is None:
-        where = "scope = ? AND app = ? AND user = ? AND session = ? AND key = ?"
-        db.execute(f"DELETE FROM state WHERE {where}", place)
-    else:
-        db.execute("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?)", (*place, _cell(value)))
+def _change(db: sqlite3.Connection, changed: Sequence[tuple[Place, str | None]]) -> None:
+    """Set the values at the places in the state; None removes one."""
+    db.executemany(
+        "DELETE FROM state WHERE (scope, app, user, session, key) = (?, ?, ?, ?, ?)",
+        [place for place, value in changed if value is None],
+    )
+    db.executemany(
+        "INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?)",
+        [(*place, _cell(value)) for place, value in changed if value is not None],
+    )
 
 
 def _remove(db: sqlite3.Connection, where: str, values: tuple[object, ...]) -> int:
@@ -642,7 +666,7 @@ def _remove(db: sqlite3.Connection, where: str, values: tuple[object, ...]) -> i
 
 
 @lru_cache(maxsize=256)
-def _owner(scope: Scope, key: SessionKey) -> tuple[str | bytes, ...]:
+def _owner(scope: Scope, key: SessionKey) -> Place:
     app, user, session = _cells(key)
     return {
         "app": ("app", app, "", ""),

@@ -170,8 +170,8 @@ class Caller:
     def approve(self, skill: Skill, *, loading: bool = False) -> Request:
         """Return the request under which a model may have the skill; else raise PermissionDenied.
 
-        A model that may read on in a skill does not thereby may load it again: `loading` says that
-        it wants to.
+        Permission to read on in a skill is no permission to load it again: `loading` says that the
+        model wants to.
         """
         request = self.request(skill)
         granting = (BROUGHT,) if loading else (BROUGHT, GRANTED)

@@ -403,7 +403,7 @@ def _documents_report(texts: list[GivenDocument]) -> dict[str, object]:
 
 
 def _selection_note(caller: Caller, selected: SelectedDocs, docs: list[str] | None) -> str:
-    """Say why a selection has not the effect that the call may have wanted; "" if it has."""
+    """Say why a selection does not do what the call may have wanted; "" if it does."""
     assert caller.session is not None
     if selected.skill not in {loaded.name for loaded in caller.session.loaded(caller.state)}:
         loader = name_of(caller.names, LOADERS)

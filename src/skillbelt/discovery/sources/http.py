@@ -63,11 +63,11 @@ class Validators(NamedTuple):
         return {"If-Modified-Since": self.modified} if self.modified else {}
 
 
-class HttpClient:
-    """A connection pool for one source, which connects to its allowed hosts only."""
+class ClientPool:
+    """Clients that connect to the allowed hosts of one source only, and follow no redirect."""
 
-    def __init__(self, limits: Limits, deadline: Deadline, allowed: SourceHosts) -> None:
-        self._limits, self._deadline, self._allowed = limits, deadline, allowed
+    def __init__(self, allowed: SourceHosts, timeout_seconds: float) -> None:
+        self._allowed, self._seconds = allowed, timeout_seconds
         self._clients: dict[bool, httpx2.AsyncClient] = {}
 
     async def close(self) -> None:
@@ -75,7 +75,7 @@ class HttpClient:
         for client in self._clients.values():
             await client.aclose()
 
-    async def _client(self, url: str) -> httpx2.AsyncClient:
+    async def find(self, url: str) -> httpx2.AsyncClient:
         """Return the client for the address: direct, or through the environment's proxy."""
         by_proxy = uses_proxy(url)
         if by_proxy:
@@ -84,12 +84,24 @@ class HttpClient:
         if by_proxy not in self._clients:
             self._clients[by_proxy] = httpx2.AsyncClient(
                 headers=_HEADERS,
-                timeout=self._limits.http_timeout_seconds,
+                timeout=self._seconds,
                 follow_redirects=False,
                 verify=tls_context(),
                 transport=None if by_proxy else PinnedTransport(self._allowed, tls_context()),
             )
         return self._clients[by_proxy]
+
+
+class HttpClient:
+    """Requests to one source, with its limits."""
+
+    def __init__(self, limits: Limits, deadline: Deadline, allowed: SourceHosts) -> None:
+        self._limits, self._deadline = limits, deadline
+        self._pool = ClientPool(allowed, limits.http_timeout_seconds)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._pool.close()
 
     async def get(
         self,
@@ -126,7 +138,7 @@ class HttpClient:
     ) -> HttpResponse:
         here = _check_web_url(url)
         for _ in range(MAX_REDIRECTS + 1):
-            client = await self._client(here)
+            client = await self._pool.find(here)
             request = client.build_request("GET", here, headers=headers)
             response = await client.send(request, stream=True)
             try:

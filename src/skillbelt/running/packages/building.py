@@ -46,10 +46,12 @@ from skillbelt.running.packages.installers import (
     find_uv,
     is_own_program,
 )
+from skillbelt.running.packages.locked import check_kept, hashed_lines
 from skillbelt.running.packages.lockfiles import (
     NOWHERE,
     Platform,
     is_sure,
+    python_lock,
     read_node,
     read_python,
     refuse,
@@ -111,17 +113,25 @@ def install_node(
 # Resolving
 
 
-def resolve(needs: Needs, tools: InstallTools) -> Lock:
-    """Resolve with the index; raises RunRefused for packages from other places."""
+def resolve(needs: Needs, tools: InstallTools, *, portable: bool = False) -> Lock:
+    """Resolve with the index; raises RunRefused for packages from other places.
+
+    With `portable` the lock has the hashes of all platforms.
+    """
     if not needs.requirements:
         return Lock(needs.kind, (), "")
     tools.say(f"resolving {describe(needs)}")
     with tools.sandboxes.open(tools.most) as sandbox, _installer_errors(needs, tools):
-        find = _python_lock if needs.kind == "python" else _node_lock
-        return find(needs, tools, sandbox)
+        if needs.kind == "node":
+            found = _node_lock(needs, tools, sandbox)
+        else:
+            found = _python_lock(needs, tools, sandbox, portable=portable)
+    return check_kept(found, needs)
 
 
-def _python_lock(needs: Needs, tools: InstallTools, sandbox: InstallSandbox) -> Lock:
+def _python_lock(
+    needs: Needs, tools: InstallTools, sandbox: InstallSandbox, *, portable: bool
+) -> Lock:
     uv = _uv(tools)
     index = PythonIndex(*_index_for(tools, uv, sandbox))
     if not tools.indexes.links:  # of folders nothing can be fetched ahead
@@ -133,13 +143,19 @@ def _python_lock(needs: Needs, tools: InstallTools, sandbox: InstallSandbox) -> 
     builds = tools.builds
     lock = read_python(
         data,
-        needs.requirements,
+        (*needs.requirements, *hashed_lines(needs)),
         _platform(tools),
         builds=builds.every,
         built=frozenset(builds.names),
     )
     tools.sizes.update((one.name, index.size(one)) for one in lock.packages)
-    return lock
+    if not portable:
+        return lock
+    hashed = {name_of(one) for one in needs.requirements if "--hash" in one}
+    return python_lock(
+        one if one.name in hashed else one._replace(hashes=index.hashes_of_version(one))
+        for one in lock.packages
+    )
 
 
 def _likely(tools: InstallTools, wanted: str, files: Iterable[IndexFile]) -> IndexFile | None:

@@ -12,12 +12,12 @@ import posixpath
 import re
 import stat
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import PathEscape, RunRefused
 from skillbelt.files.contain import FOLLOW_FILE, FOLLOW_FOLDER, open_beneath, open_folder
-from skillbelt.permission.packages import normal
+from skillbelt.permission.packages import LockedPackages, normal
 from skillbelt.text import one_line, read_toml, shorten
 from skillbelt.untrusted_json import read_json
 
@@ -60,7 +60,8 @@ class Needs(NamedTuple):
     `guessed` are those of the requirements that no file declares: the scripts import them.
     `unknown` are those of the guessed whose names are not in the table of known packages.
     `unused` are declared ones that no source of the run imports, `guarded` those that it imports
-    only where it goes on without them.
+    only where it goes on without them. `locked` is what a lock says that the declared ones come to,
+    `unlocked` why it does not count.
     """
 
     kind: Literal["python", "node"]
@@ -71,6 +72,8 @@ class Needs(NamedTuple):
     unknown: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
     guarded: tuple[str, ...] = ()
+    locked: LockedPackages | None = None
+    unlocked: str = ""
 
     @property
     def optional(self) -> tuple[str, ...]:
@@ -102,6 +105,28 @@ def needs_of(skill_dir: str, script: str | None = None) -> Needs | None:
         return next((needs for needs in _declared(folder, script) if needs), None)
     finally:
         os.close(folder)
+
+
+def for_needs(needs: Needs, files: Mapping[str, LockedPackages]) -> Needs:
+    """Return declared needs with what the lock says of them; `unlocked` says why it does not count.
+
+    What the lock says of other requirements than the file has now is about another version of it.
+    """
+    locked = files.get(needs.source_path)
+    if locked is None:
+        return needs
+    if (locked.kind, locked.requirements) != (needs.kind, needs.requirements):
+        return needs._replace(unlocked="the lock has packages for other requirements")
+    return needs._replace(locked=locked)
+
+
+def without_names(locked: LockedPackages | None, names: Iterable[str]) -> LockedPackages | None:
+    """Return what is locked without packages that a user names otherwise."""
+    left_out = frozenset(names)
+    if locked is None or left_out.isdisjoint(one.name for one in locked.packages):
+        return locked
+    kept = tuple(one for one in locked.packages if one.name not in left_out)
+    return locked._replace(packages=kept, text="")
 
 
 def versions_listed(skill_dir: str, paths: Iterable[str]) -> dict[str, str]:

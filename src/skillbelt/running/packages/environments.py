@@ -72,6 +72,7 @@ def plan(
     progress: Progress | None = None,
     locked: Lock | None = None,
     objects: str = "",
+    portable: bool = False,
 ) -> EnvironmentPlan:
     """Resolve the needs: as for an existing environment, else as the index says now.
 
@@ -79,7 +80,8 @@ def plan(
     machines share wheels by. `python` is the interpreter, by default one that
     runs can use. `hosts` are further hosts that the index serves files from. With `allow_builds`,
     packages without a wheel, or those that it names, are built, in the sandbox. `locked` is what
-    another machine resolved. Raises RunRefused, which says what is missing or not accepted.
+    another machine resolved. With `portable` the index is asked, and the lock has the hashes of all
+    platforms. Raises RunRefused, which says what is missing or not accepted.
     """
     given = uv_path if needs.kind == "python" else npm_path
     interpreter, version = _interpreter(needs, python, sandboxes, environ, cache_dir)
@@ -105,17 +107,17 @@ def plan(
     )
     record = os.path.join(cache_dir, _RESOLVED, f"{key}.json")
     lock = locked or _read_lock(record, needs)
-    if lock is not None:
+    if lock is not None and not portable:
         path = _path(cache_dir, key, lock)
         if locked or _read_environment(path):
             return EnvironmentPlan(needs=needs, lock=lock, path=path, record=record, tools=tools)
-    lock = _resolve(needs, tools, offline)
+    lock = _resolve(needs, tools, offline, portable=portable)
     return EnvironmentPlan(
         needs=needs, lock=lock, path=_path(cache_dir, key, lock), record=record, tools=tools
     )
 
 
-def _resolve(needs: Needs, tools: InstallTools, offline: bool) -> Lock:
+def _resolve(needs: Needs, tools: InstallTools, offline: bool, *, portable: bool) -> Lock:
     if offline:
         raise RunRefused(
             f"offline, and not installed on this machine yet: {describe(needs)}; "
@@ -123,7 +125,7 @@ def _resolve(needs: Needs, tools: InstallTools, offline: bool) -> Lock:
         )
     from skillbelt.running.packages.building import resolve  # cost: 15 ms, few runs install
 
-    return resolve(needs, tools)
+    return resolve(needs, tools, portable=portable)
 
 
 def key_of(
@@ -274,7 +276,7 @@ def _key(
     return _hash(
         _FORMAT, needs.kind, sorted(needs.requirements), version, os.path.realpath(interpreter),
         sorted(builds.names) or builds.every, sys.platform, os.uname().machine, libc_version(),
-        indexes.address,
+        indexes.address, *((needs.locked.packages, needs.locked.text) if needs.locked else ()),
     )  # fmt: skip
 
 

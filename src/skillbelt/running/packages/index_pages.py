@@ -112,6 +112,13 @@ class IndexFile(NamedTuple):
     size: int = 0  # in bytes; 0 if the index does not say
 
 
+def _version_in(file: str) -> str:
+    """Return the version in the name of a wheel or of a source distribution."""
+    if file.endswith(".whl"):
+        return "".join(file.split("-")[1:2])
+    return file.removesuffix(".zip").removesuffix(".tar.gz").rpartition("-")[2]
+
+
 class PythonIndex:
     """The packages of the user's indexes, as one index: the first that has a name wins.
 
@@ -174,6 +181,16 @@ class PythonIndex:
             files = list(self._known.get(package.name, {}).values())
         found = (one for one in files if f"sha256:{one.sha256}" in package.hashes)
         return max((one.size or self._fetcher.size(one.url) for one in found), default=0)
+
+    def hashes_of_version(self, package: Package) -> tuple[str, ...]:
+        """Return the hashes of all files of the same version: of every platform, and the source."""
+        with self._lock:
+            files = list(self._known.get(package.name, {}).values())
+        versions = {
+            _version_in(one.name) for one in files if f"sha256:{one.sha256}" in package.hashes
+        }
+        found = {one.sha256 for one in files if one.sha256 and _version_in(one.name) in versions}
+        return tuple(sorted({*package.hashes, *(f"sha256:{one}" for one in found)}))
 
     def fetch(self, file: IndexFile) -> Fetched:
         """Fetch a listed file; raises NotFetched."""

@@ -21,12 +21,13 @@ from skillbelt.permission.packages import Lock
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.packages.index_pages import PackageIndex
 from skillbelt.running.packages.installation import InstallSandbox, InstallStep, SourceBuilds, which
+from skillbelt.running.packages.locked import constraints_of
 from skillbelt.running.packages.lockfiles import BASE, MAX_BYTES
 from skillbelt.untrusted_json import read_json
 
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _REQUIREMENTS, _PYLOCK, _LOCKED = "requirements.txt", "pylock.toml", "locked.txt"
-_SKETCH = "uv.toml"
+_SKETCH, _CONSTRAINTS = "uv.toml", "constraints.txt"
 _PACKAGE, _PACKAGE_LOCK = "package.json", "package-lock.json"
 _QUIET = ("--quiet", "--no-python-downloads", "--no-config")
 # Programs to activate an environment by hand, which are not needed.
@@ -111,8 +112,12 @@ class Uv(NamedTuple):
             said = (f'[[dependency-metadata]]\nname = "{one}"\n' for one in self.builds.names)
             sandbox.put(_SKETCH, "\n".join(said).encode())
             quiet = (*_QUIET[:-1], "--config-file", _SKETCH)
+        kept: tuple[str, ...] = ()
+        if needs.locked is not None:
+            sandbox.put(_CONSTRAINTS, constraints_of(needs.locked))
+            kept = ("--constraint", _CONSTRAINTS)
         self._run(
-            sandbox, "pip", "compile", *quiet, *self._wheels, *before, "--no-sources",
+            sandbox, "pip", "compile", *quiet, *self._wheels, *before, *kept, "--no-sources",
             "--no-header", "--no-annotate", "--python", self.python, "--format", "pylock.toml",
             "--output-file", _PYLOCK, _REQUIREMENTS, index=index,
         )  # fmt: skip
@@ -208,6 +213,8 @@ class Npm(NamedTuple):
     def resolve(self, sandbox: InstallSandbox, needs: Needs, index: PackageIndex) -> bytes:
         """Return the `package-lock.json` for the needs."""
         sandbox.put(_PACKAGE, package_json(needs))
+        if needs.locked is not None and needs.locked.text:
+            sandbox.put(_PACKAGE_LOCK, needs.locked.text.encode())  # npm keeps what fits
         self._run(sandbox, "install", "--package-lock-only", index=index)
         return sandbox.read(_PACKAGE_LOCK, MAX_BYTES)
 
@@ -244,6 +251,8 @@ class Npm(NamedTuple):
             f"--cache={sandbox.inside}/cache", f"--prefix={sandbox.inside}",
             "--install-strategy=hoisted",
             "--package-lock=true", "--git=/nonexistent",
+            # The index is a proxy of ours. npm would wait 70 s for a file with another hash.
+            "--fetch-retry-mintimeout=100", "--fetch-retry-maxtimeout=1000",
         ]  # fmt: skip
         if registry:
             options.append(f"--registry={BASE}/")

@@ -149,7 +149,8 @@ def _python_package(
     if name in declared:
         hashes &= declared[name]
         if not hashes:
-            raise refuse(f"{name}=={version}", "the index has no file with a hash that is declared")
+            why = "the index has no file with a hash that is declared or locked"
+            raise refuse(f"{name}=={version}", why)
     return Package("python", name, version, tuple(sorted(hashes)))
 
 

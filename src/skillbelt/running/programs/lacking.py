@@ -184,7 +184,7 @@ def _absent(run: Run) -> Iterator[str]:
 
 def _needs_secret(run: Run, name: str) -> bool:
     """Whether the run lacks a variable that its skill does not declare: of those a warning says."""
-    wants = run.skill.requirements
+    wants = run.requirements
     return name not in run.job.env and name not in (*wants.env, *wants.optional_env)
 
 

@@ -24,6 +24,7 @@ from skillbelt.running.trial.scripts import Script, scripts_of
 from skillbelt.running.trial.verdict import Ended, How, Lack, Verdict, judge
 from skillbelt.sandbox.network.connection import Connection
 from skillbelt.sandbox.protocol import Running
+from skillbelt.scan.values import ObservedUse
 from skillbelt.text import one_line
 
 # One script; a server differs from a script that hangs only by what it printed.
@@ -51,7 +52,7 @@ class ScriptTrial(NamedTuple):
 
     `lacked` names what it needed and did not have, `reached` the hosts that it asked for, and
     `line` is the line of its output that says most; `remedy` says what provides the missing thing.
-    `packages` were provided for it.
+    `packages` were provided for it. `observed` is what it tried, and whether the skill states it.
     """
 
     path: str
@@ -68,9 +69,10 @@ class ScriptTrial(NamedTuple):
     duration_ms: int = 0
     packages: tuple[str, ...] = ()
     environment: str = ""
+    observed: tuple[ObservedUse, ...] = ()
 
     def document(self) -> dict[str, object]:
-        """Return it as JSON has it."""
+        """Return the JSON document."""
         plain = self._asdict()
         del plain["environment"]
         return {
@@ -78,6 +80,7 @@ class ScriptTrial(NamedTuple):
             "lacked": [one._asdict() for one in self.lacked],
             "reached": [one._asdict() for one in self.reached],
             "packages": list(self.packages),
+            "observed": [one._asdict() for one in self.observed],
         }
 
 
@@ -95,7 +98,7 @@ class Trial(NamedTuple):
         return not self.left_out and all(one.started for one in self.scripts)
 
     def document(self) -> dict[str, object]:
-        """Return it as JSON has it."""
+        """Return the JSON document."""
         return {
             "skill": self.skill,
             "started": sum(one.started for one in self.scripts),
@@ -276,6 +279,7 @@ class _Trier:
             duration_ms=result.duration_ms,
             packages=tuple("==".join(one) for one in packages.installed) if packages else (),
             environment=packages.path if packages else "",
+            observed=result.observed,
         )
 
 

@@ -278,7 +278,7 @@ class _Raised(NamedTuple):
 def _find_exception(stderr: str) -> _Raised | None:
     """Return the exception that ended a script of Python or JavaScript, if one did."""
     start = stderr.rfind("Traceback (most recent call last)")
-    if start >= 0 or re.search(r"(?m)^\s*(?:SyntaxError|IndentationError|TabError): ", stderr):
+    if start >= 0 or re.search(r"(?m)^[^\S\n]*(?:SyntaxError|IndentationError|TabError): ", stderr):
         found = [one for one in _EXCEPTION.finditer(stderr, max(start, 0)) if one["type"]]
         if found:
             last = found[-1]
@@ -286,7 +286,7 @@ def _find_exception(stderr: str) -> _Raised | None:
             kind = last["type"].rpartition(".")[2]
             return _Raised(kind, last["text"] or "", last.start(), importing)
     node = _NODE_EXCEPTION.search(stderr)
-    if node and re.search(r"(?m)^\s+at .+|^Node\.js v", stderr):
+    if node and re.search(r"(?m)^[^\S\n]+at .+|^Node\.js v", stderr):
         return _Raised(node["type"], node["text"], node.start(), while_importing=False)
     return None
 

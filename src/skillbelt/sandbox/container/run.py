@@ -225,7 +225,9 @@ class ContainerRun(Controls):
         code = self._code if self._done else 128 + 9
         hits = self._watch.finish(code, self._cpu_seconds)
         sinks, seconds = self._sinks.values(), time.monotonic() - self._started
-        found = outcome_of(ending, code, hits, sinks, seconds, self._enforced)
+        found = outcome_of(
+            ending, code, hits=hits, sinks=sinks, seconds=seconds, enforced=self._enforced
+        )
         self._outcome = found._replace(left=not self._gone)
         self._pool.finishing(self._container)
         with self._lock:

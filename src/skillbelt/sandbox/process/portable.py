@@ -130,7 +130,14 @@ class PortableRun(Piped):
             sink.drain()
         ending = Ending(reason == "timed out", reason == "cancelled")
         hits, seconds = self._hits(code, reason), time.monotonic() - self._started
-        self._outcome = outcome_of(ending, code, hits, self._sinks, seconds, self._chain.enforced)
+        self._outcome = outcome_of(
+            ending,
+            code,
+            hits=hits,
+            sinks=self._sinks,
+            seconds=seconds,
+            enforced=self._chain.enforced,
+        )
         with self._lock:
             self._feed.over = True
             self._give_back()

@@ -266,7 +266,14 @@ class ProcessRun(Piped):
             sink.drain()
         hits = self._plan.watch.finish(code, cpu_seconds)
         seconds = time.monotonic() - self._started
-        found = outcome_of(ending, code, hits, self._sinks, seconds, self._plan.enforced)
+        found = outcome_of(
+            ending,
+            code,
+            hits=hits,
+            sinks=self._sinks,
+            seconds=seconds,
+            enforced=self._plan.enforced,
+        )
         self._outcome = found if gone else found._replace(left=True)
         with self._lock:
             self._feed.over = True

@@ -229,6 +229,7 @@ class Ending(NamedTuple):
 def outcome_of(
     ending: Ending,
     code: int,
+    *,
     hits: Iterable[str],
     sinks: Iterable[Sink],
     seconds: float,

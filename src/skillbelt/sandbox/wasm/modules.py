@@ -249,7 +249,15 @@ class Modules:
         key = _key(self._digest(file), flavour, fuel)
         code = self._find_open(key)
         if code is None:
-            key, code = self._compile(file, name, limits, flavour, fuel, compile_, pause)
+            key, code = self._compile(
+                file,
+                name,
+                limits=limits,
+                flavour=flavour,
+                fuel=fuel,
+                compile_=compile_,
+                pause=pause,
+            )
         return CompiledModule(key, code.kind, fuel, code.handle)
 
     def close(self) -> None:
@@ -297,9 +305,16 @@ class Modules:
         return digest
 
     def _compile(
-        self, file: int, name: str, limits: Limits, flavour: str, fuel: bool, compile_: Compile,
+        self,
+        file: int,
+        name: str,
+        *,
+        limits: Limits,
+        flavour: str,
+        fuel: bool,
+        compile_: Compile,
         pause: Callable[[float], None],
-    ) -> tuple[str, MachineCode]:  # fmt: skip
+    ) -> tuple[str, MachineCode]:
         # Compile a sealed copy: the file may change after it was hashed.
         source = os.memfd_create("skillbelt", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
@@ -315,7 +330,8 @@ class Modules:
                     code = self._cache.find(folder, key)
                     if code is None:
                         self._report(f"compiling {name}")
-                        code = self._compile_into(folder, key, source, limits, fuel, compile_)
+                        order = _compile_order(limits, fuel)
+                        code = self._compile_into(folder, key, source, order, compile_)
                 finally:
                     os.close(lock)
             return key, self._keep_open(key, code)
@@ -323,16 +339,9 @@ class Modules:
             os.close(source)
 
     def _compile_into(
-        self, folder: int, key: str, source: int, limits: Limits, fuel: bool, compile_: Compile
+        self, folder: int, key: str, source: int, order: dict[str, object], compile_: Compile
     ) -> MachineCode:
         part, target = self._cache.new_file(folder)
-        bounds = limits._replace(max_written_file_bytes=MAX_WASM_CACHE_BYTES)
-        order: dict[str, object] = {
-            "do": "compile",
-            "fuel": fuel,
-            "rlimits": worker_limits(bounds),
-            "rules": ruleset(()) if version() else None,
-        }
         try:
             answer = compile_(order, [source, target])
             if "unusable" in answer:
@@ -342,6 +351,17 @@ class Modules:
         finally:
             os.close(target)
             self._cache.discard(folder, part)
+
+
+def _compile_order(limits: Limits, fuel: bool) -> dict[str, object]:
+    """Return the order for a worker, with its bounds."""
+    bounds = limits._replace(max_written_file_bytes=MAX_WASM_CACHE_BYTES)
+    return {
+        "do": "compile",
+        "fuel": fuel,
+        "rlimits": worker_limits(bounds),
+        "rules": ruleset(()) if version() else None,
+    }
 
 
 def compile_limits(limits: Limits, ours: bool) -> Limits:

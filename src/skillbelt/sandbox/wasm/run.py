@@ -348,7 +348,14 @@ class WasmRun(Piped):
             sink.drain()
         self._write_message(ending)
         why, seconds = Ending(ending.timed_out, ending.cancelled), time.monotonic() - self._started
-        return outcome_of(why, ending.code, ending.limits, self._sinks, seconds, self._enforced)
+        return outcome_of(
+            why,
+            ending.code,
+            hits=ending.limits,
+            sinks=self._sinks,
+            seconds=seconds,
+            enforced=self._enforced,
+        )
 
     def _write_message(self, ending: _Ending) -> None:
         """Write one line to its stderr, after the output of the guest."""

@@ -170,6 +170,23 @@ class PostgresStore:
         rows = self.database.read(query, (_session_digest(key),), _tenant(key))
         return _info(rows[0]) if rows else None
 
+    def latest_sessions(
+        self, limit: int, *, before: SessionInfo | None = None, without: str = ""
+    ) -> list[SessionInfo]:
+        """Return the sessions that were touched last, the newest first."""
+        where, values = "TRUE", list[object]()
+        if without:
+            start = encode_text(without)
+            where += " AND substr(app, 1, %s) <> %s"
+            values += [len(start), start]
+        if before is not None:
+            where += f" AND updated <= %s AND (updated < %s OR ({_ORDER}) < (%s, %s, %s))"
+            values += [before.updated, before.updated, *map(encode_text, before.key)]
+        order = ", ".join(f"{one} DESC" for one in ("updated", *_ORDER.split(", ")))
+        query = f"SELECT {_COLUMNS} FROM skillbelt.session WHERE {where} ORDER BY {order} LIMIT %s"
+        tenant = self._listed_tenant(None, None)
+        return [_info(row) for row in self.database.read(query, [*values, limit], tenant)]
+
     def event_rows(self, key: SessionKey, after: int, most: int) -> list[EventRow]:
         """The next events with a higher number, as they are kept."""
         values = (after, _session_digest(key), most)
@@ -273,7 +290,7 @@ class PostgresStore:
         return Lease(found[0], decode_text(found[1]), found[2])
 
     def renew_lease(self, key: SessionKey, number: str, seconds: float) -> bool:
-        """Have the lease last so long from now; False when it does not have the session."""
+        """Extend the lease to so long from now; False when it does not have the session."""
         query = f"UPDATE skillbelt.lease SET until = {_NOW} + %s WHERE digest = %s AND number = %s"
         return self._change_lease(key, query, [seconds, _session_digest(key), number]) > 0
 

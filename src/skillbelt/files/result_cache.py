@@ -1,0 +1,72 @@
+"""Keep results by a digest of all that they depend on, in a folder of the user's cache.
+
+A result is written as soon as it is known. So a run that was killed goes on where it was, and
+nothing is paid for twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from skillbelt.files.private import make_folder
+from skillbelt.untrusted_json import BadJson, read_json
+
+_MOST = 20_000  # results that are kept
+_MOST_BYTES = 16 * 2**20  # of one
+
+
+class ResultCache:
+    """Results in a folder, a file for each. With `fresh` none is read, and all are written."""
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        fresh: bool = False,
+        most: int = _MOST,
+        most_bytes: int = _MOST_BYTES,
+    ) -> None:
+        self._folder, self._fresh = folder, fresh
+        self._most, self._most_bytes = most, most_bytes
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """Return the result of that key; None if there is none, or it is damaged."""
+        if self._fresh:
+            return None
+        try:
+            with open(self._path(key), "rb") as file:
+                found = read_json(file.read(self._most_bytes), most=self._most_bytes)
+        except (OSError, BadJson):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def put(self, key: str, result: Mapping[str, object]) -> None:
+        """Keep a result. A process that is killed meanwhile leaves the old one or the new one."""
+        data = json.dumps(result, default=str).encode()
+        if len(data) >= self._most_bytes:
+            return
+        make_folder(self._folder)
+        handle, part = tempfile.mkstemp(dir=self._folder, suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            os.replace(part, self._path(key))
+        except OSError:
+            with suppress(OSError):
+                os.unlink(part)
+            raise
+
+    def tidy(self) -> None:
+        """Remove the oldest results beyond what is kept."""
+        with suppress(OSError):
+            found = sorted(os.scandir(self._folder), key=lambda one: one.stat().st_mtime_ns)
+            for one in found[: max(len(found) - self._most, 0)]:
+                os.unlink(one.path)
+
+    def _path(self, key: str) -> str:
+        return os.path.join(self._folder, f"{key}.json")
