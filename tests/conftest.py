@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import json
 import os
 import re
 import shutil
@@ -54,17 +55,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         warm.begin()
 
 
-# Files with these words in their names take longest; a worker that gets one last is waited for.
-SLOW = re.compile(
-    "endurance|benchmark|container|packages|attacks|npm|fuzz|docs|examples|wasm|remote|listed"
-    "|chat|ask|doctor|executor_reach|test_cli|json_call|transfer|javascript|looks|install|ways"
-    "|wire|http|test_run|demo|objects|servers|machines"
-)
+HERE = Path(__file__).parent
+# What the slow files take, as `scripts/measure_tests.py --record` wrote it.
+SECONDS: dict[str, float] = json.loads((HERE / "module_seconds.json").read_text("utf-8"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with slow files; mark the tests that `make test-all` tries with more examples."""
-    items.sort(key=lambda item: SLOW.search(item.path.name) is None)
+    """Begin with the slowest files; mark the tests that `make test-all` tries with more examples.
+
+    A worker that gets a slow file last is waited for.
+    """
+    items.sort(key=lambda item: -SECONDS.get(item.nodeid.partition("::")[0], 0.0))
     for item in items:
         if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
             item.add_marker("property")

@@ -40,6 +40,11 @@ full_device = pytest.mark.skipif(
     not os.path.exists("/dev/full"), reason="needs /dev/full, which only Linux has"
 )
 npm = needs(shutil.which("npm") is not None, "needs npm: apt install npm")
+docker_registry = needs(
+    shutil.which("docker-registry") is not None,
+    "needs a registry: apt install docker-registry",
+)
+sshd = needs(os.path.exists("/usr/sbin/sshd"), "needs an ssh server: apt install openssh-server")
 node = needs(
     shutil.which("node", path="/usr/bin:/bin") is not None, "needs Node.js: apt install nodejs"
 )

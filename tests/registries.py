@@ -16,21 +16,23 @@ from tests.discovery.sources.server import Server
 GREETING = "module.exports = () => 'hello'"
 
 
-def wheel_bytes(name: str, files: Mapping[str, str], needs: Iterable[str] = ()) -> bytes:
-    """A wheel of version 1.0 with the files."""
+def wheel_bytes(
+    name: str, files: Mapping[str, str], needs: Iterable[str] = (), version: str = "1.0"
+) -> bytes:
+    """A wheel with the files."""
     folder = name.replace("-", "_")
-    info = f"{folder}-1.0.dist-info"
+    info = f"{folder}-{version}.dist-info"
     wanted = "".join(f"Requires-Dist: {one}\n" for one in needs)
     inside = {
         **files,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{wanted}",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{wanted}",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     record = "".join(f"{path},,\n" for path in [*inside, f"{info}/RECORD"])
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for path, text in {**inside, f"{info}/RECORD": record}.items():
-            archive.writestr(path, text)
+            archive.writestr(zipfile.ZipInfo(path), text)  # the same bytes at any time
     return packed.getvalue()
 
 
@@ -44,13 +46,20 @@ def list_wheel(
     server: Server, name: str, files: Mapping[str, str], needs: Iterable[str] = ()
 ) -> str:
     """A wheel in an index of our own, below `/simple`; its hash."""
-    data = wheel_bytes(name, files, needs)
-    file = f"{name.replace('-', '_')}-1.0-py3-none-any.whl"
-    digest = hashlib.sha256(data).hexdigest()
-    server.pages[f"/files/{file}"] = data
-    link = f'<a href="/files/{file}#sha256={digest}">{file}</a>'
-    server.pages[f"/simple/{name}/"] = f"<!DOCTYPE html><html><body>{link}</body></html>".encode()
-    return digest
+    return list_wheels(server, name, {"1.0": wheel_bytes(name, files, needs)})["1.0"]
+
+
+def list_wheels(server: Server, name: str, versions: Mapping[str, bytes]) -> dict[str, str]:
+    """Wheels of several versions in an index of our own; their hashes by version."""
+    hashes, links = {}, []
+    for version, data in versions.items():
+        file = f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
+        hashes[version] = hashlib.sha256(data).hexdigest()
+        server.pages[f"/files/{file}"] = data
+        links.append(f'<a href="/files/{file}#sha256={hashes[version]}">{file}</a>')
+    page = f"<!DOCTYPE html><html><body>{' '.join(links)}</body></html>"
+    server.pages[f"/simple/{name}/"] = page.encode()
+    return hashes
 
 
 def source(folder: Path, name: str, setup: str = "", needs: Iterable[str] = ()) -> None:

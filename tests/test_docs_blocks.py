@@ -75,7 +75,10 @@ def test_settings_in_a_block_are_taken_without_a_complaint(
     elif page.name == "console.md":  # a file of --access
         path = tmp_path / "access.toml"
         path.write_text(text)
-        path.chmod(0o600)
+        secret = tmp_path / "secret.txt"
+        secret.write_text("what the provider gave")
+        for one in (path, secret):
+            one.chmod(0o600)
         assert read_access(str(path)).default_role == parsed["default_role"]
     elif "mcp_servers" in parsed:
         assert page.name == "mcp.md"  # of Codex; tests/mcp/test_stdio_docs.py starts it

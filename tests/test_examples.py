@@ -32,7 +32,7 @@ def run(
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=150,
         check=False,
     )
 
@@ -278,7 +278,7 @@ def test_every_example_program_runs(script: Path, open_tree: Tree) -> None:
         env={name: value for name, value in os.environ.items() if name not in KEYS},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=150,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

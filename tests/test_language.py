@@ -31,6 +31,9 @@ BANNED = {
     r"keeps? house|keeping house": "delegate, clean up",
     r"mend|mends|mended|mending": "fix",
     r"can not": "cannot",
+    r"(?:has|have|had) not (?:the|a|an|its|their|any)": "does not have",
+    r"(?:be|is|are) had": "is available, can be found",
+    r"thereby|thereof|therein|wherein|whereby": "say what does it",
     r"for the occasion": "temporary",
 }
 VALUES = {'"nobody"', "`nobody`"}  # a value in documents that programs read, and its mention
@@ -79,7 +82,14 @@ def test_pages_speak_plain_english() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["Nobody can do this.", "It is\n told so.", "mended", "It can not be read."]
+    "text",
+    [
+        "Nobody can do this.",
+        "It is\n told so.",
+        "mended",
+        "It can not be read.",
+        "It is to be had there.",
+    ],
 )
 def test_banned_words_are_found(text: str) -> None:
     assert list(banned(text))

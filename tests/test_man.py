@@ -7,9 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from skillbelt.cli import COMMANDS
+from tests.needs import not_run
 
 PAGE = Path(__file__).parents[1] / "man" / "skillbelt.1"
 
@@ -17,7 +16,7 @@ PAGE = Path(__file__).parents[1] / "man" / "skillbelt.1"
 def mandoc(*options: str) -> str:
     program = shutil.which("mandoc")
     if program is None:
-        pytest.skip("needs mandoc, which scripts/setup.sh installs")
+        not_run("needs mandoc, which scripts/setup.sh installs")
     done = subprocess.run([program, *options, str(PAGE)], capture_output=True, text=True)
     return done.stdout + done.stderr
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,8 +17,9 @@ import pytest
 from skillbelt import Catalog, Diagnostic, Settings, load_settings
 from skillbelt.files.remove import remove_tree
 from skillbelt.running.cleanup import BELONGS
+from skillbelt.running.staging import _FRESH_NS
 from skillbelt.running.workspace import SHELTERS
-from tests import warm
+from tests import inside, warm
 
 HERE = Path(__file__).parent
 # Where many files are made quickly.
@@ -136,6 +138,18 @@ class Tree:
         project: str | os.PathLike[str] = "project",
         timeout: float = 150,
     ) -> Done:
+        """Run the command line in a folder of the tree: in this process where that is enough."""
+        if inside.is_enough(arguments):
+            code, out, err = inside.run(arguments, self.path(project))
+            return Done(code, *(each.decode("utf-8", "surrogateescape") for each in (out, err)))
+        return self.run_process(*arguments, project=project, timeout=timeout)
+
+    def run_process(
+        self,
+        *arguments: str,
+        project: str | os.PathLike[str] = "project",
+        timeout: float = 150,
+    ) -> Done:
         """Run the command line in a folder of the tree, as a process without its start-up."""
         done = warm.run(
             [sys.executable, "-m", "skillbelt", *arguments],
@@ -183,6 +197,13 @@ class Tree:
         )
         assert done.exit_code == 0, done.stderr
         return done.stdout
+
+
+def settle() -> None:
+    """Wait until the times of files that are there tell their next change."""
+    written = time.time_ns()
+    while time.time_ns() <= written + _FRESH_NS:
+        time.sleep(0.01)
 
 
 class Diagnosed(Protocol):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any, cast
 import pytest
 
 from skillbelt import Runtime
-from skillbelt.agent import Agent, Final, HostTool, leases
+from skillbelt.agent import Agent, Final, HostTool, Runner, leases
 from skillbelt.store import SessionKey
 from skillbelt.store.protocol import Lease, OpenedStore
 from tests import warm
@@ -131,6 +133,37 @@ def test_a_turn_that_ends_soon_is_waited_for(
     assert second(belt).text == "second is done"
     assert len({lease.number for lease in seen}) == 2
     assert history(belt) == ["First.", "", "first is done", "Second.", "second is done"]
+
+
+def test_a_turn_that_is_cancelled_while_it_takes_the_session_gives_it_back(
+    belt: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, go_on, take = threading.Event(), threading.Event(), belt.store.take_lease
+
+    def slow(*given: Any) -> Lease:
+        inside.set()
+        assert go_on.wait(150)
+        return take(*given)
+
+    async def main() -> None:
+        async def follow() -> None:
+            async for _ in Runner(Agent(belt, Scripted(said("never")))).run(
+                "ada", "chat", "First."
+            ):
+                pass
+
+        task = asyncio.create_task(follow())
+        await asyncio.to_thread(inside.wait, 150)
+        task.cancel()
+        await asyncio.sleep(0)  # what it waits for is cancelled, and its thread is at work
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with monkeypatch.context() as patch:
+        patch.setattr(belt.store, "take_lease", slow)
+        asyncio.run(main())
+    assert belt.store.take_lease(KEY, "another", "a process", 60.0).number == "another"
 
 
 def test_a_process_of_this_machine_that_was_killed_is_not_waited_for(

@@ -228,7 +228,7 @@ def test_one_session_has_one_run_at_a_time(belt: Runtime) -> None:
 
     def wait(_: object) -> str:
         inside.set()
-        assert go_on.wait(30)
+        assert go_on.wait(150)
         return "waited"
 
     tool = HostTool("wait", "Waits.", wait)
@@ -236,10 +236,10 @@ def test_one_session_has_one_run_at_a_time(belt: Runtime) -> None:
     first: list[AgentEvent] = []
     thread = threading.Thread(target=lambda: first.extend(play(agent)))
     thread.start()
-    assert inside.wait(30)
+    assert inside.wait(150)
     second = play(agent)
     go_on.set()
-    thread.join(30)
+    thread.join(150)
     assert "another run is active" in final(second).error
     assert final(first).text == "done"
     assert final(play(agent)).text == "done"
@@ -249,7 +249,7 @@ def test_one_session_has_one_run_at_a_time(belt: Runtime) -> None:
 
 
 def test_calls_of_one_answer_are_carried_out_at_the_same_time(belt: Runtime) -> None:
-    both = threading.Barrier(2, timeout=30)  # passed only when two are there at once
+    both = threading.Barrier(2, timeout=150)  # passed only when two are there at once
 
     def meet(given: dict[str, object]) -> str:
         both.wait()
@@ -287,7 +287,7 @@ def test_results_come_in_the_order_of_the_calls_whichever_is_first(belt: Runtime
 
     def work(given: dict[str, object]) -> str:
         if given["n"] == 1:
-            assert second.wait(30)
+            assert second.wait(150)
         else:
             second.set()
         return str(given["n"])

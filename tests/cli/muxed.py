@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
+from tests.needs import not_run
 from tests.tree import Tree
 
 SCREENS = Path(__file__).parent / "screens"
@@ -139,7 +138,7 @@ def terminal(
 ) -> Iterator[Terminal]:
     """A chat, or another command, in a terminal of that size; the end of the block ends it."""
     if shutil.which("tmux") is None:
-        pytest.skip("needs tmux, which scripts/setup.sh installs")
+        not_run("needs tmux, which scripts/setup.sh installs")
     made = Terminal(tree.root / "tmux")
     env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONUTF8": "1", **environ}
     env |= {k: v for k, v in os.environ.items() if k.startswith(("XDG_", "HOME", "SKILLBELT_"))}

@@ -21,6 +21,7 @@ import pytest
 from skillbelt.cli import completion_names
 from skillbelt.cli.completion import SCRIPTS, complete
 from skillbelt.store import SessionKey, open_store
+from tests.needs import not_run
 from tests.tree import Tree
 
 HANG_SECONDS = 150
@@ -189,7 +190,7 @@ def test_options_are_completed_without_the_catalogue(tree: Tree) -> None:
 def shell(name: str) -> str:
     found = shutil.which(name)
     if found is None:
-        pytest.skip(f"needs {name}, which scripts/setup.sh installs")
+        not_run(f"needs {name}, which scripts/setup.sh installs")
     return found
 
 

@@ -69,7 +69,7 @@ def test_after_once_it_needs_no_network(demo: Tree) -> None:
             ["unshare", "-n", sys.executable, "-m", "skillbelt", "demo"],
             cwd=demo.project,
             capture_output=True,
-            timeout=120,
+            timeout=150,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

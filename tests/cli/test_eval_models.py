@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -210,9 +211,9 @@ def test_a_killed_evaluation_goes_on_where_it_was(skills: Tree) -> None:
         child = warm.Popen[bytes](
             command, cwd=skills.project, env={**os.environ}, stdout=-1, stderr=-1
         )
-        assert waiting.wait(120)
+        assert waiting.wait(150)
         child.send_signal(signal.SIGKILL)
-        child.communicate(timeout=120)
+        child.communicate(timeout=150)
         go_on.set()
         document = skills.run("eval", "trigger", "csv-report", *options).document
     assert [one["cached"] for one in document["cases"]] == [True, True, False]
@@ -221,6 +222,107 @@ def test_a_killed_evaluation_goes_on_where_it_was(skills: Tree) -> None:
 def test_a_terminal_shows_how_far_it_is(skills: Tree, model: Server) -> None:
     screen = on_terminal(skills, "eval", "trigger", "csv-report", "--model", f"tiny@{model.url}")
     assert "3 of 3 cases" in screen.written
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--report", "x.doc"), "ends in none of"),
+        (("--report", "nowhere/x.html"), "nowhere is no folder"),
+        (("--min", "recal=0.5"), "there is no measure 'recal'; there are recall, negatives"),
+    ],
+)
+def test_wrong_options_cost_nothing(
+    skills: Tree, model: Server, options: tuple[str, ...], said: str
+) -> None:
+    named = ("--model", f"tiny@{model.url}")
+    done = skills.run("eval", "trigger", "csv-report", *named, *options)
+    assert (done.exit_code, model.requests) == (2, [])
+    assert said in done.stderr
+
+
+def test_lines_name_the_model_and_equal_ones_are_one(skills: Tree, model: Server) -> None:
+    with serving(said("No.")) as other:
+        named = ("--model", f"tiny@{model.url}", "--model", f"dumb_one@{other.url}")
+        done = skills.run(
+            "eval", "trigger", "csv-report", *named, "--repeat", "2", "--report", "t.md"
+        )
+    lines = [line for line in done.stderr.splitlines() if line.startswith("failed: ")]
+    assert len(lines) == 3
+    assert sum(f"dumb_one@{other.url} positive" in line for line in lines) == 2
+    assert all(line.endswith("(2 times)") for line in lines)
+    assert f"`csv-report dumb_one@{other.url} run 2`" in skills.path("project/t.md").read_text()
+
+
+def test_the_offline_runner_is_not_taken_for_a_model(skills: Tree) -> None:
+    done = skills.run("eval", "trigger", "csv-report")
+    assert "offline is no model" in done.stderr
+    assert "--model" in done.stderr
+
+
+def test_drafts_are_called_drafts_with_a_model_too(skills: Tree, model: Server) -> None:
+    row = {"query": "a csv", "should_trigger": True, "draft": True}
+    skills.write(f"{SKILLS}/csv-report/evals/evals.json", json.dumps([row]))
+    warnings = evaluate(skills, model, "trigger")["warnings"]
+    assert any("1 of 1 requests are drafts" in text for text in warnings)
+
+
+# What makes other trigger evaluations report 0 %
+
+
+def test_the_skill_itself_is_tested_and_no_copy(skills: Tree, model: Server) -> None:
+    before = sorted(skills.path("project").rglob("*"))
+    evaluate(skills, model, "trigger", "--repeat", "2")
+    assert sorted(skills.path("project").rglob("*")) == before
+    for request in model.requests:
+        assert set(re.findall(r"csv-report[\w-]*", json.dumps(request))) == {"csv-report"}
+
+
+def test_conversations_at_once_do_not_take_each_others_uses(skills: Tree, model: Server) -> None:
+    skills.write(f"{SKILLS}/csv-report/evals/evals.json", ONE)
+    document = evaluate(skills, model, "trigger", "--repeat", "8", "--jobs", "8")
+    assert document["measures"]["recall"]["hits"] == 8
+
+
+def test_the_text_of_the_skill_is_not_put_before_the_model(skills: Tree, model: Server) -> None:
+    evaluate(skills, model, "trigger")
+    assert model.requests
+    assert not any("Count the rows." in json.dumps(one) for one in model.requests)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("skill_load", {}),
+        ("skill_select_docs", {"docs": ["a.md"]}),
+        ("skill_list_docs", {}),
+        ("skill_run", {"command": "true"}),
+    ],
+)
+def test_each_way_to_use_a_skill_counts(skills: Tree, tool: str, arguments: dict[str, Any]) -> None:
+    skills.write(f"{SKILLS}/csv-report/evals/evals.json", ONE)
+    with serving(called(tool, {"skill": "csv-report", **arguments}), said("No.")) as server:
+        document = evaluate(skills, server, "trigger")
+    assert rates(document)["recall"] == 1.0
+
+
+def test_a_use_after_many_other_calls_counts(skills: Tree) -> None:
+    skills.write(f"{SKILLS}/csv-report/evals/evals.json", ONE)
+    others = [called("skill_search", {"query": f"csv {number}"}) for number in range(8)]
+    with serving(*others, called("skill_load", {"skill": "csv-report"}), said("No.")) as server:
+        document = evaluate(skills, server, "trigger")
+    assert rates(document)["recall"] == 1.0
+
+
+def test_steps_that_run_out_are_no_answer(skills: Tree) -> None:
+    skills.write(f"{SKILLS}/csv-report/evals/evals.json", ONE)
+    search = [called("skill_search", {"query": f"csv {number}"}) for number in range(4)]
+    with serving(*search) as server:
+        document = evaluate(skills, server, "trigger", "--max-steps", "2")
+    [case] = document["cases"]
+    assert (case["outcome"], document["timeouts"]) == ("timeout", 1)
+    assert "more than 2 steps" in case["detail"]
+    assert document["measures"]["recall"]["rate"] is None
 
 
 # run
@@ -269,7 +371,7 @@ def test_an_old_version_is_compared(skills: Tree, model: Server) -> None:
     assert {one["group"] for one in document["cases"]} == {"with_skill", "old_skill"}
     bad = skills.run("eval", "run", "csv-report", "--model", "offline", "--baseline", "nowhere")
     assert bad.exit_code == 2
-    assert "neither none nor the folder of a skill" in bad.stderr
+    assert "neither none, nor the folder of a skill" in bad.stderr
 
 
 def test_the_files_of_skill_creator(skills: Tree, model: Server) -> None:
@@ -303,6 +405,37 @@ def test_an_unfinished_iteration_is_used_again(skills: Tree, model: Server) -> N
     first = evaluate(skills, model, "run", "--max-tokens", "110", "--jobs", "1")
     assert (first["exit_code"], first["complete"]) == (1, False)
     assert evaluate(skills, model, "run")["folder"] == first["folder"]
+
+
+def test_an_unfinished_run_says_that_nothing_is_written(skills: Tree, model: Server) -> None:
+    options = ("--max-tokens", "110", "--jobs", "1")
+    done = skills.run("eval", "run", "csv-report", "--model", f"tiny@{model.url}", *options)
+    assert "no files are written; the same command goes on" in done.stderr
+    assert "written to" not in done.stderr
+    assert "not graded" not in done.stderr  # what was not run lacks no judge
+    assert "the budget was spent" in done.stderr
+
+
+def test_an_error_is_told_once(skills: Tree) -> None:
+    with serving(Refused(400, "this model is out of order")) as server:
+        [case, *_] = evaluate(skills, server, "run", "--baseline", "")["cases"]
+    assert (case["outcome"], case["detail"].count("out of order")) == ("error", 1)
+
+
+def test_a_grader_that_is_a_program_says_what_to_write(skills: Tree, model: Server) -> None:
+    case = {"prompt": "a csv", "assert": [{"type": "javascript", "value": "true"}]}
+    skills.write(f"{SKILLS}/csv-report/evals/evals.json", json.dumps([case]))
+    document = evaluate(skills, model, "run", "--baseline", "")
+    assert document["cases"][0]["outcome"] == "ungraded"
+    [told] = [text for text in document["warnings"] if text.startswith("not graded: javascript")]
+    assert "a case under `scripts`" in told
+
+
+def test_a_model_is_named_as_it_is(skills: Tree, model: Server) -> None:
+    named = ("--model", f"my_model@{model.url}", "--report", "r.html")
+    done = skills.run("eval", "run", "csv-report", *named)
+    assert f"with my_model@{model.url} over 2 tasks" in done.stderr
+    assert "my\\_model" not in skills.path("project/r.html").read_text()
 
 
 def test_input_files_are_attached_and_stay_inside(skills: Tree, model: Server) -> None:
@@ -395,13 +528,44 @@ def test_a_script_that_reaches_for_the_network_fails(kit: Tree) -> None:
     script_cases(kit, {"id": "net"})
     [case] = kit.run("eval", "script", SKILL, "--yes", "--json").document["cases"]
     assert case["outcome"] == "failed"
-    assert "example.com:80" in case["detail"]
+    assert "host example.com (refused)" in case["detail"]
 
 
 @needs.linux
 def test_nothing_runs_without_permission(kit: Tree) -> None:
     script_cases(kit, {"stdin": "x\n"})
     assert kit.run("eval", "script", SKILL).exit_code == 4
+
+
+@needs.linux
+def test_a_json_call_that_reaches_for_the_network_fails(kit: Tree) -> None:
+    kit.write(
+        f"{FOLDER}/scripts/count.py",
+        "import json, sys, urllib.request\n"
+        "given = json.load(sys.stdin)\n"
+        "try:\n    urllib.request.urlopen(given['url'], timeout=5)\n"
+        "except Exception:\n    pass\n"
+        "print(json.dumps({'quiet': True}))\n",
+    )
+    script_cases(kit, {"id": "net", "input": {"url": "http://example.com/"}})
+    [case] = kit.run("eval", "script", SKILL, "--yes", "--json").document["cases"]
+    assert case["outcome"] == "failed"
+    assert "host example.com (refused)" in case["detail"]
+
+
+@needs.linux
+def test_what_a_script_says_it_lacks_is_told_and_decides_nothing(kit: Tree) -> None:
+    kit.write(
+        f"{FOLDER}/scripts/count.py",
+        "import sys\ntry:\n    open('/srv/' + sys.argv[0][:0] + 'ledger.db')\n"
+        "except OSError as error:\n    print(error, file=sys.stderr)\n",
+    )
+    script_cases(kit, {"id": "file", "input": {"a": "b"}, "expect": {"exit_code": 0}})
+    document = kit.run("eval", "script", SKILL, "--yes", "--json").document
+    [case] = document["cases"]
+    assert case["reported"] == ["read /srv/ledger.db"]
+    assert case["text"] == 'scripts/count.py {"a": "b"}'
+    assert any("read /srv/ledger.db" in text for text in document["warnings"])
 
 
 # diff

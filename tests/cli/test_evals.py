@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -51,6 +53,71 @@ def test_a_stolen_request_names_the_thief_and_the_words(skills: Tree) -> None:
     [confusion] = skills.run("eval", "route", "--json").document["confusions"]
     assert (confusion["meant"], confusion["found"]) == ("pdf-merge", "csv-report")
     assert confusion["words"] == ["sales", "chart"]
+
+
+def commit(tree: Tree) -> None:
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "one"]):
+        name = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
+        subprocess.run(["git", *name, *words], cwd=tree.root / "project", check=True)
+
+
+def test_versions_are_revisions_of_git(skills: Tree) -> None:
+    commit(skills)
+    skills.skill(f"{SKILLS}/pdf-merge", description="Reads tables.")
+    folder = ".agents/skills/pdf-merge"
+    for old in ("HEAD", f"HEAD:{folder}"):
+        told = skills.run("eval", "diff", old, folder, "--json").document
+        assert told["description"]["old"].startswith("Joins PDF files.")
+        assert told["description"]["new"] == "Reads tables."
+    assert "-description: Joins PDF" in skills.run("diff", f"HEAD:{folder}", folder).stdout
+
+
+@pytest.mark.parametrize("place", [".git", ""])
+def test_a_repository_starts_no_program_when_a_revision_is_looked_up(
+    skills: Tree, place: str
+) -> None:
+    commit(skills)
+    skill, mark = skills.project / ".agents/skills/pdf-merge", skills.project.parent / "started"
+    folder = shutil.copytree(skills.project / ".git", skill / place, dirs_exist_ok=True)
+    program = skills.write("evil.sh", f"#!/bin/sh\ntouch {mark}\n")
+    program.chmod(0o755)
+    git = ["git", "-C", str(folder), f"--git-dir={folder}"]
+    for name, value in (
+        ("core.repositoryformatversion", "1"),
+        ("core.bare", "false"),
+        ("core.worktree", str(skill)),
+        ("extensions.partialClone", "evil"),
+        ("remote.evil.url", str(skill)),
+        ("remote.evil.promisor", "true"),
+        ("remote.evil.uploadpack", str(program)),
+    ):
+        subprocess.run([*git, "config", name, value], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    (folder / "objects" / head.stdout[:2] / head.stdout.strip()[2:]).unlink()
+    skills.run("eval", "diff", "HEAD", str(skill))
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "said"),
+    [
+        ("HEAD~7", "HEAD~7: no skill, folder or revision of git"),
+        ("HEAD:none", "HEAD:none: the commit"),
+    ],
+)
+def test_a_version_that_is_not_there_is_named(skills: Tree, old: str, said: str) -> None:
+    commit(skills)
+    done = skills.run("eval", "diff", old, "pdf-merge")
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+def test_a_key_of_a_script_case_that_is_not_read_is_an_error(skills: Tree) -> None:
+    case = {"script": "scripts/a.py", "checks": [{"contains": "4"}]}
+    skills.write(f"{SKILLS}/images/evals/evals.json", json.dumps({"scripts": [case]}))
+    done = skills.run("eval", "script", "images")
+    assert done.exit_code == 2
+    assert "evals.json: scripts[1]: checks is not read; a script's case takes" in done.stderr
 
 
 def test_under_a_bar_is_a_no(skills: Tree) -> None:
@@ -112,7 +179,7 @@ def test_reports_hold_every_case_and_escape_what_skills_say(skills: Tree) -> Non
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     assert "default-src 'none'" in page
-    assert "<svg" in page
+    assert 'role="img"' in page
     row = next(line for line in text.splitlines() if "alert" in line)
     assert r"`<script>alert(1)</script> \| @team ]]> &" in row
     suites = ET.fromstring(junit)

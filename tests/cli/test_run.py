@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ from tests import needs, warm
 from tests.benches import FOLDER, SKILL, Bench, alive
 from tests.registries import wheel
 from tests.terminal import CHOICE, REASON, on_terminal
-from tests.tree import Done, Tree
+from tests.tree import Done, Tree, settle
 
 KEYS = ["stdout", "stderr", "exit_code", "timed_out", "duration_ms", "output_files", "limits_hit",
         "sandbox", "enforced"]  # fmt: skip
@@ -351,7 +350,7 @@ def test_files_that_are_only_named_are_kept_where_it_says(kit: Tree) -> None:
 def test_what_runs_is_what_was_asked_for(kit: Tree) -> None:
     """Somebody changes the script while it is asked for, and has another run stage it."""
     script = kit.write(f"{FOLDER}/scripts/report.py", "print('first')\n")
-    time.sleep(0.15)  # so that the copy is kept for the next run
+    settle()  # so that the copy is kept for the next run
 
     def meanwhile() -> Iterator[tuple[str, str]]:
         yield CHOICE, ""

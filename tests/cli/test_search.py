@@ -29,7 +29,7 @@ def test_json_has_all_there_is_to_say(skills: Tree) -> None:
     done = skills.run("search", "qpdf", "--json")
     (found,) = json.loads(done.stdout)["results"]
     assert found.pop("score") > 0
-    assert 0.3 <= found.pop("confidence") < 0.6
+    assert 0.6 <= found.pop("confidence") < 1.0
     assert found == {
         "name": "pdf-merge",
         "description": "Joins PDF files.",
@@ -37,7 +37,7 @@ def test_json_has_all_there_is_to_say(skills: Tree) -> None:
         "field": "text",
         "snippet": "Use qpdf for pages.",
         "variants": [],
-        "strength": "fair",
+        "strength": "strong",
     }
 
 

@@ -9,11 +9,11 @@ from skillbelt.cli.tool_lines import (
     describe_call,
     describe_change,
     describe_outcome,
-    describe_seconds,
     diff,
     succeeded,
 )
 from skillbelt.running.outputs import OutputFile
+from skillbelt.text import describe_seconds
 
 
 @pytest.mark.parametrize(

@@ -394,12 +394,19 @@ def test_the_same_bytes_in_whatever_order(
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("budget", [10_000, 40_000, 10**9])
-def test_ten_thousand_skills_take_under_a_second(format: Format, budget: int) -> None:
-    skills = many(10_000, "Does <b>one</b> thing & does it well. " * 8)
-    before = time.process_time()
-    made = overview(skills, format=format, budget_tokens=budget)
-    assert time.process_time() - before < 1
-    assert made.tokens <= budget
+def test_ten_times_the_skills_take_little_more_than_ten_times_as_long(
+    format: Format, budget: int
+) -> None:
+    def cost(count: int) -> float:
+        skills = many(count, "Does <b>one</b> thing & does it well. " * 8)
+        times = []
+        for _ in range(3):
+            before = time.process_time()
+            assert overview(skills, format=format, budget_tokens=budget).tokens <= budget
+            times.append(time.process_time() - before)
+        return min(times)
+
+    assert cost(5_000) < 40 * cost(500)  # 100 times as long, if each looked at all others
 
 
 # The host's own text

@@ -16,11 +16,13 @@ from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError, FileUnreadable, LoadError, SkillNotFound
 from skillbelt.files.manifest import is_complete
 from skillbelt.permission.rules import Request
+from skillbelt.scan import cache
 from skillbelt.trust import Trust
 from tests.discovery.sources.mcp_server import TEXT, McpServer, listed, serving
 from tests.tree import Tree
 
 URI = "skill://pdf/SKILL.md"
+ALL_FILES = (URI, "skill://pdf/guide.md", "skill://pdf/scripts/say.py")
 LOAD = {"skill": "docs.pdf"}
 
 
@@ -57,6 +59,12 @@ def belt(mcp: McpServer, project: Tree) -> Iterator[Open]:
         one.close()
 
 
+@pytest.fixture(autouse=True)
+def nothing_scanned_before() -> None:
+    """A skill of the same content is scanned, and so fetched, once in a process."""
+    cache._remember.cache_clear()
+
+
 def saying(kind: Any, asked: list[Request]) -> Callable[[Pending], Answer]:
     def ask(pending: Pending) -> Answer:
         asked.append(pending.request)
@@ -77,19 +85,18 @@ def cached(project: Tree, data: bytes) -> list[Path]:
 
 
 def test_a_skill_is_fetched_when_it_is_loaded_and_no_sooner(mcp: McpServer, belt: Open) -> None:
-    """Nothing is asked for ahead of need, and nothing twice."""
+    """Nothing is asked for ahead of need, and nothing twice. A load needs all of it, for a scan."""
     runtime = belt()
     assert [skill.name for skill in runtime.discover_skills()] == ["docs.pdf"]
     assert "Reads PDF files." in runtime.overview().text
     assert mcp.requests == ["skills/list"]
     loaded = runtime.load("docs.pdf")
     assert "The body of pdf." in loaded.text
-    assert mcp.requests == ["skills/list", URI]
+    assert mcp.requests == ["skills/list", *ALL_FILES]
     guide = runtime.load_resource("docs.pdf", "guide.md")
     assert "The guide." in guide.text
-    assert mcp.requests[2:] == ["skill://pdf/guide.md"]
     assert belt().load("docs.pdf").text == loaded.text
-    assert len(mcp.requests) == 3
+    assert len(mcp.requests) == 1 + len(ALL_FILES)
 
 
 def test_a_model_can_tell_whose_text_it_is(mcp: McpServer, belt: Open) -> None:
@@ -111,7 +118,7 @@ def test_its_documents_are_known_from_its_list(mcp: McpServer, belt: Open) -> No
     session = belt(ask=saying("once", [])).session("ada", "chat")
     given = session.call_sync("skill_list_docs", LOAD)
     assert json.loads(given.text) == ["guide.md"]
-    assert mcp.requests == ["skills/list"]
+    assert mcp.requests == ["skills/list", *ALL_FILES], "a scan read them"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +142,8 @@ def test_what_is_not_what_was_listed_is_not_given(
         mcp.files[URI] = data
     with pytest.raises(FileUnreadable, match=told):
         runtime.load("docs.pdf")
-    assert not list((project.home / ".cache").rglob("blobs/*"))
+    kept = [file.read_bytes() for file in (project.home / ".cache").rglob("blobs/*")]
+    assert (data or TEXT) not in kept
 
 
 def test_a_head_that_is_another_than_was_listed_is_not_given(mcp: McpServer, belt: Open) -> None:
@@ -149,7 +157,7 @@ def test_a_file_that_is_not_listed_is_not_asked_for(mcp: McpServer, belt: Open) 
     runtime = belt()
     with pytest.raises(FileUnreadable, match="not among the files"):
         runtime.load_resource("docs.pdf", "secret.md")
-    assert mcp.requests == ["skills/list"]
+    assert mcp.requests == ["skills/list", *ALL_FILES]
 
 
 def test_what_lies_in_the_cache_is_verified_each_time(
@@ -163,10 +171,14 @@ def test_what_lies_in_the_cache_is_verified_each_time(
     assert mcp.requests.count(URI) == 2
 
 
-def test_offline_what_was_read_before_can_be_read(mcp: McpServer, belt: Open) -> None:
+def test_offline_what_was_read_before_can_be_read(
+    mcp: McpServer, belt: Open, project: Tree
+) -> None:
     belt().load("docs.pdf")
     runtime = belt(offline=True)
     assert "The body of pdf." in runtime.load("docs.pdf").text
+    for file in (project.home / ".cache").rglob("blobs/*"):
+        file.unlink()
     with pytest.raises(FileUnreadable, match="may not be contacted now"):
         runtime.load_resource("docs.pdf", "guide.md")
 

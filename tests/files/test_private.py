@@ -89,11 +89,11 @@ def test_a_file_in_its_place_is_named(tmp_path: Path) -> None:
 
 def test_a_log_closes_folders_that_were_left_open(tmp_path: Path) -> None:
     """As an earlier version made them where the umask was 000."""
-    log = AuditLog(str(tmp_path / "state/audit"))
-    log.append(AuditEvent(0.0, "run"))
+    folder = str(tmp_path / "state/audit")
+    AuditLog(folder).append(AuditEvent(0.0, "run"))
     (tmp_path / "state").chmod(0o777)
     (tmp_path / "state/audit").chmod(0o777)
-    log.append(AuditEvent(0.0, "run"))
+    AuditLog(folder).append(AuditEvent(0.0, "run"))
     assert mode(tmp_path / "state") & 0o022 == 0
     assert mode(tmp_path / "state/audit") & 0o022 == 0
 

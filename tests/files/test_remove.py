@@ -187,7 +187,7 @@ def test_another_file_system_is_not_entered(tmp_path: Path, kind: str, place: st
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=150,
         check=False,
     )
     if done.returncode == 77 or "unshare:" in done.stderr:

@@ -137,7 +137,7 @@ def test_cancelling_ends_the_command_and_waits_for_it() -> None:
         assert watch.started is not None
         watch.started(command)
         begun.set()
-        ended.append(command.killed.wait(30))
+        ended.append(command.killed.wait(150))
         return "done"
 
     async def main() -> None:

@@ -153,7 +153,7 @@ def elsewhere(framework: str, url: str, state: Path, project: Path) -> str:
         env=os.environ,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=150,
         check=False,
     )
     assert done.returncode == 0, done.stderr

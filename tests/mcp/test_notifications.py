@@ -64,7 +64,7 @@ async def test_a_client_of_the_older_protocol_is_told_on_its_connection(
             assert capabilities.tools is not None
             assert capabilities.tools.list_changed
             skills.skill(f"{SKILLS}/added", "Came later.")
-            with anyio.fail_after(30):
+            with anyio.fail_after(150):
                 while not wanted <= {*told}:
                     await anyio.sleep(0.02)
             [loader, *_] = (await client.list_tools()).tools
@@ -84,7 +84,7 @@ async def test_a_client_of_the_newer_protocol_hears_what_it_listens_for(
             listening = client.listen(tools_list_changed=True, resource_subscriptions=[uri])
             async with listening as events:
                 skills.skill(f"{SKILLS}/pdf", "Reads them all.", text="Changed.\n")
-                with anyio.fail_after(30):
+                with anyio.fail_after(150):
                     async for event in events:
                         heard.append(event)
                         if {ToolsListChanged(), ResourceUpdated(uri=uri)} <= {*heard}:
@@ -117,7 +117,7 @@ async def test_who_subscribed_hears_of_a_file_beside_the_body(
                     events = await stack.enter_async_context(listening)
                     group.start_soon(hear, events, told)
                 skills.write(f"{SKILLS}/pdf/guide.md", "Another.\n")
-                with anyio.fail_after(30):
+                with anyio.fail_after(150):
                     while not told:
                         await anyio.sleep(0.02)
                 group.cancel_scope.cancel()
@@ -178,7 +178,7 @@ async def test_what_changed_and_what_is_wrong_is_logged_to_who_asked(
             level = SetLevelRequestParams(level="info")
             await client.session.send_request(SetLevel(params=level), EmptyResult)
             skills.write(f"{SKILLS}/odd/SKILL.md", "---\nname: Odd One\n---\n")
-            with anyio.fail_after(30):
+            with anyio.fail_after(150):
                 while len(heard) < 2:
                     await anyio.sleep(0.02)
     finally:
@@ -206,7 +206,7 @@ async def test_who_never_reads_keeps_nobody_else_from_hearing(belt: Runtime, ski
     try:
         async with Client(served.server, mode="legacy", message_handler=note):
             skills.skill(f"{SKILLS}/added", "Came later.")
-            with anyio.fail_after(30):
+            with anyio.fail_after(150):
                 await heard.wait()
     finally:
         served.notifier._clients["deaf"].close()

@@ -14,6 +14,7 @@ from mcp_types import CallToolResult, ElicitResult, InputRequiredResult
 
 from mcp import Client
 from skillbelt import Answer, Runtime
+from skillbelt.mcp import requests
 from skillbelt.mcp.requests import RequestRunner
 from skillbelt.mcp.server import SkillServer
 from tests.benches import alive
@@ -94,17 +95,21 @@ async def test_who_does_not_answer_in_time_has_refused(skills: Tree, mode: str) 
 
     async def silent(_context: Any, _params: Any) -> ElicitResult:
         asked.set()
-        await anyio.sleep(1 if mode == "auto" else 60)
+        if mode == "auto":
+            while asking.gate.desk.pending():
+                await anyio.sleep(0.01)
+        else:
+            await anyio.sleep_forever()
         return ElicitResult(action="accept", content={"answer": "always"})
 
     with Runtime(
         skills.project, tool_profile="full", trust_project="ask", permission_timeout_seconds=0.2
-    ) as belt:
-        given = await load(belt, mode, silent)  # type: ignore[arg-type]
+    ) as asking:
+        given = await load(asking, mode, silent)  # type: ignore[arg-type]
     assert asked.is_set()
     assert given.is_error
     assert "was requested, but no answer came in time" in text_of(given)
-    assert belt.gate.ledger.all() == []
+    assert asking.gate.ledger.all() == []
 
 
 @every_era
@@ -147,7 +152,9 @@ async def test_each_call_is_asked_about_by_its_own_question(belt: Runtime, mode:
             both.set()
         await both.wait()
         if "notes" in params.message:
-            await anyio.sleep(0.2)  # a refusal reaches what waits in the same conversation
+            # A refusal reaches what waits in the same conversation.
+            while len(results) < 1:
+                await anyio.sleep(0.01)
             return ElicitResult(action="decline")
         return ElicitResult(action="accept", content={"answer": "once"})
 
@@ -282,21 +289,22 @@ async def test_cancelling_ends_the_command(skills: Tree) -> None:
                     while not alive(mark):
                         await anyio.sleep(0.02)
                     scope.cancel()
-            with anyio.fail_after(20):
+            with anyio.fail_after(150):
                 while alive(mark):
                     await anyio.sleep(0.02)
             assert not (await client.call_tool("skill_list", {})).is_error
 
 
-async def test_closing_ends_what_runs_and_what_waits(skills: Tree) -> None:
+async def test_closing_ends_what_runs_and_what_waits(
+    skills: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "_SHUTDOWN_SECONDS", 1000.0)  # waited for in vain, it would hang
     with Runtime(skills.project, tool_profile="full", trust_project="ask") as belt:
         served = SkillServer(belt)
         async with Client(served.server, elicitation_callback=Person()) as client:  # type: ignore[arg-type]
             await waiting_state(client)
             assert len(belt.gate.desk.pending()) == 1
-            before = time.monotonic()
             served.close()
-            assert time.monotonic() - before < 9, "nobody was waited for in vain"
             with pytest.raises(MCPError, match="is shutting down"):
                 await client.call_tool("skill_list", {})
     assert belt.gate.desk.pending() == []

@@ -59,7 +59,7 @@ async def test_what_does_not_end_in_time_is_answered_all_the_same() -> None:
     with pytest.raises(MCPError, match="the server is shutting down"):
         request.result.result(0)
     proceed.set()
-    request.join(30)
+    request.join(150)
 
 
 class Command:

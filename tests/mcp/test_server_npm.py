@@ -32,7 +32,7 @@ def clients() -> Path:
 
 def node(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["node", *arguments], cwd=cwd, capture_output=True, text=True, timeout=50, check=False
+        ["node", *arguments], cwd=cwd, capture_output=True, text=True, timeout=150, check=False
     )
 
 
@@ -114,6 +114,6 @@ def test_the_inspector_over_http(
     assert [prompt["name"] for prompt in asked("prompts/list")] == ["notes", "pdf"]
     [content] = asked("resources/read", "--uri", "skill://pdf/guide.md")
     assert content["text"] == "The guide of pdf.\n"
-    stderr = without.communicate(timeout=50)[1]
+    stderr = without.communicate(timeout=150)[1]
     assert without.returncode != 0
     assert "401" in stderr or "bearer token" in stderr

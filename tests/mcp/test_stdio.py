@@ -77,7 +77,7 @@ class Raw:
 
     def ended(self) -> tuple[int, str]:
         """The exit code and what was written to stderr, once the process has ended."""
-        _, told = self.process.communicate(timeout=30)
+        _, told = self.process.communicate(timeout=150)
         return self.process.returncode, told.decode()
 
 
@@ -274,7 +274,7 @@ def sleeping(raw: Raw, mark: str) -> None:
 
 
 def wait(what: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 150
     while not what():
         assert time.monotonic() < until, "it never came to that"
         time.sleep(0.02)
@@ -314,7 +314,7 @@ def test_a_client_that_does_not_read_does_not_keep_it_from_ending(skills: Tree) 
             raw.ask("tools/list", number)
         time.sleep(0.3)
         raw.process.send_signal(signal.SIGTERM)
-        raw.process.wait(30)
+        raw.process.wait(150)
     assert raw.process.returncode == 0
 
 
@@ -353,7 +353,7 @@ def test_what_was_asked_before_the_input_ended_is_answered_or_not_and_it_ends(sk
         raw.begin()
         raw.ask("tools/list", "last")
         raw.end_input()
-        assert raw.process.wait(30) == 0
+        assert raw.process.wait(150) == 0
 
 
 def test_a_secret_that_a_run_was_given_is_not_in_its_progress(shared: Raw) -> None:

@@ -71,7 +71,7 @@ def test_every_example_runs(script: Path, tree: Tree) -> None:
         cwd=tree.project,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=150,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -6,6 +6,7 @@ import math
 import os
 import pwd
 import random
+import shutil
 import signal
 import stat
 import subprocess
@@ -28,7 +29,7 @@ from tests.examples import examples
 from tests.tree import Tree
 
 BOUND = len('"seq":1,"prev":"",') + 64  # what binds a record to the one before
-PATIENCE = 50  # a guard against hanging, not a measure
+PATIENCE = 150  # a guard against hanging, not a measure
 APPENDS = """
 import sys
 from skillbelt.permission.audit import AuditEvent, AuditLog
@@ -231,6 +232,14 @@ def test_lines_of_any_length_are_read_backward_too(sizes: list[int], limit: int)
 
 
 # Permissions, and what cannot be written
+
+
+def test_a_folder_that_is_removed_while_the_log_is_in_use_is_made_again(log: AuditLog) -> None:
+    log.append(DECISION)
+    shutil.rmtree(log.folder)
+    log.append(DECISION)
+    assert list(log.read()) == [DECISION]
+    assert stat.S_IMODE(os.stat(log.folder).st_mode) == 0o700
 
 
 def test_files_and_folders_are_private(log: AuditLog, tmp_path: Path) -> None:

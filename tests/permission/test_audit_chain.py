@@ -19,7 +19,7 @@ from skillbelt.permission.audit import AuditEvent, AuditLog, HeadFile, read_head
 from skillbelt.permission.audit_events import NONE, Check, Head, hash_of, link_of
 from tests import warm
 
-PATIENCE = 50
+PATIENCE = 150
 APPENDS = """
 import sys
 from skillbelt.permission.audit import AuditEvent, AuditLog

@@ -72,7 +72,7 @@ def test_nothing_is_read_before_it_is_allowed(pdf: Tree) -> None:
         while body.exists():
             time.sleep(0.01)
         belt.gate.desk.answer(belt.gate.desk.pending()[0].id, Answer("once"))
-        assert load.result(20).error
+        assert load.result(150).error
 
 
 def test_with_nobody_to_ask_the_model_reads_why_and_what_to_do(pdf: Tree) -> None:

@@ -9,14 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillbelt.errors import ConfigError
-from skillbelt.permission.grants import (
-    KINDS,
-    Grants,
-    capabilities_of,
-    hosts_by_tool,
-    named_hosts,
-    tool_name,
-)
+from skillbelt.format.allowed_tools import KINDS, tool_name
+from skillbelt.permission.grants import Grants, capabilities_of, hosts_by_tool, named_hosts
 from skillbelt.values import Capabilities
 
 ALL = Grants(

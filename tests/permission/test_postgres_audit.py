@@ -322,7 +322,7 @@ def test_a_thread_that_is_interrupted_does_not_let_others_go_on(
     began, others = threading.Event(), list[BaseException]()
 
     def interrupted(*_: object) -> None:
-        began.wait(40)
+        began.wait(150)
         raise KeyboardInterrupt
 
     def other() -> None:
@@ -345,6 +345,6 @@ def test_a_thread_that_is_interrupted_does_not_let_others_go_on(
             log._write_batch()
     monkeypatch.undo()
     for thread in (first, second):
-        thread.join(40)
+        thread.join(150)
     assert [str(error)[:36] for error in others] == ["the audit log cannot be written: the"] * 2
     assert list(log.read()) == []

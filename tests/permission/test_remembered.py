@@ -272,7 +272,7 @@ def test_processes_that_remember_at_once_lose_nothing(tmp_path: Path) -> None:
         warm.Popen[bytes]([sys.executable, "-W", "error", "-c", code, path, str(number)])
         for number in range(PROCESSES)
     ]
-    assert [child.wait(50) for child in children] == [0] * PROCESSES
+    assert [child.wait(150) for child in children] == [0] * PROCESSES
     with closing(SqliteStore(path)) as store:
         kept = {entry.pattern for entry in RememberedAnswers(store, "/p").all()}
     assert kept == {f"{one}-{number}" for one in range(PROCESSES) for number in range(EACH)}

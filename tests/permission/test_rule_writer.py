@@ -68,7 +68,7 @@ def test_many_writers_lose_nothing(tree: Tree) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(150)
     assert sorted(written(tree)) == sorted((r.type, r.pattern, r.action) for r in rules)
 
 

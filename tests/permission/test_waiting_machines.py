@@ -117,7 +117,7 @@ def test_forged_news_answer_nothing(
     answers: list[str] = []
     asker = threading.Thread(target=lambda: answers.append(one.ask(PDF, 40).by))
     asker.start()
-    assert asked.wait(40)
+    assert asked.wait(150)
     [pending] = other.pending()
     with psycopg.connect(postgres_url, autocommit=True) as db:
         for text in (pending.id, "once", json.dumps({"by": "once"}), f"{APP} {NAME}", "x" * 7000):
@@ -126,7 +126,7 @@ def test_forged_news_answer_nothing(
             stores[1].wake(f"{APP} {NAME}")
     assert answers == []
     other.answer(pending.id, Answer("reject"))
-    asker.join(40)
+    asker.join(150)
     assert answers == ["rejected"]
     for desk in (one, other):
         desk.close()
@@ -186,9 +186,9 @@ def test_a_server_that_goes_while_a_question_waits_ends_the_question(own_postgre
 
         asker = threading.Thread(target=ask)
         asker.start()
-        assert seen.wait(40)
+        assert seen.wait(150)
         own_postgres.stop()
-        asker.join(60)
+        asker.join(150)
         assert len(raised) == 1
         own_postgres.start()
         for desk in (one, other):
@@ -252,16 +252,16 @@ def test_two_machines_ask_and_answer_with_the_commands(tree: Tree, postgres_url:
         stdout=subprocess.PIPE,
         text=True,
     )
-    answer.communicate(timeout=50)
+    answer.communicate(timeout=150)
     assert answer.returncode == 0
-    assert asker.communicate(timeout=50)[0] == "always\n"
+    assert asker.communicate(timeout=150)[0] == "always\n"
     watcher.kill()
     watcher.communicate()
     # On the machine that answered, the same is now allowed without a question.
     again = warm.Popen[str](
         [sys.executable, "-c", ASKS, str(there)], env=theirs, stdout=subprocess.PIPE, text=True
     )
-    assert again.communicate(timeout=50)[0] == "remembered\n"
+    assert again.communicate(timeout=150)[0] == "remembered\n"
 
 
 def test_a_folder_without_a_name_is_one_of_its_user_and_machine(

@@ -59,12 +59,12 @@ class Child:
 
     def rest(self) -> list[str]:
         """Let it go on to its end; what it printed until then."""
-        out, _ = self.process.communicate("\n", timeout=50)
+        out, _ = self.process.communicate("\n", timeout=150)
         assert self.process.returncode == 0
         return out.splitlines()
 
     def ended(self) -> int:
-        self.process.communicate(timeout=50)
+        self.process.communicate(timeout=150)
         return self.process.returncode
 
 
@@ -202,7 +202,7 @@ def test_what_a_killed_asker_left_is_gone_at_once(family: Family) -> None:
     pending: Pending = listener.next()
     assert family.desk.pending() == [pending]
     child.process.kill()
-    child.process.wait(50)
+    child.process.wait(150)
     assert family.desk.pending() == []
     assert not family.desk.answer(pending.id, ONCE)
     listener.end()
@@ -214,7 +214,7 @@ def test_an_answer_to_a_killed_asker_is_refused(family: Family) -> None:
     until(family.desk.pending)
     [pending] = family.desk.pending()
     child.process.kill()
-    child.process.wait(50)
+    child.process.wait(150)
     assert family.desk.is_abandoned(pending.id)
     assert not family.desk.answer(pending.id, ONCE)
     assert family.desk.pending() == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +23,7 @@ from skillbelt.sandbox.registry import choose
 from skillbelt.store import SessionKey
 from tests import needs
 from tests.bench import KEY, ME, Bench
-from tests.tree import Tree
+from tests.tree import Tree, settle
 
 pytestmark = needs.linux
 
@@ -93,11 +92,11 @@ def test_whoever_listens_gets_the_output_while_it_comes(echo: Bench) -> None:
     call = RunCall("echo one; until test -e work/go; do sleep 0.01; done; echo two")
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(bench.run, echo.belt.get_skill("echo"), call, ME, Watch(listen))
-        assert first.wait(30)
+        assert first.wait(150)
         assert not done.done()
         with bench.workspace(KEY) as workspace:
             Path(workspace.path, "work", "go").touch()
-        assert done.result(30).stdout == "one\ntwo\n"
+        assert done.result(150).stdout == "one\ntwo\n"
     assert b"".join(data for _, data in pieces) == b"one\ntwo\n"
 
 
@@ -472,7 +471,7 @@ def test_a_session_keeps_its_files_and_another_does_not_see_them(echo: Bench) ->
 def test_a_warm_stage_is_used_again(echo: Bench) -> None:
     bench = echo.make()
     skill = echo.belt.get_skill("echo")
-    time.sleep(0.15)  # a file that was just written may change again at the same time
+    settle()
     for reused in (False, True, True):
         with bench.prepare(skill, RunCall("true"), ME) as run:
             assert run.staged.reused == reused

@@ -25,7 +25,7 @@ from skillbelt.store import SessionKey
 from tests.bench import ASK_ALL, Bench
 from tests.benches import GUARDING, need
 from tests.examples import examples
-from tests.tree import Tree
+from tests.tree import Tree, settle
 
 COMMAND = "python3 scripts/report.py"
 FIRST, SECOND = "print('first')\n", "print('NEVER APPROVED')\n"
@@ -38,7 +38,7 @@ WHO = Asker(SessionKey("skillbelt", "ada", "chat"), "user")
 def echo(open_tree: Tree) -> Any:
     bench = Bench(open_tree)
     bench.write("scripts/report.py", FIRST)
-    time.sleep(0.15)  # a file that was just written may change again at the same time
+    settle()
     yield bench
     bench.close()
 

@@ -360,11 +360,11 @@ def test_packages_that_nobody_uses_are_cleared_away_and_that_is_said(packages: B
         packages.write("requirements.txt", "greet\n")
         watch = Watch(lambda *_: heard.set())
         done = pool.submit(packages.make().run, skill, call, ME, watch)
-        assert heard.wait(30)
+        assert heard.wait(150)
         in_use = bench.tidy(now=True)
         with bench.workspace(KEY) as workspace:
             Path(workspace.path, "work", "go").touch()
-        assert done.result(30).stdout == "hello\n" * 2
+        assert done.result(150).stdout == "hello\n" * 2
     assert in_use == []
     (gone,) = bench.tidy(now=True)
     assert gone.reason == "size"

@@ -4,7 +4,6 @@ import os
 import socket
 import stat
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from skillbelt.running.staging import Staged, stage, stamp
 from skillbelt.running.workspace import Workspace, open_workspace
 from tests.bounds import bounds
 from tests.running.test_workspace import KEY, RUNNER, as_user, mode, needs_root
-from tests.tree import NOBODY, Tree
+from tests.tree import NOBODY, Tree, settle
 
 SECRET = "secret of the host"
 
@@ -57,11 +56,6 @@ def hash_of(source: Path) -> str:
 
 def copies(workspace: Workspace) -> list[str]:
     return [name for name in os.listdir(workspace.path) if name.startswith("skills")]
-
-
-def settle() -> None:
-    """Wait until the times of files tell their next change."""
-    time.sleep(0.15)
 
 
 def texts(folder: str | Path) -> dict[str, bytes]:

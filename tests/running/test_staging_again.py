@@ -21,9 +21,9 @@ from skillbelt.running.staging import Staged
 from skillbelt.running.workspace import Workspace, open_workspace
 from skillbelt.store import SessionKey
 from tests import warm
-from tests.running.test_staging import SECRET, make_skill, settle, staged, texts
+from tests.running.test_staging import SECRET, make_skill, staged, texts
 from tests.running.test_workspace import KEY, PRELUDE, RUNNER, as_user, mode, needs_root
-from tests.tree import Tree
+from tests.tree import Tree, settle
 
 
 @pytest.fixture
@@ -252,7 +252,7 @@ def test_another_user_keeps_the_files_a_run_started_with(open_tree: Tree) -> Non
             process.stdout.readline()
             change_text(source)
             assert not staged(workspace, source).reused
-            said, _ = process.communicate("", timeout=50)
+            said, _ = process.communicate("", timeout=150)
     assert "reference" in said
 
 

@@ -247,7 +247,7 @@ def test_a_container_that_is_killed_from_outside_is_an_outcome(engine: str, plac
     maker = ContainerEngine(engine, {})
     for one in maker.client.containers(filters={"label": f"{LABEL}={os.getpid()}"}):
         maker.kill(one["Id"])
-    outcome = running.wait(30)
+    outcome = running.wait(150)
     assert outcome is not None
     assert (outcome.exit_code, outcome.timed_out, outcome.cancelled) == (137, False, False)
     assert run(sandbox, place.job("true")).exit_code == 0

@@ -61,10 +61,11 @@ def test_the_image_is_made_once(engine: str) -> None:
     maker = ContainerEngine(engine, {})
     try:
         first = find_image(maker, "", told.append)
-        count = len(told)
+        # Other tests may have made theirs, of a system as another user sees it.
+        count, images = len(told), len(maker.client.images(REPOSITORY))
         assert find_image(maker, "", told.append) == first
         assert count == len(told) <= 1
-        assert len(maker.client.images(REPOSITORY)) == 1
+        assert len(maker.client.images(REPOSITORY)) == images
     finally:
         maker.close()
 

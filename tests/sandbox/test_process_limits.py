@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import resource
+import threading
+from collections.abc import Callable
 
 import pytest
 
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.linux.landlock import LandlockSandbox
+from skillbelt.sandbox.process.hidden import Hoard
 from skillbelt.sandbox.process.limits import process_limits
-from skillbelt.sandbox.protocol import Sandbox, run
+from skillbelt.sandbox.process.watch import ProcessWatch
+from skillbelt.sandbox.protocol import Job, Outcome, Sandbox, run
 from skillbelt.testing.sandbox_suite import Place
 from skillbelt.values import Limits
 from tests.bounds import bounds
 from tests.sandbox.ordinary import as_user
+
+HANG_SECONDS = 150
 
 
 @pytest.fixture(params=[LinuxSandbox, LandlockSandbox])
@@ -41,36 +47,71 @@ def test_the_size_of_a_file(sandbox: Sandbox, place: Place) -> None:
     assert outcome.limits_hit == ("max_written_file_bytes",)
 
 
-def test_open_files(sandbox: Sandbox, place: Place) -> None:
+@pytest.fixture
+def until_seen(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sandbox, Job], Outcome]:
+    """Runs a job, and ends its input once its processes were looked at after it said something."""
+    looks = threading.Semaphore(0)
+    measure = ProcessWatch._measure
+
+    def look(self: ProcessWatch, pids: list[int], held: Hoard) -> str | None:
+        limit = measure(self, pids, held)
+        looks.release()
+        return limit
+
+    monkeypatch.setattr(ProcessWatch, "_measure", look)
+
+    def run_it(sandbox: Sandbox, job: Job) -> Outcome:
+        said = threading.Event()
+        running = sandbox.start(job, lambda *_: said.set())
+        assert said.wait(HANG_SECONDS)
+        while looks.acquire(blocking=False):
+            pass
+        for _ in range(2):  # one may have begun before
+            assert looks.acquire(timeout=HANG_SECONDS)
+        running.close_stdin()
+        outcome = running.wait(HANG_SECONDS)
+        assert outcome is not None
+        return outcome
+
+    return run_it
+
+
+def test_open_files(
+    sandbox: Sandbox, place: Place, until_seen: Callable[[Sandbox, Job], Outcome]
+) -> None:
     code = """
-import os, time
+import os, sys
 try:
     while True:
         last = os.open("/dev/null", os.O_RDONLY)
 except OSError:
-    print(last)
-    time.sleep(3)
+    print(last, flush=True)
+    sys.stdin.read()
 """
-    outcome = run(sandbox, place.python(code, limits=bounds(max_open_files=50)))
+    job = place.python(code, limits=bounds(max_open_files=50), stdin=None)
+    outcome = until_seen(sandbox, job)
     assert outcome.stdout.data == b"49\n"
     assert outcome.limits_hit == ("max_open_files",)
 
 
-def test_processes(sandbox: Sandbox, place: Place) -> None:
+def test_processes(
+    sandbox: Sandbox, place: Place, until_seen: Callable[[Sandbox, Job], Outcome]
+) -> None:
     """The count is of this run alone where it has a namespace of its own."""
     code = """
-import os, time
+import os, sys, time
 made = 0
 try:
     while True:
         if os.fork() == 0:
-            time.sleep(60)
+            time.sleep(1000)
         made += 1
 except OSError:
-    print(made)
-    time.sleep(3)
+    print(made, flush=True)
+    sys.stdin.read()
 """
-    outcome = run(sandbox, place.python(code, limits=Limits(max_processes=20)))
+    job = place.python(code, limits=Limits(max_processes=20), stdin=None)
+    outcome = until_seen(sandbox, job)
     if sandbox.remaps:
         assert outcome.stdout.data == b"19\n"
         assert outcome.limits_hit == ("max_processes",)

@@ -99,7 +99,7 @@ def test_a_look_that_takes_its_time_puts_nothing_off(
 
     def look(_guard: Guard, _pid: int) -> None:
         begun.set()
-        halted.wait(50)
+        halted.wait(150)
 
     monkeypatch.setattr(Guard, "look", look)
     monkeypatch.setattr(Guard, "halt", lambda _guard: halted.set(), raising=False)
@@ -131,7 +131,7 @@ def test_what_a_look_raises_is_raised_for_who_asks() -> None:
 
     looks = Looks(look, told.set)
     looks.begin()
-    assert told.wait(50)
+    assert told.wait(150)
     with pytest.raises(ValueError, match="broken"):
         looks.limit()
     looks.end()

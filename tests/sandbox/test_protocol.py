@@ -48,7 +48,7 @@ class _Endless:
         self._killed.set()
 
     def wait(self, timeout_seconds: float | None = None) -> Outcome:
-        assert self._killed.wait(60), "nothing ended it"
+        assert self._killed.wait(150), "nothing ended it"
         return Outcome(exit_code=255, cancelled=True)
 
     def write(self, data: bytes) -> None:

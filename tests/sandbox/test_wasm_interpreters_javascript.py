@@ -189,6 +189,6 @@ console.table([{ a: 1, b: "x" }, { a: 2 }]); console.group("in"); console.log("s
 @needs.node
 def test_values_are_shown_as_node_shows_them(sandbox: WasmSandbox, place: Place) -> None:
     node = subprocess.run(
-        ["node", "-e", SHOWN], capture_output=True, text=True, timeout=50, check=True
+        ["node", "-e", SHOWN], capture_output=True, text=True, timeout=150, check=True
     )
     assert said(script(sandbox, place, {}, "node", "-e", SHOWN)) == node.stdout

@@ -275,7 +275,7 @@ print(sandbox._pool.engine().pid, sandbox._pool.root())
 
 def test_one_that_was_never_closed_leaves_nothing_either() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _FORGOTTEN], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", _FORGOTTEN], capture_output=True, text=True, timeout=150, check=True
     )
     pid, folder = done.stdout.split()
     until = time.monotonic() + HANG_SECONDS
@@ -296,7 +296,7 @@ mounts = (Mount(folder, "/guests"), Mount(work, work, True))
 said = threading.Event()
 job = Job(("/guests/guest.wasm",), {}, work, mounts, work, stdin=None)
 running = sandbox.start(job, lambda *_: said.set())
-said.wait(50)
+said.wait(150)
 print(sandbox._pool.engine().pid, sandbox._pool.root(), flush=True)
 time.sleep(60)
 """

@@ -7,7 +7,6 @@ import os
 import shutil
 import stat
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -260,7 +259,5 @@ def test_a_worker_that_vanishes_is_an_outcome(broken: Broken) -> None:
 def test_a_worker_that_stays_is_ended(broken: Broken) -> None:
     """Though it says that it is over."""
     text = json.dumps({"result": {"code": 0, "said": "", "limits": []}}).encode()
-    begun = time.monotonic()
-    outcome = broken.outcome(f"(forge({text!r}), time.sleep(60))", timeout_seconds=0.5)
+    outcome = broken.outcome(f"(forge({text!r}), time.sleep(1000))", timeout_seconds=0.5)
     assert outcome.timed_out
-    assert time.monotonic() - begun < 30

@@ -82,7 +82,7 @@ def go(*children: subprocess.Popen[bytes]) -> None:
 def finished(process: subprocess.Popen[bytes]) -> str:
     """What the child printed, when it ended well."""
     try:
-        out, _ = process.communicate(timeout=50)
+        out, _ = process.communicate(timeout=150)
     except subprocess.TimeoutExpired:
         process.kill()
         out, _ = process.communicate()
@@ -306,7 +306,7 @@ def killed(process: subprocess.Popen[bytes]) -> list[int]:
         time.sleep(random.uniform(0, 0.05))
         process.send_signal(signal.SIGKILL)
         lines = out.read().split(b"\n")
-    assert process.wait(50) == -signal.SIGKILL
+    assert process.wait(150) == -signal.SIGKILL
     # The last line may be half a one.
     return [int(line) for line in lines[:-1]]
 

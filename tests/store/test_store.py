@@ -5,12 +5,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillbelt.events import NewEvent
 from skillbelt.store import SessionKey, Store, open_store
 from skillbelt.store.memory import MemoryStore
+from skillbelt.store.protocol import list_latest
 from skillbelt.store.sqlite import SqliteStore
 from tests.examples import examples
 from tests.tree import QUICK, Tree
@@ -102,3 +104,21 @@ def test_both_stores_answer_alike(steps: list[Step]) -> None:
             for step in steps:
                 assert apply(memory, step) == apply(sqlite, step)
                 assert shown(memory, keys) == shown(sqlite, keys)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "memory"])
+def test_the_latest_sessions_come_in_pages(tree: Tree, kind: str) -> None:
+    store: Store = SqliteStore(str(tree.root / "s.db")) if kind == "sqlite" else MemoryStore()
+    names = ["a", "é", "own:x", "\ud800", "b", ""]
+    keys = [SessionKey(name, "u", str(at)) for at, name in enumerate(names)]
+    for key in keys:
+        store.append(key, [NewEvent("x")])
+    store.append(keys[0], [NewEvent("y")])
+    found: list[SessionKey] = []
+    page = list_latest(store, 2, without="own:")
+    while page:
+        found += [one.key for one in page]
+        page = list_latest(store, 2, before=page[-1], without="own:")
+    assert found[0] == keys[0]
+    assert sorted(found) == sorted(one for one in keys if one.app != "own:x")
+    assert len(found) == len(set(found))

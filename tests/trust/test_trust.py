@@ -466,7 +466,7 @@ def test_many_processes_lose_nothing(trust: Trust, tmp_path: Path) -> None:
     code += "for n in range(10): Trust(sys.argv[1]).add(f'https://{sys.argv[2]}.example/{n}')"
     state = os.path.dirname(trust.path)
     children = [warm.Popen[bytes]([sys.executable, "-c", code, state, name]) for name in "abcd"]
-    assert [child.wait(50) for child in children] == [0] * 4
+    assert [child.wait(150) for child in children] == [0] * 4
     wanted = {f"https://{name}.example/{number}" for name in "abcd" for number in range(10)}
     assert {entry.value for entry in trust.entries()} == wanted
 

@@ -169,7 +169,7 @@ def test_one_at_a_time(entry: CachedSource) -> None:
     inside = threading.Event()
 
     def second() -> None:
-        inside.wait(20)
+        inside.wait(150)
         with entry.locked(Deadline(URL, 20)):
             order.append("second")
 

@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import socket
 import threading
-import time
 
 import pytest
 
@@ -155,11 +154,9 @@ def test_a_server_that_says_nothing_is_given_up(server: Server) -> None:
 
 
 def test_a_body_that_trickles_ends_with_the_deadline(server: Server) -> None:
-    server.pages["/a"] = Reply(b"x" * 1000, chunk=1, pause=0.05)
-    start = time.monotonic()
+    server.pages["/a"] = Reply(b"x" * 100_000, chunk=1, pause=0.05)  # more than an hour
     with pytest.raises((OutOfTime, TimeoutError)):
         get(f"{server.url}/a", seconds=0.5)
-    assert time.monotonic() - start < 30
 
 
 def test_headers_that_trickle_end_with_the_deadline() -> None:
@@ -180,10 +177,8 @@ def test_headers_that_trickle_end_with_the_deadline() -> None:
     thread = threading.Thread(target=drip)
     thread.start()
     try:
-        start = time.monotonic()
         with pytest.raises(TimeoutError):
             get(f"http://127.0.0.1:{listener.getsockname()[1]}/", seconds=0.5)
-        assert time.monotonic() - start < 30
     finally:
         over.set()
         thread.join()
