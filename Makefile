@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-all check fix bench bench-run bench-container bench-packages bench-wasm bench-permission bench-prompt bench-search bench-agent bench-skills bench-fleet docs site pictures lock wheel machine clean
+.PHONY: help setup demo test test-all check fix bench bench-run bench-container bench-packages bench-wasm bench-permission bench-prompt bench-search bench-agent bench-skills bench-fleet bench-console docs site pictures lock wheel machine clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -69,6 +69,10 @@ bench-permission: $(VENV)/.dev ## what a decision costs, and a list under many r
 
 bench-search: $(VENV)/.dev ## how good and quick search is; ARGS='--pool DIR --labelled FILE'
 	$(PYTHON_IN_VENV) -m benchmarks.search $(ARGS)
+
+bench-console: $(VENV)/.dev ## the start and the pages of the console, an answer, the history
+	@$(PYTHON_IN_VENV) -m compileall -q src
+	$(PYTHON_IN_VENV) -m benchmarks.console $(ARGS)
 
 bench-prompt: $(VENV)/.dev ## prefixes, tokens, the cost of a turn
 	$(PYTHON_IN_VENV) -m benchmarks.prefix

@@ -1,88 +1,89 @@
-"""Take the pictures of the console for the documentation, in a real browser on a real project.
+"""Take the pictures of the console for the documentation, in a real browser.
 
-The project has the example skills; two requests wait, some runs have ended. `tests/console` takes
-the same steps.
+The project is the one that `tests/console` shows to a browser. `--all FOLDER` takes every page,
+light and dark, on a phone and at a desk, to look at. The note beside the pictures says what they
+were drawn from; a test finds those that are out of date.
 """
 
 from __future__ import annotations
 
+import argparse
+import hashlib
 import json
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import sync_playwright
-
 HERE = Path(__file__).parents[1]
+sys.path.insert(0, str(HERE))
+
+from tests.console import browsers, scenes  # noqa: E402
+
+from skillbelt import Runtime  # noqa: E402
+
+CONSOLE = HERE / "src" / "skillbelt" / "console"
 PICTURES = HERE / "docs" / "pictures"
-FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
-RULES = '[permission]\nrun = { "*" = "ask", "ls *" = "allow" }\n'
-PATIENCE = 120_000
+NOTE = PICTURES / "console.json"
+SIZE: Any = {"width": 1200, "height": 900}
+# Name, page and colours of each picture of the documentation.
+SHOWN = (
+    ("console-inbox", "inbox", "light"),
+    ("console-run", "run", "dark"),
+    ("console-usage", "usage", "light"),
+)
+
+
+def find_source() -> str:
+    """Return what changes with the look of all pages: the frame, the style and the drawings."""
+    mark = hashlib.sha256()
+    for name in ("templates/base.html", "static/console.css", "plots.py", "terminal.py"):
+        mark.update(name.encode() + (CONSOLE / name).read_bytes())
+    return mark.hexdigest()
 
 
 def main() -> None:
     """Take the pictures."""
-    folder = Path(tempfile.mkdtemp(prefix="console-"))
-    project, home = folder / "project", folder / "home"
-    shutil.copytree(HERE / "examples" / "skills", project / ".agents" / "skills")
-    (home / ".config" / "skillbelt").mkdir(parents=True)
-    (home / ".config" / "skillbelt" / "config.toml").write_text(RULES, "utf-8")
-    env = {**os.environ, "HOME": str(home), "USER": "ada"}
-    env |= {f"XDG_{one}_HOME": str(home / one.lower()) for one in ("STATE", "CACHE")}
-    env["XDG_CONFIG_HOME"] = str(home / ".config")
-    command = [sys.executable, "-m", "skillbelt"]
-    started = [subprocess.Popen([*command, "console", "--port", "0", "--json"], cwd=project,
-                                env=env, stdout=subprocess.PIPE, text=True)]  # fmt: skip
-    try:
-        assert started[0].stdout is not None
-        facts = json.loads("".join(iter(started[0].stdout.readline, "}\n")) + "}")
-        for name in ("text-stats", "json-diff"):
-            subprocess.run(
-                [*command, "run", name, "--", "ls", "-lR", "--color=always"],
-                cwd=project,
-                env=env,
-                check=True,
-                capture_output=True,
-                stdin=subprocess.DEVNULL,
-            )
-        for words in (["make", "report"], ["curl", "-s", "https://example.com/data.csv"]):
-            started.append(subprocess.Popen([*command, "run", "csv-report", "--", *words],
-                                            cwd=project, env=env, stdin=subprocess.DEVNULL,
-                                            stderr=subprocess.DEVNULL, text=True))  # fmt: skip
-        _take(facts)
-    finally:
-        for one in started:
-            one.terminate()
-            one.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--all", type=Path, metavar="FOLDER", help="take every page, to look at")
+    args = parser.parse_args()
+    with browsers.made_tree() as tree:
+        scenes.write_skills(tree)
+        tree.setenv("HOME", tree.root)  # pages then show a short path
+        with Runtime(tree.project) as belt:
+            scene = scenes.make_scene(belt, tree)
+            with browsers.serve_console(belt) as served, browsers.open_chromium() as browser:
+                scenes.ask(belt, scenes.describe_requests(belt))
+                scenes.wait_for_requests(belt, 3)
+                if args.all:
+                    _take_all(browser, served, scenes.list_pages(scene), args.all)
+                else:
+                    _take_shown(browser, served, scenes.list_pages(scene))
+                browsers.refuse_all(belt)
 
 
-def _take(facts: dict[str, str]) -> None:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=list(FLAGS), timeout=PATIENCE
-        )
-        size: Any = {"width": 1200, "height": 760}
-        context = browser.new_context(viewport=size, color_scheme="light")
-        context.set_default_timeout(PATIENCE)
-        page = context.new_page()
-        page.goto(facts["link"])
-        page.wait_for_url(f"{facts['url']}/")
-        page.wait_for_function("document.querySelectorAll('[data-card]').length === 2")
-        page.evaluate("document.fonts.ready")
-        time.sleep(0.5)  # for a picture only: the last font is drawn
-        page.screenshot(path=PICTURES / "console-inbox.png")
-        page.emulate_media(color_scheme="dark")
-        page.goto(f"{facts['url']}/runs")
-        page.click("tbody a")
-        page.wait_for_selector(".terminal")
-        page.screenshot(path=PICTURES / "console-run.png")
-        browser.close()
+def _take_shown(browser: Any, served: Any, pages: dict[str, str]) -> None:
+    for name, page, theme in SHOWN:
+        window = browsers.Window(browser, served, viewport=SIZE, color_scheme=theme)
+        _take(window, pages[page], PICTURES / f"{name}.png")
+        window.close()
+    NOTE.write_text(json.dumps({"drawn_from": find_source()}) + "\n", "utf-8")
+
+
+def _take_all(browser: Any, served: Any, pages: dict[str, str], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for theme in ("light", "dark"):
+        for size, viewport in (("phone", browsers.NARROW), ("desk", browsers.WIDE)):
+            window = browsers.Window(browser, served, viewport=viewport, color_scheme=theme)
+            for name, path in pages.items():
+                _take(window, path, folder / f"{name}-{size}-{theme}.png", whole=True)
+            window.close()
+
+
+def _take(window: Any, path: str, picture: Path, *, whole: bool = False) -> None:
+    page = window.open(path)
+    page.wait_for_load_state("load")
+    page.evaluate("document.fonts.ready")
+    page.screenshot(path=picture, full_page=whole, animations="disabled")
 
 
 if __name__ == "__main__":

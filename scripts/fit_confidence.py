@@ -2,9 +2,11 @@
 
 The labelled set is JSON lines of `query` and `relevant`, a list of names that may be empty. Each
 query is asked twice: of the whole pool, and of the pool without the right skills, where no result
-is right. Prints the coefficients for `search/confidence.py` and the area under the curve. Fit on
-the skills of some publishers and measure on those of others: `--holdout TEXT` leaves out queries
-whose right skill lies in a folder with that text, and measures on them.
+is right. Prints the coefficients for `search/confidence.py` and the area under the curve, with what
+was fitted and with what ships. Fit on the skills of some publishers and measure on those of others:
+`--holdout TEXT` leaves out queries whose right skill lies in a folder with that text, and measures
+on them. Without a pool the made-up skills of `benchmarks/data/search.json` are used: enough to see
+that fitting works, too few to ship what comes out.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ from math import exp
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.search import catalog
+from benchmarks.search import catalog, made_up
 
 from skillbelt.format.skill import Skill
-from skillbelt.search.confidence import inputs
+from skillbelt.search.confidence import SHIPPED, inputs
 from skillbelt.search.engine import Searcher
-from skillbelt.untrusted_json import read_json
+from skillbelt.search.evaluate import Labelled, area_under_curve, read_labelled
 
 _ROUNDS = 25
 _RIDGE = 1e-3
@@ -44,7 +46,7 @@ def rows_of(
     """Yield the first results for a query, with and without the right skills in the pool."""
     for pool in (skills, {name: skills[name] for name in skills if name not in right}):
         for place, (figures, skill) in enumerate(searcher.figures(query, pool, _SEEN)):
-            yield Row((1.0, *inputs(figures)), skill.name in right, not place, held)
+            yield Row(inputs(figures), skill.name in right, not place, held)
 
 
 def probability(weights: Sequence[float], values: Sequence[float]) -> float:
@@ -84,40 +86,48 @@ def solve(matrix: list[list[float]], right: list[float]) -> list[float]:
     return [line[-1] / line[i] for i, line in enumerate(table)]
 
 
-def area(scores: Sequence[tuple[float, bool]]) -> float:
-    """Return how often a right result has more than a wrong one; a tie counts half."""
-    right = [score for score, is_right in scores if is_right]
-    wrong = [score for score, is_right in scores if not is_right]
-    wins = sum((a > b) + 0.5 * (a == b) for a in right for b in wrong)
-    return wins / max(len(right) * len(wrong), 1)
-
-
-def main() -> int:
-    """Fit and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--pool", required=True, help="a folder of skills")
-    parser.add_argument("--labelled", required=True, help="JSON lines of query and relevant")
-    parser.add_argument("--holdout", help="measure on skills in folders with this text")
-    args = parser.parse_args()
+def gather(pool: Path, labelled: Sequence[Labelled], holdout: str = "") -> list[Row]:
+    """Ask every request of a pool of skills."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as cache:
-        made = catalog(str(Path(args.pool).resolve()), cache)
+        made = catalog(str(pool.resolve()), cache)
         made.index_for_search()
         skills = dict(made.current())
-        for line in Path(args.labelled).read_text("utf-8").splitlines():
-            entry = read_json(line)
-            right = frozenset(entry["relevant"])
-            places = [skills[name].location for name in right if name in skills]
-            held = bool(args.holdout) and any(args.holdout in place for place in places)
-            rows += rows_of(made.searcher, skills, entry["query"], right, held)
+        for one in labelled:
+            places = [skills[name].location for name in one.relevant if name in skills]
+            held = bool(holdout) and any(holdout in place for place in places)
+            rows += rows_of(made.searcher, skills, one.query, one.relevant, held)
         made.close()
+    return rows
+
+
+def area(rows: Iterable[Row], weights: Sequence[float]) -> float:
+    """Return the area under the curve of the first results."""
+    first = [(probability(weights, row.values), row.right) for row in rows if row.first]
+    return area_under_curve(first)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fit and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--pool", help="a folder of skills; the made-up ones if there is none")
+    parser.add_argument("--labelled", help="JSON lines of query and relevant")
+    parser.add_argument("--holdout", default="", help="measure on skills in folders with this text")
+    args = parser.parse_args(arguments)
+    if bool(args.pool) != bool(args.labelled):
+        parser.error("--pool and --labelled belong together")
+    if args.pool:
+        rows = gather(Path(args.pool), read_labelled(args.labelled, allow_none=True), args.holdout)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            rows = gather(Path(folder), made_up(Path(folder)), args.holdout)
     learnt = [row for row in rows if not row.held_out]
     weights = fit(learnt)
     print("offset, lead, share, named, words:", *(f"{weight:.3f}" for weight in weights))
     for name, some in (("learnt", learnt), ("held out", [row for row in rows if row.held_out])):
-        first = [(probability(weights, row.values), row.right) for row in some if row.first]
-        if first:
-            print(f"area under the curve, {name}: {area(first):.3f} ({len(first)} results)")
+        if some:
+            print(f"area under the curve, {name}: {area(some, weights):.3f}")
+            print(f"area under the curve, {name}, as it ships: {area(some, SHIPPED):.3f}")
     return 0
 
 

@@ -79,9 +79,17 @@ def _inner_imports(module: ast.Module) -> int:
         for function in ast.walk(module)
         if isinstance(function, _FUNCTIONS)
         for node in ast.walk(function)
-        if isinstance(node, ast.Import | ast.ImportFrom)
+        if isinstance(node, ast.Import | ast.ImportFrom) or _names_a_module(node)
     }
     return len(inner)
+
+
+def _names_a_module(node: ast.AST) -> bool:
+    """Whether it calls `import_module` with a name that stands there."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return False
+    name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+    return name == "import_module" and isinstance(node.args[0], ast.Constant)
 
 
 def main() -> int:

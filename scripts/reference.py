@@ -41,7 +41,8 @@ API = {
     " PermissionRequest RunOutput Usage Retry Compaction Final Model Prompt Reply Called"
     " ModelFailure",
     "values": "Skill Frontmatter Requirements Origin Diagnostic Manifest FileEntry build_manifest"
-    " check_file check_all scan_skill ScannedSkill Finding Capability CapabilityStatement",
+    " check_file check_all scan_skill ScannedSkill Finding Capability CapabilityStatement"
+    " ObservedUse",
 }
 # A value with more fields shows its first ones; help() has them all.
 MAX_FIELDS = 5

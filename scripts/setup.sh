@@ -131,6 +131,10 @@ test_packages() {
         apt_install zsh fish mandoc ||
             say "the tests of completion and of the man page will need zsh, fish and mandoc"
     fi
+    if [ ! -x /usr/sbin/sshd ] || ! have docker-registry; then
+        apt_install openssh-server docker-registry ||
+            say "the tests of sources will need openssh-server and docker-registry"
+    fi
     have npm || apt_install nodejs npm || say "building JavaScript will need Node.js with npm"
 }
 
