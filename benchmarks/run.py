@@ -126,6 +126,7 @@ def measure(runs: int, root: bool) -> list[Row]:
 
 def endure(runs: int, tries: int, root: bool) -> list[Row]:
     """What is left after many runs, and after their ends."""
+    endurance.unshare_mounts()
     mark = f"mark-{os.urandom(8).hex()}"
     child = [sys.executable, "-m", "benchmarks.run", *(["--root"] if root else []), "--work"]
     with scratch(0o1777) as folder:
