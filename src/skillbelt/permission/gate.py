@@ -67,7 +67,7 @@ Ask = Callable[[Pending], Answer | None]
 ASKER: ContextVar[Mapping[str, object]] = ContextVar("ASKER", default=MappingProxyType({}))
 _MAX_THROUGH = 4096  # skills already allowed in conversations
 _MAX_HELD = 256  # requests that are allowed for one conversation
-_MAX_SKILLS = 256  # skills that were asked for lately
+_MAX_SKILLS = 4096  # skills that were asked for lately; far more than wait at one time
 # Who gives answers without reading the question.
 _UNREAD = ("--yes", "try")
 _DESCRIBED = ("skill", "run")  # requests whose question says what the skill can do
@@ -543,8 +543,9 @@ class Gate:
         `hash` is the hash of the staged copy, if there is one.
         """
         mark = hash or skill.files.digest()
-        while len(self._skills) >= _MAX_SKILLS:
-            self._skills.pop(next(iter(self._skills)), None)
+        if len(self._skills) >= _MAX_SKILLS:
+            oldest, *_ = list(self._skills)  # a copy: other threads add to it meanwhile
+            self._skills.pop(oldest, None)
         self._skills[skill.name, mark] = skill
         shown, origin = _describe_place(skill.origin, skill.dir, skill.scope)
         return Request(
