@@ -20,9 +20,10 @@ import pytest
 import skillbelt
 import skillbelt.errors
 import skillbelt.values
+from tests.source_code import SOURCE, statements
 
 ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "src" / "skillbelt"
+
 MAX_LINES = 1000
 # Extras that are not in `all`: without a wheel for every platform, or a framework that only who
 # uses it wants. All are tested.
@@ -87,7 +88,7 @@ MODULES = modules()
 
 def imports(path: Path, package: str) -> Iterator[tuple[int, str]]:
     """Each module of skillbelt that the file imports anywhere in it, with the line."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in statements(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -163,7 +164,7 @@ def test_the_order_is_the_one_in_the_design() -> None:
 def bound_names() -> set[str]:
     """The names of skillbelt that `skillbelt/__init__.py` imports, lazily or not, or defines."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse((SOURCE / "__init__.py").read_text("utf-8"))):
+    for node in statements(ast.parse((SOURCE / "__init__.py").read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("skillbelt"):
             names |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.ClassDef | ast.FunctionDef):

@@ -8,7 +8,8 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[1] / "src" / "skillbelt"
+from tests.source_code import SOURCE, calls, modules, statements
+
 MAX_POSITIONAL = 4
 # Each is for an extra, or for a cost that most commands and runs do without; design/layout.md lists
 # them. `import_module` with a fixed name counts too.
@@ -24,19 +25,23 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @cache
-def trees() -> dict[Path, ast.Module]:
-    """Every module of the product, parsed; every worker imports this file, and one needs them."""
-    return {path: ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+def classes() -> list[tuple[Path, ast.ClassDef]]:
+    return [
+        (path, node)
+        for path, tree in modules().items()
+        for node in statements(tree)
+        if isinstance(node, ast.ClassDef)
+    ]
 
 
 @cache
-def nodes() -> list[tuple[Path, ast.AST]]:
-    return [(path, node) for path, tree in trees().items() for node in ast.walk(tree)]
-
-
-@cache
-def classes() -> set[str]:
-    return {node.name for _, node in nodes() if isinstance(node, ast.ClassDef)}
+def functions() -> list[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    return [
+        (path, node)
+        for path, tree in modules().items()
+        for node in statements(tree)
+        if isinstance(node, _FUNCTIONS)
+    ]
 
 
 def where(path: Path, node: ast.stmt | ast.expr) -> str:
@@ -51,11 +56,11 @@ def name_of(call: ast.Call) -> str:
 
 
 def test_our_classes_are_built_by_keyword() -> None:
+    names = {node.name for _, node in classes()}
     found = [
         f"{where(path, node)}: {name_of(node)} with {len(node.args)} positional arguments"
-        for path, node in nodes()
-        if isinstance(node, ast.Call)
-        and name_of(node) in classes()
+        for path, node in calls()
+        if name_of(node) in names
         and len(node.args) > (0 if name_of(node) in BY_KEYWORD else MAX_POSITIONAL)
     ]
     assert not found
@@ -63,8 +68,8 @@ def test_our_classes_are_built_by_keyword() -> None:
 
 def test_a_class_name_has_one_meaning() -> None:
     found: dict[str, list[str]] = defaultdict(list)
-    for path, node in nodes():
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+    for path, node in classes():
+        if not node.name.startswith("_"):
             guest = path.relative_to(SOURCE).is_relative_to(GUESTS)
             found[node.name] += [where(path, node)] * (not guest or node.name not in EXPORTED)
     assert not {
@@ -76,18 +81,19 @@ def test_a_class_name_has_one_meaning() -> None:
 
 @cache
 def inner_imports() -> list[tuple[Path, ast.stmt | ast.Call]]:
-    return [
-        (path, node)
-        for path, tree in trees().items()
-        for node in {
-            node
-            for function in ast.walk(tree)
-            if isinstance(function, _FUNCTIONS)
-            for node in ast.walk(function)
-            if isinstance(node, ast.Import | ast.ImportFrom)
-            or (isinstance(node, ast.Call) and names_a_module(node))
-        }
+    lines = {(path, line) for path, one in functions() for line in _lines_of(one)}
+    imports = [
+        (path, one)
+        for path, tree in modules().items()
+        for one in statements(tree)
+        if isinstance(one, ast.Import | ast.ImportFrom)
     ]
+    named = [(path, call) for path, call in calls() if names_a_module(call)]
+    return [(path, one) for path, one in (*imports, *named) if (path, one.lineno) in lines]
+
+
+def _lines_of(function: ast.stmt) -> range:
+    return range(function.lineno + 1, (function.end_lineno or function.lineno) + 1)
 
 
 def names_a_module(call: ast.Call) -> bool:
@@ -113,9 +119,8 @@ def test_an_import_inside_a_function_names_its_reason() -> None:
 def test_functions_are_short() -> None:
     found = [
         f"{where(path, node)}: {node.name}"
-        for path, node in nodes()
-        if isinstance(node, _FUNCTIONS)
-        and (node.end_lineno or node.lineno) - node.lineno >= MAX_FUNCTION_LINES
+        for path, node in functions()
+        if (node.end_lineno or node.lineno) - node.lineno >= MAX_FUNCTION_LINES
     ]
     assert not found
 
