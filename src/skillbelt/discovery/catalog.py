@@ -34,9 +34,9 @@ from skillbelt.settings import (
     Settings,
     file_stamps,
     load_settings,
+    reload_settings,
     resolve,
     split_place,
-    taken_over,
     watched_files,
 )
 from skillbelt.trust import Trust, trust_command
@@ -234,10 +234,10 @@ class Catalog(Mapping[str, Skill]):
             except ConfigError as error:
                 # The rules and bounds that were in force stay so.
                 log_warning(f"the changed settings are not taken over: {error}")
-                self._wrong_settings = _not_taken_over(self.settings.project, error)
+                self._wrong_settings = _diagnose_reload(self.settings.project, error)
             else:
                 self._wrong_settings = None
-                self.settings, kept = taken_over(self.settings, new)
+                self.settings, kept = reload_settings(self.settings, new)
                 self._settings_files = watched_files(self.settings)
                 self._stamps = file_stamps(self._settings_files)
                 for key in kept:
@@ -534,7 +534,7 @@ class Catalog(Mapping[str, Skill]):
                 yield Root(folder, scope, "", origin, fence=fence)
 
 
-def _not_taken_over(project: str, error: ConfigError) -> Diagnostic:
+def _diagnose_reload(project: str, error: ConfigError) -> Diagnostic:
     return Diagnostic(
         code="settings-wrong",
         severity="error",
