@@ -298,10 +298,10 @@ def test_a_path_that_could_never_match_is_an_error(tree: Tree, pattern: str) -> 
     with pytest.raises(ConfigError, match="is not a path that a request can name"):
         policy(tree, session_rules=[Rule("host_file", pattern, "deny")])
     tree.write(USER, f'[permission]\ndeny = ["Read({pattern})"]\n')
-    with pytest.raises(ConfigError, match=r"config.toml:2: .* is no path"):
+    with pytest.raises(ConfigError, match=r"config.toml:2: .* is not a path"):
         policy(tree)
     tree.write(USER, f'[permission.host_file]\n"{pattern}" = "deny"\n')
-    with pytest.raises(ConfigError, match=r"config.toml:2: .* is no path"):
+    with pytest.raises(ConfigError, match=r"config.toml:2: .* is not a path"):
         policy(tree)
 
 

@@ -106,7 +106,7 @@ class Resources:
         data = read_bytes(found.published, file)
         if data is None:
             raise unknown(uri, "the file changed just now; get the skill again")
-        session._gave(found.published.skill, file.path, file.sha256)
+        session._record_given(found.published.skill, file.path, file.sha256)
         return ReadResourceResult(contents=[_contents(uri, file, data)])
 
 
