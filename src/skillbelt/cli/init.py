@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write a new skill; never over something that is there."""
+    """Write a new skill; never overwrite a file."""
     settings = load_settings(args.project, config=args.config)
     files = new_skill(
         args.name,
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def describe_files(files: dict[str, bytes]) -> list[dict[str, object]]:
-    """Return what was written, as --json documents have it."""
+    """Return the written files, as --json documents have them."""
     return [
         {
             "path": path,
