@@ -120,8 +120,8 @@ class LeaseLost(SkillbeltError):
 
     def __init__(self) -> None:
         super().__init__(
-            "another server took over the session, or it was deleted, while this turn stood still;"
-            f" what was complete is kept: {self.remedy}"
+            "another server took over the session, or it was deleted, while this turn was stopped;"
+            f" complete steps are kept: {self.remedy}"
         )
 
 

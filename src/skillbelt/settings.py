@@ -1071,7 +1071,7 @@ def _bytes(path: str) -> bytes:
     data = _head(path)
     if len(data) > _MAX_FILE_BYTES:
         most = f"{_MAX_FILE_BYTES} bytes"
-        raise ConfigError(f"{path}: is larger than {most}; take out what it does not need")
+        raise ConfigError(f"{path}: is larger than {most}; remove what it does not need")
     return data
 
 

@@ -201,8 +201,8 @@ COMMANDS: dict[str, CliCommand] = {
     "store": CliCommand(
         "store",
         "move sessions to another store, delete old ones, clear objects",
-        "`migrate` can be ended and begun again at any time; it compares every session. "
-        "`collect` removes from the object store what nothing refers to.",
+        "`migrate` can be stopped and repeated at any time; it compares every session. "
+        "`collect` removes objects without references from the object store.",
     ),
     "artifacts": CliCommand(
         "artifacts",
@@ -253,8 +253,8 @@ COMMANDS: dict[str, CliCommand] = {
     "fleet": CliCommand(
         "fleet",
         "show and manage the machines that run commands",
-        "status: nodes, what waits, whether the stores answer. nodes: what each can do and "
-        "holds. drain NODE: no new work there; saves its workspaces and waits for what runs. "
+        "status: nodes, queued runs, whether the stores answer. nodes: what each can do and "
+        "contains. drain NODE: stops new work there, saves its workspaces, waits for its runs. "
         "doctor: attacks the sandboxes of every node, compares versions and settings. join "
         "HOST:PORT: makes this machine a node, with COMMAND beside it. Exit code 1: problems "
         "were found; 124: something still runs on the node.",
@@ -273,7 +273,7 @@ COMMANDS: dict[str, CliCommand] = {
     "mcp": CliCommand(
         "mcp",
         "add skillbelt to an MCP client, such as Claude Code or an editor, or remove it",
-        "clients: which clients there are, and which have it. install CLIENT and uninstall "
+        "clients: lists the clients, and which have it. install CLIENT and uninstall "
         "CLIENT change one file after a question. Exit code 4: you said no, or there was no "
         "terminal to ask at and no --yes.",
     ),
@@ -283,7 +283,7 @@ COMMANDS: dict[str, CliCommand] = {
         'One line for each new shell. In ~/.bashrc: eval "$(skillbelt completion bash)". In '
         '~/.zshrc, below compinit: eval "$(skillbelt completion zsh)". In '
         "~/.config/fish/config.fish: skillbelt completion fish | source. With words after -- it "
-        "prints what may come next, as the script asks for it.",
+        "prints the completions, as the script asks for them.",
         "WORD...",
     ),
 }

@@ -63,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         type=positive,
         default=_DRAIN_SECONDS,
-        help=f"drain: how long to wait for what runs, in seconds (default: {_DRAIN_SECONDS})",
+        help=f"drain: how many seconds to wait for its runs (default: {_DRAIN_SECONDS})",
     )
     parser.add_argument(
         "--head", action="store_true", help="join: be the head of a new cluster, without runs"

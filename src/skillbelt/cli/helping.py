@@ -31,7 +31,7 @@ class HelpExample(NamedTuple):
 
 EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
     "diff": (
-        HelpExample("skillbelt diff pdf ./pdf --capabilities", "what the one in ./pdf can do more"),
+        HelpExample("skillbelt diff pdf ./pdf --capabilities", "what ./pdf can do in addition"),
         HelpExample("skillbelt diff old/pdf new/pdf", "the lines that differ"),
     ),
     "scan": (
@@ -91,7 +91,7 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
         HelpExample("skillbelt update pdf", "take the new version, keep your edits"),
     ),
     "outdated": (
-        HelpExample("skillbelt outdated", "skills whose source went on"),
+        HelpExample("skillbelt outdated", "skills whose source has a newer version"),
         HelpExample("skillbelt outdated -g", "those in your home"),
     ),
     "link": (
@@ -116,7 +116,7 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
     ),
     "check": (
         HelpExample("skillbelt check --fix", "check this project, fix what can be fixed"),
-        HelpExample("skillbelt check --strict .agents/skills/pdf", "one skill, to the letter"),
+        HelpExample("skillbelt check --strict .agents/skills/pdf", "one skill, strictly"),
     ),
     "prompt": (
         HelpExample("skillbelt prompt", "what a model sees of the skills"),

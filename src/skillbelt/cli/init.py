@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--path", metavar="DIR", help=f"the folder to put it in (default: {SKILLS_FOLDER})"
     )
-    parser.add_argument("--description", metavar="TEXT", default="", help="when it is to be used")
+    parser.add_argument("--description", metavar="TEXT", default="", help="when to use it")
     parser.add_argument(
         "--script", choices=SCRIPT_KINDS, default="none", help="add a script (default: none)"
     )

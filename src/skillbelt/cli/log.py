@@ -72,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--delete-before",
         metavar="T",
-        help="delete the oldest records of a log in PostgreSQL, up to then; written as for --since",
+        help="delete the records of a log in PostgreSQL up to this time; form as for --since",
     )
     wide_option(parser)
 
@@ -166,8 +166,8 @@ def _delete(
 ) -> int:
     if args.follow or args.verify or _is_filtered(wanted):
         raise ConfigError(
-            "--delete-before takes no filter, --follow or --verify: records of all kinds go, from"
-            " the oldest on"
+            "--delete-before takes no filter, --follow or --verify: it deletes"
+            " records of all kinds, the oldest first"
         )
     gone = log.expire(since(args.delete_before, now, "--delete-before"))
     if args.json:

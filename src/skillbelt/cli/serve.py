@@ -72,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="a name, with its port, that clients call the HTTP server by; may be repeated",
+        help="a host name, with its port, by which clients reach the HTTP server; may be repeated",
     )
     parser.add_argument(
         "--origin",

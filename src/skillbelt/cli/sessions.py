@@ -74,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="with export: write a new file instead of to standard output",
+        help="with export: write to a new file instead of standard output",
     )
     wide_option(parser)
 

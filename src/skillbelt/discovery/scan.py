@@ -220,7 +220,7 @@ class _Judge:
             self._trust = open_trust(self._settings)
         if root.origin.remote:
             return self._trust.origin(root.origin)
-        # A folder that a project names is as trusted as the project, wherever it is.
+        # A folder that a project names is as trusted as the project, in any place.
         return self._trust.project(self._settings.project if root.by_project else root.path)
 
     def take_fault(self) -> tuple[Diagnostic, ...]:

@@ -881,7 +881,7 @@ class WaitingRequests:
     def _run_polling(self, shared: SharedRequests) -> None:
         over = threading.Event()
         # Without notifications, as when the store cannot be reached, the requests are polled.
-        with _logged("cannot wait for news of permission requests"):
+        with _logged("cannot wait for changes of permission requests"):
             watch = shared.watch()
             threading.Thread(
                 target=self._pass_on, args=(watch, over), name="skillbelt-news", daemon=True
@@ -893,7 +893,7 @@ class WaitingRequests:
 
     def _pass_on(self, watch: StoreWatch, over: threading.Event) -> None:
         """Wake the polling thread on each notification, until it ends."""
-        with closing(watch), _logged("cannot wait for news of permission requests"):
+        with closing(watch), _logged("cannot wait for changes of permission requests"):
             while not over.is_set():
                 if watch.wait(_NEWS_SECONDS):
                     self._wake.set()

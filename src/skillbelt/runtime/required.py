@@ -91,7 +91,7 @@ def _find_faults(
             yield (
                 f"two skills have the name: {skill.location} ({skill.scope}) shadows "
                 f"{other.location} ({other.scope})",
-                "remove or rename the one that is not meant",
+                "remove or rename the wrong one",
             )
     if not gate.permit(agent, skill):
         whom = f" for the agent {agent!r}" if agent else ""
