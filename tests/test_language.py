@@ -35,6 +35,12 @@ BANNED = {
     r"(?:be|is|are) had": "is available, can be found",
     r"thereby|thereof|therein|wherein|whereby": "say what does it",
     r"for the occasion": "temporary",
+    r"the one who|such one|one and the same": "name the subject: the requester, the same process",
+    r"parted|parting": "separate",
+    r"hence|whence|thence|hither|thither|whilst|amongst": "so, from there, while, among",
+    r"hands? down|handed down": "delegate, pass on",
+    r"(?:bring|brings|brought|come|comes|came) along": "contains, arrives with",
+    r"(?:hang|hangs|hung) on": "depends on, waits for",
 }
 VALUES = {'"nobody"', "`nobody`"}  # a value in documents that programs read, and its mention
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

@@ -7,12 +7,12 @@ SkillbeltError            failed               exit 1
 ├── ConfigError           config               exit 2   a setting, a file or an argument is wrong
 │   ├── UsageError        usage                exit 2   a command line that no command takes
 │   ├── MissingExtra      missing_extra        exit 2   an optional dependency is not installed
-│   └── StoreUnavailable  store_unavailable    exit 2   the server of the sessions is away
+│   └── StoreUnavailable  store_unavailable    exit 2   the session store does not answer
 ├── LeaseLost             lease_lost           exit 1   another server has the session of a turn
 ├── SkillNotFound         skill_not_found      exit 3   no skill has that name
 │   └── SkillDisabled     skill_disabled       exit 3   the settings switch it off
 ├── RequiredSkillUnusable required_skill       exit 3   a skill that the settings require
-├── NotFound              not_found            exit 1   no session, request or entry is called so
+├── NotFound              not_found            exit 1   no session, request or entry has that name
 ├── PathEscape            path_escape          exit 4   a path leads out of its folder
 ├── PermissionDenied      permission_denied    exit 4   a rule or a person said no
 ├── LoadError             load_failed          exit 1   a body or a resource cannot be loaded
@@ -23,13 +23,13 @@ SkillbeltError            failed               exit 1
 │   └── FileUnreadable    file_unreadable      exit 1   missing, forbidden, or not text
 ├── RunRefused            run_refused          exit 1   an input or a command that is not accepted
 │   ├── DiskFull          disk_full            exit 1   no room on this machine, or on a node
-│   └── RunLost           run_lost             exit 1   the node of a run is gone, its end unknown
+│   └── RunLost           run_lost             exit 1   the node of a run is lost, its end unknown
 ├── SandboxUnavailable    sandbox_unavailable  exit 5   no sandbox here can enforce the request
-├── ClusterAway           cluster_away         exit 1   the machines of a fleet cannot be reached
-├── ArtifactError         artifact             exit 1   an artifact is not there, or cannot be saved
+├── ClusterAway           cluster_away         exit 1   the cluster of a fleet cannot be reached
+├── ArtifactError         artifact             exit 1   an artifact is missing or cannot be saved
 ├── ObjectError           object               exit 1   the object store cannot do what is asked
-│   ├── ObjectMissing     object_missing       exit 1   it does not hold what has that digest
-│   ├── ObjectDamaged     object_damaged       exit 1   what it holds is not what the digest says
+│   ├── ObjectMissing     object_missing       exit 1   it holds no object of that digest
+│   ├── ObjectDamaged     object_damaged       exit 1   the content does not match its digest
 │   └── ObjectsAway       objects_away         exit 1   it does not answer, refuses or is full
 └── SourceError           source               exit 1   a remote or an archive cannot be used
     └── ArchiveRefused    archive_refused      exit 1   an archive breaks a safety rule
@@ -42,7 +42,7 @@ from collections.abc import Iterable
 
 
 def closest(name: str, known: Iterable[str], *, most: int = 3, cutoff: float = 0.6) -> list[str]:
-    """Return the known names most like a wrong one, the best first; capitals do not count."""
+    """Return the known names most like a wrong one, best first; case is ignored."""
     from difflib import get_close_matches  # cost: 3 ms, only for a wrong name
 
     folded: dict[str, list[str]] = {}
@@ -53,8 +53,8 @@ def closest(name: str, known: Iterable[str], *, most: int = 3, cutoff: float = 0
 
 
 def log_warning(text: str, *, trace: bool = False) -> None:
-    """Log a problem that does not stop the work; with `trace`, where the current error arose."""
-    import logging  # cost: 8 ms, only when there is something to say
+    """Log a problem that does not stop the work; with `trace`, add the current traceback."""
+    import logging  # cost: 8 ms, only when there is a message
 
     logging.getLogger("skillbelt").warning("%s", text, exc_info=trace or None)
 
@@ -102,7 +102,8 @@ class MissingExtra(ConfigError):
 
 
 class StoreUnavailable(ConfigError):
-    """The server that keeps the sessions stayed away for too long; the message says what is kept.
+    """The server that stores the sessions did not answer for too long; the message says what is
+    kept.
 
     A later try may succeed.
     """
@@ -112,15 +113,15 @@ class StoreUnavailable(ConfigError):
 
 
 class LeaseLost(SkillbeltError):
-    """Another server, or a process that deleted it, has the session that this turn had."""
+    """Another server took over the session of this turn, or another process deleted it."""
 
     kind = "lease_lost"
     remedy = "read the session again, then send the message again"
 
     def __init__(self) -> None:
         super().__init__(
-            "another server took over the session, or it was deleted, while this turn stood still;"
-            f" what was complete is kept: {self.remedy}"
+            "another server took over the session, or it was deleted, while this turn was stopped;"
+            f" complete steps are kept: {self.remedy}"
         )
 
 
@@ -142,7 +143,7 @@ class SkillNotFound(SkillbeltError):
 
 
 class SkillDisabled(SkillNotFound):
-    """The settings switch the skill off; `by` is the file and line that do, or a variable."""
+    """The settings switch the skill off; `by` is the file and line, or the variable, that does."""
 
     kind = "skill_disabled"
     facts = ("name", "by")
@@ -262,14 +263,14 @@ class DiskFull(RunRefused):
 
 
 class RunLost(RunRefused):
-    """The node that carried out a run is gone; what the command did is not known."""
+    """The node that carried out a run is lost; whether and how far the command ran is unknown."""
 
     kind = "run_lost"
     remedy = "look at what the command may have done before it is run again"
 
 
 def is_disk_full(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, says that a disk or a quota of it is full."""
+    """Whether an error, or its cause, says that a disk or a quota is full."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return True
@@ -300,7 +301,7 @@ class ArtifactError(SkillbeltError):
 
 
 class ObjectError(SkillbeltError):
-    """What is kept by digest cannot be put or had; the message names it and says why."""
+    """An object cannot be stored or read by its digest; the message names it and says why."""
 
     kind = "object"
 
@@ -318,7 +319,7 @@ class ObjectMissing(ObjectError):
 
 
 class ObjectDamaged(ObjectError):
-    """What the object store holds differs from its digest. Nothing of it was used."""
+    """The content in the object store does not match its digest. None of it was used."""
 
     kind = "object_damaged"
     remedy = "find out who wrote it; remove it from the object store, then put it there again"
@@ -349,7 +350,7 @@ class SourceError(SkillbeltError):
 
 
 class ArchiveRefused(SourceError):
-    """An archive breaks a safety rule. Nothing of it was kept."""
+    """An archive breaks a safety rule. None of it was kept."""
 
     kind = "archive_refused"
     remedy = "ask its publisher for an archive of plain files"

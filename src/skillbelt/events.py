@@ -8,7 +8,7 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class NewEvent(NamedTuple):
-    """An event before a store numbered it. `data` is what JSON can hold."""
+    """An event before a store numbered it; `data` holds JSON values only."""
 
     type: str
     agent: str = ""

@@ -26,7 +26,7 @@ from skillbelt.values import SCOPES, USUAL_TIMEOUT_SECONDS, Limits, SkillSetting
 
 ENV_PREFIX = "SKILLBELT_"
 PROJECT_FILE = "skillbelt.toml"
-# The last two hold what commands add: rules, and which skills are enabled.
+# Commands write the last two files: added rules, and which skills are enabled.
 SWITCH_FILE = "skills.toml"
 _USER_FILES = ("config.toml", PROJECT_FILE, "permissions.toml", SWITCH_FILE)
 _OPENCODE_FILES = ("opencode.json", "opencode.jsonc")
@@ -39,7 +39,7 @@ DATABASES = ("postgresql://", "postgres://")
 
 
 class RuleTables(NamedTuple):
-    """What a settings file says about permission: its text, where our part is, and the tables."""
+    """The permission tables of a settings file, its text, and the path of our table in it."""
 
     text: str
     at: tuple[str, ...]
@@ -50,7 +50,7 @@ _NO_TABLES: Mapping[str, RuleTables] = MappingProxyType({})
 
 
 class SkillSwitches(NamedTuple):
-    """What one place says about the skills of a name or pattern, and where each key is written."""
+    """Settings for a skill name or glob, from one file, variable or call, with the places."""
 
     pattern: str
     by: Literal["system", "user", "project", "call"]
@@ -59,11 +59,11 @@ class SkillSwitches(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Whether it is about one skill."""
+        """Whether the name is a single skill, not a glob."""
         return not set("*?") & set(self.pattern)
 
     def covers(self, name: str) -> bool:
-        """Whether it is about the skill of that name; brackets stand for themselves."""
+        """Whether the name or glob matches the skill; brackets are literal."""
         return name == self.pattern or fnmatchcase(name, self.pattern.replace("[", "[[]"))
 
 
@@ -81,7 +81,7 @@ class Settings(NamedTuple):
     follow_symlinks: bool = True
     nested: bool = False
     loose_file_name: bool = False
-    # Filled by tools, not by authors: many files and no skills.
+    # Generated folders, such as dependencies: many files and no skills.
     skip_directories: tuple[str, ...] = (".git", "node_modules", "__pycache__")
     strict: bool = False
     derived_descriptions: Literal["show", "hide"] = "show"
@@ -131,7 +131,7 @@ class Settings(NamedTuple):
     state_dir: str = ""
     store: str = ""
     limits: Limits = Limits()
-    # What the machine says; set by `load_settings`, not by a file.
+    # Facts about the machine; `load_settings` sets them, no file does.
     internal_skills: bool = False
     project: str = ""
     worktree: str = ""
@@ -140,19 +140,19 @@ class Settings(NamedTuple):
     client_homes: Mapping[str, str] = _NOTHING
     skills_root: str = ""
     sources: Mapping[str, str] = _NOTHING
-    # The files that were read, weakest first, and by path what they say about permission.
+    # The files that were read, weakest first, and the permission tables of each by path.
     files: tuple[tuple[FileSource, str], ...] = ()
     rule_tables: Mapping[str, RuleTables] = _NO_TABLES
-    # What the configuration of OpenCode adds to `paths` and `urls`, and whose file says so.
+    # What OpenCode's configuration adds to `paths` and `urls`, and which file adds it.
     client_paths: tuple[tuple[FileSource, str], ...] = ()
     client_urls: tuple[tuple[FileSource, str], ...] = ()
-    # Folders that belong to another user and are not trusted, and to whom.
+    # Folders of other users that are not trusted, and their owners.
     strangers: tuple[tuple[str, str], ...] = ()
-    # What is said about single skills, weakest first; `for_skill` merges it.
+    # Settings for single skills, weakest first; `for_skill` merges them.
     skills: tuple[SkillSwitches, ...] = ()
-    # Where `skills` keeps the lock of what a user installed.
+    # The lock file in which `skills` records the user's installs.
     skills_lock: str = ""
-    # What the project demands of the skills that are installed, beside what the user does.
+    # What the project demands of installed skills, in addition to the user's own demands.
     demands: Mapping[str, tuple[str, ...]] = _NO_DEMANDS
 
     def __repr__(self) -> str:
@@ -161,11 +161,11 @@ class Settings(NamedTuple):
         return f"Settings({', '.join(f'{key}={value!r}' for key, value in shown)})"
 
     def for_skill(self, name: str) -> SkillSettings:
-        """Return what the settings say about the skill of that name."""
+        """Return the merged settings for the skill of that name."""
         return _merge_switches(self.skills, name) if self.skills else NO_SWITCHES
 
     def by_project(self, key: str) -> bool:
-        """Whether a file of the project says what the setting is."""
+        """Whether a file of the project sets the value that counts."""
         return ("project", self.sources.get(key, "")) in self.files
 
     @property
@@ -217,13 +217,14 @@ DEFAULTS: dict[str, object] = {
 # Lists of folders: relative to the file that names them, separated as a PATH is.
 _FOLDER_LISTS = ("paths", "host_roots", "program_folders")
 _SKILLS = "skills"
-# Tables of a settings file that only group what is in them.
+# Tables of a settings file that only group settings.
 _GROUPS = ("skills", "limits")
-# Tables that are no settings: the rules of permission.
+# Tables that hold permission rules, not settings.
 _RULES = ("permission", "agent")
-# A project's files come with the checkout: they may not switch off what guards against it, nor say
-# where decisions and downloads are kept, which they could bring along, nor how much of the machine
-# a run or a download may take, nor which model gets the conversation, nor how much it may cost.
+# A project's files come with the checkout. They may not switch off the protection against the
+# checkout, choose where decisions and downloads are stored (the checkout could contain prepared
+# ones), raise what a run or a download may use, choose the model that gets the conversation, or
+# raise its cost.
 USER_ONLY = frozenset(
     ("allow_builds", "allowed_commands", "artifacts_url", "audit", "cache_dir",
      "container_engine", "container_image", "container_reuse", "container_runtime",
@@ -237,18 +238,18 @@ USER_ONLY = frozenset(
      "program_folders", "ray_address", "run_timeout_seconds", "sandbox", "secrets_store",
      "state_dir", "store", "trust_declared_tools", "trust_project", "untrusted_sandbox")
 )  # fmt: skip
-# What a project may switch on, but not off again where the user has it on.
+# A project may switch these on, but not off where the user has them on.
 GUARDS: Mapping[str, object] = MappingProxyType(
     {"derived_descriptions": "hide", "follow_symlinks": False, "offline": True,
      "require_load": True, "strict": True}
 )  # fmt: skip
-# What a project may only tighten: of a word and of a number the stricter one counts, of lists its
-# own and that of the user.
+# A project may only tighten these: of a word or a number the stricter one counts, lists are added
+# to the user's.
 TIGHTENED = frozenset(
     ("allowed_sources", "min_age_days", "scan_refuses", "signatures", "trusted_signers")
 )
-# Settings of the last release that are constants beside their use now. They are ignored with a
-# warning, and so are those of REMOVED, which names what replaces each.
+# Settings of the last release that are constants in the code now. They are ignored with a warning,
+# like those in REMOVED, which names the replacement of each.
 _FIXED = frozenset(
     ("build_timeout_seconds", "cancel_timeout_seconds", "client_order", "compact_kept_share",
      "compile_timeout_seconds", "container_idle_seconds", "derived_description_chars",
@@ -292,7 +293,7 @@ REMOVED: Mapping[str, str] = MappingProxyType(
         "standard_roots": "set project_roots and user_roots",
     }
 )
-# Environment variables of other tools that list commands; a setting of ours stands before them.
+# Environment variables of other tools that list commands; our own setting wins over them.
 COMMAND_LISTS = {
     "allowed_commands": "TRPC_AGENT_SKILL_RUN_ALLOWED_COMMANDS",
     "denied_commands": "TRPC_AGENT_SKILL_RUN_DENIED_COMMANDS",
@@ -313,13 +314,12 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     leave_strangers: bool = False,
 ) -> Settings:
-    """Return the settings of a project folder (default: the current one).
+    """Return the settings of a project folder (default: the current one); ConfigError if one is
+    wrong.
 
-    Raise ConfigError if one is wrong.
-
-    `config` is read in place of the project's own files. `overrides` win over everything. What
-    belongs to another user is not taken as the project's before it is trusted: a settings file of
-    theirs is an error, or left out with `leave_strangers`.
+    `config` replaces the project's own files. `overrides` win over everything. A settings file that
+    belongs to another user does not count before it is trusted: it raises ConfigError, or is
+    skipped with `leave_strangers`.
     """
     env = os.environ if environ is None else environ
     start = _start(project or ".")
@@ -362,7 +362,7 @@ def load_settings(
         client_urls=tuple(opencode.urls),
         strangers=tuple(neighbours.found.items()),
         skills=_all_switches(files, reads, env, overrides or {}),
-        demands=_demands(reads, of_project, env, overrides or {}),
+        demands=_project_demands(reads, of_project, env, overrides or {}),
     )
 
 
@@ -384,16 +384,16 @@ def _home(env: Mapping[str, str]) -> str:
 
 
 def _absolute(path: str | None) -> str:
-    """Return the path of an XDG variable; a relative one does not count, as XDG demands."""
+    """Return the path of an XDG variable; a relative one is ignored, as XDG demands."""
     return path if path and os.path.isabs(path) else ""
 
 
 class _Opencode:
-    """What the configuration of OpenCode says about skills, weakest file first.
+    """The skill settings in OpenCode's configuration files, weakest first.
 
-    `skills.paths`, `skills.urls`, `permission.skill` and `tools.skill` count, the last two also of
-    an agent. `{env:X}` and `{file:X}` are not filled in: a project could send what they stand for
-    to its own server.
+    `skills.paths`, `skills.urls`, `permission.skill` and `tools.skill` count, the last two also for
+    an agent. `{env:X}` and `{file:X}` are not expanded: a project could send their values to its
+    own server.
     """
 
     def __init__(self, env: Mapping[str, str], home: str, config_home: str) -> None:
@@ -406,13 +406,13 @@ class _Opencode:
         self.rule_tables: dict[str, RuleTables] = {}
 
     def _find_in_project(self, folders: Sequence[str], neighbours: Neighbours) -> None:
-        """Add the files of the project: those of the nearest folder are the strongest."""
+        """Add the files of the project, nearest folder last: it is the strongest."""
         known = {path for _, path in self.files}
         start, worktree = folders[0], folders[-1]
         folders = folders[::-1]
         paths = [*_in_folders(folders), *_in_folders(f"{one}/.opencode" for one in folders)]
         there = (path for path in paths if path not in known and _is_file(path))
-        # The folder `.opencode` may be a link too.
+        # The folder `.opencode` may itself be a link.
         stay = [path for path in there if inside(path, worktree) or inside(path, start)]
         self.files += [("project", path) for path in neighbours.without_theirs(stay, True)]
 
@@ -434,7 +434,7 @@ class _Opencode:
     def _read(self, source: FileSource, path: str) -> None:
         data = _bytes(path)
         if not data.strip():
-            return  # OpenCode takes an empty file as one that says nothing
+            return  # OpenCode treats an empty file as an empty configuration
         try:
             document = read_jsonc(data)
         except BadJson as error:
@@ -462,7 +462,7 @@ class _Opencode:
             self.rule_tables[path] = RuleTables(text, (), {**tables, "agent": agents})
 
     def _rules(self, path: str, before: str, table: Mapping[str, object]) -> dict[str, object]:
-        """Return what `tools` and then `permission` say about skills, as our own tables do."""
+        """Return the skill rules of `tools` and `permission`, in the form of our own tables."""
         patterns: dict[str, object] = {}
         for key, on in self._table(path, f"{before}tools", table.get("tools") or {}).items():
             if _means_skills(key):
@@ -477,9 +477,9 @@ class _Opencode:
                 if action not in ("allow", "ask", "deny"):
                     at = f"{where}.{key}[{pattern!r}]"
                     raise self._wrong(path, f"{at} must be allow, ask or deny, not {action!r}")
-                # An allow of several tools is about OpenCode's own.
+                # An allow rule for several tools is about OpenCode's own tools.
                 if key == "skill" or action != "allow":
-                    patterns.pop(pattern, None)  # the last one decides, so it goes to the end
+                    patterns.pop(pattern, None)  # the last rule decides: move to the end
                     patterns[pattern] = action
         return {"skill": patterns} if patterns else {}
 
@@ -494,12 +494,12 @@ class _Opencode:
 
 
 def _means_skills(key: str) -> bool:
-    """Whether OpenCode's name of a tool, with wildcards, means the one that loads skills."""
-    return fnmatchcase("skill", key.replace("[", "[[]"))  # brackets stand for themselves
+    """Whether OpenCode's name of a tool, with wildcards, matches its tool that loads skills."""
+    return fnmatchcase("skill", key.replace("[", "[[]"))  # brackets are literal
 
 
 def _opencode_of_user(env: Mapping[str, str], home: str, config_home: str) -> list[str]:
-    """Return where OpenCode's configuration of the user may be, weakest first."""
+    """Return the possible paths of the user's OpenCode configuration, weakest first."""
     folders = [os.path.join(config_home, "opencode"), os.path.join(home, ".opencode")]
     folders += [env["OPENCODE_CONFIG_DIR"]] if env.get("OPENCODE_CONFIG_DIR") else []
     named = [env["OPENCODE_CONFIG"]] if env.get("OPENCODE_CONFIG") else []
@@ -523,7 +523,7 @@ def _state_dir(
 
 
 def _complete(values: dict[str, object], env: Mapping[str, str], home: str) -> None:
-    """Add what the machine and the variables of other tools say where no setting of ours does."""
+    """Fill in facts about the machine, and other tools' variables where ours are not set."""
     cache = values.get("cache_dir") or env.get("SKILLS_CACHE_DIR")
     cache = cache or _user_folder("cache", env, home)
     values["cache_dir"] = os.path.abspath(_expand(str(cache), home))
@@ -534,10 +534,10 @@ def _complete(values: dict[str, object], env: Mapping[str, str], home: str) -> N
     for key, name in COMMAND_LISTS.items():
         if env.get(name, "").strip():
             words = env[name].replace(",", " ").split()
-            values.setdefault(key, _typed(key, words, f"environment variable {name}"))
+            values.setdefault(key, _check_type(key, words, f"environment variable {name}"))
 
 
-# What a living runtime keeps as it was when it began; the rest is taken over when a file changes.
+# Settings that a running runtime keeps until it ends; the others are reloaded when a file changes.
 NOT_LIVE = frozenset(
     ("artifacts_url", "cache_dir", "container_engine", "container_image", "container_reuse",
      "container_runtime", "executor", "model", "objects", "permission_timeout_seconds",
@@ -547,7 +547,7 @@ NOT_LIVE = frozenset(
 
 
 def watched_files(settings: Settings) -> tuple[str, ...]:
-    """Return every settings file that there is or may be, and the file of what is trusted."""
+    """Return every possible settings file, and the file that lists what is trusted."""
     own = os.path.join(settings.config_home, "skillbelt")
     paths = [os.path.join(own, name) for name in _USER_FILES]
     paths += [f"{folder}/skillbelt/config.toml" for folder in _config_dirs(os.environ)]
@@ -561,15 +561,15 @@ def watched_files(settings: Settings) -> tuple[str, ...]:
 
 
 def file_stamps(paths: Iterable[str]) -> tuple[object, ...]:
-    """Return what changes when one of the files changes, appears or goes.
+    """Return a stamp for each file that changes when the file is changed, created or removed.
 
-    One system call for each, and none is opened.
+    It costs one system call for each file, and opens none.
     """
     return tuple(map(_stamp, paths))
 
 
 def _stamp(path: str) -> tuple[int, ...] | None:
-    # Most are not there. To catch an exception for each takes three times as long as to ask first.
+    # Most files do not exist. Catching an exception for each takes three times as long as `access`.
     if not os.access(path, os.F_OK):
         return None
     try:
@@ -579,10 +579,11 @@ def _stamp(path: str) -> tuple[int, ...] | None:
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
-def taken_over(old: Settings, new: Settings) -> tuple[Settings, list[str]]:
-    """Return the new settings with what cannot change in a living runtime as it was, and its names.
+def reload_settings(old: Settings, new: Settings) -> tuple[Settings, list[str]]:
+    """Return the new settings with the old values of `NOT_LIVE`, and the names of those that
+    differ.
 
-    The values that the user gave in code stay by themselves: they are in both.
+    Values that the caller gave in code are the same in both.
     """
     fields = {key: getattr(old, key) for key in NOT_LIVE if key in Settings._fields}
     limits = {key: getattr(old.limits, key) for key in NOT_LIVE if key in Limits._fields}
@@ -592,7 +593,7 @@ def taken_over(old: Settings, new: Settings) -> tuple[Settings, list[str]]:
 
 
 def with_sandbox(settings: Settings, name: str) -> Settings:
-    """Return the settings with the sandbox that the user chose for one command, for every skill."""
+    """Return the settings with this sandbox for every skill; the user chose it for one command."""
     rest = [
         one._replace(said={key: value for key, value in one.said.items() if key != "sandbox"})
         for one in settings.skills
@@ -610,14 +611,14 @@ def _rules(read: RuleTables) -> RuleTables:
 
 
 def process_environment() -> dict[str, str]:
-    """The environment of this process, for a program that is started on the user's behalf."""
+    """The environment of this process, for a program that it starts for the user."""
     return dict(os.environ)
 
 
 def find_worktree(start: str, takes: Callable[[str], bool] = lambda _: True) -> str:
     """The nearest folder at or above `start` that holds `.git`; `start` itself outside git.
 
-    A repository that is not taken ends the search, as there is none.
+    The search also ends, without a result, at a repository of another user that is not trusted.
     """
     folder = start
     while True:
@@ -644,7 +645,7 @@ def _check_project(
     own, _ = _merged(reads, {}, {})
     for path, read in theirs:
         for key, value in sorted(_flatten(read.tables).items()):
-            fault = _beyond(key, value, own.get(key, DEFAULTS.get(key)))
+            fault = _find_violation(key, value, own.get(key, DEFAULTS.get(key)))
             if fault:
                 raise ConfigError(
                     f"{path}:{_line(read.text, read.at, key)}: {key} cannot be {fault} by a "
@@ -652,8 +653,8 @@ def _check_project(
                 )
 
 
-def _beyond(key: str, value: object, own: object) -> str:
-    """Say what a project would do that only the user may; "" when it may."""
+def _find_violation(key: str, value: object, own: object) -> str:
+    """Return what a project would do that only the user may; "" when it is allowed."""
     if key in USER_ONLY:
         return "set"
     if key in Limits._fields and isinstance(value, int | float) and isinstance(own, int | float):
@@ -685,31 +686,31 @@ def _merged(
     for key, value in overrides.items():
         if key in REMOVED or key == _SKILLS:
             continue
-        values[key] = _typed(key, value, f"argument {key}")
+        values[key] = _check_type(key, value, f"argument {key}")
         sources[key] = "argument"
     return values, sources
 
 
-# Words of which a project may only give a stricter one.
+# A project may only set a stricter one of these words.
 _RANKED = {"signatures": SIGNATURE_RULES, "scan_refuses": SCAN_LEVELS}
 
 
 def _tightens(key: str, value: object, own: object) -> bool:
-    """Whether a project's value takes the place of the user's; a list of its own never does."""
+    """Whether a project's value replaces the user's; a list never does."""
     if key in _RANKED:
         return _RANKED[key].index(str(value)) > _RANKED[key].index(str(own))
     return isinstance(value, float) and isinstance(own, float) and value > own
 
 
-def _demands(
+def _project_demands(
     reads: Sequence[tuple[str, RuleTables]],
     of_project: Collection[str],
     env: Mapping[str, str],
     overrides: Mapping[str, object],
 ) -> Mapping[str, tuple[str, ...]]:
-    """Return the lists of the project that count beside the user's, and their file.
+    """Return the project's lists that are added to the user's, each with its file.
 
-    `own_signatures` is what the user says where the project says more.
+    `own_signatures` is the user's setting where the project is stricter.
     """
     found: dict[str, tuple[str, ...]] = {}
     for path, read in reads:
@@ -724,7 +725,7 @@ def _demands(
 
 
 _MAX_GPUS = 64
-# What `[skills.NAME]` may hold, each with what it must be.
+# The keys of `[skills.NAME]`, each with its kind of value.
 _SWITCHES: Mapping[str, str] = MappingProxyType(
     {"enabled": "true or false", "visible": '"full", "name" or "manual"',
      "required": "true or false", "pin": "true or false", "packages": "a list of requirements",
@@ -732,7 +733,8 @@ _SWITCHES: Mapping[str, str] = MappingProxyType(
      "hosts": "a list of hosts", "sandbox": "the name of a sandbox",
      "timeout": "a number of seconds above 0", "gpus": f"a whole number from 0 to {_MAX_GPUS}"}
 )  # fmt: skip
-# A project's file may tighten the others: another skill of the project could bear the name.
+# A project's file may tighten the other keys only: another skill of the project could have the
+# name.
 SKILL_USER_ONLY = frozenset(("env", "gpus", "hosts", "packages", "pin", "sandbox"))
 NO_SWITCHES = SkillSettings()
 _VISIBLE = ("full", "name", "manual")  # the strictest last
@@ -740,26 +742,25 @@ _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
 def _merge_switches(all_switches: Iterable[SkillSwitches], name: str) -> SkillSettings:
-    """Merge what is said about a skill: the user's word, as the project tightens it, the call's.
+    """Merge the settings for a skill: those of the user, tightened by the project, then the call's.
 
-    In each of the three, the exact name counts more than a pattern, and a later place more than
-    an earlier one.
+    Within each of the three, an exact name wins over a glob, and a later place over an earlier one.
     """
     about = sorted((one for one in all_switches if one.covers(name)), key=lambda one: one.exact)
     own = [one for one in about if one.by in ("system", "user")]
     theirs = [one for one in about if one.by == "project"]
-    said, sources = _last_word(own)
-    tighter, places = _last_word(theirs)
+    said, sources = _merge_places(own)
+    tighter, places = _merge_places(theirs)
     ignored = {key: places[key] for key, value in tighter.items() if _loosens(key, value, said)}
     for key in tighter.keys() - ignored.keys():
         said[key], sources[key] = tighter[key], places[key]
-    called, places = _last_word(one for one in about if one.by == "call")
+    called, places = _merge_places(one for one in about if one.by == "call")
     said |= called
     sources |= places
     return SkillSettings(**said, sources=sources, ignored=ignored)  # type: ignore[arg-type]
 
 
-def _last_word(switches: Iterable[SkillSwitches]) -> tuple[dict[str, object], dict[str, str]]:
+def _merge_places(switches: Iterable[SkillSwitches]) -> tuple[dict[str, object], dict[str, str]]:
     said: dict[str, object] = {}
     places: dict[str, str] = {}
     for one in switches:
@@ -769,7 +770,7 @@ def _last_word(switches: Iterable[SkillSwitches]) -> tuple[dict[str, object], di
 
 
 def _loosens(key: str, value: object, own: Mapping[str, object]) -> bool:
-    """Whether a project would undo by it what the user or the default says."""
+    """Whether the project's value would loosen the user's or the default one."""
     said = own.get(key, getattr(NO_SWITCHES, key))
     if key == "visible":
         return _VISIBLE.index(str(value)) < _VISIBLE.index(str(said))
@@ -784,7 +785,7 @@ def _all_switches(
     env: Mapping[str, str],
     overrides: Mapping[str, object],
 ) -> tuple[SkillSwitches, ...]:
-    """Return what every place says about single skills, weakest first."""
+    """Return the settings for single skills of every place, weakest first."""
     found: list[SkillSwitches] = []
     for (source, _), (path, read) in zip(files, reads, strict=True):
         table = read.tables.get(_SKILLS)
@@ -804,13 +805,13 @@ def _all_switches(
 
 
 class _Place(NamedTuple):
-    """A file with its text, or a variable or argument: what an error names."""
+    """A file with its text, or a variable or an argument, as errors name it."""
 
     path: str
     read: RuleTables | None = None
 
     def of(self, *keys: str) -> str:
-        """Return the place of the last of the keys, or of the nearest table around it."""
+        """Return the line of the last of the keys, or of the nearest table around it."""
         if self.read is None:
             return self.path
         names = tuple(key.replace("-", "_") for key in (*self.read.at, _SKILLS, *keys))
@@ -827,7 +828,7 @@ _ABOUT_SWITCHES = (
 
 
 def switch_skills(settings: Settings, switches: Mapping[str, bool | None]) -> str:
-    """Write which skills are enabled into the user's settings; None leaves it to other files.
+    """Write which skills are enabled into the user's settings; None removes the entry.
 
     Return the file. ConfigError, and no change, if it cannot be written.
     """
@@ -835,7 +836,7 @@ def switch_skills(settings: Settings, switches: Mapping[str, bool | None]) -> st
     try:
         make_folder(os.path.dirname(path))
         with locked(f"{path}.lock"):
-            said = _switched(path) if _is_file(path) else {}
+            said = _read_switches(path) if _is_file(path) else {}
             said = {name: on for name, on in {**said, **switches}.items() if on is not None}
             tables = [
                 f"\n[skills.{toml_value(name)}]\nenabled = {str(on).lower()}\n"
@@ -848,8 +849,8 @@ def switch_skills(settings: Settings, switches: Mapping[str, bool | None]) -> st
     return path
 
 
-def _switched(path: str) -> dict[str, bool]:
-    """Return what the file says; ConfigError for more than commands write, which would be lost."""
+def _read_switches(path: str) -> dict[str, bool]:
+    """Return the file's entries; ConfigError if it holds others, which rewriting would lose."""
     tables = dict(_read_file(path).tables)
     named = tables.pop(_SKILLS, {})
     found = {
@@ -866,7 +867,7 @@ def _switched(path: str) -> dict[str, bool]:
 
 
 def split_place(place: str) -> tuple[str, int | None]:
-    """Return the file of a place and the line; a variable or an argument has none."""
+    """Split a place into file and line; a variable or an argument has no line."""
     path, _, line = place.rpartition(":")
     return (path, int(line)) if path and line.isdecimal() else (place, None)
 
@@ -882,7 +883,7 @@ def _table_from_text(text: str, variable: str) -> object:
 
 
 def _switches(name: object, said: object, by: str, place: _Place) -> SkillSwitches:
-    """Return what a table says about a skill; ConfigError for what is wrong with it."""
+    """Return the settings in a skill's table; ConfigError if one is wrong."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise ConfigError(f"{place.path}: {name!r} is not the name of a skill")
     if not isinstance(said, Mapping):
@@ -910,7 +911,7 @@ def _switches(name: object, said: object, by: str, place: _Place) -> SkillSwitch
 
 
 def _switch(key: str, value: object, where: str) -> dict[str, object]:
-    """Return the fields that a key sets; ConfigError unless the value is of its kind."""
+    """Return the fields that a key sets; ConfigError if its value is of the wrong kind."""
     if key == "env":
         return _variables(value, where)
     if key == "timeout":
@@ -936,7 +937,7 @@ def _switch(key: str, value: object, where: str) -> dict[str, object]:
 
 
 def _is_word(value: object) -> bool:
-    """Whether it is one line of text that no program takes for an option."""
+    """Whether it is one line of text that no program parses as an option."""
     return isinstance(value, str) and value.isprintable() and value.strip()[:1] not in ("", "-")
 
 
@@ -986,7 +987,7 @@ def _warn_of_removed(
 def _files(
     folders: list[str], config: str | os.PathLike[str] | None
 ) -> list[tuple[FileSource, str]]:
-    """The files to read but for the project's, weakest first; the last folder is the user's."""
+    """The files to read except the project's, weakest first; the last folder is the user's."""
     *system, own = [os.path.join(folder, "skillbelt") for folder in folders]
     found: list[tuple[FileSource, str]] = [
         ("system", os.path.join(name, "config.toml")) for name in system
@@ -1003,7 +1004,7 @@ def _files(
 
 
 def _config_dirs(env: Mapping[str, str]) -> list[str]:
-    """The folders of the system's settings, weakest first; relative ones do not count."""
+    """The folders of the system's settings, weakest first; relative ones are ignored."""
     folders = (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep)
     return [folder for folder in reversed(folders) if os.path.isabs(folder)]
 
@@ -1013,10 +1014,10 @@ def _project_files(start: str, worktree: str) -> list[str]:
         pyproject, own = (os.path.join(folder, name) for name in ("pyproject.toml", PROJECT_FILE))
         found: list[str] = []
         # A linked pyproject.toml belongs to another tool; a linked skillbelt.toml is an error.
-        if os.path.isfile(pyproject) and _stays(pyproject, worktree):
+        if os.path.isfile(pyproject) and _is_inside(pyproject, worktree):
             found += [pyproject] if _OUR_TABLE in _head(pyproject) else []
         if _is_file(own):
-            if _stays(own, worktree):
+            if _is_inside(own, worktree):
                 found.append(own)
                 return found
             raise ConfigError(
@@ -1028,15 +1029,15 @@ def _project_files(start: str, worktree: str) -> list[str]:
     return []
 
 
-def _stays(path: str, worktree: str) -> bool:
-    """Whether no link leads to the file out of the project."""
+def _is_inside(path: str, worktree: str) -> bool:
+    """Whether the file, with links resolved, is inside the project."""
     return not os.path.islink(path) or inside(path, worktree)
 
 
 def _is_file(path: str) -> bool:
-    """Whether there is such a file. ConfigError unless it certainly is one or is missing.
+    """Whether the file exists; ConfigError unless it is certainly a file or certainly missing.
 
-    A file of rules that cannot be seen must not count as one that says nothing.
+    A file of rules that cannot be read must not count as an empty one.
     """
     try:
         info = os.stat(path)
@@ -1054,7 +1055,7 @@ def _is_file(path: str) -> bool:
 
 
 def _unreadable(path: str, error: OSError) -> ConfigError:
-    """Return the error for a file that cannot be read, with the folder that bars the way."""
+    """Return the error for an unreadable file; it names the folder without permission."""
     if isinstance(error, FileNotFoundError):
         return ConfigError(f"{path}: cannot be read: there is no such file; check the path")
     above = reversed(upward(os.path.dirname(os.path.abspath(path)), os.sep))
@@ -1066,11 +1067,11 @@ def _unreadable(path: str, error: OSError) -> ConfigError:
 
 
 def _bytes(path: str) -> bytes:
-    """Return the whole file: the rules at the end of one that is cut would not count."""
+    """Return the whole file; a truncated one could lose the rules at its end."""
     data = _head(path)
     if len(data) > _MAX_FILE_BYTES:
         most = f"{_MAX_FILE_BYTES} bytes"
-        raise ConfigError(f"{path}: is larger than {most}; take out what it does not need")
+        raise ConfigError(f"{path}: is larger than {most}; remove what it does not need")
     return data
 
 
@@ -1083,8 +1084,8 @@ def _head(path: str) -> bytes:
 
 
 def is_settings_file(name: str, data: bytes) -> bool:
-    """Whether a file with that path and content would be read as settings of a project."""
-    last = name.rpartition("/")[2].lower()  # some file systems do not tell capitals apart
+    """Whether a file with that path and content would be read as a project's settings."""
+    last = name.rpartition("/")[2].lower()  # some file systems ignore case
     return last in (PROJECT_FILE, *_OPENCODE_FILES) or (
         last == "pyproject.toml" and _OUR_TABLE in data
     )
@@ -1102,7 +1103,7 @@ def _read_file(path: str) -> RuleTables:
 
 
 def read_toml_file(path: str) -> dict[str, Any]:
-    """Return what a file of the user's says; ConfigError for one that is cut, broken or missing."""
+    """Return the tables of a user's file; ConfigError if it is too long, broken or missing."""
     return _parse_file(path)[1]
 
 
@@ -1125,9 +1126,9 @@ def _parse_file(path: str) -> tuple[str, dict[str, Any]]:
 def _settings(path: str, read: RuleTables) -> dict[str, object]:
     flat = _flatten({key: value for key, value in read.tables.items() if key not in _RULES})
     return {
-        key: _based(
+        key: _resolve_relative(
             key,
-            _typed(key, value, f"{path}:{_line(read.text, read.at, key)}"),
+            _check_type(key, value, f"{path}:{_line(read.text, read.at, key)}"),
             os.path.dirname(path),
         )
         for key, value in flat.items()
@@ -1136,9 +1137,9 @@ def _settings(path: str, read: RuleTables) -> dict[str, object]:
 
 
 def _flatten(table: Mapping[str, object]) -> dict[str, object]:
-    """`[skills] paths` and `[limits] max_depth` mean the settings `paths` and `max_depth`.
+    """Flatten `[skills] paths` and `[limits] max_depth` to the settings `paths` and `max_depth`.
 
-    A table in `[skills]` is about the skill of that name, and not in the result.
+    A table in `[skills]` belongs to the skill of that name, and is left out.
     """
     flat: dict[str, object] = {}
     for key, value in table.items():
@@ -1153,13 +1154,13 @@ def _flatten(table: Mapping[str, object]) -> dict[str, object]:
 
 
 def _line(text: str, table: tuple[str, ...], key: str) -> int:
-    """Where the key is written: in our table, not where another tool's has one of that name."""
+    """Return the line of the key in our table; other tools may have a key of that name."""
     places = {(*table, *group, key) for group in [(), *((name,) for name in _GROUPS)]}
     return _first_line(text, places) or 1
 
 
 def _first_line(text: str, places: Collection[tuple[str, ...]]) -> int:
-    """Return the first line with one of these keys or tables; 0 when none has."""
+    """Return the first line that sets one of these keys or tables; 0 if none does."""
     inside: tuple[str, ...] = ()
     for number, line in enumerate(text.split("\n"), 1):
         name = line.strip()
@@ -1173,9 +1174,9 @@ def _first_line(text: str, places: Collection[tuple[str, ...]]) -> int:
     return 0
 
 
-# The name of a project. No path is one, nor what stands for a folder of one machine.
+# The name of a project. It is neither a path nor anything that expands to a folder of one machine.
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}"
-# A part of a dotted key, up to the end of the key: quoted, or bare.
+# One part of a dotted key, quoted or bare.
 _PART = r"""\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([\w-]+))\s*(\.|.|$)"""
 
 
@@ -1189,8 +1190,8 @@ def _parts(dotted: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def _based(key: str, value: object, folder: str) -> object:
-    """A relative path written in a file is relative to that file."""
+def _resolve_relative(key: str, value: object, folder: str) -> object:
+    """Resolve a relative path against the folder of the file that sets it."""
     if key in _FOLDER_LISTS and isinstance(value, tuple):
         return tuple(_joined(folder, item) for item in value)
     if key in ("cache_dir", "state_dir") and isinstance(value, str) and value:
@@ -1202,7 +1203,7 @@ def _joined(folder: str, path: str) -> str:
     return path if path.startswith("~") or "://" in path else os.path.join(folder, path)
 
 
-def _typed(key: str, value: object, where: str) -> object:
+def _check_type(key: str, value: object, where: str) -> object:
     if key not in DEFAULTS:
         raise ConfigError(f"{where}: unknown setting {key!r}{_closest(key)}")
     default = DEFAULTS[key]
@@ -1250,7 +1251,7 @@ def _check_source_rules(items: Iterable[str], where: str, key: str) -> None:
 
 
 def program_names(words: Iterable[str], where: str) -> tuple[str, ...]:
-    """Return the programs of a list; ConfigError for what is neither a name nor a whole path."""
+    """Return the programs of a list; ConfigError unless each is a name or an absolute path."""
     names = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
     for name in names:
         if ("/" in name and not name.startswith("/")) or set(name) & set(" \t\n\0"):
@@ -1280,21 +1281,21 @@ def _checked(key: str, value: object, where: str) -> object:
 
 
 def _from_text(key: str, text: str, where: str) -> object:
-    """A setting as an environment variable writes it."""
+    """Parse a setting from the text of an environment variable."""
     default = DEFAULTS.get(key)
     try:
         if isinstance(default, tuple):
             separator = os.pathsep if key in _FOLDER_LISTS else ","
-            return _typed(
+            return _check_type(
                 key, [part.strip() for part in text.split(separator) if part.strip()], where
             )
         if isinstance(default, bool):
-            return _typed(key, _boolean(text), where)
+            return _check_type(key, _boolean(text), where)
         if isinstance(default, int | float):
-            return _typed(key, type(default)(text), where)
+            return _check_type(key, type(default)(text), where)
     except ValueError as error:
         raise ConfigError(f"{where}: {key} must be {_kind(default)}, not {text!r}") from error
-    return _typed(key, text, where)
+    return _check_type(key, text, where)
 
 
 def _boolean(text: str) -> bool:
@@ -1351,9 +1352,9 @@ _DATABASE_URL = r"(\w+://)(?:([^:/@?#]*)(:[^/@?#]*)?@)?([^@?#]*)(\?[^@#]*)?"
 
 
 def hide_password(value: object) -> object:
-    """Return the value of a setting as it may be shown: a URL of a database without its password.
+    """Return the value of a setting for display: a database URL without its password.
 
-    Of a URL whose password has characters that should be escaped, only the scheme is left.
+    Only the scheme is left if the password has characters that should be escaped.
     """
     if not (isinstance(value, str) and value.startswith(DATABASES)):
         return value
@@ -1366,5 +1367,5 @@ def hide_password(value: object) -> object:
 
 
 def resolve(path: str, settings: Settings) -> str:
-    """An explicit path made absolute: `~` is the user's home, relative is to the project."""
+    """Make an explicit path absolute: `~` is the user's home, relative is to the project."""
     return os.path.normpath(os.path.join(settings.project, _expand(path, settings.home)))

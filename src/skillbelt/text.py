@@ -1,6 +1,6 @@
 """Escape and shorten text for terminals, prompts, XML and JSON.
 
-Text from a skill is hostile until it was escaped here.
+Text from a skill is hostile until it is escaped here.
 """
 
 import json
@@ -12,16 +12,16 @@ from functools import cache
 from typing import Any
 
 # C0 and C1 controls, bidirectional overrides, zero-width and tag characters, the variation
-# selectors no script needs, surrogates: on a terminal they move the cursor or hide text, in a
-# prompt they smuggle it.
+# selectors that no script needs, surrogates: they move the cursor or hide text on a terminal, and
+# hide instructions in a prompt.
 _UNSAFE = (
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
 )
-_DAYS_AGO = 14  # from then on a date says more
+_DAYS_AGO = 14  # older than this, a date says more
 _BYTES_PER_TOKEN = 4  # median error 5 % on real skills, without a vocabulary
-# Line ends and tabs become references, so that no text begins a line and a parser restores them.
-# XML cannot express the last two characters.
+# Line ends and tabs become character references: no text can begin a line, and a parser restores
+# them. XML cannot express the last two characters.
 _XML = {
     ord("&"): "&amp;",
     ord("<"): "&lt;",
@@ -52,10 +52,10 @@ def exact(text: str) -> str:
 
 
 def shell_word(text: str) -> str:
-    """Return the text as one word of a command line that can be copied and run.
+    """Return the text as one shell word that can be copied and run.
 
-    Unsafe characters, line ends and repeated blanks are escapes, so that it stays on one line and
-    shows all that is in it.
+    Unsafe characters, line ends and repeated blanks are escaped, so that it stays on one line and
+    hides nothing.
     """
     plain = text == text.strip() and "  " not in text and "`" not in text
     if plain and text.isprintable() and not _unsafe().search(text):
@@ -81,12 +81,12 @@ def xml(text: str) -> str:
 
 
 def break_tag(text: str, name: str) -> str:
-    """Return a text in which no tag of that name opens or closes, and all else is as it was."""
+    """Break every opening or closing tag of that name; the rest of the text is unchanged."""
     return re.sub(rf"<(\s*/?\s*{name})", r"<\\\1", text, flags=re.IGNORECASE)
 
 
 def break_lines(text: str, *starts: str) -> str:
-    """Return a text in which no line begins with one of the starts, and all else is as it was."""
+    """Break every line that begins with one of the starts; the rest of the text is unchanged."""
     folded = text.casefold()
     if not any(start.casefold() in folded for start in starts):
         return text
@@ -97,7 +97,7 @@ def break_lines(text: str, *starts: str) -> str:
 
 
 def toml_value(value: object) -> str:
-    """Return a text or a list of texts as TOML writes it: as JSON does, but for one character."""
+    """Return a text or a list of texts as TOML: JSON, except for one character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -181,7 +181,7 @@ def bytes_of_tokens(count: int) -> int:
 
 
 def ago(then: float, now: float) -> str:
-    """Return how long ago that was, as a person says it; the date when it is weeks, or to come."""
+    """Return how long ago a time was, in words; the date if it is weeks ago or in the future."""
     minutes = int((now - then) // 60)
     if now < then or minutes >= _DAYS_AGO * 1_440:
         return local_time(then, "%Y-%m-%d")
@@ -193,7 +193,7 @@ def ago(then: float, now: float) -> str:
 
 
 def local_time(seconds: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """Return a time by the clock of this machine; the number itself where there is none."""
+    """Return a time in this machine's time zone; the number itself if it is out of range."""
     try:
         return time.strftime(form, time.localtime(seconds))
     except (ValueError, OverflowError, OSError):
@@ -210,7 +210,7 @@ def describe_seconds(seconds: float) -> str:
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """Parse a TOML document; raises ValueError, or RecursionError for one that is nested deep."""
+    """Parse a TOML document; ValueError if it is invalid, RecursionError if nested too deep."""
     import tomllib  # cost: 4 ms, and most projects and skills have no such file
 
     return tomllib.loads(text)

@@ -131,7 +131,7 @@ def test_records_in_another_order_show(filled: AuditLog) -> None:
 @pytest.mark.parametrize("at", [1, 5, 10])
 def test_a_line_that_was_added_shows(filled: AuditLog, line: bytes, at: int) -> None:
     change(filled, lambda lines: lines.insert(at, line))
-    assert faults(filled) == [(at + 1, "is no record of this log: it was changed or added")]
+    assert faults(filled) == [(at + 1, "is not a record of this log: it was changed or added")]
 
 
 def test_a_record_that_is_there_twice_shows(filled: AuditLog) -> None:

@@ -299,13 +299,13 @@ def test_one_file_of_many_programs_is_allowed_by_the_name_it_has(bin_folder: Pat
 
 @pytest.mark.parametrize("command", ["nosuchprogram", "cd /", "export A"])
 def test_what_is_no_program_is_refused(command: str) -> None:
-    assert "is no program in" in refused(command, CommandPolicy(denied=("rm",)))
+    assert "is not a program in" in refused(command, CommandPolicy(denied=("rm",)))
     assert "not allowed" in refused(command, ECHO)
 
 
 def test_a_listed_program_that_is_not_found_is_said_to_be_missing() -> None:
     said = refused("no-such-tool x", CommandPolicy(allowed=("no-such-tool",)))
-    assert said.startswith("command 'no-such-tool' is no program in /usr/local/sbin:")
+    assert said.startswith("command 'no-such-tool' is not a program in /usr/local/sbin:")
     assert said.endswith(": name its path in allowed_commands")
 
 
@@ -348,7 +348,7 @@ def test_a_link_outside_the_system_to_a_denied_program_is_refused(tmp_path: Path
     policy = CommandPolicy(denied=("rm",))
     assert "denied by" in refused(f"{tmp_path}/x", policy)
     assert "lies outside" in refused(f"{tmp_path}/y", policy)
-    assert "is no program" in refused("./x", policy)
+    assert "is not a program" in refused("./x", policy)
 
 
 @pytest.mark.parametrize(

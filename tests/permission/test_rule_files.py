@@ -295,13 +295,13 @@ def test_what_lies_in_the_home_is_denied(tree: Tree, pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["secrets/*", "./x", "~bob/.ssh/*", "$XDG_DATA_HOME/x", "."])
 def test_a_path_that_could_never_match_is_an_error(tree: Tree, pattern: str) -> None:
-    with pytest.raises(ConfigError, match="is no path that could be asked for"):
+    with pytest.raises(ConfigError, match="is not a path that a request can name"):
         policy(tree, session_rules=[Rule("host_file", pattern, "deny")])
     tree.write(USER, f'[permission]\ndeny = ["Read({pattern})"]\n')
-    with pytest.raises(ConfigError, match=r"config.toml:2: .* is no path"):
+    with pytest.raises(ConfigError, match=r"config.toml:2: .* is not a path"):
         policy(tree)
     tree.write(USER, f'[permission.host_file]\n"{pattern}" = "deny"\n')
-    with pytest.raises(ConfigError, match=r"config.toml:2: .* is no path"):
+    with pytest.raises(ConfigError, match=r"config.toml:2: .* is not a path"):
         policy(tree)
 
 
@@ -437,8 +437,8 @@ def document(patterns: list[str], ways: list[tuple[str, bool]], form: str, agent
          "trusted must be true or false, not 1"),
         ('run = {"a" = {action = "deny", agent = 1}}', 2, "agent must be text, not 1"),
         ('deny = "Bash"', 2, "permission.deny must be a list, not 'Bash'"),
-        ('deny = [\n"Bash",\n7]', 4, "7 is no rule; write a tool, as in Bash, or"),
-        ('deny = [\n"Bash", "Bash(",\n]', 3, "'Bash(' is no rule; write a tool"),
+        ('deny = [\n"Bash",\n7]', 4, "7 is not a rule; write a tool, as in Bash, or"),
+        ('deny = [\n"Bash", "Bash(",\n]', 3, "'Bash(' is not a rule; write a tool"),
         ('deny = ["WebFetch(https://example.com/x)"]', 2, "'WebFetch(https://example.com/x)' is"),
         ('rules = [{type = "run", pattern = 1, action = "deny"}]', 2,
          "pattern must be text, not 1"),

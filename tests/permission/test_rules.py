@@ -438,9 +438,9 @@ def test_an_answer_of_no_kind_is_refused(kind: Any) -> None:
 
 def test_what_is_no_rule_is_refused_by_the_runtime(tree: Tree) -> None:
     wrong: Any = [("run", "*", "allow")]
-    with pytest.raises(ConfigError, match="is no Rule; write Rule"):
+    with pytest.raises(ConfigError, match="is not a Rule; write Rule"):
         Runtime(settings=tree.settings(), rules=wrong)
-    with pytest.raises(ConfigError, match="is no Rule; write Rule"):
+    with pytest.raises(ConfigError, match="is not a Rule; write Rule"):
         Runtime(settings=tree.settings()).session("ada", "s", rules=wrong)
     changed: Any = Rule("run", "*", "deny")._replace(action="Deny")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="action must be one of"):

@@ -23,7 +23,7 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class HostTool(NamedTuple):
-    """A tool of the host, beside the tools for skills.
+    """A tool of the host, in addition to the tools for skills.
 
     The function is called in a thread with a dict of arguments. The model sees its exceptions as
     failed calls.
@@ -35,7 +35,7 @@ class HostTool(NamedTuple):
     schema: Schema = _NO_ARGUMENTS
 
     def offered(self) -> Tool:
-        """Return the tool as a model is offered it."""
+        """Return the tool as offered to a model."""
         return Tool(
             name=self.name,
             description=self.description,

@@ -25,7 +25,7 @@ _PROGRAMS = {
     "sh": ("bash", "-c"),
     "shell": ("bash", "-c"),
 }
-# Languages of programs that are not run. Other blocks, as of JSON, are no code to run at all.
+# Programming languages that are not run. Blocks in other languages, such as JSON, are not code.
 _OTHERS = frozenset(
     ("c", "cpp", "cs", "csharp", "go", "golang", "java", "javascript", "js", "kotlin", "lua", "mjs",
      "node", "perl", "php", "powershell", "ps1", "r", "rb", "rs", "ruby", "rust", "swift", "ts",

@@ -51,7 +51,7 @@ def _attach(path: str, most: int, fence: str) -> AttachedFile:
     except OSError as error:
         raise ConfigError(f"{one_line(path)} cannot be read: {error.strerror}") from error
     text = "" if b"\0" in data else data.decode("utf-8", "ignore")
-    if len(text.encode()) < len(data) - 3:  # not just a cut character at the end
+    if len(text.encode()) < len(data) - 3:  # more than a character cut at the end
         text = ""
     return AttachedFile(path, found.st_size, text[:most], bool(text) and len(data) == found.st_size)
 

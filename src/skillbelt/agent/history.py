@@ -19,7 +19,7 @@ from skillbelt.store import SessionKey, Store
 from skillbelt.text import shorten
 from skillbelt.tools.schema import Tool
 
-KEPT = "response"  # the key of what the provider wants back with the next request
+KEPT = "response"  # the key of data that the provider wants back with the next request
 INTERRUPTED = (
     "This call was interrupted before its result was known, so it may have run in part. Check the "
     "current state before you repeat it."
@@ -31,8 +31,8 @@ CANCELLED = "This call was cancelled by the user."
 class AgentContext:
     """One agent in one session.
 
-    `lease` is the number of the one that has the session for the run. `depth` counts the
-    enclosing forks; `skill` is the one that it was forked for.
+    `lease` is the number of the lease on the session for the run. `depth` counts the enclosing
+    forks; `skill` is the one that it was forked for.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class AgentContext:
 
     @property
     def _is_new_turn(self) -> bool:
-        # A compaction may leave nothing but the question of a turn that goes on.
+        # A compaction may leave nothing but the question of the current turn.
         return not self._answered and is_question(self.history[-1] if self.history else {})
 
     def _skill_tools(self) -> list[Tool]:

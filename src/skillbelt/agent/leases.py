@@ -1,8 +1,8 @@
-"""One turn at a time in a session, on all machines together: a lease in the store that is renewed.
+"""One turn at a time in a session, across all machines: a lease in the store that is renewed.
 
-A server that dies stops renewing, and the next turn begins once its lease has run out; on the
-same machine it begins at once. A server that only stood still finds that another has the session
-at its next append, which the store refuses.
+A server that dies stops renewing, and the next turn begins once its lease has expired; on the same
+machine it begins at once. A server that was only suspended learns at its next append that another
+has the session: the store refuses it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from skillbelt.permission.waiting import has_ended, process_mark
 from skillbelt.store import SessionKey, Store
 from skillbelt.store.protocol import Lease, lease_topic
 
-# How long a session stays taken after the server of a turn died, and how often a turn says that
-# it goes on. Who waits sees by the latter that it does, so it is the longer wait for a refusal.
+# How long a session stays locked after the server of a turn died, and how often a running turn
+# renews its lease. A waiting turn learns by a renewal that the other is alive, so a refusal
+# may take that long.
 LEASE_SECONDS = 15.0
 RENEW_SECONDS = 3.0
 _LOOK_SECONDS = 0.5
@@ -31,19 +32,19 @@ BUSY = "another run is active in this session{where}; wait for it to end, or can
 
 
 class TurnLease:
-    """Has a session for one turn."""
+    """Holds a session for one turn."""
 
     def __init__(self, store: Store, key: SessionKey) -> None:
         self._store, self._key = store, key
         self.number = os.urandom(16).hex()
         self.lost = False
-        # A task that is cancelled leaves its thread at work: what it takes is given back after it.
+        # A cancelled task leaves its thread at work: a lease that it takes is released afterwards.
         self._in_turn, self._released = threading.Lock(), False
 
     async def take(self) -> str:
-        """Take the session; return why not, when another turn goes on in it.
+        """Take the session; return why not if another turn is active in it.
 
-        A turn that ends soon, and one whose server died, are waited for.
+        It waits for a turn that ends soon, and for the lease of a server that died.
         """
         if (await to_thread.run_sync(self._ask)).number == self.number:
             return ""
@@ -81,7 +82,7 @@ class TurnLease:
         return self._store.renew_lease(self._key, self.number, LEASE_SECONDS)
 
     async def release(self) -> None:
-        """Give the session back, also when this task is cancelled meanwhile."""
+        """Release the session, also when this task is cancelled meanwhile."""
         await wait_shielded([start_task(self._give_back())])
 
     async def _give_back(self) -> None:
@@ -97,10 +98,10 @@ class TurnLease:
 
 
 def _describe_self() -> str:
-    """Return what people read of the process, and what others of its machine know it by."""
+    """Return the process in words, and the mark by which others on its machine identify it."""
     return f"process {os.getpid()} on {socket.gethostname()}|{process_mark()}"
 
 
 def _has_ended(holder: str) -> bool:
-    """Whether the process that holds a lease is one of this machine, and has ended."""
+    """Whether the process that holds a lease is on this machine and has ended."""
     return has_ended(holder.partition("|")[2])

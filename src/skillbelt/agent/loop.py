@@ -1,7 +1,7 @@
 """One run of an agent in one session: ask the model, run its calls, store both, repeat.
 
 Each step is stored atomically: the changes of a request with its answer, those of calls with their
-results. However a run ends, the session is as after its last complete step.
+results. No matter how a run ends, the session is as after its last complete step.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ from skillbelt.text import one_line, shorten
 from skillbelt.tools.handlers import failed
 from skillbelt.tools.schema import Tool, ToolResult
 
-# Answers of a model for one message, forks included: bounds what a loop can cost.
+# Answers of a model for one message, forks included: limits the cost of a loop.
 MAX_RUN_STEPS = 200
 # Before the first retry; each further one waits twice as long.
 RETRY_WAIT_SECONDS = 0.5
-# A cancelled run waits so long for its tool calls to end.
+# How long a cancelled run waits for its tool calls to end.
 CANCEL_TIMEOUT_SECONDS = 10.0
 # Fenced blocks of one answer that are run, when the agent has `run_code`.
 MAX_CODE_BLOCKS = 8
@@ -75,7 +75,7 @@ _MAX_ERROR_CHARS = 300
 _FLOOD = 16  # an answer with this many times the allowed calls is an error
 _EMPTY = "the model gave no answer"
 
-# Returns the model of a context, and its tools beside those for skills.
+# Returns the model of a context, and its tools in addition to those for skills.
 Equip = Callable[[AgentContext], tuple[Model, Mapping[str, tuple[Tool, HostHandler]]]]
 
 
@@ -96,7 +96,7 @@ class StepBudget:
         self.most = self._left = max(most, 1)
 
     def take(self) -> bool:
-        """Take one; return whether there was one left."""
+        """Take one; return whether one was left."""
         self._left -= 1
         return self._left >= 0
 
@@ -123,7 +123,8 @@ class Turn:
         self._more = tuple(tool for tool, _ in own.values())
         self._tools = ToolRunner(context, own, self._fork)
         self._usage, self._text = NONE, ""
-        self._told_of_code = False  # that code in its answer is in a language that is not run
+        # Whether the model got a note that code in its language is not run.
+        self._noted_code = False
         self._first_prompt: Prompt | None = None
         self._error, self._may_retry, self._wait_seconds = "", False, 0.0
 
@@ -142,7 +143,7 @@ class Turn:
             self.context.drop()
 
     async def run_compaction(self) -> None:
-        """Replace the older part of the history by a summary, however short the history is."""
+        """Replace the older part of the history by a summary, even if the history is short."""
         try:
             async with _enter(self.model):
                 await self._begin(None)
@@ -224,7 +225,10 @@ class Turn:
         return await self._run_fork_for_user(skill, command.text)
 
     async def _read_command(self, text: str) -> Command | None:
-        """Return the command after its permission requests; None when it is none."""
+        """Return the command after its permission requests.
+
+        None if the message is not a command.
+        """
         found: list[Command | None] = []
 
         async def work() -> None:
@@ -280,9 +284,9 @@ class Turn:
         blocks = code.find_blocks(reply.text, MAX_CODE_BLOCKS)
         if any(block.runs for block in blocks):
             return blocks
-        # Told once, a model that still answers with such code means it as its answer.
-        told, self._told_of_code = self._told_of_code, self._told_of_code or bool(blocks)
-        return [] if told else blocks
+        # After one note, a model that answers with such code again means it as its answer.
+        repeated, self._noted_code = self._noted_code, self._noted_code or bool(blocks)
+        return [] if repeated else blocks
 
     async def _ask(self) -> Reply | None:
         """Get and store one answer of the model, with retries; None when all fail."""
@@ -341,7 +345,7 @@ class Turn:
 
     @in_thread
     def _keep_request(self, prompt: Prompt, purpose: str = "") -> None:
-        """Keep what is sent to the model, where what happens is written down.
+        """Record the request to the model, if recording is on.
 
         A runner with a store of its own keeps its conversations for itself.
         """

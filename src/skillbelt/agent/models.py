@@ -1,4 +1,4 @@
-"""What an agent needs of a model, independent of any provider."""
+"""The interface of a model, independent of any provider."""
 
 from __future__ import annotations
 

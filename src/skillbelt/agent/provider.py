@@ -59,13 +59,13 @@ from skillbelt.untrusted_json import read_json
 logger = logging.getLogger(__name__)
 # Models that think may be silent for minutes; beyond that the connection is dead.
 MODEL_IDLE_SECONDS = 600.0
-# An answer with its reasoning and calls; far beyond the own limit of any model.
+# An answer with its reasoning and calls; far beyond the limit of any model.
 MAX_ANSWER_CHARS = 8_000_000
 OLLAMA_URL = "http://localhost:11434/v1"
 # A key of its own: the one for OpenAI must not go to another server.
 COMPATIBLE_KEY = "OPENAI_COMPATIBLE_API_KEY"
 _OFFICIAL = "api.openai.com"
-# The provider packages of the extra; for the others pydantic-ai says what is missing.
+# The provider packages of the extra; for the others pydantic-ai reports what is missing.
 _OURS = ("anthropic", "google", "openai")
 _GROUP = re.compile(r"pydantic-ai-slim\[([\w-]+)\]")
 _MAX_SHOWN_CHARS = 300
@@ -100,7 +100,7 @@ class ProvidedModel:
             logger.debug("cannot close the connection to the model: %r", error)
 
     def price(self, usage: Usage) -> float | None:
-        """Return what a request costs, in dollars; None where the price is not known."""
+        """Return the price of a request, in dollars; None if it is not known."""
         told = PricedUsage(
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
@@ -493,7 +493,7 @@ def _text(message: Message) -> str:
 
 
 def data_to_keep(response: ModelResponse) -> dict[str, object] | None:
-    """Return what to store of an answer beside text and calls; None for nothing."""
+    """Return the data of an answer to store besides text and calls; None for nothing."""
     if all(_is_plain(part) for part in response.parts):
         return None
     [dumped] = ModelMessagesTypeAdapter.dump_python([response], mode="json")

@@ -202,7 +202,7 @@ class Runner:
             self._model(self.agent)
 
     def price(self, usage: Usage) -> float | None:
-        """Return what a request with that usage costs, in dollars; None where that is not known."""
+        """Return the price of a request with that usage, in dollars; None if it is not known."""
         if self.agent.model == OFFLINE:
             return 0.0
         price = getattr(self._model(self.agent), "price", None)

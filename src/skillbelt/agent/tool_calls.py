@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 # Calls of one answer; the model gets an error for the others.
 MAX_ANSWER_CALLS = 64
 
-# Runs a tool of the host: takes its arguments, and what follows a command that it runs.
+# Runs a tool of the host: takes its arguments, and a watch for a command that it runs.
 HostHandler = Callable[[dict[str, object], Watch], ToolResult]
 _POLLING = "skill_poll"  # may repeat the same call
 _MAX_ERROR_CHARS = 300
@@ -56,7 +56,7 @@ class CallGroup:
         answered: bool,
         end_seconds: float,
     ) -> None:
-        """Permission requests of the `session` become events; `answered` means one answers them.
+        """Send permission requests of the `session` as events; `answered` if the receiver answers.
 
         Cancelling waits at most `end_seconds`.
         """
@@ -69,7 +69,7 @@ class CallGroup:
         self.stopped = False
 
     def watch(self, call_id: str, env: object = None) -> Watch:
-        """Return what follows the command of a call; secrets of `env` are redacted."""
+        """Return a watch for the command of a call; secrets of `env` are redacted."""
         given = env.items() if isinstance(env, Mapping) else ()
         secrets = secrets_of({str(name): str(value) for name, value in given})
 
@@ -81,7 +81,7 @@ class CallGroup:
         return self._follower.watch._replace(listener=listener)
 
     def on_stop(self, callback: Callable[[], object]) -> None:
-        """Call this when the calls are cancelled."""
+        """Register a function to call when the calls are cancelled."""
         self._on_stop.append(callback)
 
     def _on_request(self, pending: Pending) -> None:

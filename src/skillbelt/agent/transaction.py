@@ -71,7 +71,7 @@ class StepWrites:
         return self._journal.behind.expire(before)
 
     def take_lease(self, key: SessionKey, number: str, holder: str, seconds: float) -> Lease:
-        """Take a session of the store behind."""
+        """Take the lease of a session in the store behind."""
         return self._journal.behind.take_lease(key, number, holder, seconds)
 
     def renew_lease(self, key: SessionKey, number: str, seconds: float) -> bool:
@@ -79,7 +79,7 @@ class StepWrites:
         return self._journal.behind.renew_lease(key, number, seconds)
 
     def release_lease(self, key: SessionKey, number: str) -> None:
-        """Give back a session of the store behind."""
+        """Release the lease of a session in the store behind."""
         self._journal.behind.release_lease(key, number)
 
     def watch(self, topic: str) -> StoreWatch:
@@ -87,7 +87,7 @@ class StepWrites:
         return self._journal.behind.watch(topic)
 
     def wake(self, topic: str) -> None:
-        """Wake who watches a topic of the store behind."""
+        """Wake the watchers of a topic of the store behind."""
         self._journal.behind.wake(topic)
 
     def now(self) -> float:
@@ -96,7 +96,7 @@ class StepWrites:
 
 
 class Journal:
-    """The steps of one run in one session, which the run has by a lease of that number."""
+    """The steps of one run in one session, which the run holds by a lease of that number."""
 
     def __init__(self, behind: Store, key: SessionKey, lease: str = "") -> None:
         self.behind, self.key, self._lease = behind, key, lease

@@ -39,7 +39,7 @@ from skillbelt.format.yaml_fast import AsWritten
 from skillbelt.text import hidden, one_line, shorten, tokens
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
-# Read of a linked document to find its own links.
+# How much of a linked document is read to find its own links.
 MAX_LINKED_BYTES = 256 * 2**10
 # Linked documents that are read; each costs one open file.
 MAX_LINKED_DOCUMENTS = 100

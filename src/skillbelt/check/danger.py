@@ -1,7 +1,7 @@
-"""The rules about what a skill should not hold: secrets, and commands that run what they fetch.
+"""Rules about dangerous content: secrets, and commands that run what they download.
 
-They find what is there by mistake or in the open. A skill that hides it is not found here: a run
-is held by its sandbox, not by this.
+They find mistakes and obvious cases, not what a skill hides on purpose: the sandbox confines a run,
+not these rules.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from skillbelt.check.rules import finding
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Diagnostic
 
-# Read of each file of a skill, and the most findings of a kind in one file.
+# How much of each file is read, and the most findings of a kind in one file.
 MAX_SEARCHED_BYTES = 256 * 2**10
 _MAX_OF_A_KIND = 5
 _SHOWN_CHARS = 80
@@ -38,7 +38,7 @@ _PLACEHOLDERS = re.compile(
 
 
 class _SecretKind(NamedTuple):
-    """A kind of secret: what it is, a text that is in each, and its form."""
+    """A kind of secret: its name, a text that each one contains, and its pattern."""
 
     name: str
     hint: bytes
@@ -78,19 +78,19 @@ _EXAMPLE = re.compile(
     rb"example|sample|dummy|fake|your|placeholder|redacted|test|1234567|abcdef|xxxx|0000|\.\.\.",
     re.IGNORECASE,
 )
-# Bits per character: keys are random, and what stands for one in a text is not.
+# Bits per character: keys are random, and placeholders are not.
 _LEAST_ENTROPY = 3.2
 
 _AS = r"(?:sudo\s+(?:-\S+\s+){0,3})?(?:env\s+(?:\S+=\S*\s+){0,3})?(?:/\S{0,40}/)?"
-# What runs its standard input: a shell without -c, another interpreter without a program.
+# Programs that run their standard input: a shell without -c, an interpreter without a program.
 _RUNNER = (
     rf"{_AS}(?:(?:ba|z|da|k|fi)?sh(?![\w./-])(?!\s+-c)"
     r"|(?:python[0-9.]*|node|perl|ruby|php)(?:[ \t]+-(?=\s)|[ \t]*(?=$|[\n;&|)\"'`#])))"
 )
-# With an address: a text that only speaks of `curl | sh` has none.
+# With an address: a text that only mentions `curl | sh` has none.
 _FETCH = r"\b(?:curl|wget)(?=\s[^\n|;]{0,300}(?:://|\$|\w\.\w|localhost))"
 _WEB = r"\b(?:irm|iwr|invoke-restmethod|invoke-webrequest)\s"
-# Each with the words of which one is in every text that it matches.
+# Each pattern with words, one of which is in every text that it matches.
 _FETCHED = tuple(
     (tuple(word.encode() for word in words), re.compile(form.encode(), re.IGNORECASE))
     for words, form in (
@@ -129,12 +129,12 @@ _FETCHED = tuple(
 
 
 def is_placeholder(description: str) -> bool:
-    """Whether a description is that of a template."""
+    """Whether a description is a template's placeholder."""
     return bool(_PLACEHOLDERS.search(description))
 
 
 def check_content(data: bytes, path: str) -> Iterator[Diagnostic]:
-    """Yield the secrets in a text, and the commands that run what they fetch."""
+    """Yield the secrets in a text, and the commands that run what they download."""
     data = data[:MAX_SEARCHED_BYTES]
     if b"\0" in data:
         return
@@ -155,7 +155,7 @@ def find_secrets(data: bytes) -> Iterator[tuple[int, str]]:
             private = value.startswith(b"-----")
             if _EXAMPLE.search(value) or (not private and _entropy(value) < _LEAST_ENTROPY):
                 continue
-            # Only the beginning: a report is read by more people than the file.
+            # Only the beginning: more people read a report than the file.
             begin = "" if private else f" ({value[:7].decode('ascii')}…)"
             yield _line(data, match.start()), f"{name}{begin}"
 
@@ -164,7 +164,7 @@ def _find_fetched(data: bytes, path: str) -> Iterator[Diagnostic]:
     folded = data.lower()
     if not any(word in folded for words, _ in _FETCHED for word in words):
         return
-    # A command may go on in the next line; the places stay the same.
+    # A command may continue on the next line; the offsets stay the same.
     joined = data.replace(b"\\\r\n", b"   ").replace(b"\\\n", b"  ")
     told: set[int] = set()
     for words, form in _FETCHED:

@@ -95,8 +95,8 @@ Step = Callable[[str, str], str]
 def fix_bytes(data: bytes, *, folder: str, unsafe: bool = False) -> FixedBytes:
     """Apply every fix that keeps the meaning; a second call changes nothing.
 
-    With `unsafe`, apply those too that may change it: what a misspelled field or a wrong name was
-    meant to be is a guess.
+    With `unsafe`, also apply those that may change it: the intended spelling of a field or a name
+    is a guess.
     """
     kept = _fix_safely(data, folder)
     if not unsafe:
@@ -308,14 +308,14 @@ def spell_keys(block: str, folder: str) -> str:
 
 
 def guess_keys(block: str, folder: str) -> str:
-    """Rename each field that looks like a known one to that."""
+    """Rename each field that looks like a known one to the known name."""
     return _rename_keys(
         block, lambda key, present: "" if key in KNOWN else closest_field(key, present)
     )
 
 
 def guess_name(block: str, folder: str) -> str:
-    """Write the folder's name as the name, if that is a valid one and the present one differs."""
+    """Write the folder's name as the name, if it is valid and the present one differs."""
     loaded = strict.load(block)
     if not isinstance(loaded, strict.LoadedYaml) or loaded.fields.get("name") in (None, "", folder):
         return block

@@ -27,10 +27,10 @@ from skillbelt.files.tree import (
 from skillbelt.format.bounds import MAX_RESOURCE_FILE_BYTES
 from skillbelt.values import SKILL_FILE, Diagnostic
 
-# What every host that gets skills over MCP must accept.
+# Every host that gets skills over MCP must accept this much.
 _ACCEPTED_FILES = 512
 _ACCEPTED_BYTES = 16 * 2**20
-# Of the files of a skill, the nearest first, that are searched for secrets.
+# How many of a skill's files are searched for secrets, the nearest first.
 _MAX_SEARCHED_IN_ALL = 16 * 2**20
 _SHELL_SUFFIXES = ("", ".sh", ".bash", ".zsh")
 _KINDS = {
@@ -86,7 +86,7 @@ def _unusable(path: str, error: OSError | ValueError) -> UnusableFile:
 
 
 def check_entries(folder: str) -> Iterator[Diagnostic]:
-    """Yield what is wrong with the files of a skill, except its own SKILL.md; sorted by path."""
+    """Yield the problems of a skill's files, except its own SKILL.md; sorted by path."""
     entries = sorted(LocalFiles(folder).entries())
     cut: list[Diagnostic] = []
     searched = 0

@@ -22,7 +22,7 @@ from skillbelt.errors import PermissionDenied, SkillbeltError, UsageError, close
 from skillbelt.text import one_line
 
 _MANY_OBJECTS = 50_000
-_NEAR = 0.7  # how like a command a mistyped word must be
+_NEAR = 0.7  # how similar a mistyped word must be to a command
 
 
 class CliCommand(NamedTuple):
@@ -33,7 +33,7 @@ class CliCommand(NamedTuple):
     details: str = ""
     words: str = ""  # metavar of the arguments after `--`, which are passed on unparsed
     json: str = "print one JSON document"
-    own_words: int = 1  # how many plain words before `words` are its own
+    own_words: int = 1  # how many plain words come before `words`
 
 
 # No module may be called `list`: it would shadow the built-in here.
@@ -201,8 +201,8 @@ COMMANDS: dict[str, CliCommand] = {
     "store": CliCommand(
         "store",
         "move sessions to another store, delete old ones, clear objects",
-        "`migrate` can be ended and begun again at any time; it compares every session. "
-        "`collect` removes from the object store what nothing refers to.",
+        "`migrate` can be stopped and repeated at any time; it compares every session. "
+        "`collect` removes objects without references from the object store.",
     ),
     "artifacts": CliCommand(
         "artifacts",
@@ -253,8 +253,8 @@ COMMANDS: dict[str, CliCommand] = {
     "fleet": CliCommand(
         "fleet",
         "show and manage the machines that run commands",
-        "status: nodes, what waits, whether the stores answer. nodes: what each can do and "
-        "holds. drain NODE: no new work there; saves its workspaces and waits for what runs. "
+        "status: nodes, queued runs, whether the stores answer. nodes: what each can do and "
+        "contains. drain NODE: stops new work there, saves its workspaces, waits for its runs. "
         "doctor: attacks the sandboxes of every node, compares versions and settings. join "
         "HOST:PORT: makes this machine a node, with COMMAND beside it. Exit code 1: problems "
         "were found; 124: something still runs on the node.",
@@ -273,7 +273,7 @@ COMMANDS: dict[str, CliCommand] = {
     "mcp": CliCommand(
         "mcp",
         "add skillbelt to an MCP client, such as Claude Code or an editor, or remove it",
-        "clients: which clients there are, and which have it. install CLIENT and uninstall "
+        "clients: lists the clients, and which have it. install CLIENT and uninstall "
         "CLIENT change one file after a question. Exit code 4: you said no, or there was no "
         "terminal to ask at and no --yes.",
     ),
@@ -283,14 +283,14 @@ COMMANDS: dict[str, CliCommand] = {
         'One line for each new shell. In ~/.bashrc: eval "$(skillbelt completion bash)". In '
         '~/.zshrc, below compinit: eval "$(skillbelt completion zsh)". In '
         "~/.config/fish/config.fish: skillbelt completion fish | source. With words after -- it "
-        "prints what may come next, as the script asks for it.",
+        "prints the completions, as the script asks for them.",
         "WORD...",
     ),
 }
-# What the loader of shared libraries says, and Python.
+# Messages of the dynamic loader and of Python when memory or threads run out.
 _NO_MEMORY = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
 _NO_THREAD = "can't start new thread"
-# What argparse says of a choice and of an option that it does not know.
+# Messages of argparse about an invalid choice and an unknown option.
 _CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)$", re.DOTALL)
 _CHOICES = re.compile(r"[\w-]+")
 _OPTION = re.compile(r"unrecognized arguments: (--[\w-]+)")
@@ -299,7 +299,7 @@ _OPTION = re.compile(r"unrecognized arguments: (--[\w-]+)")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     if argv is None:
-        # Importing makes many objects and no garbage: looking for it takes a tenth of a command.
+        # Importing creates many objects and no garbage: collecting it takes a tenth of a command.
         gc.set_threshold(_MANY_OBJECTS)
     arguments = list(sys.argv[1:] if argv is None else argv)
     _escape_unencodable()
@@ -334,7 +334,7 @@ def _run(arguments: list[str], as_json: bool) -> int:
         except KeyboardInterrupt:
             return _interrupted(as_json)
     except BrokenPipeError:
-        # The reader closed the pipe; the exit code stays the one that is known.
+        # The reader closed the pipe; the exit code stays as it is.
         _discard_output()
         return code
     except OSError as error:
@@ -350,17 +350,17 @@ def _run(arguments: list[str], as_json: bool) -> int:
 
 
 def _remedy(error: SkillbeltError) -> str:
-    """Return what to do, for a line below the error; "" where that would say nothing new."""
+    """Return the remedy, for a line below the error; "" if it would repeat the message."""
     if error.remedy == SkillbeltError.remedy:
         return ""
-    # Another refusal has its own command in the message, or a person said no.
+    # Other refusals name their own command in the message, or a person said no.
     if error.remedy == PermissionDenied.remedy and "is denied by" not in str(error):
         return ""
     return one_line(error.remedy)
 
 
 def _report_shortage(error: Exception, as_json: bool) -> bool:
-    """Print what the process lacks, if that is why it failed; return whether it is."""
+    """Print which resource ran out, if that is why the process failed; return whether it is."""
     said = _shortage(error)
     if said:
         print_failure(said)
@@ -370,7 +370,7 @@ def _report_shortage(error: Exception, as_json: bool) -> bool:
 
 
 def _shortage(error: Exception) -> str:
-    """Return what the process lacks, if that is why it failed; such errors have no type."""
+    """Return which resource ran out, if that is why it failed; such errors have no type."""
     if isinstance(error, MemoryError) or any(one in str(error) for one in _NO_MEMORY):
         return "there is not enough memory for this (see ulimit -v)"
     if _NO_THREAD in str(error):
@@ -391,7 +391,7 @@ def _interrupted(as_json: bool) -> int:
 
 
 def _report_system_error(error: OSError, as_json: bool) -> int:
-    """Print the document of the error, unless stdout itself is what cannot be written."""
+    """Print the document of the error, unless stdout itself cannot be written."""
     try:
         if as_json:
             print_error(describe("system", str(error), "check the file or the device", 1))
@@ -405,7 +405,7 @@ def _report_system_error(error: OSError, as_json: bool) -> int:
 def _discard_output() -> None:
     """Redirect stdout to /dev/null, so that Python does not flush to the closed pipe at exit."""
     number = sys.stdout.fileno()
-    os.close(number)  # first, so that there is a handle to open even if they have run out
+    os.close(number)  # first, so that a descriptor is free even if they ran out
     handle = os.open(os.devnull, os.O_WRONLY)
     if handle != number:
         os.dup2(handle, number)
@@ -413,10 +413,10 @@ def _discard_output() -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are ours, so that they reach programs too."""
+    """A parser that raises our own errors, so that programs get them too."""
 
     def print_help(self, file: Any = None) -> None:
-        """Print the help, in colour on a terminal that has some."""
+        """Print the help, in colour if the terminal supports it."""
         text = self.format_help()
         print(paint_help(text) if has_colours(sys.stdout) else text, end="", file=file)
 
@@ -428,7 +428,7 @@ class _Parser(argparse.ArgumentParser):
         raise error
 
     def _suggest(self, message: str) -> str:
-        """Return which choice or option was meant, if one is close to what was typed."""
+        """Return which choice or option was probably meant."""
         choice = _CHOICE.search(message)
         option = _OPTION.search(message)
         if choice:
@@ -475,7 +475,7 @@ class _Formatter(argparse.HelpFormatter):
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    """Return the formatter with a fixed width: it would import shutil to find it."""
+    """Return the formatter with a fixed width: to detect it, argparse would import shutil."""
     try:
         width = os.get_terminal_size(sys.stdout.fileno()).columns
     except (OSError, ValueError):
@@ -539,7 +539,7 @@ def _dispatch(arguments: list[str]) -> int:
             if COMMANDS[name].words
             else (arguments[1:], [])
         )
-        # Only plain words mix with options, and mixing costs each command the text of its usage.
+        # Only plain words mix with options; parsing a mix costs each command the text of its usage.
         mixed = bool(made._get_positional_actions())
         parsed = made.parse_intermixed_args(options) if mixed else made.parse_args(options)
         parsed.words = words
@@ -552,7 +552,7 @@ def _dispatch(arguments: list[str]) -> int:
 def _split_command(
     made: argparse.ArgumentParser, arguments: list[str], own_words: int
 ) -> tuple[list[str], list[str]]:
-    """Return the options and the command: after `--`, or from the plain word after its own on."""
+    """Split into options and command: after `--`, or from the first word that is not its own."""
     options, words = _split_words(arguments)
     start = _find_command(made, options, own_words)
     if start == len(options):
@@ -570,7 +570,7 @@ def _split_command(
 
 
 def _find_command(made: argparse.ArgumentParser, options: list[str], own_words: int) -> int:
-    """Return where the plain word after its own is; the length if none, or an unknown option."""
+    """Return the index of the command's first word; the length if none, or an unknown option."""
     plain = at = 0
     while at < len(options):
         word = options[at]

@@ -82,7 +82,7 @@ def _list(store: ArtifactStore, key: SessionKey, args: argparse.Namespace) -> in
         print_table(head, [_row(artifact) for artifact in found])
     else:
         say(f"no artifacts in {session_id(key)}", args)
-    # What is damaged was named in a warning, and left out.
+    # A warning names the damaged ones, which are left out.
     whole = not isinstance(store, DiskArtifacts | ObjectArtifacts) or not store.damaged(key)
     return 0 if whole else 1
 
@@ -103,7 +103,7 @@ def _row(artifact: Artifact) -> tuple[str, ...]:
 def _get(store: ArtifactStore, key: SessionKey, args: argparse.Namespace) -> int:
     name, version = _parse(args.name)
     artifact = _find(store, key, name, version)
-    # Exactly the version that was found: a newer one may appear meanwhile.
+    # Exactly this version: a newer one may appear meanwhile.
     if args.output is not None:
         with open(args.output, "wb") as file:
             file.write(read(store, key, name, artifact.version)[1])

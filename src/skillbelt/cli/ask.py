@@ -53,7 +53,7 @@ from skillbelt.untrusted_json import read_json
 
 USER = CLI_SESSION[1]
 _MAX_CALL_CHARS = 120
-# Kinds of errors, by why a run ended; an answer may be incomplete.
+# Error kinds, by the reason why a run ended; an answer may be incomplete.
 _KINDS = {
     "answer": "incomplete",
     "max_steps": "max_steps",
@@ -159,7 +159,7 @@ def _open_runtime(args: argparse.Namespace, interactive: bool) -> Runtime:
 
 
 def _open_printer(offline: bool) -> AnswerPrinter:
-    """Return what prints the answer. Without a model it is what a script prints, not Markdown."""
+    """Return the printer for the answer; without a model it is a script's output, not Markdown."""
     if offline:
         return _WordsPrinter()
     return _MarkdownPrinter(Screen()) if can_draw() else AnswerPrinter()
@@ -201,23 +201,23 @@ def _show_all(
 
 
 def _leave_out_refusals(text: str, responses: Iterable[ToolResponse]) -> str:
-    """Return the text without refusals that it repeats whole; they are printed to stderr."""
+    """Remove refusals that the text repeats completely; they are printed to stderr."""
     for one in _refused(responses):
         text = text.replace(one.error, _REFUSED)
     return text
 
 
 class _Progress:
-    """A line on a terminal that says what happens, until there is an answer."""
+    """A progress line on a terminal, until there is an answer."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._shown = wants_progress(args) and not is_dumb()
         self._line = ""
-        self._writing = False  # the line is the answer's
+        self._writing = False  # the answer owns the line
         self._show("waiting for the model")
 
     def note(self, event: AgentEvent) -> None:
-        """Show what the event begins; clear the line for what is printed."""
+        """Show the start of an event's action; clear the line before output."""
         self._writing = isinstance(event, TextDelta) or (
             self._writing and isinstance(event, ThinkingDelta)
         )
@@ -263,7 +263,7 @@ class _WordsPrinter(AnswerPrinter):
         self._rest = ""
 
     def more(self, text: str) -> None:
-        """Print the lines that are complete."""
+        """Print the complete lines."""
         lines, newline, self._rest = (self._rest + plain(text)).rpartition("\n")
         if newline:
             print_words(lines)
@@ -277,21 +277,21 @@ class _WordsPrinter(AnswerPrinter):
 
 
 class _MarkdownPrinter(AnswerPrinter):
-    """Streams an answer to a terminal as Markdown: what is finished stays, the end is redrawn."""
+    """Streams an answer to a terminal as Markdown: finished blocks stay, the end is redrawn."""
 
     def __init__(self, screen: Screen) -> None:
         super().__init__()
         self._stream, self._drawn = MarkdownStream(screen), 0.0
 
     def more(self, text: str) -> None:
-        """Show the next part; of many small ones a few are drawn."""
+        """Show the next part; many small parts are drawn together."""
         self._stream.add(text)
         if time.monotonic() > self._drawn + FRAME_SECONDS:
             self._stream.draw()
             self._drawn = time.monotonic()
 
     def end(self) -> None:
-        """Print what is left of the answer."""
+        """Print the rest of the answer."""
         if self._stream:
             self._stream.end()
 
@@ -334,7 +334,7 @@ def document(kept: list[AgentEvent], loading: Container[str], exit_code: int) ->
 
 
 def _failure(final: Final, responses: Sequence[ToolResponse], exit_code: int) -> dict[str, object]:
-    """Return what went wrong, as every document has it."""
+    """Return the failure, as every document has it."""
     faults = [(about, one) for one in responses if one.error and (about := _kind(one))]
     if exit_code == PermissionDenied.exit_code:
         faults = [fault for fault in faults if fault[0] == PermissionDenied.kind] or faults
@@ -420,7 +420,7 @@ def _exit_code(kept: list[AgentEvent], offline: bool) -> int:
 
 
 def _refused(kept: Iterable[AgentEvent]) -> list[ToolResponse]:
-    """Return the calls that permission was refused for, the same refusal once."""
+    """Return the calls that were refused, each refusal once."""
     found: dict[str, ToolResponse] = {}
     for one in _responses(kept):
         if _kind(one) == PermissionDenied.kind:

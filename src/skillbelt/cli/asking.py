@@ -31,14 +31,14 @@ _KINDS: dict[str, AnswerKind] = {
     "conversation": "conversation",
     "always": "always",
 }
-_LEAST_ROOM = 16  # for a fact beside its label
-_MAX_WHAT_CHARS = 2_000  # a longer command is cut until it is asked for
+_LEAST_ROOM = 16  # the least columns for a fact beside its label
+_MAX_WHAT_CHARS = 2_000  # a longer command is cut until the user asks for all of it
 _MAX_TRIES = 3
 _MAX_SHOWINGS = 20
 _PASTED = "Pasted text is not accepted as an answer. Type one letter.\n"
 # One question at a time, for all threads.
 _LOCK = threading.Lock()
-# What was allowed at this terminal, so that a question can say what is new in it.
+# The requests allowed at this terminal, so that a question can say what is new.
 _allowed: deque[Request] = deque(maxlen=100)
 
 
@@ -55,8 +55,8 @@ def open_gate(settings: Settings, args: argparse.Namespace) -> Gate:
 def ask(pending: Pending, desk: WaitingRequests, *, in_conversation: bool = False) -> Answer | None:
     """Ask at the terminal and return the answer; EOF means no.
 
-    None when the request was settled elsewhere meanwhile. `in_conversation` says that more may be
-    asked in the same conversation.
+    None when the request was settled elsewhere meanwhile. `in_conversation` says that more
+    questions may follow in the same conversation.
     """
 
     def settled() -> bool:
@@ -105,8 +105,8 @@ def describe_request(
 ) -> tuple[str, int]:
     """Return the question, and how many of its facts are cut.
 
-    A long fact goes on below itself where the terminal has so many `columns`. The question says
-    what is new beside the closest request of those that were `allowed` before.
+    A long fact continues on lines below if the terminal has that many `columns`. The question says
+    what is new compared with the closest request that was `allowed` before.
     """
     unknown = "" if request.type in TYPES else " (a type that this version does not know)"
     details, hidden = _pick_facts(request, whole)
@@ -127,7 +127,7 @@ def describe_request(
 
 
 def _pick_facts(request: Request, whole: bool) -> tuple[list[Fact], int]:
-    """Return the facts, a command only once, and how many are cut; what is asked for is not."""
+    """Return the facts, a command only once, and how many are cut."""
     what, *others = facts(request)
     said = {"command", exact(request.type)}
     others = [one for one in others if one.label not in said or not _is_in(one.value, what.value)]
@@ -143,7 +143,7 @@ def _is_in(value: str, what: str) -> bool:
 
 
 def _fold(value: str, room: int) -> Iterator[str]:
-    """Yield a text in parts of so many columns, at a space if one is near; nothing is left out."""
+    """Yield a text in parts of that many columns, at a space if one is near; nothing is dropped."""
     room = max(room, _LEAST_ROOM)
     while _columns(value) > room:
         cut = value[:room]
@@ -157,14 +157,14 @@ def _fold(value: str, room: int) -> Iterator[str]:
 
 
 def _columns(text: str) -> int:
-    """Return how wide a terminal draws the text; a wide character takes two columns."""
+    """Return the width of the text on a terminal; a wide character takes two columns."""
     return len(text) + sum(east_asian_width(char) in "WF" for char in text)
 
 
 def find_new(request: Request, allowed: Iterable[Request]) -> str:
-    """Say what of a request was not in the closest one that was allowed before.
+    """Say what is new in a request compared with the closest one that was allowed before.
 
-    Only requests of the same type for the same skill are compared; "" when there is none.
+    Only requests of the same type for the same skill are compared; "" if there is none.
     """
     same = [one for one in allowed if (one.type, one.skill) == (request.type, request.skill)]
     if not same:
@@ -185,7 +185,7 @@ def _words(request: Request) -> list[str]:
 
 
 def _others(request: Request) -> set[str]:
-    """Return the facts beside the patterns themselves."""
+    """Return the facts other than the patterns themselves."""
     apart = {"what", "content", "session", "command", request.type}
     return {f"{label} {value}" for label, value in facts(request) if label not in apart}
 
@@ -216,8 +216,6 @@ def _read_choice(keyboard: Keyboard, choices: list[MenuRow]) -> str:
 
 def _read_reason(keyboard: Keyboard) -> str:
     try:
-        return keyboard.line(
-            "The reason, for the one who asked (Enter for none)? ", words=True
-        ).strip()
+        return keyboard.line("The reason, for the requester (Enter for none)? ", words=True).strip()
     except EOFError:
         return ""

@@ -44,7 +44,7 @@ PROMPT = "> "
 _MORE_PROMPT = "... "
 _HISTORY = "chat_history.jsonl"
 _LEAVE = "press Ctrl-C again to leave"
-# How long the second Ctrl-C waits for what is still being stopped.
+# How long the second Ctrl-C waits for tasks that are being stopped.
 _LEAVE_SECONDS = 2.0
 
 
@@ -69,15 +69,15 @@ class _Chat:
         self.runner, self.args, self._text = runner, args, AnswerPrinter()
         self.session: str = args.session or new_session("chat")
         self.commands = ChatCommands(self)
-        self.typed = sys.stdin.isatty()  # by a person: `@path` is a file
+        self.typed = sys.stdin.isatty()  # typed by a person: `@path` is a file
         self.screen = Screen() if can_draw() and self.typed and not args.json else None
         self.forget_keys: Callable[[], object] = lambda: None
         self._live: LiveAnswer | None = None
-        self.interrupted = False  # the last thing was Ctrl-C
+        self.interrupted = False  # the last input was Ctrl-C
 
     @property
     def project(self) -> str:
-        """The folder that `@path` starts at."""
+        """The folder that `@path` is relative to."""
         return self.runner.agent.runtime.settings.project
 
     def run(self, lines: Iterator[str]) -> None:
@@ -91,7 +91,7 @@ class _Chat:
                 return
 
     def _take(self, line: str) -> bool:
-        """Handle the line; an interrupt ends that, a second one the chat."""
+        """Handle the line; an interrupt stops that, a second one ends the chat."""
         with _Interrupts(self._begin_stop) as interrupts:
             try:
                 return self._handle(line)
@@ -131,20 +131,20 @@ class _Chat:
             sys.stderr.flush()
 
     def document(self, type: str, **fields: object) -> bool:
-        """Print an own event with --json; return whether --json was given."""
+        """Print an event of the chat itself with --json; return whether --json was given."""
         if self.args.json:
             print(json.dumps({"type": type, **fields}, default=str), flush=True)
         return bool(self.args.json)
 
     def show_text(self, text: str) -> None:
-        """Show a text of the model."""
+        """Show text written by the model."""
         if self.screen is not None:
             self.screen.print(*self.screen.render_markdown(text))
         else:
             show_plain(text)
 
     def clear(self) -> None:
-        """Clear the screen, where there is one."""
+        """Clear the screen, if there is one."""
         if self.screen is not None:
             self.screen.clear()
 
@@ -153,7 +153,7 @@ class _Chat:
     def answer(self, events: Generator[AgentEvent, None, None]) -> None:
         """Stream an answer."""
         try:
-            # Shown until it is closed: to stop a step may take a while.
+            # Shown until it is closed: stopping a step may take a while.
             with self._watch(), closing(events):
                 for event in events:
                     self._show(event)
@@ -165,7 +165,7 @@ class _Chat:
             self._live = None
 
     def _watch(self) -> AbstractContextManager[object]:
-        """Show the answer as it is made, where there is a screen."""
+        """Show the answer as it is made, if there is a screen."""
         if self.screen is None:
             return nullcontext()
         files = WrittenFiles(self.commands.written_files)
@@ -245,7 +245,7 @@ class _Interrupts:
 
 def _leave_soon() -> None:
     """End the process in a moment, even if it waits for a lock, a thread or an import."""
-    # A handler of signals may start no `threading.Thread`: that takes locks which it may hold.
+    # A signal handler must not start a `threading.Thread`: that takes locks that it may hold.
     _thread.start_new_thread(_leave, ())
 
 
@@ -303,13 +303,13 @@ def _open_input(chat: _Chat) -> Iterator[str]:
 
 
 def _prepare(runner: Runner) -> None:
-    """Import what the model needs while the user types; what fails is said with the message."""
+    """Import the model's packages while the user types; errors are reported with the message."""
     with suppress(Exception):
         runner.prepare()
 
 
 def _read_typed(chat: _Chat, read: Callable[[], str]) -> Iterator[str]:
-    """Yield messages until the end, or until two interrupts in a row."""
+    """Yield messages until EOF, or until two interrupts in a row."""
     while True:
         try:
             line = read()

@@ -26,7 +26,7 @@ _MAX_LISTED_SESSIONS = 20
 
 
 class Conversation(Protocol):
-    """What the commands need of a chat."""
+    """The interface of a chat that the commands need."""
 
     runner: Runner
     session: str
@@ -35,20 +35,20 @@ class Conversation(Protocol):
         """Print a message that is not part of an answer."""
 
     def document(self, type: str, **fields: object) -> bool:
-        """Print an own event with --json; return whether --json was given."""
+        """Print an event of the chat itself with --json; return whether --json was given."""
 
     def answer(self, events: Generator[AgentEvent, None, None]) -> None:
         """Show an answer."""
 
     def show_text(self, text: str) -> None:
-        """Show a text of the model."""
+        """Show text written by the model."""
 
     def clear(self) -> None:
         """Clear the screen."""
 
 
 class ChatCommand(NamedTuple):
-    """A command: what it does, its argument for the help, and its words; False ends the chat."""
+    """A command: its function, its argument for the help, and its summary; False ends the chat."""
 
     run: Callable[[str], object]
     help: str
@@ -83,7 +83,7 @@ class ChatCommands:
         return self.all[name].run(rest) is not False
 
     def describe_unknown(self, name: str) -> str:
-        """Say that there is no such command or skill, and what may be meant."""
+        """Say that there is no such command or skill, and suggest one."""
         close = closest(name, [*self.all, *self._invocable()], most=1)
         hint = f"did you mean /{one_line(close[0])}?" if close else "/help lists the commands"
         return (
@@ -196,7 +196,7 @@ class ChatCommands:
         self._chat.say("`skillbelt permissions` shows the rules too, and revokes answers")
 
     def written_files(self) -> list[OutputFile]:
-        """Return the files in the workspace of the conversation, with what is text in them."""
+        """Return the files in the workspace of the conversation, with the content of text files."""
         bench = self._chat.runner.agent.runtime.workbench
         folders = bench.workspaces(self._key)
         return [
@@ -306,5 +306,5 @@ def _time(seconds: float) -> str:
 
 
 def show_plain(text: str) -> None:
-    """Print a text of the model without Markdown."""
+    """Print text written by the model, without Markdown."""
     print(plain(text), flush=True, file=sys.stdout)

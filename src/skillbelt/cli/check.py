@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _scan_files(files: Sequence[str], settings: Settings) -> tuple[Diagnostic, ...]:
-    """Return what a scan finds in the skills of these files."""
+    """Return the findings of a scan of these files' skills."""
     found: list[Diagnostic] = []
     inspector = SkillInspector(settings)
     for path in files:

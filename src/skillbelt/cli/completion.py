@@ -1,7 +1,7 @@
 """`skillbelt completion`.
 
-The script of a shell calls `skillbelt completion SHELL -- WORDS...` for the words typed so far.
-What commands take is in `completions.json`, so that no module of another command is imported.
+The script of a shell calls `skillbelt completion SHELL -- WORDS...` for the words typed so far. The
+options of commands are in `completions.json`, so that no module of another command is imported.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from skillbelt.untrusted_json import read_json
 
 TABLE = Path(__file__).with_name("completions.json")
 SHELLS = ("bash", "zsh", "fish")
-# The only names that are offered: no shell gives a meaning to any of these characters. Most shells
-# quote what they insert; bash does not, and a name may come from a skill of a stranger.
+# Only names of these characters are offered: they have no meaning to any shell. Most shells quote
+# what they insert; bash does not, and the name may come from a stranger's skill.
 _PLAIN = re.compile(r"\w[\w.,:@%+/-]*")
 _MAX_WORDS = 1_000
 _MAX_TEXT = 60
-# The first line of an answer: what the shell does with the rest.
+# The first line of an answer: the kind of completion.
 _WORDS, _FILES, _FOLDERS = "words", "files", "folders"
 _BASH = r"""# skillbelt: completion for bash
 _skillbelt() {
@@ -83,20 +83,20 @@ SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 class NextWord(NamedTuple):
-    """A word that may come next, and what it means."""
+    """A word that may come next, and its meaning."""
 
     word: str
     text: str = ""
 
 
 class WordPlace(NamedTuple):
-    """What the word to complete is.
+    """The kind of the word to complete.
 
     A `kind` is a list of words, or one of `file`, `folder`, `skill`, `disabled` and `session`.
     """
 
     kind: Sequence[str] | str | None
-    before: str = ""  # what stands before the value in the same word, as in `--scope=`
+    before: str = ""  # the text before the value in the same word, as in `--scope=`
     project: str | None = None
     config: str | None = None
 
@@ -133,10 +133,10 @@ def _print_json(document: object) -> None:
 
 
 def complete(words: Sequence[str], *, splits: bool = False) -> tuple[str, list[NextWord]]:
-    """Return what may stand in the place of the last word: `words`, `files` or `folders`.
+    """Return the completions of the last word: `words`, `files` or `folders`.
 
-    The first word is the program. With `splits` the shell has cut words at `=` and `:`, and takes
-    what comes after the cut.
+    The first word is the program. With `splits` the shell has split words at `=` and `:`, and
+    replaces only the text after the split.
     """
     words = list(words)
     cut = ""
@@ -165,7 +165,10 @@ def complete(words: Sequence[str], *, splits: bool = False) -> tuple[str, list[N
 
 
 def _join(words: list[str]) -> tuple[list[str], str]:
-    """Join what bash cut at `=` and `:`; return also how the last word begins before its cut."""
+    """Join words that bash split at `=` and `:`.
+
+    Also return the last word's text before its split.
+    """
     joined: list[str] = []
     glue = False
     cut = ""
@@ -182,7 +185,7 @@ def _join(words: list[str]) -> tuple[list[str], str]:
 
 
 def _look(words: list[str]) -> tuple[WordPlace, list[NextWord]]:
-    """Return the place of the last word, and the candidates that need no look at the disk."""
+    """Return the position of the last word, and the candidates that need no file."""
     table = read_json(TABLE.read_bytes())
     typed = words[-1]
     if len(words) <= 2:

@@ -1,4 +1,4 @@
-"""The names that a completion offers: skills by the index, and sessions of this machine."""
+"""The names that a completion offers: skills from the index, and sessions of this machine."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MAX_SESSIONS = 50
 
 
 def find_names(kind: str, project: str | None, config: str | None) -> list[tuple[str, str]]:
-    """Return names with what they are: of a `skill`, a `disabled` one, or a `session`.
+    """Return names with descriptions: of a `skill`, a `disabled` one, or a `session`.
 
-    None when something is wrong: the command itself says what.
+    None on an error: the command itself reports it.
     """
     try:
         settings = load_settings(project, config=config)
@@ -31,7 +31,7 @@ def find_names(kind: str, project: str | None, config: str | None) -> list[tuple
 
 
 def _skills(settings: Settings, kind: str) -> Iterator[tuple[str, str]]:
-    """Yield the skills of the folders; no server is asked or started."""
+    """Yield the skills of the folders; no server is contacted or started."""
     catalog = Catalog(
         settings=settings._replace(
             urls=(),
@@ -49,7 +49,7 @@ def _skills(settings: Settings, kind: str) -> Iterator[tuple[str, str]]:
 
 
 def _sessions(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield the sessions that were used last; a database elsewhere may be slow and is not asked."""
+    """Yield the last used sessions; a remote database may be slow and is not queried."""
     if settings.store or not os.path.isdir(settings.state_dir):
         return
     with closing(open_store(settings)) as store:

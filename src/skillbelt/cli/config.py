@@ -15,7 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print every setting, its value and its source, and what is said about single skills."""
+    """Print every setting, its value and its source, and the settings for single skills."""
     settings = load_settings(args.project, config=args.config)
     rows = [
         (key, _value_of(settings, key), settings.sources.get(key, "default")) for key in DEFAULTS

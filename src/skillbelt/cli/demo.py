@@ -122,7 +122,7 @@ def _project() -> Iterator[str]:
         _write(os.path.join(folder, "home", ".ssh", "id_ed25519"), _SECRET)
         yield project
     finally:
-        # As root, what commands use may be kept elsewhere.
+        # As root, the files of commands may be in another folder.
         for kept in ("state/workspaces", "cache/packages"):
             for place in places(os.path.join(folder, kept)):
                 remove_tree(place)

@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what differs between two skills; 1 when something does."""
+    """Print the differences between two skills; 1 if there are any."""
     settings = load_settings(args.project, config=args.config)
     with ExitStack() as stack:
         old, new = (_one(word, args, settings, stack) for word in (args.old, args.new))

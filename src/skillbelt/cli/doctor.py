@@ -141,7 +141,7 @@ def _print_problems(diagnostics: Sequence[Diagnostic], args: argparse.Namespace)
 
 
 def _probe_until_used(settings: Settings) -> list[SandboxState]:
-    """Try the sandboxes down to the one that commands run in."""
+    """Try the sandboxes down to the one that runs commands."""
     if settings.sandbox != registry.AUTO:
         named = [one for one in registry.sandboxes(settings) if one.name == settings.sandbox]
         return [SandboxState(sandbox, sandbox.unavailable()) for sandbox in named]

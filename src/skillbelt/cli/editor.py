@@ -1,4 +1,4 @@
-"""The line in which a person types a message: several lines, history, completion."""
+"""The editor for a message: several lines, history, completion."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MAX_HISTORY_BYTES = 2**20
 _MAX_ENTRY_CHARS = 20_000
 _MAX_META_CHARS = 60
 _MAX_COMPLETIONS = 100
-# What is never written to the history: it looks like a key or a password.
+# Texts that are never written to the history: they look like a key or a password.
 _SECRET = re.compile(
     r"\b(?:sk|pk|rk)[-_][\w-]{16,}|\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bAKIA[0-9A-Z]{16}\b"
     r"|\bxox[abpr]-[\w-]{10,}|\bAIza[\w-]{30,}|\beyJ[\w-]{10,}\.[\w-]{10,}\.|-----BEGIN [A-Z ]*KEY"
@@ -52,7 +52,7 @@ _STYLE = Style.from_dict({"placeholder": "#888888", "hint": "#888888"})
 
 
 class Suggestions(NamedTuple):
-    """What can be completed: commands, files of the project, arguments of commands."""
+    """The completions: commands, files of the project, arguments of commands."""
 
     commands: Callable[[], Iterable[Suggestion]]
     files: Callable[[str], Iterable[Suggestion]]
@@ -60,9 +60,9 @@ class Suggestions(NamedTuple):
 
 
 class ChatHistory(History):
-    """The messages that were typed, in a private file that all chats share.
+    """The typed messages, in a private file that all chats share.
 
-    Not kept: what begins with a space, and what looks like a secret.
+    Messages that begin with a space, or look like a secret, are not stored.
     """
 
     def __init__(self, path: str) -> None:
@@ -120,7 +120,7 @@ def _parse_history(text: str) -> Iterator[str]:
 
 
 class _ShowHidden(Processor):
-    """Draws a mark for each character that would hide text or turn the line around."""
+    """Draws a mark for each character that would hide text or change its direction."""
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
         fragments = transformation_input.fragments
@@ -161,7 +161,7 @@ def _completion(one: Suggestion, typed: int, end: str) -> Completion:
 
 
 def _enter(event: KeyPressEvent) -> None:
-    """Take what the menu marks; else send, unless a backslash continues the line."""
+    """Take the marked menu entry; else send, unless a backslash continues the line."""
     buffer = event.current_buffer
     state, before = buffer.complete_state, buffer.document.text_before_cursor
     if state is not None and state.current_completion is not None:
@@ -174,7 +174,7 @@ def _enter(event: KeyPressEvent) -> None:
 
 
 def _complete_word(event: KeyPressEvent) -> None:
-    """Complete what is the only choice; go through several."""
+    """Complete the only choice; cycle through several."""
     buffer = event.current_buffer
     state = buffer.complete_state
     found = state.completions if state is not None else []
@@ -195,7 +195,7 @@ def _insert_newline(event: KeyPressEvent) -> None:
 
 
 def _interrupt(event: KeyPressEvent) -> None:
-    """Give up what is typed; with nothing typed, ask whether to leave."""
+    """Discard the typed text; if there is none, ask whether to leave."""
     if event.current_buffer.text:
         event.current_buffer.reset()
     else:
@@ -224,9 +224,9 @@ def _is_continued(line: str) -> bool:
 
 
 def _open_output() -> Output:
-    """Return the terminal, which is not asked where its cursor is.
+    """Return the terminal output, which does not query the cursor position.
 
-    An answer to that could come late and be read as keys.
+    A late answer would be read as keys.
     """
 
     def size() -> Size:
@@ -240,7 +240,7 @@ def _open_output() -> Output:
 
 
 class Editor:
-    """Reads messages at a terminal. `when_shown` runs once, when the first prompt is there."""
+    """Reads messages at a terminal. `when_shown` runs once, after the first prompt."""
 
     def __init__(
         self,
@@ -280,7 +280,7 @@ class Editor:
     def _start(self) -> None:
         shown, self._when_shown = self._when_shown, None
         if shown is not None:
-            # After the prompt is drawn: an import holds the interpreter.
+            # After the prompt is drawn: an import holds the interpreter lock.
             app = get_app()
 
             def once(_: object) -> None:
@@ -290,5 +290,5 @@ class Editor:
             app.after_render += once
 
     def discard_typed(self) -> None:
-        """Forget keys that were typed ahead."""
+        """Discard keys that were typed ahead."""
         clear_typeahead(self._input)

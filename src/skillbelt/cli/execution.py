@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _parse_input(text: str) -> object:
-    """Return the JSON value of --input; ConfigError when there is none."""
+    """Parse the JSON of --input; ConfigError if it is not JSON."""
     source, content = "--input", text
     if text.startswith("@"):
         source = "standard input" if text == "@-" else text[1:]

@@ -1,4 +1,4 @@
-"""The JSON document of a command that failed: one, and only if it printed no other."""
+"""The JSON document of a failed command: one, and only if it printed no other."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def print_error(error: dict[str, object]) -> None:
 
 
 def describe(kind: str, message: str, remedy: str, exit_code: int) -> dict[str, object]:
-    """Return an error as every document has it."""
+    """Return an error in the form of every document."""
     return {"kind": kind, "message": one_line(message), "remedy": remedy, "exit_code": exit_code}
 
 
 def describe_error(error: SkillbeltError) -> dict[str, object]:
-    """Return an error of ours as every document has it, with the facts that it knows."""
+    """Return one of our errors in the form of every document, with its facts."""
     about = describe(error.kind, str(error), error.remedy, error.exit_code)
     return {**about, **error.fields()}

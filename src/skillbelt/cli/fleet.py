@@ -63,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         type=positive,
         default=_DRAIN_SECONDS,
-        help=f"drain: how long to wait for what runs, in seconds (default: {_DRAIN_SECONDS})",
+        help=f"drain: how many seconds to wait for its runs (default: {_DRAIN_SECONDS})",
     )
     parser.add_argument(
         "--head", action="store_true", help="join: be the head of a new cluster, without runs"
@@ -99,7 +99,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked; return the exit code."""
+    """Carry out the action; return the exit code."""
     settings = load_settings(args.project, config=args.config)
     if args.action == "join":
         return _join(settings, args)
@@ -118,7 +118,7 @@ def _open(settings: Settings, args: argparse.Namespace) -> Iterator[Cluster]:
     address = _address(settings, args)
     check_reachable(address)
     require_token(os.environ)  # before Ray is imported, which takes a second
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")  # the error below says it
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")  # the error below reports it
     with _import_cluster().open_cluster(address) as cluster:
         yield cluster
 
@@ -177,7 +177,7 @@ def _status(settings: Settings, args: argparse.Namespace) -> int:
 
 
 def _add_counts(answers: dict[str, NodeAnswer]) -> dict[str, int]:
-    """Add up what the keepers of workspaces say of their runs; nothing when there are none."""
+    """Add up the reported runs of the workspace keepers; nothing if there are none."""
     total: dict[str, int] = {}
     for answer in answers.values():
         if isinstance(answer.value, dict):
@@ -187,7 +187,7 @@ def _add_counts(answers: dict[str, NodeAnswer]) -> dict[str, int]:
 
 
 def _differing_labels(nodes: Sequence[NodeState]) -> list[str]:
-    """Return what differs between nodes by their labels; `fleet nodes` says which settings."""
+    """Return the differences between nodes by their labels; `fleet nodes` says which settings."""
     found = []
     versions = sorted({one.version or "unknown" for one in nodes})
     if len(versions) > 1:
@@ -198,14 +198,14 @@ def _differing_labels(nodes: Sequence[NodeState]) -> list[str]:
 
 
 def _try_parts(settings: Settings) -> list[PartState]:
-    """Use the store and the object store once each: their latency is that of a request."""
+    """Use the store and the object store once each, to measure the latency of a request."""
 
     def use_store() -> None:
         with closing(open_store(settings)) as store:
             store.state(SessionKey("skillbelt", "fleet", "status"))
 
     def use_objects() -> None:
-        # A listing that finds nothing costs one request.
+        # A listing without results costs one request.
         for _ in Objects.from_settings(settings).skills.copies("blobs", "0" * 64):
             break
 
@@ -251,12 +251,12 @@ def _nodes(settings: Settings, args: argparse.Namespace) -> int:
 
 
 def _facts_of(nodes: Sequence[NodeState], answers: dict[str, NodeAnswer]) -> dict[str, NodeFacts]:
-    """Return the facts of the nodes that answered, by what a person calls the node."""
+    """Return the facts of the nodes that answered, by the node's display name."""
     found = {}
     for node in nodes:
         answer = answers.get(node.id)
         if answer is not None and isinstance(answer.value, dict):
-            with suppress(ValueError):  # another version of the product may say other things
+            with suppress(ValueError):  # another version of the product may report other facts
                 found[_called(node)] = NodeFacts.from_json(answer.value.get("facts") or {})
     return found
 
@@ -264,7 +264,7 @@ def _facts_of(nodes: Sequence[NodeState], answers: dict[str, NodeAnswer]) -> dic
 def _problems(
     nodes: Sequence[NodeState], answers: dict[str, NodeAnswer], facts: dict[str, NodeFacts]
 ) -> list[str]:
-    """Return which nodes did not answer, or not in a way that is understood here."""
+    """Return which nodes did not answer, or sent a report that is not understood here."""
     found = []
     for node in nodes:
         answer = answers.get(node.id)
@@ -369,7 +369,7 @@ def _drain(settings: Settings, args: argparse.Namespace) -> int:
 
 
 def _unsaved(answer: NodeAnswer) -> bool:
-    """Whether an actor did not do it; that it ended afterwards is what it was asked to do."""
+    """Whether an actor failed to save; if it ended afterwards, that was requested."""
     return bool(answer.problem) and "actor" not in answer.problem.casefold()
 
 
@@ -440,7 +440,7 @@ def _doctor(settings: Settings, args: argparse.Namespace) -> int:
 
 
 def _attack_findings(node: NodeState, rows: Sequence[dict[str, Any]], problem: str) -> list[str]:
-    """Return what the attacks on a node found, and what was not attacked there."""
+    """Return the findings of the attacks on a node, and what was not attacked."""
     found = [
         f"{_called(node)}: {row['sandbox']} does not stop {row['attack']}: {row['detail']}"
         if row["outcome"] == "succeeded"
@@ -459,7 +459,7 @@ def _attack_findings(node: NodeState, rows: Sequence[dict[str, Any]], problem: s
 
 
 def _print_matrix(nodes: Sequence[NodeState], rows: Sequence[dict[str, Any]]) -> None:
-    """Print for each node and sandbox how many attacks ended how."""
+    """Print the number of attacks per outcome, for each node and sandbox."""
     shown = []
     for node in nodes:
         own = [row for row in rows if row["node"] == node.id]

@@ -1,4 +1,4 @@
-"""What the help says beyond the options: groups of commands, examples, topics, other words."""
+"""The help beyond the options: groups of commands, examples, topics, words of other tools."""
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -23,7 +23,7 @@ _COLUMNS = 80
 
 
 class HelpExample(NamedTuple):
-    """A command line, and what it is for."""
+    """A command line, and its purpose."""
 
     line: str
     about: str
@@ -31,7 +31,7 @@ class HelpExample(NamedTuple):
 
 EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
     "diff": (
-        HelpExample("skillbelt diff pdf ./pdf --capabilities", "what the one in ./pdf can do more"),
+        HelpExample("skillbelt diff pdf ./pdf --capabilities", "what ./pdf can do in addition"),
         HelpExample("skillbelt diff old/pdf new/pdf", "the lines that differ"),
     ),
     "scan": (
@@ -91,7 +91,7 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
         HelpExample("skillbelt update pdf", "take the new version, keep your edits"),
     ),
     "outdated": (
-        HelpExample("skillbelt outdated", "skills whose source went on"),
+        HelpExample("skillbelt outdated", "skills whose source has a newer version"),
         HelpExample("skillbelt outdated -g", "those in your home"),
     ),
     "link": (
@@ -116,7 +116,7 @@ EXAMPLES: Mapping[str, tuple[HelpExample, ...]] = {
     ),
     "check": (
         HelpExample("skillbelt check --fix", "check this project, fix what can be fixed"),
-        HelpExample("skillbelt check --strict .agents/skills/pdf", "one skill, to the letter"),
+        HelpExample("skillbelt check --strict .agents/skills/pdf", "one skill, strictly"),
     ),
     "prompt": (
         HelpExample("skillbelt prompt", "what a model sees of the skills"),
@@ -235,8 +235,8 @@ _COPY_IT = " copy its folder to .agents/skills/NAME"
 _WRITE_IT = (
     " write .agents/skills/NAME/SKILL.md; `skillbelt list` in an empty folder shows the form"
 )
-# What is meant, and the words of other tools for it. The first command that this version has is
-# suggested; what begins with a blank is advice.
+# What is meant, and other tools' words for it. The first command that this version has is
+# suggested; an entry that begins with a blank is advice.
 _WORDS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("list",), "ls ll dir skills list-skills inventory index"),
     (("search",), "find grep query lookup discover match"),
@@ -341,7 +341,7 @@ def show_examples(name: str) -> str:
 
 
 def suggest(word: str, commands: Collection[str]) -> str:
-    """Return what a word of another tool is called here; "" when it is known as nothing."""
+    """Return the command for a word of another tool; "" if it is unknown."""
     for said in _MEANT.get(word.casefold().removeprefix("skill-"), ()):
         if said.startswith(" "):
             return said.strip()

@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--path", metavar="DIR", help=f"the folder to put it in (default: {SKILLS_FOLDER})"
     )
-    parser.add_argument("--description", metavar="TEXT", default="", help="when it is to be used")
+    parser.add_argument("--description", metavar="TEXT", default="", help="when to use it")
     parser.add_argument(
         "--script", choices=SCRIPT_KINDS, default="none", help="add a script (default: none)"
     )
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write a new skill; never over something that is there."""
+    """Write a new skill; never overwrite a file."""
     settings = load_settings(args.project, config=args.config)
     files = new_skill(
         args.name,
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def describe_files(files: dict[str, bytes]) -> list[dict[str, object]]:
-    """Return what was written, as --json documents have it."""
+    """Return the written files, as --json documents have them."""
     return [
         {
             "path": path,

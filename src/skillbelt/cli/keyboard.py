@@ -30,7 +30,7 @@ _QUIET_SECONDS = 0.15
 _MAX_QUIET_SECONDS = 3.0
 _POLL_SECONDS = 0.5
 _MAX_CHARS = 1_000
-_MAX_WORD_CHARS = 12  # of an answer in a menu
+_MAX_WORD_CHARS = 12  # characters of an answer in a menu
 _CHUNK = 4096
 _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _PASTE_BEGINS, _PASTE_ENDS = b"\x1b[200~", b"\x1b[201~"
@@ -80,7 +80,7 @@ def _restore_and_die(number: int, _: FrameType | None) -> None:
 @atexit.register
 def restore_all() -> None:
     """Restore every terminal that is changed."""
-    for handle in reversed(list(_changed)):  # the first one knows the state of the beginning
+    for handle in reversed(list(_changed)):  # the first entry has the original state
         _restore(handle)
 
 
@@ -96,7 +96,7 @@ def _restore(handle: int, when: int = termios.TCSAFLUSH) -> None:
 
 
 class MenuRow(NamedTuple):
-    """A row of a menu: what is typed for it, and what it says; more words mean the same."""
+    """A row of a menu: its word, its label, and other words with the same meaning."""
 
     word: str
     label: str
@@ -111,21 +111,21 @@ class Menu:
     """Rows above a prompt. The arrow keys choose one, as does its letter; Enter takes it."""
 
     def __init__(self, choices: Sequence[MenuRow], usual: str) -> None:
-        """`usual` is the word that Enter alone means."""
+        """Make a menu; `usual` is the word that Enter alone means."""
         self.choices = tuple(choices)
         self._usual = usual
 
     def find(self, typed: str) -> str:
-        """Return the word that was typed or meant; "" for none of them."""
+        """Return the word of the menu that was typed or meant; "" for none."""
         typed = typed.strip().lower()
         if not typed:
             return self._usual
         return next((one.word for one in self.choices if one.matches(typed)), "")
 
     def step(self, typed: str, by: int) -> str:
-        """Return the word of the next row; from the beginning on the first, backwards the last.
+        """Return the word of the next row; at first the first row, or backwards the last.
 
-        A key that was meant for something else must not choose what stays allowed.
+        A key that was meant for something else must not choose a permanent approval.
         """
         words = [one.word for one in self.choices]
         word = self.find(typed) if typed else ""
@@ -134,11 +134,11 @@ class Menu:
         return words[(words.index(word) + by) % len(words)]
 
     def rows(self) -> list[str]:
-        """Return the rows as they are drawn first."""
+        """Return the rows as they are first drawn."""
         return [f"{self._mark(one, '')} {one.word[:1]}  {one.label}" for one in self.choices]
 
     def marks(self, typed: str) -> str:
-        """Return what draws the mark of each row anew, and goes back to where the cursor is."""
+        """Return the codes that redraw the mark of each row and restore the cursor."""
         up = len(self.choices)
         drawn = [
             f"\x1b7\x1b[{up - number}A\r{self._mark(one, typed)}\x1b8"
@@ -151,7 +151,7 @@ class Menu:
 
 
 class Unechoed:
-    """The terminal while an answer is made: keys wait unseen for the next prompt, pastes whole.
+    """The terminal during an answer: keys wait unseen for the next prompt, pastes as one.
 
     Ctrl-C still sends a signal. Without a terminal it does nothing.
     """
@@ -173,10 +173,10 @@ class Unechoed:
 
 
 def _change(handle: int, when: int) -> None:
-    """Receive each key at once and unseen, and know a paste from keys; Ctrl-C sends a signal."""
+    """Receive each key at once without echo, and distinguish a paste; Ctrl-C sends a signal."""
     state = termios.tcgetattr(handle)
     keys = [*state[:6], list(state[6])]
-    keys[0] &= ~termios.ICRNL  # the editor tells Enter from Ctrl-J
+    keys[0] &= ~termios.ICRNL  # the editor distinguishes Enter from Ctrl-J
     keys[3] &= ~(termios.ICANON | termios.ECHO)
     keys[6][termios.VMIN], keys[6][termios.VTIME] = 1, 0
     dumb = is_dumb()
@@ -193,7 +193,7 @@ class Keyboard:
     """
 
     def __init__(self, settled: Callable[[], bool] = lambda: False) -> None:
-        """`settled` returns True once no answer is needed any more."""
+        """Prepare it; `settled` returns True once no answer is needed any more."""
         self._settled = settled
         self._menu: Menu | None = None
         self._moves = False
@@ -225,10 +225,10 @@ class Keyboard:
             raise EOFError from error
 
     def choose(self, prompt: str, menu: Menu) -> str:
-        """Show a menu and read one of its words; "" for none of them. Raises as `line` does."""
+        """Show a menu and read one of its words; "" for none of them. Raises like `line`."""
         rows = menu.rows()
         self.say("".join(f"{row}\n" for row in rows))
-        # Where a row is wrapped, no mark is where it is looked for.
+        # If a row is wrapped, its mark is not at the expected position.
         moves = (
             not is_dumb() and width(sys.stderr) > max(map(len, (prompt, *rows))) + _MAX_WORD_CHARS
         )

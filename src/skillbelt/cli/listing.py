@@ -96,7 +96,7 @@ def _check_client(name: str | None) -> None:
 def _print_skills(
     catalog: Catalog, skills: list[Skill], denied: Collection[str], args: argparse.Namespace
 ) -> None:
-    """Print the table; programs that read a pipe know the columns in this order."""
+    """Print the table; programs that read a pipe rely on this order of columns."""
     shadowed = {skill.location for skill in catalog.shadowed}
     folders = folders_of(catalog)
     rows = [
@@ -170,7 +170,7 @@ def _print_summary(
 
 
 def _named_roots_without_skills(catalog: Catalog) -> list[str]:
-    """Say what is wrong with each folder or address that the user named."""
+    """Report the problem of each folder or address that the user named."""
     settings = catalog.settings
     named = {resolve(path, settings): "paths" for path in settings.paths if "://" not in path}
     named |= dict.fromkeys(settings.urls, "urls")

@@ -11,7 +11,7 @@ from skillbelt.sandbox.protocol import Stream
 
 
 class LiveOutput:
-    """A listener for a run. As a context manager it ends the run when writing fails.
+    """A listener for a run; as a context manager it ends the run when writing fails.
 
     The OSError of that write is raised at the end.
     """
@@ -30,7 +30,7 @@ class LiveOutput:
             raise self._fault
 
     def progress(self, text: str) -> None:
-        """Show progress, until there is output."""
+        """Show progress until there is output."""
         if not self._begun:
             self._showing = True
             show_progress(text)

@@ -1,4 +1,4 @@
-"""An answer while it is made: text as Markdown, tool calls with their outcome, a sign of life."""
+"""An answer while it is made: text as Markdown, tool calls with their outcome, an activity mark."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from skillbelt.conversation.transcript import plain
 from skillbelt.running.following import Decoder
 from skillbelt.text import describe_seconds, one_line, tokens
 
-# How often the sign of life changes.
+# How often the activity mark changes.
 _TICK_SECONDS = 0.1
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PLAIN_FRAMES = "-\\|/"
-# Lines of a command's output that stay on the screen, and of those that are kept meanwhile.
+# Lines of a command's output that stay on the screen, and lines that are kept meanwhile.
 _SHOWN_LINES = 12
 _LIVE_LINES = 4
 _MAX_KEPT_CHARS = 20_000
@@ -65,14 +65,14 @@ class LiveAnswer:
         self, screen: Screen, names: dict[str, str], files: WrittenFiles, *, quiet: bool = False
     ) -> None:
         self._screen, self._names, self._files = screen, names, files
-        self._quiet = quiet  # no output of commands: the answer has it
+        self._quiet = quiet  # no output of commands: it is in the answer
         self._text = MarkdownStream(screen)
         self._doing = "waiting for the model"
         self._tools: dict[str, _Tool] = {}
         self._used = self._written = self._frame = 0
         self._lock = threading.RLock()
         self._ended, self._paused = threading.Event(), False
-        self._tools_above = False  # what is said next is set apart from them
+        self._tools_above = False  # the next text is separated from them
         self._begun, self._drawn = monotonic(), 0.0
         self._clock = threading.Thread(target=self._tick, name="skillbelt-clock", daemon=True)
 
@@ -95,7 +95,10 @@ class LiveAnswer:
                     self._draw()
 
     def stop(self) -> None:
-        """Say that the step is being stopped. For a handler of signals: the clock draws it."""
+        """Say that the step is being stopped.
+
+        Safe in a signal handler, because the clock draws it.
+        """
         self._doing = "stopping, Ctrl-C again leaves"
 
     # The live part
@@ -125,7 +128,7 @@ class LiveAnswer:
         return mark if "utf" in (sys.stdout.encoding or "").lower() else plain_mark
 
     def _gutter(self, line: str, style: str) -> str:
-        """Return a line of another's text behind a bar: it cannot look like one of ours."""
+        """Return a line of foreign text behind a bar, so that it cannot look like one of ours."""
         bar = self._mark("│", "|")
         room = self._screen.columns - 1 - MARGIN - 2
         text = fit(plain(line).expandtabs(4), room)
@@ -150,7 +153,7 @@ class LiveAnswer:
         """Show one event."""
         with self._lock:
             self._show(event)
-            # Of many small pieces, a few are drawn: the clock draws the last one.
+            # Many small pieces are drawn together: the clock draws the last one.
             piece = isinstance(event, agent.TextDelta | agent.ThinkingDelta | agent.RunOutput)
             if not self._paused and (not piece or monotonic() > self._drawn + FRAME_SECONDS):
                 self._draw()

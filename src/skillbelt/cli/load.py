@@ -123,7 +123,7 @@ def _print(body: Loaded, docs: list[Loaded], args: argparse.Namespace) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print the text; on a terminal escape what could move the cursor or hide text."""
+    """Print the text; on a terminal escape characters that move the cursor or hide text."""
     if sys.stdout.isatty():
         for mark in {*hidden(text), "\r"}:
             text = text.replace(mark, one_line(f"a{mark}b")[1:-1].strip())

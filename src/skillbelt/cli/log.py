@@ -33,7 +33,8 @@ from skillbelt.text import ago, local_time, one_line
 _AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhdw])", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _HEAD = ("time", "type", "who", "what", "outcome", "why")
-# On a terminal what matters most comes first. Programs that read a pipe know the order above.
+# On a terminal the most important column comes first. Programs that read a pipe rely on the order
+# above.
 _ON_SCREEN = ("time", "outcome", "what", "who", "why")
 _COLOURS = {
     "time": {},
@@ -71,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--delete-before",
         metavar="T",
-        help="delete the oldest records of a log in PostgreSQL, up to then; written as for --since",
+        help="delete the records of a log in PostgreSQL up to this time; form as for --since",
     )
     wide_option(parser)
 
@@ -82,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     settings = load_settings(args.project, config=args.config)
     log = open_audit(settings)
     if args.delete_before is not None:
-        # The clock of this machine may be wrong, and what is deleted is gone.
+        # The clock of this machine may be wrong, and deleted records are lost.
         return _delete(log, wanted, args, open_store(settings).now())
     if args.verify:
         return _verify(log, wanted, args)
@@ -110,7 +111,7 @@ def _print_events(events: Iterator[AuditEvent], args: argparse.Namespace) -> boo
 
 
 def _print_table(events: list[AuditEvent], wide: bool) -> None:
-    """Print a table for a person: what matters first, who and why below if there is no room."""
+    """Print a table for a person: the most important first, who and why below if needed."""
     now = time.time()
     rows = [
         (
@@ -165,8 +166,8 @@ def _delete(
 ) -> int:
     if args.follow or args.verify or _is_filtered(wanted):
         raise ConfigError(
-            "--delete-before takes no filter, --follow or --verify: records of all kinds go, from"
-            " the oldest on"
+            "--delete-before takes no filter, --follow or --verify: it deletes"
+            " records of all kinds, the oldest first"
         )
     gone = log.expire(since(args.delete_before, now, "--delete-before"))
     if args.json:

@@ -1,4 +1,4 @@
-"""`skillbelt mcp`: put the server into the settings of MCP clients, and take it out."""
+"""`skillbelt mcp`: add the server to the settings of MCP clients, and remove it."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _fence(scope: ConfigScope, settings: Settings) -> str:
 def _change(
     target: ClientTarget, settings: Settings, args: argparse.Namespace, words: list[str] | None
 ) -> int:
-    """Put the server in, or take it out when there are no words."""
+    """Add the server, or remove it if there are no words."""
     client = target.client
     file = read_client_file(target.path, target.fence)
     document = read_settings(file.text, client.format, target.path)
@@ -163,14 +163,14 @@ def _cannot(target: ClientTarget, words: list[str] | None) -> ConfigError:
 
 
 def _say_where(file: ClientFile, settings: Settings, args: argparse.Namespace) -> None:
-    """Say where a link leads, and that it leads out of the user's home."""
+    """Report the target of a link, and whether it is outside the user's home."""
     if file.exists and os.path.islink(file.path):
         outside = "" if inside(file.real, settings.home) else ", outside your home folder"
         say(f"{one_line(file.path)} is a link to {one_line(file.real)}{outside}", args)
 
 
 def _show(diff: str, args: argparse.Namespace) -> None:
-    """Print the difference; in a document it is a key, and goes to the terminal for a question."""
+    """Print the difference; with --json it is a key, and goes to the terminal for a question."""
     if args.json and (args.yes or args.dry_run or not can_ask()):
         return
     stream = sys.stderr if args.json else sys.stdout
@@ -274,7 +274,7 @@ def _describe(target: ClientTarget) -> ClientState:
 
 
 def print_snippets(args: argparse.Namespace) -> None:
-    """Say what `serve mcp` is for, and what each client needs to start it."""
+    """Explain `serve mcp`, and print the settings that each client needs to start it."""
     settings = load_settings(args.project, config=args.config, leave_strangers=True)
     words = server_words(find_command()[0], "user", settings)
     if args.json:

@@ -14,13 +14,13 @@ from skillbelt.files.tree import LEFT_OUT
 from skillbelt.text import one_line
 
 _MENTION = re.compile(r"(?:^|(?<=\s))@(\S+)")
-_AFTER = ".,;:!?)]}'\""  # what may follow a path in a sentence
+_AFTER = ".,;:!?)]}'\""  # characters that may follow a path in a sentence
 _MAX_FILES = 5_000
 _KEPT_SECONDS = 5.0
 
 
 class Suggestion(NamedTuple):
-    """Something that can be completed, with a few words about it."""
+    """A completion, with a few words about it."""
 
     text: str
     about: str = ""
@@ -29,8 +29,8 @@ class Suggestion(NamedTuple):
 def find_mentions(text: str, project: str) -> list[str]:
     """Return the files of the project that the text mentions, in order.
 
-    What names no file there is text: an address, a name. Whether a file may be read is decided
-    when it is opened.
+    A mention that is not a file is ordinary text, such as an address or a name. Whether a file may
+    be read is decided when it is opened.
     """
     found: dict[str, None] = {}
     for mention in _MENTION.findall(text):
@@ -58,7 +58,7 @@ class ProjectFiles:
         self._until = 0.0
 
     def matching(self, typed: str) -> list[str]:
-        """Return the files whose path begins with or holds what was typed, the nearest first."""
+        """Return the files whose path begins with or contains the typed text, the nearest first."""
         if monotonic() > self._until:
             self._names = list(self._walk())
             self._until = monotonic() + _KEPT_SECONDS

@@ -35,7 +35,7 @@ SESSION_HELP = (
 
 
 def rule_problems(settings: Settings) -> list[Diagnostic]:
-    """Return what is wrong with the rules of permission in the settings files."""
+    """Return the problems of the permission rules in the settings files."""
     return judge_by_rules(settings, ())[0]
 
 
@@ -69,7 +69,7 @@ def print_json_list(name: str, items: Iterable[object]) -> None:
 
 
 def folders_of(catalog: Catalog) -> dict[str, str]:
-    """Return where each skill comes from, by location: its client, address or folder."""
+    """Return the origin of each skill, by location: its client, address or folder."""
     home = os.path.join(catalog.settings.home, "")
     return {
         one.location: scan.root.client or one.origin.url or scan.root.path.replace(home, "~/", 1)

@@ -51,12 +51,12 @@ from skillbelt.settings import load_settings
 from skillbelt.store import open_store
 from skillbelt.text import ago, exact, local_time, one_line
 
-_HASH_CHARS = 19  # shown of a hash
+_HASH_CHARS = 19  # characters shown of a hash
 _COLOURS = {"action": {"allow": "green", "ask": "yellow", "deny": "red"}}
 _INITIATORS: tuple[Initiator, ...] = get_args(Initiator)
 _ANSWERS: tuple[AnswerKind, ...] = get_args(AnswerKind)
 _RULE = "'python3 scripts/*' --type run"
-# What may stand after each action.
+# The example arguments of each action.
 _SUBJECTS = {
     "why": "SKILL",
     "allow": _RULE,
@@ -166,7 +166,7 @@ def _list(gate: Gate, args: argparse.Namespace) -> int:
 
 
 def _print_remembered(remembered: Sequence[Remembered], args: argparse.Namespace) -> None:
-    """Print the answers; on a terminal what was allowed first, and the ID to revoke it by."""
+    """Print the answers; on a terminal the allowed text first, and the ID to revoke it by."""
     if not sys.stdout.isatty():
         head: tuple[str, ...] = ("id", "type", "text", "skill", "version", "since")
         print_table(head, list(map(_row, remembered)))
@@ -308,13 +308,13 @@ def _is(one: Rule, rule: Rule) -> bool:
 
 def _revoke(gate: Gate, args: argparse.Namespace) -> int:
     taken = _revoke_remembered(gate, args)
-    # The rules come last: if they cannot be written, no restriction is gone.
+    # The rules come last: if they cannot be written, no restriction is lost.
     try:
         path = rulebook_file(gate.settings)
         own = {
             one.pattern for one in gate.policy.rules if (one.path, one.type) == (path, args.type)
         }
-        # A rule may be named by the text that `list` shows of it, too.
+        # A rule may also be named by the text that `list` shows of it.
         named = {args.subject, *(text for text in own if exact(text) == args.subject)}
         rules = sum(remove_rules(path, args.type, text, args.skill) for text in sorted(named))
     except ConfigError as error:
@@ -352,7 +352,7 @@ def _revoke_remembered(gate: Gate, args: argparse.Namespace) -> list[Remembered]
 
 
 def _names_of(one: Remembered) -> tuple[str, ...]:
-    """Return the texts that mean this answer; a secret may be named without what it is for."""
+    """Return the texts that name this answer; a secret may be named without its skill."""
     named = (one.id, one.pattern, exact(one.pattern), one_line(one.pattern))
     return (*named, one.pattern.partition(" ")[0]) if one.type == "secret" else named
 

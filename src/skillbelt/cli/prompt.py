@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the overview of skills for a model; nothing when there are none."""
+    """Print the overview of skills for a model; nothing if there are none."""
     catalog = open_catalog(args)
     settings = catalog.settings
     budget = default_budget(settings) if args.budget is None else args.budget

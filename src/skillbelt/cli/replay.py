@@ -1,4 +1,4 @@
-"""A stored conversation on a terminal, as it looked while it was held."""
+"""A stored conversation on a terminal, as it looked at the time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_RESULT_CHARS = 200
 
 
 def replay(events: Iterable[Event]) -> Iterator[str]:
-    """Yield lines for this terminal: what was said, and each call of a tool in one line."""
+    """Yield lines for this terminal: the messages, and each tool call in one line."""
     screen = Screen()
     for message in read_spoken(events):
         yield from _draw(screen, message)
@@ -36,7 +36,7 @@ def _draw(screen: Screen, message: Spoken) -> Iterator[str]:
 
 
 def _draw_text(screen: Screen, message: Spoken) -> Iterator[str]:
-    """Yield who speaks at the left edge, where no text of a message stands, and what they say."""
+    """Yield the speaker at the left edge, where no text of a message is, and the message."""
     user = message.role == "user"
     name = "you" if user else one_line(message.role)
     name += f" ({one_line(message.agent)})" if message.agent else ""

@@ -77,11 +77,11 @@ def package_options(parser: argparse.ArgumentParser) -> None:
         metavar="PKG",
         action="append",
         default=[],
-        help="a package that the script needs beside those of the skill, such as 'rich>=13'; may "
+        help="a package that the script needs in addition to the skill's, such as 'rich>=13'; may "
         "be repeated",
     )
     parser.add_argument(
-        "--no-install", action="store_true", help="run with what is there, without any packages"
+        "--no-install", action="store_true", help="run without providing any packages"
     )
 
 
@@ -189,7 +189,7 @@ def _read_stdin() -> bytes:
     if sys.stdin is None or sys.stdin.isatty():
         return b""
     data = bytearray()
-    # In pieces: one read of so many bytes takes that much memory for no input at all.
+    # In pieces: one large read would allocate that much memory even without input.
     while piece := sys.stdin.buffer.read(min(_PIECE_BYTES, MAX_STDIN_BYTES + 1 - len(data))):
         data += piece
     return bytes(data)

@@ -1,7 +1,7 @@
 """The screen of a conversation: finished lines, and below them a part that changes.
 
-Text of a model or a skill is escaped, and stands to the right of the left edge. Only the product's
-own lines begin there, so that no text can pass for a question or an outcome.
+Text of a model or a skill is escaped, and indented from the left edge. Only the product's own lines
+begin there, so that no text can imitate a question or an outcome.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 MARGIN = 2
-# How long one picture of growing text stays at least.
+# The shortest time between two redraws of growing text.
 FRAME_SECONDS = 0.04
-# A longer block is shown as it is: to highlight it again and again would take too long.
+# A longer block is shown without highlighting: repeating that would take too long.
 _MAX_BLOCK_CHARS = 20_000
 # No colours of their own, so that they can be read on light and dark terminals.
 _CODE_THEME = "ansi_dark"
@@ -47,7 +47,7 @@ def can_draw() -> bool:
 
 
 class _Safe:
-    """Renders something without the control codes that it may hold.
+    """Renders something without the control codes in it.
 
     Markdown turns `&#x202e;` into the character after the text was escaped.
     """
@@ -91,7 +91,7 @@ class Screen:
     def update(self, finished: Sequence[str], live: Sequence[str]) -> None:
         """Print finished lines and replace the live part below them, in one step.
 
-        Of a live part that is taller than the screen, only the end is shown.
+        If a live part is taller than the screen, only its end is shown.
         """
         live = list(live[-max(self.rows - _SPARE_ROWS, 1) :])
         with self._lock:
@@ -105,14 +105,14 @@ class Screen:
             self._stream.flush()
 
     def clear(self) -> None:
-        """Clear the terminal; what scrolled away stays."""
+        """Clear the terminal; the scrollback stays."""
         with self._lock:
             self._live = []
             self._stream.write("\x1b[H\x1b[2J")
             self._stream.flush()
 
     def _erase(self) -> str:
-        """Return what erases the live part, also after the terminal got narrower."""
+        """Return the codes that erase the live part, also after the terminal got narrower."""
         if not self._live:
             return ""
         rows = sum(max(1, -(-wide // self.columns)) for wide in self._widths)
@@ -122,7 +122,7 @@ class Screen:
     # Rendering
 
     def render(self, what: RenderableType, margin: int = MARGIN) -> list[str]:
-        """Return something as lines that fit on the terminal, without control codes of others."""
+        """Render something to lines that fit the terminal, without foreign control codes."""
         console = Console(
             file=io.StringIO(),
             force_terminal=True,
@@ -149,7 +149,7 @@ class Screen:
     def render_own(self, text: str, style: str = "") -> list[str]:
         """Return a line of our own, its first word in a style.
 
-        Where it is too long, it goes on to the right of the edge.
+        If it is too long, it continues indented on the next line.
         """
         whole = Text(text)
         whole.stylize(style, 0, len(text) - len(text.lstrip().partition(" ")[2]))
@@ -181,13 +181,13 @@ class _LeftMarkdown(Markdown):
 
 
 def _strip_empty(lines: list[str]) -> list[str]:
-    """Return the lines without empty ones at both ends, of which each block has its own."""
+    """Return the lines without empty ones at both ends; each block adds its own."""
     full = [number for number, line in enumerate(lines) if Text.from_ansi(line).plain.strip()]
     return lines[full[0] : full[-1] + 1] if full else []
 
 
 def _parse_markdown(text: str) -> Markdown:
-    """Parse Markdown so that nothing of it is hidden: tags are text, links show where they lead."""
+    """Parse Markdown so that nothing is hidden: tags are text, links show their targets."""
     made = _LeftMarkdown("", code_theme=_CODE_THEME, hyperlinks=False)
     made.markup, made.parsed = text, _parser().parse(text)
     return made
@@ -219,7 +219,7 @@ class MarkdownStream:
         self._open += plain(text)
 
     def draw(self, *below: str) -> None:
-        """Print what is finished; show the block that may still grow, with lines below it."""
+        """Print the finished blocks; show the block that may still grow, with lines below it."""
         finished = self._lines(self._take_finished())
         self._screen.update(finished, [*self._lines(self._open, finished=False), *below])
 
@@ -230,7 +230,7 @@ class MarkdownStream:
         self._begun = False
 
     def drop(self) -> None:
-        """Discard the block that is not finished."""
+        """Discard the unfinished block."""
         self._open, self._begun = "", False
         self._screen.update([], [])
 

@@ -95,7 +95,7 @@ def _set(settings: Settings, name: str, args: argparse.Namespace) -> int:
 
 
 def _check_skill(args: argparse.Namespace) -> None:
-    """Say that there is no such skill, which may be one that comes later."""
+    """Warn if there is no such skill; it may be installed later."""
     if not args.skill:
         return
     try:
@@ -121,13 +121,13 @@ def _read_value(name: str, args: argparse.Namespace) -> str:
 
 
 def _read_hidden(question: str) -> str:
-    """Read a line from the terminal that does not show what is typed."""
+    """Read a line from the terminal without echo."""
     handle = sys.stdin.fileno()
     before = termios.tcgetattr(handle)
     hidden = list(before)
     hidden[3] &= ~(termios.ECHO | termios.ECHONL)
     try:
-        # What was typed before was shown already, so it is not taken.
+        # Earlier input was echoed, so it is not accepted.
         termios.tcsetattr(handle, termios.TCSAFLUSH, hidden)
         print(question, end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
@@ -177,7 +177,7 @@ def _record(action: str, secret: StoredSecret, settings: Settings) -> None:
 
 
 def _forget_answers(secret: StoredSecret, settings: Settings) -> None:
-    """Take the answers about it out of the list; they are about its id and cover nothing now."""
+    """Remove the answers about it from the list; they name its id and cover nothing now."""
     ledger = Gate(settings, lambda: open_store(settings)).ledger
     for one in ledger.all():
         about = one.type == "secret" and _named_in(one) == secret.name
@@ -232,7 +232,7 @@ def _of(secret: StoredSecret, skills: Mapping[str, list[str]]) -> list[str]:
 
 
 def _asking(skills: Iterable[Skill], only: str) -> dict[str, list[str]]:
-    """Return the skills that declare each variable which a secret may be."""
+    """Return the skills that declare each variable that a secret may set."""
     found: dict[str, list[str]] = {}
     for skill in sorted(skills, key=lambda one: one.name):
         if only in ("", skill.name):
@@ -246,7 +246,7 @@ def _asking(skills: Iterable[Skill], only: str) -> dict[str, list[str]]:
 def _missing(
     secrets: Iterable[StoredSecret], asking: Mapping[str, list[str]]
 ) -> list[dict[str, object]]:
-    """Return what skills declare and would not find."""
+    """Return the declared variables of skills that are not set."""
     kept = {(one.name, one.skill) for one in secrets}
     found = {
         name: [skill for skill in skills if not kept.intersection(((name, ""), (name, skill)))]
@@ -256,7 +256,7 @@ def _missing(
 
 
 def _granted(gate: Gate) -> dict[str, list[str]]:
-    """Return the skills that answers in this project let have each secret."""
+    """Return the skills that answers in this project grant each secret."""
     found: dict[str, list[str]] = {}
     for one in gate.ledger.all():
         if one.type == "secret":

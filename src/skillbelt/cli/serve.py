@@ -72,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="a name, with its port, that clients call the HTTP server by; may be repeated",
+        help="a host name, with its port, by which clients reach the HTTP server; may be repeated",
     )
     parser.add_argument(
         "--origin",
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     if args.http is not None:
         return _serve(args, partial(_prepare_http, args=args))
     if not args.stdio and sys.stdin is not None and sys.stdin.isatty():
-        # No client types at a terminal: a person wants to know what to do with this.
+        # No client types at a terminal: explain to a person what this command is for.
         print_snippets(args)
         return 0
     # Before the server is imported, so that no import can write to the client.
@@ -112,8 +112,8 @@ def _serve(args: argparse.Namespace, prepare: Callable[[Runtime], Serving]) -> i
     reload = partial(load_settings, args.project, config=args.config, overrides=chosen)
     with Runtime(settings=reload(), reload=reload) as belt:
         if belt.settings.skills:
-            belt.look()  # a client must not find out later that a required skill is missing
-        if belt.settings.objects:  # beside: the object store may be away for minutes
+            belt.look()  # a client must not learn later that a required skill is missing
+        if belt.settings.objects:  # in parallel: the object store may not answer for minutes
             forget = belt.workbench.forget_deleted
             threading.Thread(target=forget, name="skillbelt-forget", daemon=True).start()
         try:
@@ -144,7 +144,7 @@ def _prepare_http(belt: Runtime, args: argparse.Namespace) -> Serving:
 
         names["ready"] = partial(_announce, bound.url + http.PATH, shown, args)
         return partial(http.serve_http, belt, opened, bound.host, tokens, **names)
-    # The pages too: they are for who holds a token that is bound to no user.
+    # The pages too: they are for holders of a token that is not bound to a user.
     from skillbelt.console import serve as console  # extra: http
 
     served = console.Served(
@@ -163,7 +163,7 @@ def _prepare_http(belt: Runtime, args: argparse.Namespace) -> Serving:
 
 
 def _find_tokens(args: argparse.Namespace) -> tuple[TokenBook, str]:
-    """Return the tokens to accept, and a new one that is to be shown."""
+    """Return the tokens to accept, and a new one to show."""
     if args.tokens is not None:
         return read_tokens(args.tokens), ""
     given = _read_token(args.token) if args.token is not None else ""
@@ -173,7 +173,7 @@ def _find_tokens(args: argparse.Namespace) -> tuple[TokenBook, str]:
 
 @contextmanager
 def take_over_stdio() -> Iterator[tuple[int, int]]:
-    """Give exclusive descriptors of standard input and output.
+    """Yield exclusive descriptors of standard input and output.
 
     Meanwhile other readers in the process get EOF, and other writers write to stderr.
     """

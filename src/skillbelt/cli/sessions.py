@@ -30,11 +30,11 @@ from skillbelt.text import ago, local_time, one_line
 
 NOT_FOUND = 3
 _COLOURS: Mapping[str, Mapping[str, str]] = {"last used": {}, "session": {}}
-_OWN = "skillbelt:"  # the entries of permission and of servers are not conversations
-# The user speaks early in a conversation, after what a host says at most.
+_OWN = "skillbelt:"  # permission requests and servers also have entries; they are not conversations
+# The user speaks early in a conversation, after the host's messages.
 _TITLE_EVENTS = 20
 _LISTED = 1000
-# A typing error is looked for among this many.
+# How many names are searched for one like a mistyped name.
 _COMPARED = 10_000
 
 
@@ -74,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="with export: write a new file instead of to standard output",
+        help="with export: write to a new file instead of standard output",
     )
     wide_option(parser)
 
@@ -121,7 +121,7 @@ def session_id(key: SessionKey) -> str:
 
 
 def _escape(text: str) -> str:
-    """%-escape what would break an ID or is invisible."""
+    """%-escape characters that would break an ID or are invisible."""
     return "".join(
         quote(char, safe="", errors="surrogatepass")
         if char in "%/" or one_line(char) != char
@@ -156,9 +156,9 @@ def _list(store: OpenedStore, args: argparse.Namespace) -> int:
 
 
 def _newest(infos: Iterable[SessionInfo], limit: int) -> tuple[list[SessionInfo], int]:
-    """Return the sessions that were used last, the latest first, and how many others there are.
+    """Return the last used sessions, the latest first, and the number of others.
 
-    No more of them are in memory at any time.
+    Only these are in memory at any time.
     """
     total = 0
 
@@ -196,7 +196,7 @@ def _print_list(store: OpenedStore, found: Sequence[SessionInfo], args: argparse
 
 
 def _short_id(key: SessionKey) -> str:
-    """Return what is enough to name a session: of the command line's own only the last part."""
+    """Return the shortest name of a session: for the command line's own only the last part."""
     return _escape(key.session) if key[:2] == CLI_SESSION[:2] and key.session else session_id(key)
 
 

@@ -98,7 +98,7 @@ def _migrate(args: argparse.Namespace) -> int:
     return 0
 
 
-# What a store holds beside sessions, and how a message calls it.
+# What a store contains besides sessions, and its name in messages.
 _REST = {"audit": "the audit log", "origins": "what is trusted"}
 
 
@@ -114,7 +114,7 @@ def _describe_left(left: list[str], source: Movable) -> str:
 
 
 def _move_rest(places: list[str], source: Movable) -> dict[str, int]:
-    """Move what a store holds beside sessions to a database; return how many there are of each."""
+    """Move everything except sessions to a database; return how many there are of each."""
     if not places[1].startswith(DATABASES):
         return {}
     target = open_postgres(places[1]).database
@@ -136,7 +136,7 @@ def _open(place: str) -> Movable:
 
 
 def _reporter(total: int, args: argparse.Namespace) -> Callable[[int], None]:
-    """Return what shows the progress on a terminal, now and then."""
+    """Return a function that shows the progress on a terminal, now and then."""
     if args.quiet or not sys.stderr.isatty():
         return lambda done: None
     shown = time.monotonic()

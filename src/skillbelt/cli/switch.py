@@ -47,7 +47,7 @@ def _find(catalog: Catalog, name: str) -> Skill:
 
 
 def _switch(args: argparse.Namespace, names: list[str], catalog: Catalog) -> None:
-    """Take back what an earlier command wrote; where that is not enough, write the opposite."""
+    """Undo what an earlier command wrote; if that is not enough, write the opposite."""
     if not names:
         return
     switch_skills(catalog.settings, dict.fromkeys(names))

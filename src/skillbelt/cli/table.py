@@ -12,19 +12,19 @@ from rich.text import Text
 
 _GAP = 2  # spaces between two columns
 _INDENT = 4
-# A last column that is cut needs this much to say anything; one that is wrapped needs more, or a
-# few words fill the screen.
+# The least width of a last column that is cut; one that is wrapped needs more, or a few words fill
+# the screen.
 _MIN_CUT_WIDTH = 10
 _MIN_WRAPPED_WIDTH = 40
-# Of so many rows one may be longer than its column, and goes on below.
+# One of this many rows may be longer than its column, and continues below.
 _ROWS_PER_LONG_ONE = 4
 
 
 class TableLook(NamedTuple):
-    """How a table looks: whether the last column is wrapped, what goes below, and colours.
+    """The look of a table: whether the last column is wrapped, what goes below, and colours.
 
-    `below` is how many columns at the end go below a row that has no room for them. `colours`
-    are the styles of words, by the title of their column.
+    `below` is how many columns at the end go below a row that has no room for them. `colours` are
+    the styles of words, by the title of their column.
     """
 
     wrap: bool
@@ -59,7 +59,7 @@ class _Table:
             head[:shown], [row[:shown] for row in rows], self._room, look.wrap
         )
         self._starts = [sum(self._widths[:n]) + _GAP * n for n in range(len(self._widths))]
-        # One place for all rows.
+        # One column for all rows.
         self._below = min((self._start_of(self._detail(row)) for row in rows), default=0)
 
     def lines(self) -> Iterator[Text]:
@@ -84,7 +84,10 @@ class _Table:
         return Text(text, style=next((known[one] for one in text.split(", ") if one in known), ""))
 
     def _place(self, cells: Sequence[Text]) -> Iterator[Text]:
-        """Yield a row; what is longer than its column is whole, and the row goes on below."""
+        """Yield a row.
+
+        A cell that is longer than its column stays whole, and the row continues below.
+        """
         line = Text()
         for start, cell in zip(self._starts[:-1], cells[:-1], strict=True):
             if start + cell.cell_len > self._room:
@@ -167,16 +170,16 @@ def _fit_columns(
 ) -> list[int]:
     """Return the width of each column; none when the last one would have too little.
 
-    A few cells may be longer than their column: their rows go on below.
+    A few cells may be longer than their column: their rows continue below.
     """
     sizes = [sorted({cell_len(row[n]) for row in rows} | {0}) for n in range(len(head))]
     *first, last = (max(each[-1], cell_len(title)) for each, title in zip(sizes, head, strict=True))
     least = _MIN_CUT_WIDTH
-    if wrap and any(head):  # facts without a head stay beside their names
+    if wrap and any(head):  # facts without a header stay beside their names
         least = min(_MIN_WRAPPED_WIDTH, room // 2)
     while (left := room - sum(first) - _GAP * len(first)) < min(last, room // 2):
         narrower = [_narrow(first, n, head, sizes[n]) for n in range(len(first))]
-        # One row is little to pay if there is no table otherwise.
+        # One long row is acceptable if there is no table otherwise.
         most = max(len(rows) // _ROWS_PER_LONG_ONE, left < min(last, least) and len(rows) > 1)
         possible = [one for one in narrower if one and _count_longer(rows, one) <= most]
         if not possible:

@@ -1,4 +1,4 @@
-"""Tool calls for a reader: one line for a call, its outcome, and what it changed in files."""
+"""Tool calls for a reader: one line for a call, its outcome, and the files it changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from skillbelt.running.outputs import OutputFile
 from skillbelt.text import describe_seconds, exact, one_line, shorten
 from skillbelt.untrusted_json import read_json
 
-# What a call of each kind of tool does, with the argument that says to what.
+# The verb for each kind of tool, with the argument that is its object.
 _VERBS: Mapping[str, tuple[str, str]] = {
     "skill": ("load", "name"),
     "skill_load": ("load", "skill"),
@@ -35,7 +35,7 @@ RUNS = ("skill_run", "claude_bash", "execute_skill")
 _MAX_CALL_CHARS = 400
 _MAX_REASON_CHARS = 300
 _MAX_DIFF_LINES = 30
-# Longer files are only named: to compare them would take too long.
+# Longer files are only named: comparing them would take too long.
 _MAX_COMPARED_LINES = 1_000
 _MAX_COMPARED_CHARS = 100_000
 _MAX_LINE_CHARS = 200
@@ -56,7 +56,7 @@ def read_arguments(call: ToolCall) -> Mapping[str, object]:
 
 
 def describe_call(call: ToolCall, kind: str = "") -> str:
-    """Return a call in one line: what it does where the kind of tool is known."""
+    """Return a call in one line: what it does if the kind of tool is known."""
     given = read_arguments(call)
     verb, argument = _VERBS.get(kind, ("", ""))
     if not verb or (argument and not isinstance(given.get(argument), str)):
@@ -88,7 +88,7 @@ def describe_outcome(response: ToolResponse) -> str:
 
 
 def succeeded(response: ToolResponse) -> bool:
-    """Whether the call did what it was for."""
+    """Whether the call succeeded."""
     data = response.data
     bad = data.get("exit_code") or data.get("timed_out") or data.get("cancelled")
     return not (response.error or bad)
@@ -104,7 +104,7 @@ def _duration(milliseconds: object) -> str:
 
 
 class FileChange(NamedTuple):
-    """A file that was written; `before` is None when it is new, a text None when it is not text."""
+    """A file that was written; `before` is None if it is new, a text is None if it is binary."""
 
     name: str
     before: OutputFile | None
@@ -112,18 +112,18 @@ class FileChange(NamedTuple):
 
 
 class WrittenFiles:
-    """The files of a conversation's workspace, and which of them changed since the last look."""
+    """The files of a conversation's workspace, and which of them changed since the last check."""
 
     def __init__(self, look: Callable[[], Iterable[OutputFile]]) -> None:
         self._look = look
         self._known: dict[str, OutputFile] = {}
 
     def mark(self) -> None:
-        """Note what is there now."""
+        """Record the current files."""
         self._known = {one.name: one for one in self._look()}
 
     def changes(self) -> list[FileChange]:
-        """Return what changed since, and note it."""
+        """Return the changes since the last record, and record the current files."""
         before = self._known
         self.mark()
         return [

@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
             only=args.scripts,
             bounds=TrialBounds(seconds=args.timeout),
             one_question=not args.yes,
-            told=_Teller(live) if wants_progress(args) else None,
+            told=_TrialProgress(live) if wants_progress(args) else None,
         )
     if args.json:
         print_json(trial.document())
@@ -94,8 +94,8 @@ def run(args: argparse.Namespace) -> int:
     return 0 if trial.started else 1
 
 
-class _Teller:
-    """Shows how many scripts are done, until there is something else to show."""
+class _TrialProgress:
+    """Shows how many scripts are done, until there is other output."""
 
     def __init__(self, live: LiveOutput) -> None:
         self._live, self._done = live, 0
@@ -120,7 +120,7 @@ def _print_trial(trial: Trial, args: argparse.Namespace) -> None:
 
 
 def describe(one: ScriptTrial) -> str:
-    """Describe what became of a script, on one line."""
+    """Describe the result of a script in one line."""
     return "; ".join(_describe(one))
 
 

@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List what is trusted, add to it, or remove from it."""
+    """List the trusted folders and origins, add one, or remove one."""
     # The settings of the project are ignored unless it is already trusted.
     settings = load_settings(args.project, config=args.config, leave_strangers=True)
     trust = open_trust(settings)
@@ -103,7 +103,7 @@ def _print(entry: TrustEntry, args: argparse.Namespace) -> int:
 
 
 def _print_table(entries: Sequence[TrustEntry]) -> None:
-    """Print the entries; where an entry is from is a column only if machines share some."""
+    """Print the entries; their origin is a column only if machines share some."""
     rows = [_row(entry) for entry in entries]
     if any(entry.place for entry in entries):
         places = (f"{one.place} by {one.by}" if one.place else "this machine" for one in entries)

@@ -1,4 +1,4 @@
-"""Print lines of words: broken between words on a terminal, and as they are in a pipe."""
+"""Print lines of words: wrapped between words on a terminal, unchanged in a pipe."""
 
 import os
 import re
@@ -14,7 +14,7 @@ _ENTRY = re.compile(r"^(  (?:-[^ ,]+(?:, -[^ ,]+)*|[\w|.@\[\]]+))(?= |$)", re.MU
 
 
 def width(stream: TextIO) -> int:
-    """Return the width of the terminal behind a stream; 80 without one."""
+    """Return the width of the terminal behind a stream; 80 if there is none."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):
@@ -28,7 +28,7 @@ def has_colours(stream: TextIO) -> bool:
 
 
 def print_words(text: str, margin: str = "", file: TextIO | None = None) -> None:
-    """Print lines; on a terminal each is broken between words, with a margin below the first."""
+    """Print lines; on a terminal each is wrapped between words, with a margin below the first."""
     stream = file or sys.stdout
     if not stream.isatty():
         print(text, file=stream)
@@ -57,7 +57,7 @@ def _shown_width(text: str) -> int:
 
 
 def print_failure(message: str, remedy: str = "") -> None:
-    """Print why a command failed, and below it what to do if the message has no command for it."""
+    """Print why a command failed, and the remedy below it if the message names no command."""
     name = f"{_RED}skillbelt:{_PLAIN}" if has_colours(sys.stderr) else "skillbelt:"
     print_words(f"{name} {message}", "  ", sys.stderr)
     told = any(one in message for one in (remedy, "`skillbelt ", "; closest: "))

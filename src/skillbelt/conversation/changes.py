@@ -1,7 +1,7 @@
-"""Where a turn of a conversation begins, and the notes about changes of the catalogue.
+"""Detect where a turn of a conversation begins, and write notes about changes of the catalogue.
 
-Pure. What is remembered is short text that a session's state can hold, so that another process can
-go on with the conversation.
+Pure. The state is short text that a session can store, so that another process can continue the
+conversation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from skillbelt.disclosure.overview import changes_note
 from skillbelt.format.skill import Skill
 from skillbelt.untrusted_json import read_json
 
-MAX_REMEMBERED = 2_000  # skills; of more, only that something changed is known afterwards
+MAX_REMEMBERED = 2_000  # of more skills, only the fact that something changed is recorded
 CHANGED = (
     "Note from the skill catalogue, not from the user: the available skills changed since this "
     "conversation began."
@@ -24,7 +24,7 @@ CHANGED = (
 
 
 class Mark(NamedTuple):
-    """The last user message of a request: which one it was, and a hash of its text."""
+    """The last user message of a request: its number, and a hash of its text."""
 
     number: int
     digest: str
@@ -45,19 +45,19 @@ class Mark(NamedTuple):
         return cls(int(count), digest) if count.isdecimal() and digest else None
 
     def follows(self, before: Mark | None) -> bool:
-        """Return whether a user message came since. A history that was cut has no new one."""
+        """Return whether a user message came since; cutting a history adds none."""
         return before is None or self.digest != before.digest or self.number > before.number
 
 
 class Note(NamedTuple):
-    """A note that goes with a user message."""
+    """A note that is sent with a user message."""
 
     mark: Mark
     text: str
 
 
 def read_notes(text: str) -> list[Note]:
-    """Parse notes; none if the text is something else."""
+    """Parse notes; none if the text is invalid."""
     found = _parse(text)
     if not isinstance(found, list):
         return []
@@ -74,7 +74,7 @@ def write_notes(notes: Sequence[Note]) -> str:
 def with_notes(messages: Sequence[Message], notes: Sequence[Note]) -> list[Message]:
     """Put each note before the text of its message, so that none ever moves.
 
-    The nearest message of that text has it, should the history have been cut before it.
+    If the history was cut, the nearest message with that text gets it.
     """
     result = list(messages)
     said = [index for index, one in enumerate(result) if is_by_user(one)]
@@ -107,7 +107,7 @@ def remember(skills: Mapping[str, Skill]) -> str:
 def changes_since(
     before: str, after: Mapping[str, Skill], *, now: str = "", search: str = ""
 ) -> str:
-    """Return the note on what changed since `before` was remembered; empty when nothing did."""
+    """Return the note on what changed since `before` was recorded; empty if nothing did."""
     now = now or remember(after)
     if not before or before == now:
         return ""
@@ -120,7 +120,7 @@ def changes_since(
 
 
 def _previous(name: str, known: object, now: Skill | None) -> Skill:
-    """Return the skill as far as it matters: the one of now, or a different one."""
+    """Return the skill as shown before: the current one, or a placeholder that differs from it."""
     if now is not None and _fingerprint(now) == known:
         return now
     return Skill(
@@ -136,7 +136,10 @@ def _fingerprint(skill: Skill) -> str:
 
 
 def is_by_user(message: Message) -> bool:
-    """Return whether it is the user's; some histories use that role for tool results too."""
+    """Return whether the message is the user's.
+
+    Some histories use that role for tool results too.
+    """
     content = message.get("content")
     parts = content if isinstance(content, list) else []
     answers = [isinstance(one, dict) and one.get("type") == "tool_result" for one in parts]

@@ -1,7 +1,7 @@
-"""What survives when a history is cut: whole pairs of calls and results, and loaded skills.
+"""Cut a history: whole pairs of calls and results, and loaded skills, survive.
 
 Pure. Whether a text is still there is decided by digests that the session recorded when it gave the
-text, never by what a message says of itself: a summary or a tool result may imitate our marks.
+text, never by the words of a message: a summary or a tool result may imitate our marks.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from skillbelt.conversation.state import RecordedText, Session
 from skillbelt.text import tokens, tokens_of_bytes
 from skillbelt.untrusted_json import read_json
 
-# The begin of a message that stands for what was cut.
+# The start of a message that replaces what was cut.
 SUMMARY = "Summary of the conversation so far:"
 CHANGED = "(changed since it was loaded; load it again to read it as it is now)"
-# The key for the calls that a message answers, where it may answer several.
+# The key for the calls that a message answers, if it may answer several.
 RESULTS = "skillbelt:results"
 _MAX_NAMES = 20  # of skills that are left out
 _BODY = ""
@@ -35,11 +35,11 @@ _SYSTEM = ("system", "developer")
 
 
 class Compacted(NamedTuple):
-    """A history that was cut, and what becomes of the skills whose text went with it.
+    """A history that was cut, and the state of the skills whose text was cut.
 
-    `messages` is what the host goes on with; `kept` are the places of those that were given and
-    stay. `put_back` names the skills whose text the next request has again, `left_out` those that
-    had no room, and `changed` those whose files are not what was loaded. `context` is the text of
+    `messages` is the new history of the host; `kept` are the indices of the messages that stay.
+    `put_back` names the skills whose text the next request has again, `left_out` those that had no
+    room, and `changed` those whose files changed since they were loaded. `context` is the text of
     the message that puts them back.
     """
 
@@ -58,7 +58,7 @@ def find_start(messages: Sequence[Message], keep: int, keep_tokens: float | None
     """Return the index of the first message to keep, of the last `keep` ones.
 
     A call is never separated from its results: more messages stay if need be. With `keep_tokens`
-    fewer stay, until these fit; then none may be left.
+    fewer stay, until they fit; possibly none.
     """
     first = max(len(messages) - max(keep, 0), count_system(messages))
     starts = _starts(messages)
@@ -75,9 +75,9 @@ def find_start(messages: Sequence[Message], keep: int, keep_tokens: float | None
 
 
 def _starts(messages: Sequence[Message]) -> set[int]:
-    """Return the places where the history can be cut without parting a call from its results."""
+    """Return where the history can be cut without separating a call from its results."""
     made: dict[str, int] = {}
-    reach = list(range(len(messages)))  # the first message that the one at this place belongs to
+    reach = list(range(len(messages)))  # the first message that the one at this index belongs to
     for index, message in enumerate(messages):
         made.update(dict.fromkeys(calls_of(message), index))
         reach[index] = min([index, *(made.get(call, index) for call in results_of(message))])
@@ -90,9 +90,9 @@ def _starts(messages: Sequence[Message]) -> set[int]:
 
 
 def keep_pairs(messages: Sequence[Message], kept: Iterable[int]) -> list[int]:
-    """Return those of the places that can stay: no call without result, no result without call.
+    """Return the indices that can stay: no call without result, no result without call.
 
-    The calls of the last message with calls may be open as long as nothing but results follows it.
+    The calls of the last message with calls may be open, if only results follow it.
     """
     chosen = sorted(set(kept))
     while True:
@@ -103,7 +103,7 @@ def keep_pairs(messages: Sequence[Message], kept: Iterable[int]) -> list[int]:
 
 
 def _pending(messages: Sequence[Message], chosen: Sequence[int]) -> set[int]:
-    """Return the places of the calls that the history ends with; results may still come."""
+    """Return the indices of the calls that the history ends with; results may still come."""
     left = list(chosen)
     while left and results_of(messages[left[-1]]):
         left.pop()
@@ -111,7 +111,7 @@ def _pending(messages: Sequence[Message], chosen: Sequence[int]) -> set[int]:
 
 
 def _drop_unpaired(messages: Sequence[Message], chosen: Sequence[int]) -> list[int]:
-    """Return the places without those of a call or a result that is alone."""
+    """Return the indices without those of an unpaired call or result."""
     pending = _pending(messages, chosen)
     open_calls: dict[str, int] = {}
     alone: set[int] = set()
@@ -120,7 +120,7 @@ def _drop_unpaired(messages: Sequence[Message], chosen: Sequence[int]) -> list[i
             if open_calls.pop(call, None) is None:
                 alone.add(index)
         for call in calls_of(messages[index]):
-            # An id may be used again.
+            # An id may be reused.
             alone.update([open_calls[call]] if call in open_calls else [])
             open_calls[call] = index
     alone.update(index for index in open_calls.values() if index not in pending)
@@ -128,16 +128,16 @@ def _drop_unpaired(messages: Sequence[Message], chosen: Sequence[int]) -> list[i
 
 
 class HistoryCut(NamedTuple):
-    """The places of the messages that stay, and how many of them are the system's."""
+    """The indices of the messages that stay, and how many of them are the system's."""
 
     kept: tuple[int, ...]
     head: int
 
 
 def cut(messages: Sequence[Message], keep: int, *, summarized: bool) -> HistoryCut:
-    """Return what stays of a history that is cut to its last `keep` messages.
+    """Return what stays of a history cut to its last `keep` messages.
 
-    Calls and results that were alone before count as if they were not there.
+    Calls and results that were unpaired before are ignored.
     """
     whole = keep_pairs(messages, range(len(messages)))
     left = [messages[index] for index in whole]
@@ -146,10 +146,10 @@ def cut(messages: Sequence[Message], keep: int, *, summarized: bool) -> HistoryC
 
 
 def cut_at(messages: Sequence[Message], start: int, *, summarized: bool) -> HistoryCut:
-    """Return what stays of a history from `start` on, behind its system messages.
+    """Return what stays of a history from `start` on, after its system messages.
 
-    What the user asked last stays word for word. Unless a summary comes first, the rest begins
-    with a question: some vendors want that.
+    The user's last question stays unchanged. Unless a summary comes first, the rest begins with a
+    question: some vendors require that.
     """
     head = count_system(messages)
     tail = keep_pairs(messages, range(max(start, head), len(messages)))
@@ -161,12 +161,12 @@ def cut_at(messages: Sequence[Message], start: int, *, summarized: bool) -> Hist
 
 
 def tell_summary(summary: str) -> str:
-    """Return the text of the message that stands for what was cut."""
+    """Return the text of the message that replaces what was cut."""
     return f"{SUMMARY}\n\n{summary}"
 
 
 def is_question(message: Message) -> bool:
-    """Return whether the user said it: no summary, no result, nothing that a program added."""
+    """Return whether the user wrote it: not a summary, a result or an added message."""
     if message.get("role") != "user" or message.get("summary") or message.get("goes_on"):
         return False
     content = message.get("content")
@@ -225,18 +225,18 @@ def _bytes(text: str) -> int:
 
 
 def digest(text: str) -> str:
-    """Return what tells whether a text is exactly the same."""
+    """Return a digest that is equal only for exactly the same text."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def record_given(material: Material, answer: str = "") -> RecordedText:
-    """Return what to remember of a text that a model gets: in an answer, or by its requests."""
+    """Return the record of a text that a model gets: in an answer, or by its requests."""
     given = record_docs(material.docs, answer)
     return given._replace(parts={_BODY: digest(material.body), **given.parts})
 
 
 def record_docs(docs: Sequence[tuple[str, str]], answer: str = "") -> RecordedText:
-    """Return what to remember of documents that a model gets apart from the body."""
+    """Return the record of documents that a model gets separately from the body."""
     parts = {path: digest(text) for path, text in docs}
     return RecordedText(parts, digest(answer) if answer else "")
 
@@ -273,7 +273,7 @@ def find_lacking(
 
 
 def as_loaded(material: Material, given: Sequence[RecordedText]) -> Lacking:
-    """Return the block of a skill; what is not as the session loaded it is said to be changed."""
+    """Return the block of a skill; parts that changed since the session loaded it are marked so."""
     newest = {part: one for text in given for part, one in text.parts.items()}
     body = _as_loaded(_BODY, material.body, newest)
     docs = tuple((path, _as_loaded(path, text, newest)) for path, text in material.docs)
@@ -290,8 +290,8 @@ def _as_loaded(part: str, text: str, newest: Mapping[str, str]) -> str:
 class Selection(NamedTuple):
     """Which skills were put back at a cut, and which were not.
 
-    It holds until the next cut, so that requests between two cuts begin alike. `named` are those
-    that the message names as left out, also once they are loaded again.
+    It holds until the next cut, so that requests between two cuts have the same beginning. `named`
+    are those that the message names as left out, also once they are loaded again.
     """
 
     mark: str = ""
@@ -301,7 +301,7 @@ class Selection(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Selection:
-        """Parse a selection; an empty one if the text is something else."""
+        """Parse a selection; an empty one if the text is invalid."""
         try:
             found = read_json(text) if text else None
         except ValueError:
@@ -318,7 +318,7 @@ class Selection(NamedTuple):
 
 
 def state_key(kind: str, agent: str) -> str:
-    """Return the key of a session's state under which a selection (`restored`) is kept."""
+    """Return the key of a session's state for a selection (`restored`)."""
     return f"temp:skill:{kind}:{agent}" if agent else f"temp:skill:{kind}"
 
 
@@ -331,7 +331,7 @@ def lands_anew(name: str, given: RecordedText, session: Session, state: Mapping[
 
 
 def mark_of(messages: Sequence[Message]) -> str:
-    """Return what tells one cut from the next: the first message that is not the system's."""
+    """Return a mark that identifies a cut: the first message that is not the system's."""
     first = messages[count_system(messages) : count_system(messages) + 1]
     return digest(content_text(first[0])) if first else ""
 
@@ -348,8 +348,8 @@ def select(
 ) -> Selection:
     """Return which of the lacking texts to put back: the most recently used, as far as they fit.
 
-    `order` has the least recently used first, `room` is in tokens, and the `required` come first.
-    What was selected `before` for the same cut stays.
+    `order` has the least recently used first, `room` is in tokens, and the `required` come first. A
+    selection `before` for the same cut stays.
     """
     if before.mark == mark and {*lacking} <= {*before.put, *before.left}:
         return before._replace(
@@ -372,14 +372,14 @@ def select(
 
 
 def is_context(message: Message, known: Collection[str]) -> bool:
-    """Return whether it is a message that put texts back, by the digests of those that did."""
+    """Return whether the message put texts back, by the digests of those that did."""
     content = message.get("content")
     ours = isinstance(content, str) and content.startswith(f"{HEADER}\n")
     return ours and digest(str(content)) in known
 
 
 def make_context(lacking: Mapping[str, str], put: Iterable[str], named: Sequence[str]) -> str:
-    """Return the message that puts texts back and names what had no room; "" for neither."""
+    """Return the message that puts texts back and names those without room; "" for neither."""
     blocks = {name: lacking[name] for name in sorted(put)}
     if named:
         more = [f"and {len(named) - _MAX_NAMES} more"] if len(named) > _MAX_NAMES else []

@@ -1,7 +1,7 @@
-"""A history and what is loaded now -> the messages a model receives. Pure: same in, same out.
+"""A history and the loaded skills -> the messages a model receives. Pure: same in, same out.
 
-Text stays in the answer where it first landed, so that a request begins with the whole of the
-request before it. Nothing made here is written back: the stored history keeps its short answers.
+Text stays in the answer where it first landed, so that each request begins with the whole request
+before it. Nothing is written back: the stored history keeps its short answers.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ _Found = tuple[int, Any, Any]  # a call that loads: where its answers begin, its
 
 HEADER = "Loaded skill context:"
 FOOTER = "End of loaded skill context."
-# The calls whose answers say what is loaded, under both sets of names.
+# The calls whose answers hold loaded skills, under both sets of names.
 LOADING = frozenset({"skill_load", "load_skill", "skill_select_docs"})
 _STUB = "loaded: "
 _ARGUMENTS = ("skill", "name", "skill_name")
@@ -43,22 +43,22 @@ class _Texts(NamedTuple):
 
 
 class Material(_Texts):
-    """A skill that is loaded now: its body, and the documents selected, as (path, text)."""
+    """A loaded skill: its body, and the selected documents as (path, text)."""
 
     @cached_property
     def text(self) -> str:
-        """The whole block as a model reads it; it cannot change, so it is made once."""
+        """The whole block as a model reads it; computed once, because it cannot change."""
         return _block(*self)
 
 
 class _Calls(NamedTuple):
-    """Where the answers to calls are in a history."""
+    """The positions of the answers to calls in a history."""
 
     loading: dict[tuple[str, str], int]
     others: dict[str, int]
 
     def answer(self, call: str, skill: str) -> int | None:
-        """Return the answer to a call that loaded the skill. Some hosts reuse ids."""
+        """Return the answer to a call that loaded the skill; some hosts reuse ids."""
         found = self.loading.get((call, skill))
         return self.others.get(call) if found is None else found
 
@@ -76,10 +76,10 @@ def materialize(
     """Return the messages to send. The input is not changed; unchanged messages are shared.
 
     `landed` names the tool call whose answer first held a skill's body (`name`), one of its
-    documents (`name#path`) or all of them (`name#*`); an empty id means that no answer did. A
-    skill it does not name is put into the last answer to a loading call for it. What has no
-    answer in this history goes into one message of its own behind the system message; `context`
-    makes its text of the blocks, "" for none.
+    documents (`name#path`) or all of them (`name#*`); an empty id means that no answer did. A skill
+    it does not name is put into the last answer to a loading call for it. Texts that have no answer
+    in this history go into one message of their own after the system message; `context` makes its
+    text from the blocks, "" for none.
     """
     result = _without_ours(messages)
     materials = sorted(loaded, key=_FIRST)
@@ -113,7 +113,7 @@ def _block(name: str, body: str, docs: Sequence[tuple[str, str]]) -> str:
 
 
 def docs_block(name: str, docs: Sequence[tuple[str, str]]) -> str:
-    """Return documents of a skill as a model reads them apart from its body."""
+    """Return a skill's documents as a model reads them separately from the body."""
     return _with_documents([DOCS + name, ""], docs)
 
 
@@ -158,7 +158,7 @@ def _head(messages: Sequence[Message]) -> int:
 
 
 def is_context(message: Message) -> bool:
-    """Return whether it is the message with the skills whose answers are not in the history."""
+    """Return whether it is the message with the skills that have no answer in the history."""
     content = message.get("content")
     return isinstance(content, str) and content.startswith(_OURS) and content.endswith(_OURS_END)
 
@@ -187,7 +187,7 @@ def _loading_calls(messages: Sequence[Message]) -> list[_Found]:
     """Return the calls that load: the index of the message after each, its id, its skill.
 
     Every request looks at every call, and this is most of its time. So the usual history, with one
-    plain call in a message, comes first, and how far it got is asked only where a call was found.
+    plain call in a message, is handled first.
     """
     count, rest = len(messages), iter(messages)
     try:
@@ -210,9 +210,9 @@ def _loading_calls(messages: Sequence[Message]) -> list[_Found]:
 
 
 def _answer(messages: Sequence[Message], index: int, call: object) -> int:
-    """Return the index of the answer to a call, 0 without one.
+    """Return the index of the answer to a call; 0 if there is none.
 
-    An id may be used again later, so only the answers right after the call are searched.
+    An id may be reused later, so only the answers right after the call are searched.
     """
     count = len(messages)
     while call and index < count and "tool_call_id" in (message := messages[index]):
@@ -225,7 +225,7 @@ def _answer(messages: Sequence[Message], index: int, call: object) -> int:
 def _calls(
     found: Sequence[_Found], messages: Sequence[Message], landed: Mapping[str, str]
 ) -> _Calls:
-    """Index answers by their calls; for one that did not load, or was cut, by id alone."""
+    """Index answers by their calls; if the call did not load, or was cut, by id alone."""
     loading = {
         (call, skill): index
         for after, call, skill in found
@@ -286,7 +286,7 @@ def _home(
 def _put_alone(
     messages: list[Message], materials: Sequence[Material], homes: Mapping[str, int | None]
 ) -> list[Material]:
-    """Replace each answer that is only a stub by its skill; return the skills that are left.
+    """Replace each answer that is only a stub by its skill; return the remaining skills.
 
     This is the usual case, unless two skills share an answer or documents have another one.
     """
@@ -326,7 +326,7 @@ def _places(
 def _split_by_answer(
     material: Material, home: int, calls: _Calls, landed: Mapping[str, str]
 ) -> dict[int, str]:
-    """Return the text of a skill by answer, when its documents landed apart from its body."""
+    """Return the text of a skill by answer, when its documents landed separately from its body."""
     name, body, all_docs = material
     docs: dict[int, list[tuple[str, str]]] = {home: []}
     for doc in all_docs:
@@ -360,8 +360,8 @@ def _mark_unloaded(
 ) -> None:
     """Mark every answer whose skill was unloaded since, permanently.
 
-    Answers before the one where a skill lies now are of an earlier load. They must not turn back
-    into `loaded`: that would change a request's beginning once more.
+    Answers before the current one of a skill belong to an earlier load. They must not turn back
+    into `loaded`: that would change the beginning of a request again.
     """
     for index in skills.keys() - taken:
         name = skills[index]
@@ -394,7 +394,7 @@ def _lines(message: Message) -> list[str]:
 
 
 def _amend(messages: list[Message], index: int, names: Container[str], text: str) -> None:
-    """Put the text at the end of a message, once, and in place of the stub of those skills."""
+    """Append the text to a message, once, or replace the stub of those skills by it."""
     content = messages[index].get("content") or ""
     changed: object
     if isinstance(content, str):
@@ -416,7 +416,7 @@ def _after(content: str, names: Container[str], text: str) -> str:
 
 
 def _put_system(messages: list[Message], texts: Sequence[str]) -> None:
-    """Put each text at the end of the system message, once."""
+    """Append each text to the system message, once."""
     if texts and _head(messages) == 0:
         messages.insert(0, {"role": "system", "content": ""})
     for text in texts:
@@ -457,7 +457,7 @@ def join_context(blocks: Mapping[str, str]) -> str:
 
 
 def _keep_inside(text: str) -> str:
-    """Return a block without a line of its own that looks like one of ours."""
+    """Return a block in which no line looks like one of our own marks."""
     first, line_end, rest = text.partition("\n")
     return first + line_end + break_lines(rest, HEADER, FOOTER, LOADED, DOCS, LEFT_OUT)
 

@@ -1,4 +1,4 @@
-"""Messages as plain values: vendors' libraries answer with objects, and hosts pass those on."""
+"""Messages as plain values: vendors' packages return objects, and hosts pass those on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REMEDY = "give a dict with a role, or the message itself as the openai and anth
 def plain_messages(messages: Sequence[object]) -> list[Message]:
     """Return the messages as dicts; ConfigError names the first that cannot be one.
 
-    Takes dicts, and objects with `model_dump` (pydantic) or dataclass fields.
+    Accepts dicts, and objects with `model_dump` (pydantic) or dataclass fields.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
         kind = type(messages).__name__
@@ -31,7 +31,7 @@ def _message(message: object, number: int) -> Message:
         kind = type(message).__name__
         raise ConfigError(f"messages[{number}]: {kind} is not a message: it has no role; {hint}")
     if found is not message and found.get("type") == "message":
-        # An answer of Anthropic's: the other fields are about it, and no request takes them.
+        # An answer of Anthropic's: its other fields are metadata, which no request accepts.
         found = {key: found[key] for key in ("role", "content") if key in found}
     parts = {key: _parts(found[key]) for key in _PARTS if _has_objects(found.get(key))}
     return {**found, **parts} if parts else found

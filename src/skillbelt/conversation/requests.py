@@ -1,8 +1,8 @@
-"""The requests that were sent to a model, as they were: kept beside their conversation.
+"""The requests as they were sent to a model, stored with their conversation.
 
-A request mostly repeats the one before it. So each text is kept once, by its digest, and a request
-is the number of texts that it shares with an earlier one, and the digests of the others. All of a
-conversation is bounded: when there is too much of it, the oldest requests go.
+A request mostly repeats the one before it. So each text is stored once, by its digest, and a
+request is the number of texts that it shares with an earlier one, and the digests of the others.
+Each conversation is bounded: beyond the bound, the oldest requests are deleted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from skillbelt.text import tokens
 from skillbelt.untrusted_json import BadJson, read_json
 
 APP = "skillbelt:requests"
-# Kept of one conversation, and of one text; what is longer is cut, and says so.
+# Bounds of one conversation, and of one text; a longer one is cut and marked as cut.
 MAX_REQUESTS = 1_000
 MAX_BYTES = 4 * 2**20
 MAX_TEXT_CHARS = 256 * 2**10
@@ -34,7 +34,8 @@ _COUNT, _SIZE, _LAST = "count", "size", "last:"
 class SentSummary(NamedTuple):
     """A request in the list of a conversation.
 
-    `shared_chars` are those of the tools and messages with which the agent's request before began.
+    `shared_chars` counts the characters of tools and messages that are the same at the beginning of
+    the agent's previous request.
     """
 
     number: int
@@ -48,16 +49,17 @@ class SentSummary(NamedTuple):
 
     @property
     def shared_percent(self) -> int:
-        """How much of it the request before began with."""
+        """The percentage of the request that the previous one begins with."""
         return self.shared_chars * 100 // self.chars if self.chars else 0
 
 
 class SentRequest(NamedTuple):
-    """One request: its tools and its messages, each as the JSON text that was kept.
+    """One request: its tools and its messages, each as the stored JSON text.
 
-    `shared` counts the messages with which the request before began; of the next one `shared_start`
-    characters are the same. `before` is its number, 0 for none. Tools come before all messages in
-    what a model reads, so nothing is shared when `same_tools` is False.
+    `shared` counts the messages that the previous request begins with; of the next message,
+    `shared_start` characters are the same. `before` is the number of the previous request, 0 for
+    none. Tools come before all messages in what a model reads, so nothing is shared when
+    `same_tools` is False.
     """
 
     summary: SentSummary
@@ -91,7 +93,7 @@ class RequestLog:
     def add(
         self, messages: Sequence[object], *, tools: object = (), agent: str = "", model: str = ""
     ) -> None:
-        """Keep a request. A store that fails is logged, and stops no conversation."""
+        """Store a request. A failure of the store is logged, and stops no conversation."""
         try:
             self._add(messages, tools, agent, model)
         except Exception:
@@ -146,7 +148,7 @@ class RequestLog:
         return [one for one in listed if one.number > after][:limit]
 
     def find(self, number: int) -> SentRequest | None:
-        """Return the request of that number; None if it is not kept."""
+        """Return the request of that number; None if it is not stored."""
         texts: dict[str, str] = {}
         requests: dict[int, list[str]] = {}
         latest: dict[str, int] = {}  # the last request of each agent
@@ -177,9 +179,9 @@ def forget_requests(store: Store, key: SessionKey) -> bool:
 def split_sent(
     sent: Sequence[object] | Mapping[str, object],
 ) -> tuple[list[object], Sequence[object]]:
-    """Return the messages and the tools of a request as vendors' packages take it.
+    """Split a request, as vendors' packages take it, into messages and tools.
 
-    What stands beside both, such as a system text, comes first.
+    Other parts, such as a system text, come first among the messages.
     """
     if not isinstance(sent, Mapping):
         return list(sent), ()
@@ -194,12 +196,12 @@ def split_sent(
 
 
 def place_of(key: SessionKey) -> SessionKey:
-    """Return where the requests of a conversation are kept."""
+    """Return the store key for the requests of a conversation."""
     return SessionKey(APP, json.dumps([key.app, key.user]), key.session)
 
 
 def read_text(text: str) -> Any:
-    """Return what was kept as a value; a text that was cut stays a text."""
+    """Parse a stored text; one that was cut stays a text."""
     try:
         return read_json(text)
     except BadJson:
@@ -262,7 +264,7 @@ def _find_secrets(messages: Sequence[object]) -> dict[str, str]:
     """Return the secrets that calls give to commands in their `env`, in any vendor's form."""
     found: dict[str, str] = {}
     waiting: list[object] = list(messages)
-    seen: dict[int, object] = {}  # held, so that no other value gets the same id
+    seen: dict[int, object] = {}  # kept alive, so that no other value gets the same id
     while waiting:
         value = waiting.pop()
         if id(value) in seen:
@@ -274,7 +276,7 @@ def _find_secrets(messages: Sequence[object]) -> dict[str, str]:
             env, written = value.get("env"), value.get("arguments")
             if isinstance(env, Mapping):
                 found.update(secrets_of({str(name): str(one) for name, one in env.items()}))
-            if isinstance(written, str):  # most vendors have JSON here
+            if isinstance(written, str):  # most vendors send JSON here
                 waiting.append(read_text(written))
             waiting += value.values()
     return found
@@ -289,7 +291,7 @@ def _read_last(text: str) -> tuple[int, list[str]]:
 
 
 def _count_same(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return with how many items both begin."""
+    """Return the length of the common prefix."""
     pairs = zip(one, other, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 

@@ -1,7 +1,7 @@
-"""One conversation: which skills are loaded, with which documents, and where their text landed.
+"""One conversation: the loaded skills, their documents, and the answers that hold their text.
 
-Nothing is kept in the object. All of it is in the store, so that any process that opens the same
-key sees the same state, also after a restart.
+The object has no state. Everything is in the store, so that any process that opens the same key
+sees the same state, also after a restart.
 """
 
 import json
@@ -18,15 +18,15 @@ LoadMode = Literal["turn", "once", "session"]
 DocsMode = Literal["add", "replace", "clear"]
 
 ALL = "*"
-# Answers that hold a skill's text, remembered for each; older ones do not count as present.
+# How many answers with a skill's text are remembered for each; older ones count as absent.
 MAX_GIVEN = 32
 _KEYS = "temp:skill:"
-_BODY = ""  # the entry for the body among the places where a skill's text landed
+_BODY = ""  # the key of the body among the places where a skill's text landed
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class LoadedSkill(NamedTuple):
-    """A skill that is loaded now, and the documents selected with it."""
+    """A loaded skill, and the documents selected with it."""
 
     name: str
     docs: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class RecordedText(NamedTuple):
     """A text of a skill that a model was given: digests of its parts, and of the whole answer.
 
     The parts are the body ("") and documents, by path. Without an `answer`, requests carry them.
-    The body has the `arguments` of the call, and calls the skill's folder `folder`.
+    `arguments` of the call and the skill's `folder` are part of the body's text.
     """
 
     parts: Mapping[str, str]
@@ -65,10 +65,11 @@ class SelectedDocs(NamedTuple):
 
 
 class Session:
-    """One agent's view of a conversation. Agents that share a session do not share what is loaded.
+    """One agent's view of a conversation.
 
-    An unknown mode works as `turn`. `max_loaded` 0 means no cap. Methods that take a
-    `state` use it in place of reading the store, when the caller has just done so.
+    Agents that share a session do not share loaded skills. An unknown mode works as `turn`.
+    `max_loaded` 0 means no cap. Methods that take a `state` use it instead of reading the store,
+    when the caller has just done so.
     """
 
     def __init__(
@@ -84,15 +85,15 @@ class Session:
         self.mode: LoadMode = cast(LoadMode, mode) if mode in ("once", "session") else "turn"
 
     def state(self) -> dict[str, str]:
-        """Read everything the store holds for this conversation, of all agents."""
+        """Read the state of this conversation from the store, for all agents."""
         return self.store.state(self.key)
 
     def events(self, after: int = 0) -> list[Event]:
-        """Read the log, of all agents."""
+        """Read the event log, of all agents."""
         return self.store.events(self.key, after)
 
     def loaded(self, state: Mapping[str, str] | None = None) -> list[LoadedSkill]:
-        """Return what is loaded now, in name order."""
+        """Return the loaded skills, in name order."""
         draft = self._draft(state)
         return [LoadedSkill(name, *draft.docs(name)) for name in sorted(draft.names("loaded"))]
 
@@ -115,7 +116,7 @@ class Session:
         return self._draft(state).given(name)
 
     def order(self, state: Mapping[str, str] | None = None) -> list[str]:
-        """Return the skills that are loaded or were shown, the least recently used first."""
+        """Return the loaded or shown skills, the least recently used first."""
         draft = self._draft(state)
         return [*(name for name in draft.shown() if not draft.is_loaded(name)), *draft.order()]
 
@@ -131,11 +132,11 @@ class Session:
         given: RecordedText | None = None,
         anew: bool = False,
     ) -> tuple[str, ...]:
-        """Load a skill, or change the documents of a loaded one; return the names it pushed out.
+        """Load a skill, or change the documents of a loaded one; return the evicted names.
 
-        Without `docs` and `all_docs` the selection stays as it is. A name that is not among the
-        `known` raises SkillNotFound, counts as a miss and changes no state. `given` is the text
-        that the model gets by it; `anew` puts the text of a loaded skill into this call's answer.
+        Without `docs` and `all_docs` the selection stays as it is. A name that is not `known`
+        raises SkillNotFound, counts as a miss and changes no state. `given` is the text that the
+        model gets by it; `anew` puts the text of a loaded skill into this call's answer.
         """
         if not _is_name(name) or (known is not None and name not in known):
             self.missed(name)
@@ -159,7 +160,7 @@ class Session:
     def load_all(
         self, requests: Iterable[LoadRequest], known: Container[str] | None = None
     ) -> tuple[str, ...]:
-        """Load all or none: a name that is not among the `known` raises, and nothing changes."""
+        """Load all or none: a name that is not `known` raises, and nothing changes."""
         wanted = list(requests)
         for request in wanted:
             if not _is_name(request.name) or (known is not None and request.name not in known):
@@ -180,7 +181,7 @@ class Session:
         state: Mapping[str, str] | None = None,
         given: RecordedText | None = None,
     ) -> SelectedDocs:
-        """Change which documents come with a skill. An unknown mode works as `replace`.
+        """Change which documents come with a skill; an unknown mode works as `replace`.
 
         Once all are selected, only `clear` selects fewer.
         """
@@ -202,7 +203,7 @@ class Session:
         return SelectedDocs(name, after or (), after is None, chosen)
 
     def touch(self, name: str) -> None:
-        """Mark the skill as just used, so that others are pushed out before it."""
+        """Mark the skill as just used, so that others are evicted before it."""
         draft = self._draft()
         draft.touch(name)
         self._save(draft)
@@ -218,7 +219,7 @@ class Session:
     def start_run(self, note: str = "") -> None:
         """Begin a run with a new user message; in `turn` mode this unloads everything.
 
-        The note goes to the model with this message; `note()` returns it until the next run.
+        The model gets the note with this message; `note()` returns it until the next run.
         """
         draft = self._draft()
         if self.mode == "turn":
@@ -234,7 +235,7 @@ class Session:
         return self._draft().get("note")
 
     def after_request(self) -> None:
-        """Note that a request was made; in `once` mode this unloads everything."""
+        """Record that a request was made; in `once` mode this unloads everything."""
         if self.mode == "once":
             draft = self._draft()
             draft.clear("once")
@@ -247,12 +248,12 @@ class Session:
         self._save(draft)
 
     def missed(self, name: str) -> int:
-        """Record a name that is no skill; return how many there are now."""
+        """Record a name that is not a skill; return the number of misses."""
         self.store.append(self.key, [NewEvent("skill_missed", self.agent, {"name": name})])
         return self.misses()
 
     def misses(self) -> int:
-        """Return how many names were no skill since the last successful load in this run."""
+        """Return the number of wrong names since the last successful load in this run."""
         count = 0
         for event in reversed(self.events()):
             if event.agent == self.agent and event.type in ("run_started", "skill_loaded"):
@@ -261,7 +262,7 @@ class Session:
         return count
 
     def record(self, message: Mapping[str, object]) -> None:
-        """Store a message of the conversation, as the host has it."""
+        """Store a message of the conversation, in the host's form."""
         self.store.append(self.key, [NewEvent("message", self.agent, message)])
 
     def messages(self) -> list[dict[str, object]]:
@@ -292,8 +293,8 @@ class Session:
 class _Draft:
     """An agent's part of a state while it is changed; the store gets all changes at once.
 
-    What belongs to one skill has keys of its own, so that two processes that load different
-    skills at the same moment lose neither. The order may lose a touch then; nothing worse.
+    Each skill has its own keys, so that two processes that load different skills at the same moment
+    lose neither. The order may lose a touch then; nothing worse.
     """
 
     def __init__(self, agent: str, state: Mapping[str, str]) -> None:
@@ -303,7 +304,7 @@ class _Draft:
         self._order: list[str] | None = None
 
     def delta(self) -> dict[str, str | None]:
-        """Return what differs from the state as it was read."""
+        """Return the difference from the state that was read."""
         changed = sorted(self._changed.items())
         return {key: value for key, value in changed if value != self.before.get(key)}
 
@@ -324,12 +325,12 @@ class _Draft:
         return [name for name in found if _is_name(name)]
 
     def docs(self, name: str) -> tuple[tuple[str, ...], bool]:
-        """Return the selected documents, and whether all are."""
+        """Return the selected documents, and whether all are selected."""
         text = self.after.get(self._key("docs", name), "")
         return ((), True) if text == ALL else (_strings(text), False)
 
     def landed(self, name: str) -> dict[str, str]:
-        """Return the call in whose answer the body and each document landed."""
+        """Return the calls in whose answers the body and each document landed."""
         found = _decode(self.after.get(self._key("landed", name), ""))
         return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
@@ -349,7 +350,7 @@ class _Draft:
         ]
 
     def give(self, name: str, given: RecordedText | None) -> None:
-        """Add a text that a model was given; the same answer counts once, at its newest place."""
+        """Add a text that a model was given; a repeated answer moves to the newest position."""
         if given is not None:
             known = self.given(name)
             before = [one for one in known if one.answer != given.answer]
@@ -408,7 +409,7 @@ class _Draft:
         self._set(self._key("landed", name), _encode({_BODY: call}))
 
     def select(self, name: str, docs: tuple[str, ...] | None, call: str, mode: DocsMode) -> None:
-        """Select these documents, or all for None. What is new lands in the call's answer."""
+        """Select these documents, or all for None; new ones land in the call's answer."""
         before = self.docs(name)
         key = self._key("docs", name)
         self._set(key, ALL if docs is None else _encode(docs))

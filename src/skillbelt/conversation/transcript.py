@@ -16,13 +16,13 @@ _MAX_TITLE_CHARS = 60
 _MAX_TOOL_CHARS = 120
 _INDENT = " " * 4
 _SPEAKERS = {"user": "you", "assistant": "assistant"}
-# The name of a speaker, with marks around it or not, and the line below that makes it a heading.
+# The name of a speaker, with marks around it or not, and an underline that makes it a heading.
 _UNDERLINED = re.compile(
     rf"^([^a-z\n]*(?:{'|'.join(_SPEAKERS.values())})[^a-z\n]*\n[^\S\n]*)([-=]+[^\S\n]*)$",
     re.IGNORECASE | re.MULTILINE,
 )
 NO_FACTS: Mapping[str, str] = {}
-# A browser that opens it sends nothing, loads nothing and runs nothing.
+# A browser that opens the page sends, loads and runs nothing.
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -54,7 +54,7 @@ section div, pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 
 
 class Spoken(NamedTuple):
-    """A message: who said it, what, and which tools it calls, as names with arguments."""
+    """A message: its role, its text, and the tools it calls, as names with arguments."""
 
     role: str
     agent: str
@@ -63,12 +63,12 @@ class Spoken(NamedTuple):
 
 
 def plain(text: str) -> str:
-    """Escape what a terminal would act on in the text of a model or a skill."""
+    """Escape terminal control characters in the text of a model or a skill."""
     return visible(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def read_title(messages: Iterable[Mapping[str, object]]) -> str:
-    """Return the beginning of what the user said first; "" if they said nothing."""
+    """Return the beginning of the user's first message; "" if there is none."""
     said = (_said(one) for one in messages if one.get("role") == "user")
     return shorten(one_line(next(said, "")), _MAX_TITLE_CHARS)
 
@@ -85,7 +85,7 @@ def describe(events: Iterable[Event]) -> Iterator[str]:
 def to_markdown(
     events: Iterable[Event], title: str = "", facts: Mapping[str, str] = NO_FACTS
 ) -> str:
-    """Return the conversation as a Markdown document; "" when nothing was said."""
+    """Return the conversation as a Markdown document; "" if it has no messages."""
     parts = [part for event in events if event.type == "message" for part in _sections(event.data)]
     head = [f"# {_escape_markdown(title)}"] if title else []
     head += ["\n".join(f"- {key}: {_escape_markdown(value)}" for key, value in facts.items())]
@@ -99,12 +99,12 @@ def _escape_markdown(text: str) -> str:
 def _sections(message: Mapping[str, object]) -> Iterator[str]:
     role, text = str(message.get("role") or ""), plain(_said(message)).strip()
     if role == "tool":
-        # Longer than any fence in it, so that the text cannot end the block.
+        # Longer than any fence in the text, so that the text cannot end the block.
         fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 3)
         yield f"{fence}text\n{text}\n{fence}"
         return
     if text and role != "system":
-        # No heading of a message is one of ours.
+        # No heading in a message looks like one of ours.
         text = break_lines(text, *(f"## {name.capitalize()}" for name in _SPEAKERS.values()))
         text = _UNDERLINED.sub(r"\1\\\2", text)
         yield f"## {_SPEAKERS.get(role, one_line(role)).capitalize()}\n\n{text}"
@@ -113,9 +113,9 @@ def _sections(message: Mapping[str, object]) -> Iterator[str]:
 
 
 def to_html(events: Iterable[Event], title: str, facts: Mapping[str, str]) -> str:
-    """Return the conversation as one HTML page, with every text as text.
+    """Return the conversation as one HTML page, with every text escaped.
 
-    The page loads nothing and runs nothing; a message is only text in it.
+    The page loads and runs nothing; a message is only text in it.
     """
     about = "".join(f"<dt>{escape(key)}<dd>{escape(value)}\n" for key, value in facts.items())
     parts = [part for event in events if event.type == "message" for part in _blocks(event.data)]
@@ -141,7 +141,7 @@ def _blocks(message: Mapping[str, object]) -> Iterator[str]:
 
 
 def read_spoken(events: Iterable[Event]) -> Iterator[Spoken]:
-    """Yield the messages of a conversation without what the system said."""
+    """Yield the messages of a conversation except the system's."""
     for event in events:
         role = str(event.data.get("role") or "") if event.type == "message" else ""
         if role and role != "system":
@@ -179,7 +179,7 @@ def _said(message: Mapping[str, object]) -> str:
 
 
 def read_call(call: object) -> tuple[str, object]:
-    """Return name and arguments of a call in the form of this library or of OpenAI."""
+    """Return name and arguments of a call in this library's form or OpenAI's."""
     if not isinstance(call, Mapping):
         return str(call), ""
     nested = call.get("function")

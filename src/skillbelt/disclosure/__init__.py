@@ -1,1 +1,1 @@
-"""What a model sees of a skill: the overview, the body, single documents."""
+"""The texts that a model sees of a skill: the overview, the body, single documents."""

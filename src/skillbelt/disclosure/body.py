@@ -1,7 +1,7 @@
 """Tiers two and three: the body of a skill and its documents, bounded, contained, with a report.
 
-A body is read whole only here. Every file is opened relative to a handle of the skill's folder, so
-that no name and no link, whenever it was put there, leads anywhere else.
+Only this module reads a whole body. Every file is opened relative to a file descriptor of the
+skill's folder, so that no name and no link, even one created meanwhile, leads out of it.
 """
 
 from __future__ import annotations
@@ -60,15 +60,16 @@ DOCUMENT_ENDINGS = (".md", ".txt")
 _LIMITS = Limits()
 _SLACK = 64  # room for both delimiter lines, as the catalogue reads a head
 _SNIFFED = 4096
-_MAX_COMPARED = 1_000  # names compared with that of a file which is not there
+_MAX_COMPARED = 1_000  # names that are compared with a missing file's
 _MOST_TITLES = 10
 
 
 class Report(NamedTuple):
     """What was read, and which part of it was given.
 
-    `sha256` is that of the whole file, `excerpt_sha256` that of the text given. `truncated` says
-    that a limit left something out; `storage_ref` is then where the whole text was kept, if it was.
+    `sha256` is that of the whole file, `excerpt_sha256` that of the given text. `truncated` says
+    that a limit left something out; `storage_ref` is then the place of the whole text, if it was
+    stored.
     """
 
     path: str
@@ -85,7 +86,7 @@ class Report(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A text for a model, and the report on how it was read. `path` is below the folder."""
+    """A text for a model, and the report on how it was read; `path` is below the folder."""
 
     name: str
     path: str
@@ -114,8 +115,8 @@ def load_skill_body(
 ) -> Loaded:
     """Return the text of a SKILL.md without its frontmatter, cut to the limits or refused.
 
-    With `arguments` or `variables` the placeholders in it are filled. Raises LoadError or
-    PathEscape when there is no text to give.
+    `arguments` and `variables` fill the placeholders in it. Raises LoadError or PathEscape if there
+    is no text to return.
     """
     data = _body_data(skill)
     parsed = _parse(skill, data)
@@ -133,7 +134,7 @@ def load_skill_body(
 def _fill(
     body: str, parsed: Parsed, arguments: str | None, variables: Mapping[str, str]
 ) -> tuple[str, str]:
-    """Return the body with its placeholders filled, and what was added at its end."""
+    """Return the body with its placeholders filled, and what was appended to it."""
     if arguments is None and (not variables or "$" not in body):
         return body, ""
     names = to_frontmatter(parsed.fields).arguments if arguments is not None else ()
@@ -190,7 +191,7 @@ def _refusal(path: str, body: str, limits: Limits) -> FileTooLarge:
 
 
 def _cut(text: str, tail: str, ref: str, limits: Limits) -> _Chosen:
-    """Leave out the least needed sections; arguments may take up to half of the limit."""
+    """Leave out the least important sections; arguments may take up to half of the limit."""
     rows, chars = limits.max_skill_body_lines, limits.max_skill_body_chars
     tail = head(pages(tail, 1, rows // 2), chars // 2)
     kept = cut_body(text, rows - line_count(tail), chars - len(tail), _name_stored(ref))
@@ -219,10 +220,10 @@ def load_resource(
 ) -> Loaded:
     """Return one text file of a skill: all of a short one, an excerpt of a long one.
 
-    A `section_hint` gives that section (see `sections.find`), `start_line` and `lines` a range,
-    `full` the beginning up to the limit of a body. A hint that no heading answers gives what no
-    hint would, and says so in the report; with `strict_section` it is SectionNotFound. Raises
-    PathEscape for a path that leads out and LoadError for a file that cannot be given.
+    A `section_hint` returns that section (see `sections.find`), `start_line` and `lines` a range,
+    `full` the beginning up to the limit of a body. A hint that matches no heading is ignored, and
+    the report says so; with `strict_section` it is SectionNotFound. Raises PathEscape for a path
+    that leads out and LoadError for a file that cannot be returned.
     """
     path = check_relative(relative_path, skill.dir)
     data, text = _resource_text(skill, path, endings)
@@ -238,7 +239,7 @@ def load_resource(
 
 
 def resource_text(skill: Skill, relative_path: str) -> str:
-    """Return the whole of a text file that `load_resource` would give a part of."""
+    """Return the whole text of a file of which `load_resource` would return a part."""
     path = check_relative(relative_path, skill.dir)
     return _resource_text(skill, path, RESOURCE_ENDINGS)[1]
 
@@ -250,7 +251,7 @@ def load_document(
     *,
     storage: Storage | None = None,
 ) -> Loaded:
-    """Return a whole document to go with a body; one that is too long is cut as a body is.
+    """Return a whole document to add to a body; one that is too long is cut like a body.
 
     Its last line then says what was left out, and where the whole text is stored.
     """
@@ -267,7 +268,7 @@ def load_document(
 
 
 def _resource_text(skill: Skill, path: str, endings: Sequence[str]) -> tuple[bytes, str]:
-    """Return the bytes and the text of a file that may be given to a model."""
+    """Return the bytes and the text of a file that a model may get."""
     _check_ending(path, endings)
     data = read_file(skill, path, MAX_RESOURCE_FILE_BYTES)
     _check_kind(path, data)
@@ -277,7 +278,7 @@ def _resource_text(skill: Skill, path: str, endings: Sequence[str]) -> tuple[byt
 def _excerpt(wanted: str, strategy: Strategy, most: int) -> _Chosen:
     given = head(wanted, most)
     if len(given) < len(wanted) and strategy != "lines":
-        # Unless that is all there is.
+        # Unless the file has nothing else.
         given = without_last_heading(given) or given
     return _Chosen(given, strategy, truncated=len(given) < len(wanted))
 
@@ -295,7 +296,7 @@ def _section(text: str, path: str, hint: str, strict: bool, limits: Limits) -> _
 
 
 def _opening(text: str, limits: Limits, full: bool) -> _Chosen:
-    """Return the beginning; or the table of contents, if the beginning does not include it."""
+    """Return the beginning, or the table of contents if the beginning does not include it."""
     most = limits.max_skill_body_chars if full else limits.max_resource_excerpt_chars
     if len(text) <= most:
         return _Chosen(text, "whole", truncated=False)
@@ -342,7 +343,7 @@ def read_file(skill: Skill, path: str, most: int) -> bytes:
     try:
         with skill.files.open(path, most) as file:
             mode, size = _stat(file, most)
-            # One byte more than its size shows that the file grew since.
+            # Reading one byte more than its size shows whether the file grew since.
             data = file.read(size + 1)
             if len(data) > size:
                 data += file.read(most + 1 - len(data))
@@ -358,12 +359,12 @@ def read_file(skill: Skill, path: str, most: int) -> bytes:
 
 
 def nameable(path: str) -> bool:
-    """Whether a file of that name could be asked for."""
+    """Whether a file of that name can be requested."""
     return not name_fault(path.removeprefix("./"))
 
 
 def walk(skill: Skill) -> Iterator[str]:
-    """Yield the paths of the skill's files that can be asked for, the nearest folders first."""
+    """Yield the paths of the skill's files that can be requested, the nearest folders first."""
     for entry in skill.files.entries():
         if entry.kind == "file" and nameable(entry.path):
             yield entry.path
@@ -373,7 +374,7 @@ def _stat(file: BinaryIO, most: int) -> tuple[int, int]:
     """Return the mode of a file and its size, at most `most`."""
     try:
         info = os.fstat(file.fileno())
-    except io.UnsupportedOperation:  # listed by a server, which knows no modes
+    except io.UnsupportedOperation:  # listed by a server, which reports no modes
         return 0, most
     return info.st_mode, min(info.st_size, most)
 
@@ -390,7 +391,7 @@ def _explain(skill: Skill, path: str, error: OSError) -> str:
 
 
 def list_docs(skill: Skill, limits: Limits | None = None) -> list[str]:
-    """Return every .md and .txt file of the skill but the SKILL.md, sorted, as paths to load.
+    """Return every .md and .txt file of the skill except SKILL.md, sorted, as paths to load.
 
     `limits` has no effect any more.
     """
@@ -409,7 +410,7 @@ def sample_files(skill: Skill, limits: Limits | None = None) -> list[str]:
 
 
 def place_of(skill: Skill) -> str:
-    """Return where a model finds the skill's files: its folder, or a URI if they are fetched."""
+    """Return where a model finds the skill's files: its folder, or a URI if they are remote."""
     return f"skill://{skill.name}" if skill.origin.kind == "mcp" else skill.dir
 
 
@@ -417,7 +418,7 @@ def place_of(skill: Skill) -> str:
 
 
 def injection_block(skill: Skill, loaded: Loaded) -> str:
-    """Return the text for a prompt, after lines that say where it is from and what binds it.
+    """Return the text for a prompt, after lines that give its source and constraints.
 
     The fourth line is there only for a skill that declares tools or that no model may invoke.
     """
@@ -442,7 +443,7 @@ def injection_block(skill: Skill, loaded: Loaded) -> str:
 
 
 def _constraints(skill: Skill) -> list[str]:
-    """Return the line about the tools that the skill declares and about who may invoke it."""
+    """Return the line about the declared tools and about who may invoke the skill."""
     front = skill.frontmatter
     said = []
     if front.allowed_tools:
@@ -471,23 +472,23 @@ def _make_loaded(skill: Skill, path: str, data: bytes, chosen: _Chosen, ref: str
 
 
 def _name_server(skill: Skill) -> str:
-    """Return a note that names the MCP server a text is from, so that a model can tell."""
+    """Return a note that names the MCP server of a text, so that a model can tell."""
     if skill.origin.kind != "mcp":
         return ""
     return f"(Text of the MCP server {one_line(skill.origin.url)}, as it was sent.)\n\n"
 
 
 def _list_references(skill: Skill, text: str) -> tuple[str, ...]:
-    """Return the files the text points at, each once; plain words only if there is such a file."""
+    """Return the files that the text refers to, each once; a plain word only if the file exists."""
     named, words = _named_files(text, MAX_REFERENCES)
-    # Most texts have no such word, and then nothing is walked.
+    # Most texts have no such word; then the folder is not walked.
     there = set(walk(skill)) if words else ()
     return (*named, *(word for word in words if word in there))
 
 
 @lru_cache(maxsize=64)
 def _named_files(text: str, most: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what the text links to or names as code, and words that may be paths too."""
+    """Return the links and code spans of the text, and plain words that may be paths."""
     targets = (one.target for one in references(text, most=most))
     named = dict.fromkeys(one.removeprefix("./") for one in targets if nameable(one))
     words = dict.fromkeys(plain_paths(text, most=most))
@@ -495,7 +496,7 @@ def _named_files(text: str, most: int) -> tuple[tuple[str, ...], tuple[str, ...]
 
 
 def _store(storage: Storage | None, text: str) -> str:
-    """Store the text and return where; "" if that fails: a full disk must not prevent a load."""
+    """Store the text and return its path; "" if that fails: a full disk must not prevent a load."""
     try:
         return storage.keep(text) if storage is not None else ""
     except OSError:

@@ -1,4 +1,4 @@
-"""Choose which part of a text to give when the whole is too long. Everything here is pure."""
+"""Choose which part of a text to return when the whole is too long. Everything here is pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_SHORTENED = 3
 _NAME_CHARS = 40
 _UNTITLED = "the part without a heading"
 _NOTE_CHARS = (_MOST_NAMED + _MOST_SHORTENED) * (_NAME_CHARS + 2) + 110
-# Headings of what a reader needs: when to use it, what to do, when it is done, where more is.
+# Headings of the most important sections: when to use it, what to do, when it is done, references.
 _KEPT = re.compile(
     r"\b(?:when|triggers?|activation|use cases?|steps?|usage|use|using|workflows?|process|procedure"
     r"|instructions?|how to|quick ?start|getting started|rules?|guidelines?|requirements?"
@@ -26,7 +26,7 @@ _KEPT = re.compile(
     r"|检查|资源|参考|引用|索引|目录",
     re.IGNORECASE,
 )
-# What introduces the rest: short it is needed, long it is a narrative.
+# Headings of introductions: a short one is needed, a long one is a narrative.
 _LEADING = re.compile(r"\b(?:overview|summary)\b|概述|概览|总览", re.IGNORECASE)
 _EXAMPLES = re.compile(r"\b(?:examples?|samples?|demos?)\b|示例|例子|样例|案例|举例", re.IGNORECASE)
 _DROPPED = re.compile(
@@ -36,9 +36,9 @@ _DROPPED = re.compile(
     re.IGNORECASE,
 )
 _FENCE = re.compile(r"[ \t]*+(`{3,8}|~{3,8})(?![`~])")
-_FENCE_CHARS = 10  # room for the longest of them and two ends of lines
+_FENCE_CHARS = 10  # room for the longest fence and two line ends
 _LEAD, _KEY, _PLAIN, _LAST = range(4)
-_LEAD_SHARE = 4  # a quarter of the room is the lead's before anything else has some
+_LEAD_SHARE = 4  # a quarter of the room is reserved for the introduction
 _LONG_SHARE = 2  # a section that takes more than half of the room waits for the shorter ones
 KEY_AREAS = frozenset(
     ("contents", "table of contents", "toc", "overview", "summary", "目录", "概述", "概览")
@@ -46,7 +46,7 @@ KEY_AREAS = frozenset(
 
 
 class Cut(NamedTuple):
-    """The part that was kept of a text, and how it was chosen."""
+    """The part of a text that was kept, and how it was chosen."""
 
     text: str
     strategy: Strategy
@@ -62,12 +62,12 @@ class _Block(NamedTuple):
 
 
 def line_count(text: str) -> int:
-    """Return how many lines the text has; one without a final newline counts."""
+    """Return the number of lines; one without a final newline counts."""
     return text.count("\n") + (not text.endswith("\n") and text != "")
 
 
 def head(text: str, chars: int) -> str:
-    """Return the beginning of the text within a limit, up to the end of a line if one is near."""
+    """Return the beginning of the text within a limit, up to a line end if one is near."""
     if len(text) <= chars:
         return text
     chars = max(chars, 0)
@@ -91,9 +91,9 @@ def key_area(text: str) -> Section | None:
 
 
 def cut_body(text: str, max_lines: int, max_chars: int, hint: str = "") -> Cut:
-    """Cut a text to both limits: whole sections, the ones a reader needs most before others.
+    """Cut a text to both limits: whole sections, the most important ones first.
 
-    What was left out is named in a last line, followed by `hint`.
+    A last line names what was left out, followed by `hint`.
     """
     room = max_chars - _NOTE_CHARS - len(hint)
     blocks = _blocks(text)
@@ -114,15 +114,15 @@ def cut_body(text: str, max_lines: int, max_chars: int, hint: str = "") -> Cut:
 
 
 def _rest(text: str, kept: str) -> str:
-    """Say where the rest begins, unless that is inside a line."""
+    """Say at which line the rest begins, unless that is inside a line."""
     if not kept.endswith("\n"):
         return "The rest is left out."
-    # The last line may be the end of a fence, which is not in the text.
+    # The last line may be a closing fence that is not in the text.
     return f"The rest is left out, from line {line_count(kept) + text.startswith(kept)} on."
 
 
 def without_last_heading(text: str) -> str:
-    """Return the beginning of a text without a heading at its end whose own text was cut off."""
+    """Return the beginning of a text without a last heading whose own text was cut off."""
     found = sections(text)
     return text[: found[-1].start] if found and _is_bare(text[found[-1].start :]) else text
 
@@ -145,9 +145,9 @@ def _named(what: str, titles: list[str]) -> str:
 class _Choice:
     """Chooses what to keep of each block within a number of lines and characters.
 
-    What leads into the text has a share of the room, then come the sections of the steps and the
-    like, the long ones last and in equal parts; then the other sections, the rest of the lead, and
-    what a reader can do without.
+    The introduction has a share of the room. Then come the important sections, the long ones last
+    and in equal parts; then the other sections, the rest of the introduction, and the unimportant
+    sections.
     """
 
     def __init__(self, blocks: list[_Block], max_lines: int, max_chars: int) -> None:
@@ -178,7 +178,7 @@ class _Choice:
         return line_count(text) <= max_lines // parts and len(text) + 1 <= max_chars // parts
 
     def _put_leads(self, places: list[int]) -> None:
-        # With nothing else to keep, the share is all.
+        # If nothing else is kept, the share is everything.
         share = _LEAD_SHARE if len(places) < len(self._blocks) else 1
         rows, chars = self._lines // share, self._chars // share
         for place in places:
@@ -186,7 +186,7 @@ class _Choice:
             rows, chars = rows - line_count(text), chars - len(text) - 1
 
     def _keep(self, place: int, max_lines: int, max_chars: int) -> str:
-        """Keep a block, or its beginning if it does not fit: a heading alone says nothing."""
+        """Keep a block, or its beginning if it does not fit; never a heading alone."""
         block = self._blocks[place]
         text = block.text
         if not self._fits(place, 1, max_lines, max_chars):
@@ -211,8 +211,8 @@ class _Choice:
         self._keep(place, self._lines, self._chars)
 
     def _drop_bare(self) -> None:
-        """Drop headings without text of their own of which no section below was kept."""
-        nearest = 0  # the lowest level up to the next block that is kept; 0 if there is none
+        """Drop headings without text of their own if no section below them was kept."""
+        nearest = 0  # the lowest level up to the next kept block; 0 if there is none
         for place in range(len(self._blocks) - 1, -1, -1):
             block = self._blocks[place]
             if place in self.kept and block.level >= nearest and _is_bare(block.text):
@@ -221,7 +221,7 @@ class _Choice:
 
 
 def _beginning(text: str, max_lines: int, max_chars: int) -> str:
-    """Return the beginning up to the end of a paragraph; close a code fence that stays open."""
+    """Return the beginning up to the end of a paragraph; close an open code fence."""
     room = min(len(pages(text, 1, max(max_lines, 0))), max(max_chars, 0))
     if room < 1:
         return ""

@@ -1,4 +1,4 @@
-"""Storage for texts that were too long to give, to be read in pieces."""
+"""Storage for texts that were too long to return, to be read in pieces."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class TextPiece(NamedTuple):
 class Storage:
     """A private folder of texts, each named by its hash; created for the first text.
 
-    Texts are in `shared` too, a part of an object store, if that is given: another machine reads on
-    there what was kept here.
+    Texts are also in `shared`, a part of an object store, if that is given: another machine can
+    read there what was stored here.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, shared: Blobs | None = None) -> None:
@@ -110,7 +110,7 @@ class Storage:
         if hashlib.sha256(data).hexdigest() != name.removesuffix(".txt"):
             raise FileUnreadable(ref, "was changed since it was stored; load the skill again")
         if fetched is not None:
-            self._keep(name, fetched)  # the next page is read here
+            self._keep(name, fetched)  # the next page is then read here
         return data.decode("utf-8", "surrogatepass")
 
     def _shared_text(self, ref: str, name: str) -> bytes | None:
@@ -150,7 +150,7 @@ def page_of(
 ) -> Page:
     """Return lines of a text, at most `chars` characters, and where to continue.
 
-    The rest of a line that is too long for any page is passed over.
+    The rest of a line that is too long for any page is skipped.
     """
     found = read_piece([text], start_line, lines, chars)
     passed = found.next_line + (found.next_char > 1)
@@ -169,7 +169,7 @@ def read_piece(
 ) -> TextPiece:
     """Return lines of a text that comes in chunks, at most `chars` characters of it.
 
-    A line is cut only where it is too long for any piece; `start_char` continues there. Without
+    A line is cut only if it is too long for any piece; `start_char` continues there. Without
     `count` it stops at the end of the piece, and the number of all lines is not known.
     """
     reader = _PieceReader(start_line, lines, chars, start_char)
@@ -188,19 +188,19 @@ class _PieceReader:
         self._last = None if lines is None else self._start + max(lines, 0)
         self._room, self._skip = chars, self._begin - 1
         self._line, self._open = 1, False
-        self._whole: list[str] = []  # the lines that are complete
-        self._part: list[str] = []  # what is there of the last one
+        self._whole: list[str] = []  # the complete lines
+        self._part: list[str] = []  # the part of the last line so far
         self.following: tuple[int, int] | None = None
 
     def take(self, chunk: str) -> None:
-        at = self._pass(chunk) if self._line < self._start else 0
+        at = self._skip_lines(chunk) if self._line < self._start else 0
         while at < len(chunk) and self.following is None:
-            at = self._give(chunk, at)
+            at = self._add_line(chunk, at)
         self._line += chunk.count("\n", at)
         self._open = not chunk.endswith("\n")
 
-    def _pass(self, chunk: str) -> int:
-        """Pass over the lines before the piece; return where it may begin in this chunk."""
+    def _skip_lines(self, chunk: str) -> int:
+        """Skip the lines before the piece; return where it may begin in this chunk."""
         left = self._start - self._line
         there = chunk.count("\n")
         if there < left:
@@ -212,7 +212,7 @@ class _PieceReader:
         self._line = self._start
         return at
 
-    def _give(self, chunk: str, at: int) -> int:
+    def _add_line(self, chunk: str, at: int) -> int:
         """Add the rest of a line, as far as it is in this chunk; return where it ends."""
         if self._last is not None and self._line >= self._last:
             self.following = self._line, 1
@@ -248,12 +248,12 @@ class _PieceReader:
 
 
 def _is_ours(entry: os.DirEntry[str]) -> bool:
-    """Return whether it is a text, or a part of one whose writer was killed."""
+    """Return whether the file is a text, or a partial one whose writer was killed."""
     return _NAME.match(entry.name.removeprefix(".")) is not None
 
 
 def _share(shared: Blobs, name: str, data: bytes) -> None:
-    """Put the text into the object store. This machine has it, so that a failure is no error."""
+    """Put the text into the object store; a failure is only logged, because this machine has it."""
     try:
         found = shared.stat(name)
         if found is None or found.size != len(data):

@@ -1,7 +1,7 @@
 """Tier 1: the overview of the skills for a model, within a budget and in four formats.
 
-Pure: the same skills give the same bytes, in any order. Everything a skill says is escaped: it
-cannot begin a line, close a tag, or look like a part of the text around it.
+Pure: the same skills give the same bytes, in any order. All text of a skill is escaped: it cannot
+begin a line, close a tag, or look like a part of the text around it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOADER = "\nUse the {} tool to load a skill when a task matches its description
 MARKDOWN_HEADER = "## Available Skills"
 PLAIN_HEADER = "Available skills:"
 GUIDANCE_HEADER = "Tooling and workspace guidance:"
-# Names no tool, so it holds for any set of tools.
+# Names no tool, so it is right for any set of tools.
 GUIDANCE = (
     f"{GUIDANCE_HEADER}\n"
     "- When a task matches a skill's description, load the skill before you start: its line above "
@@ -45,7 +45,7 @@ _MAGIC = re.compile(r"[*?\[]")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 # The most of a description when space is short: one skill must not crowd out all others.
 _LONG_DESCRIPTION_CHARS = 1536
-_MAX_GLOBS = 64  # of one skill, braces spelt out
+_MAX_GLOBS = 64  # globs of one skill, braces expanded
 _MAX_GLOB_CHARS = 4096
 
 
@@ -122,7 +122,7 @@ _PINNED, _SUGGESTED, _OTHERS, _BY_NAME = range(4)
 
 
 def _rank(skill: Skill, suggested: Collection[str]) -> int:
-    """Return the place of the skill where not all fit, lower ones first."""
+    """Return the rank of the skill when not all fit, lowest first."""
     if skill.pinned or not has_line(skill):
         return _PINNED if skill.pinned else _BY_NAME
     return _SUGGESTED if skill.name in suggested else _OTHERS
@@ -134,7 +134,7 @@ def compact(skills: Iterable[Skill], *, budget_tokens: int = 10_000, search: str
 
 
 def diagnose_pins(skills: Iterable[Skill], made: Overview, budget_tokens: int) -> list[Diagnostic]:
-    """Return the warning that pinned skills alone exceed the budget of an overview, if they do."""
+    """Return the warning that pinned skills alone exceed the overview's budget, if they do."""
     pins = sum(skill.pinned for skill in skills)
     if not pins or made.tokens <= budget_tokens:
         return []
@@ -153,16 +153,15 @@ def diagnose_pins(skills: Iterable[Skill], made: Overview, budget_tokens: int) -
 
 
 def default_budget(settings: Settings) -> int:
-    """Return the tokens that an overview may take of the context window in the settings."""
+    """Return the token budget of an overview: a share of the context window in the settings."""
     share = OVERVIEW_SHARE * settings.context_window_tokens
     return min(settings.limits.max_overview_tokens, int(share))
 
 
 def merge(system: str, overview: Overview) -> str:
-    """Return the host's system text with the overview after it, once even if merged again.
+    """Append the overview to the host's system text; only once, even if merged again.
 
-    It counts as there only when it stands there whole, on its own lines: a host may well speak of
-    the header.
+    It counts as present only as a whole, on its own lines: a host may mention the header.
     """
     text = overview.text.strip("\n")
     if not text or f"\n{text}\n" in f"\n{system}\n":
@@ -182,7 +181,7 @@ def visible(
     """Return the skills that a model may see, in the order given.
 
     `keep` is the caller's own filter. With `files`, the paths in play relative to the project, a
-    skill whose frontmatter has `paths` is there only when one of those globs matches one of them.
+    skill whose frontmatter has `paths` is included only if one of those globs matches one of them.
     """
     shown = [skill for skill in skills if skill.model_visible and skill.description]
     if keep is not None:
@@ -202,8 +201,8 @@ def changes_note(
 ) -> str:
     """Return the note for the next user message; empty when the model sees no change.
 
-    The mappings hold what the model may use, by name. Only what an overview shows counts: a skill
-    whose body changed is the same skill to it.
+    The mappings hold what the model may use, by name. Only what an overview shows counts: a changed
+    body is no change here.
     """
     lines = list(_changes(_seen(before), _seen(after)))
     if not lines:
@@ -221,7 +220,7 @@ def changes_note(
 
 
 class _Around(NamedTuple):
-    """What the text says beside the skills: the guidance, and the tools that find and load."""
+    """The text around the skills: the guidance, and the tools that find and load."""
 
     guidance: str
     search: str
@@ -229,7 +228,7 @@ class _Around(NamedTuple):
 
 
 class _Page(NamedTuple):
-    """Rendered lines and names, as many as the budget could hold at the most, of `total` skills."""
+    """Rendered lines and names of `total` skills, as many as the budget could hold at most."""
 
     format: Format
     lines: Sequence[str]
@@ -297,7 +296,7 @@ def _page(
     # Names in XML are escaped together with the note around them.
     clean: dict[Format, Callable[[str], str]] = {"xml": str, "json": json_string}
     names = _within(map(clean.get(format, _line), (skill.name for skill in skills)), room)
-    # Pinned skills come first, and have their lines also beyond the budget.
+    # Pinned skills come first, and have their lines even beyond the budget.
     pins = [_full(one, format, longest) for one in takewhile(lambda one: one.pinned, skills)]
     others = (_full(one, format, longest) for one in skills[len(pins) :])
     lines = [*pins, *_within(others, max(room - sum(map(len, pins)), 0))]
@@ -320,15 +319,15 @@ def _fitting(
 ) -> tuple[int, int]:
     """Return how many skills fit with their descriptions, and how many by name.
 
-    The `first` ones have their descriptions before others have their names, the `least` of them
-    even beyond the budget.
+    The `first` ones get their descriptions before others get their names, the `least` of them even
+    beyond the budget.
     """
 
     def over(full: int, names: int) -> bool:
         return tokens(page.text(full, names)) > budget_tokens
 
-    # The last line and the last name of a page that could not take all are beyond the budget, so
-    # a text of more than the page holds is over it too.
+    # If a page could not take all, its last line and its last name are beyond the budget, so a text
+    # of more than the page holds is over it too.
     total = page.total
     if not over(most, total - most):
         return most, total - most
@@ -368,7 +367,7 @@ def _order(skill: Skill) -> tuple[str, ...]:
 
 
 def _about(skill: Skill) -> str:
-    """Return what an overview says of the skill beside its name."""
+    """Return the overview's text about the skill, without its name."""
     if skill.visible == "name":
         return ""
     return " ".join(filter(None, (skill.description, skill.when_to_use)))
@@ -443,7 +442,7 @@ def _expand_braces(globs: Sequence[str]) -> list[list[str]]:
 
 
 def _rejoin(globs: Iterable[str]) -> list[str]:
-    """Join what was split at commas inside braces, when all globs stood on one line."""
+    """Rejoin globs that were split at commas inside braces, when all stood on one line."""
     whole: list[str] = []
     for glob in globs:
         if whole and whole[-1].count("{") > whole[-1].count("}"):
@@ -454,7 +453,7 @@ def _rejoin(globs: Iterable[str]) -> list[str]:
 
 
 def _parts(glob: str) -> list[str]:
-    """Split a glob; without a slash it matches in any folder, with a plain end all below."""
+    """Split a glob; without a slash it matches in any folder, with a plain end everything below."""
     parts = [part for part in glob.split("/") if part not in ("", ".")]
     if "/" not in glob:
         parts.insert(0, "**")
@@ -464,7 +463,7 @@ def _parts(glob: str) -> list[str]:
 def _matches(glob: Sequence[str], file: Sequence[str]) -> bool:
     """Return whether the parts match, `**` for any number of them.
 
-    Walks all places at once, so that no glob takes longer than its parts times the file's.
+    Advances all states at once, so that the time is bounded by the product of the two lengths.
     """
     places = {0}
     for part in glob:

@@ -1,4 +1,4 @@
-"""Where skills live: clients' folders, remote sources, trust, the index and the catalogue."""
+"""Find skills: clients' folders, remote sources, trust, the index and the catalogue."""
 
 from typing import TYPE_CHECKING
 

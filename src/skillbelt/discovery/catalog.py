@@ -34,9 +34,9 @@ from skillbelt.settings import (
     Settings,
     file_stamps,
     load_settings,
+    reload_settings,
     resolve,
     split_place,
-    taken_over,
     watched_files,
 )
 from skillbelt.trust import Trust, trust_command
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from skillbelt.search.engine import Searcher
     from skillbelt.search.protocol import Result
 
-# A scan that takes no longer is repeated for every request.
+# A scan this fast is repeated for every request.
 _CHEAP_SECONDS = 0.1
-# Share of the time that may go into repeated scans, when a scan is not cheap: a listing in each
-# turn of a conversation must not occupy a core.
+# The share of time that repeated slow scans may take: a listing in each turn of a conversation must
+# not occupy a core.
 MAX_SCAN_SHARE = 0.05
-# Warnings about a SKILL.md whose frontmatter could not be read: only its text is left.
+# Warnings about a SKILL.md whose frontmatter could not be read: only its text is used.
 _UNREADABLE = ("file-empty", "frontmatter-missing", "frontmatter-unclosed", "yaml-unreadable")
 # Whether an agent (None: any) may use a skill at all.
 Permit = Callable[[str | None, Skill], bool]
@@ -60,8 +60,8 @@ Permit = Callable[[str | None, Skill], bool]
 class Changes(NamedTuple):
     """The changes that a refresh found, by name.
 
-    `broken` says what is wrong with each SKILL.md that cannot be read since then, with the remedy;
-    `fixed` are the files that can be read again.
+    `broken` has the problem of each SKILL.md that can no longer be read, with the remedy; `fixed`
+    are the files that can be read again.
     """
 
     added: tuple[str, ...] = ()
@@ -75,11 +75,11 @@ class Changes(NamedTuple):
 
 
 class Snapshot(Skills):
-    """What one scan found: the skills in name order, those they shadow, and the diagnostics.
+    """The result of one scan: the skills in name order, those they shadow, and the diagnostics.
 
-    `disabled` are the skills that the settings switch off, with the place that does: they are not
-    among the others. A later scan that finds the same gives the same object, so what was computed
-    from it stays.
+    `disabled` are the skills that the settings switch off, with the place that does; they are in no
+    other field. A later scan with the same result returns the same object, so that values derived
+    from it stay cached.
     """
 
     __slots__ = ("diagnostics", "disabled", "shadowed")
@@ -95,7 +95,10 @@ class Snapshot(Skills):
         self.shadowed, self.diagnostics, self.disabled = shadowed, diagnostics, disabled
 
     def missing(self, name: str, admits: Callable[[Skill], bool] | None = None) -> SkillNotFound:
-        """Return the error for a name that no skill has; only those that `admits` are named."""
+        """Return the error for a name that no skill has.
+
+        Its hints name only skills that `admits` accepts.
+        """
         switched_off, where = self.disabled.get(name, (None, ""))
         if switched_off is not None and (admits is None or admits(switched_off)):
             return SkillDisabled(name, where)
@@ -103,7 +106,7 @@ class Snapshot(Skills):
 
     @property
     def broken(self) -> Mapping[str, Diagnostic]:
-        """What is wrong with each SKILL.md that cannot be read, by its path."""
+        """The problem of each SKILL.md that cannot be read, by its path."""
         return self.derive("broken", lambda: dict(_broken(self.diagnostics)))
 
     def same_as(self, other: Snapshot | None) -> bool:
@@ -125,7 +128,7 @@ def _broken(diagnostics: Iterable[Diagnostic]) -> Iterator[tuple[str, Diagnostic
 
 
 class Filters(NamedTuple):
-    """Which skills a search may find; no other skill has any influence on it.
+    """Which skills a search may find; other skills have no influence on it.
 
     `agent` selects those that a model working as this agent may see ("" for any agent), None all
     that are not hidden. `scopes` are the scopes to search, none for all; `keep` is the caller's own
@@ -158,9 +161,9 @@ class Catalog(Mapping[str, Skill]):
         reload: Callable[[], Settings] | None = None,
         **overrides: object,
     ) -> None:
-        """Settings are loaded for the project folder unless given; `overrides` are settings too.
+        """Load the settings of the project folder unless given; `overrides` are settings too.
 
-        When a settings file changes they are loaded again, given ones by `reload` if there is one.
+        When a settings file changes they are loaded again; given ones by `reload`, if there is one.
         """
         if settings is None:
             reload = partial(load_settings, project, overrides=_plain(overrides))
@@ -171,7 +174,7 @@ class Catalog(Mapping[str, Skill]):
         self._reload = reload
         self._settings_files = watched_files(settings) if reload else ()
         self._stamps = file_stamps(self._settings_files)
-        self._renewed = False  # whether what was derived from the last snapshot is out of date
+        self._renewed = False  # whether values derived from the last snapshot are outdated
         self._wrong_settings: Diagnostic | None = None
         self._permit = permit
         self._progress = progress
@@ -206,11 +209,11 @@ class Catalog(Mapping[str, Skill]):
             raise self.snapshot.missing(name) from None
 
     def all(self) -> list[Skill]:
-        """Return every skill there is now, in name order."""
+        """Return every current skill, in name order."""
         return list(self.current().values())
 
     def current(self) -> Snapshot:
-        """Return every skill there is now by name; `rescan_seconds` says how often that scans."""
+        """Return every current skill by name; scan if the last one is `rescan_seconds` old."""
         age = time.monotonic() - self._scanned_at
         if (
             self.take_over_settings()
@@ -222,7 +225,7 @@ class Catalog(Mapping[str, Skill]):
         return self.snapshot
 
     def take_over_settings(self) -> bool:
-        """Load the settings again if one of their files changed; whether they are others now."""
+        """Reload the settings if one of their files changed; return whether they differ now."""
         if self._reload is None or (stamps := file_stamps(self._settings_files)) == self._stamps:
             return False
         with self._lock:
@@ -232,12 +235,12 @@ class Catalog(Mapping[str, Skill]):
             try:
                 new = self._reload()
             except ConfigError as error:
-                # The rules and bounds that were in force stay so.
+                # Rules and limits stay as they were.
                 log_warning(f"the changed settings are not taken over: {error}")
-                self._wrong_settings = _not_taken_over(self.settings.project, error)
+                self._wrong_settings = _diagnose_reload(self.settings.project, error)
             else:
                 self._wrong_settings = None
-                self.settings, kept = taken_over(self.settings, new)
+                self.settings, kept = reload_settings(self.settings, new)
                 self._settings_files = watched_files(self.settings)
                 self._stamps = file_stamps(self._settings_files)
                 for key in kept:
@@ -247,13 +250,13 @@ class Catalog(Mapping[str, Skill]):
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The skills as of the last scan; every scan that finds something else replaces it."""
+        """The skills as of the last scan; every scan with another result replaces it."""
         self._rescan(refresh=False)
         found: Snapshot = self.__dict__["snapshot"]
         return found
 
     def available(self, agent: str | None = None) -> list[Skill]:
-        """Return what a model working as this agent may see."""
+        """Return the skills that a model working as this agent may see."""
         seen = [skill for skill in self.all() if skill.model_visible]
         return [s for s in seen if self._permit(agent, s)] if self._permit else seen
 
@@ -295,7 +298,7 @@ class Catalog(Mapping[str, Skill]):
         """Return the best skills for a request of any length, best first, and why.
 
         The whole text counts. The index is built on first use; `wait_seconds` limits how long the
-        search waits for it. Skills that are not in it yet are not found.
+        search waits for it. Skills that are not indexed yet are not found.
         """
         self.current()
         return self.search_in(query, self.findable(filters), limit, wait_seconds=wait_seconds)
@@ -303,7 +306,10 @@ class Catalog(Mapping[str, Skill]):
     def search_in(
         self, query: str, skills: Skills, limit: int = 10, *, wait_seconds: float | None = None
     ) -> list[Result]:
-        """Return the best of these skills; no other skill counts, not even in the statistics."""
+        """Return the best of these skills.
+
+        Other skills have no influence, not even on the statistics.
+        """
         searcher = self.searcher
         self.index_for_search(wait_seconds)
         return searcher.search(query, skills, limit)
@@ -324,7 +330,7 @@ class Catalog(Mapping[str, Skill]):
             searcher.close()
 
     def index_for_search(self, wait_seconds: float | None = None) -> bool:
-        """Bring the search index up to the last scan; return whether it is complete."""
+        """Update the search index to the last scan; return whether it is complete."""
         snapshot, scans = self.snapshot, self._scans
         if self._searched is scans:
             return True
@@ -372,7 +378,7 @@ class Catalog(Mapping[str, Skill]):
         return _changes(before, self.snapshot)
 
     def watch(self, stop: threading.Event | None = None) -> Iterator[Changes]:
-        """Yield what changes on disk, as it happens, until `stop` is set."""
+        """Yield the changes on disk as they happen, until `stop` is set."""
         before = self.snapshot
         signalled, followed = False, -float("inf")
         for changed in ticks(self._watched, self.settings.watch_seconds, stop):
@@ -380,7 +386,7 @@ class Catalog(Mapping[str, Skill]):
             signalled = self.take_over_settings() or signalled or changed
             now = time.monotonic()
             if now - (followed if signalled else self._scanned_at) < self._pause():
-                continue  # a later tick looks, so that watching takes no more than its share
+                continue  # skip this tick: watching must not take more than its share
             if signalled:
                 signalled, followed = False, now
             self._rescan(refresh=False)
@@ -391,7 +397,7 @@ class Catalog(Mapping[str, Skill]):
 
     @property
     def _known(self) -> Snapshot | None:
-        """The last snapshot, without a scan if there was none."""
+        """The last snapshot; None before the first scan."""
         return self.__dict__.get("snapshot")
 
     def _pause(self) -> float:
@@ -481,7 +487,7 @@ class Catalog(Mapping[str, Skill]):
     def _without_untrusted(self, remote: list[str], said: list[Diagnostic]) -> list[str]:
         """Leave out the sources that only an untrusted project names.
 
-        Otherwise a checkout could have this machine call any host.
+        Otherwise a checkout could make this machine contact any host.
         """
         settings, theirs = self.settings, self._named_by_project()
         asked = [url for url in remote if url in theirs]
@@ -534,7 +540,7 @@ class Catalog(Mapping[str, Skill]):
                 yield Root(folder, scope, "", origin, fence=fence)
 
 
-def _not_taken_over(project: str, error: ConfigError) -> Diagnostic:
+def _diagnose_reload(project: str, error: ConfigError) -> Diagnostic:
     return Diagnostic(
         code="settings-wrong",
         severity="error",
@@ -563,7 +569,7 @@ def merge(
 ) -> Snapshot:
     """Merge scans: the first skill of each name wins and shadows the others.
 
-    What the settings say about single skills then holds for the winners.
+    Then the settings for single skills apply to the winners.
     """
     winners: dict[str, Skill] = {}
     losers: dict[str, list[Skill]] = {}
@@ -599,7 +605,7 @@ def merge(
 def _switch(
     skills: Mapping[str, Skill], switches: Mapping[str, SkillSettings]
 ) -> tuple[dict[str, Skill], dict[str, tuple[Skill, str]]]:
-    """Return the skills as the settings show them, and those that they switch off."""
+    """Apply the settings for single skills; return the skills, and the disabled ones."""
     kept: dict[str, Skill] = {}
     disabled: dict[str, tuple[Skill, str]] = {}
     for name, skill in skills.items():
@@ -616,7 +622,7 @@ def _switch(
 def _diagnose_switches(
     switches: Mapping[str, SkillSettings], settings: Settings
 ) -> Iterator[Diagnostic]:
-    """Yield what is said about no skill, and what a project may not loosen."""
+    """Yield settings that match no skill, and those that a project may not loosen."""
     for one in settings.skills:
         if one.places and not any(map(one.covers, switches)):
             close = closest(one.pattern, switches, most=1)
@@ -685,7 +691,8 @@ def _changes(before: Snapshot, after: Snapshot) -> Changes:
 def _index(settings: Settings) -> Index:
     if not settings.use_index:
         return MemoryIndex()
-    # The bounds that change what is read from a SKILL.md: entries read under others do not count.
+    # The limits that affect what is read from a SKILL.md: entries read under other limits do not
+    # count.
     rules = (
         FIRST_READ_BYTES,
         MAX_FRONTMATTER_BYTES,
@@ -697,7 +704,7 @@ def _index(settings: Settings) -> Index:
 
 
 def _plain(overrides: Mapping[str, object]) -> dict[str, object]:
-    """Convert path objects and single paths to what settings hold."""
+    """Convert path objects and single paths to the types of settings."""
     plain = dict(overrides)
     paths = plain.get("paths")
     if isinstance(paths, str | os.PathLike):

@@ -1,4 +1,4 @@
-"""The table of clients' folders with skills, and which of them are searched, in which order."""
+"""The table of clients' folders with skills: which of them are searched, in which order."""
 
 import os
 from collections.abc import Container, Iterable, Iterator
@@ -23,14 +23,14 @@ class Client(NamedTuple):
 
 
 class Root(NamedTuple):
-    """One folder to search, and what is known of the skills in it."""
+    """One folder to search, and the facts about the skills in it."""
 
     path: str
     scope: Scope
     client: str = ""
     origin: Origin = Origin()
     required: bool = False  # the user named this folder, so its absence is reported
-    fence: str = ""  # the folder that no link in it may lead out of; empty for the user's own
+    fence: str = ""  # no link in it may lead out of this folder; empty for the user's own
     by_project: bool = False  # the project's own settings name it
 
 
@@ -79,7 +79,7 @@ CLIENTS: tuple[Client, ...] = (
     ),
 )  # fmt: skip
 NATIVE = "skillbelt"
-# Whose folder wins in one scope: ours, the shared one, then the one with the most skills.
+# The precedence of folders in one scope: ours, the shared one, then the one with the most skills.
 _CLIENT_ORDER = (NATIVE, "agents", "claude")
 
 
@@ -115,7 +115,7 @@ def local_roots(settings: Settings, explicit: Iterable[str] = ()) -> list[Root]:
 
 
 def clients(settings: Settings) -> list[Client]:
-    """Return the clients whose folders count: three first, then the others in table order."""
+    """Return the clients whose folders are searched: three first, then in table order."""
     off = settings.disabled_clients
     on = [c for c in CLIENTS if c.name not in off and (c.name == NATIVE or "*" not in off)]
     rank = {name: place for place, name in enumerate(_CLIENT_ORDER)}
@@ -135,9 +135,9 @@ def _project(settings: Settings) -> Iterator[Root]:
 
 
 def fence_of(path: str, settings: Settings) -> str:
-    """Return the project that holds the path, out of which no link may lead; empty for none.
+    """Return the project that contains the path, out of which no link may lead; empty for none.
 
-    A worktree with the user's home in it says nothing about whose files lie there.
+    A worktree that contains the user's home says nothing about who owns the files in it.
     """
     for folder in (settings.worktree, settings.project):
         if folder and below(path, folder) and not below(settings.home, folder):
@@ -162,7 +162,7 @@ def _user(settings: Settings) -> Iterator[Root]:
 
 
 def expand_folder(pattern: str, client: str, settings: Settings) -> list[str]:
-    """Return the folders that an entry of `Client.user` stands for; they need not exist."""
+    """Return the folders that an entry of `Client.user` expands to; they need not exist."""
     if pattern.startswith("@"):
         own = settings.client_homes.get(client)
         rest = pattern[1:]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def skill_json(skill: Skill, said: SkillSettings = NO_SWITCHES) -> dict[str, object]:
-    """Return a skill as `list --json` prints it, with what the settings say about it."""
+    """Return a skill as `list --json` prints it, with its settings."""
     return {
         "name": skill.name,
         "description": skill.description,
@@ -34,7 +34,7 @@ def skill_json(skill: Skill, said: SkillSettings = NO_SWITCHES) -> dict[str, obj
 
 
 def switches_json(said: SkillSettings) -> dict[str, dict[str, object]]:
-    """Return what the settings say about a skill, with the source of each; values by name only."""
+    """Return the settings for a skill, with the source of each; variables by name only."""
     shown: dict[str, object] = {**said._asdict(), "values": tuple(sorted(said.values))}
     # One key of a file sets both.
     left_out = [key for key in ("values", "env") if not shown[key]][:1]
@@ -47,7 +47,7 @@ def switches_json(said: SkillSettings) -> dict[str, dict[str, object]]:
 
 
 def clients_of(catalog: Catalog) -> dict[str, str]:
-    """Return the client in whose folder each skill is, by location; "" for other folders."""
+    """Return the client whose folder holds each skill, by location; "" for other folders."""
     return {one.location: scan.root.client for scan in catalog.scans for one in scan.skills}
 
 

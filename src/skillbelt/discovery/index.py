@@ -1,4 +1,4 @@
-"""The persistent index: what was read from each SKILL.md, so that it is not read again.
+"""The persistent index: the parsed head of each SKILL.md, so that it is not read again.
 
 One SQLite file for all projects and processes. It is a cache: one that is corrupt, foreign, locked
 or not writable costs time, never a skill. See design/index.md.
@@ -16,7 +16,7 @@ from skillbelt.files.private import create_file, make_folder
 # Increase when a change of the parser or of Entry makes stored entries wrong.
 FORMAT = 5
 _BUSY_SECONDS = 1.0
-# How long to do without the index after a timeout; else each root would wait as long again.
+# How long to work without the index after a timeout; else each root would wait as long again.
 _REST_SECONDS = 5.0
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ Row = tuple[Any, ...]
 
 
 class Index(Protocol):
-    """Where entries are kept between two scans. `trouble` says why it could not be used."""
+    """Storage of entries between two scans. `trouble` says why it could not be used."""
 
     trouble: str
 
@@ -53,10 +53,10 @@ class Index(Protocol):
         """Return every entry below a folder, by path."""
 
     def save(self, entries: Iterable[Entry], gone: Iterable[str]) -> None:
-        """Keep these entries and forget those paths."""
+        """Store these entries and delete those paths."""
 
     def close(self) -> None:
-        """Close what is open; the next call opens it again."""
+        """Close open files; the next call opens them again."""
 
 
 class MemoryIndex:
@@ -72,7 +72,7 @@ class MemoryIndex:
         return {path: entry for path, entry in self._entries.items() if path.startswith(below)}
 
     def save(self, entries: Iterable[Entry], gone: Iterable[str]) -> None:
-        """Keep these entries and forget those paths."""
+        """Store these entries and delete those paths."""
         self._entries.update((entry.path, entry) for entry in entries)
         for path in gone:
             self._entries.pop(path, None)
@@ -84,7 +84,7 @@ class MemoryIndex:
 class SqliteIndex:
     """An index in a file, shared by every process of the user.
 
-    `fingerprint` says by which rules the entries were made; others are in another file.
+    `fingerprint` identifies the parser's limits; entries made with others are in another file.
     """
 
     def __init__(self, path: str, fingerprint: str = "") -> None:
@@ -107,7 +107,7 @@ class SqliteIndex:
         return rows or {}
 
     def save(self, entries: Iterable[Entry], gone: Iterable[str]) -> None:
-        """Keep these entries and forget those paths, all or nothing."""
+        """Store these entries and delete those paths, all or nothing."""
         # A file name that is not UTF-8 cannot be a key; such a skill is read each time.
         rows = [entry for entry in entries if _encodes(entry.path)]
         paths = [(path,) for path in gone if _encodes(path)]
@@ -124,7 +124,7 @@ class SqliteIndex:
         self.close()
 
     def _attempt(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
-        """Do the work; a broken file is created again and retried once, a busy one is skipped."""
+        """Do the work; recreate a broken file and retry once, skip a busy one."""
         if time.monotonic() < self._rests_until:
             return None
         for _ in range(2):
@@ -170,8 +170,8 @@ class SqliteIndex:
 _COLUMNS = ", ".join(Entry._fields)
 _SCHEMA = f"CREATE TABLE IF NOT EXISTS entry ({_COLUMNS}, PRIMARY KEY (path))"
 _INSERT = f"INSERT OR REPLACE INTO entry VALUES ({', '.join('?' * len(Entry._fields))})"
-# SQLite's codes for what another process or the disk is doing right now: PERM, BUSY, LOCKED,
-# READONLY, IOERR, FULL, CANTOPEN. Creating the file again would not help.
+# SQLite's codes for problems caused by another process or the disk: PERM, BUSY, LOCKED, READONLY,
+# IOERR, FULL, CANTOPEN. Creating the file again would not help.
 _PASSING = frozenset((3, 5, 6, 8, 10, 13, 14))
 
 

@@ -1,7 +1,7 @@
-"""The files of skills that another MCP server serves: fetched when they are read, verified always.
+"""The files of skills that another MCP server serves: fetched when they are read, always verified.
 
-An entry that the server listed stays cached while the skill is in the catalogue. A file that it
-does not name, or that is not what it says, is not given.
+An entry that the server listed stays cached while the skill is in the catalogue. A file that the
+entry does not name, or that differs from it, is not returned.
 """
 
 from __future__ import annotations
@@ -43,10 +43,13 @@ class ListedFiles:
         with suppress(FileUnreadable):
             listed = sorted(_entry(self.skill).files.items())
             return tuple(TreeEntry(path, "file", size=one.size) for path, one in listed)
-        return ()  # `open` and `manifest` say why
+        return ()  # `open` and `manifest` report why
 
     def open(self, path: str, most: int = sys.maxsize) -> BinaryIO:
-        """Open a file as the server listed it; FileUnreadable if it cannot be fetched as such."""
+        """Open a file as the server listed it.
+
+        FileUnreadable if it cannot be fetched or differs.
+        """
         entry = _entry(self.skill)
         listed = entry.files.get(path)
         if listed is None:
@@ -57,9 +60,9 @@ class ListedFiles:
         return io.BytesIO(data)
 
     def fetch_ahead(self, most: int = 32 * 2**20) -> None:
-        """Fetch the files at once, the first that together have so many bytes.
+        """Fetch files at once, up to that many bytes in total; later opens are local.
 
-        Later opens are local. If the server does not answer, `open` says so.
+        If the server does not answer, `open` reports it.
         """
         with suppress(FileUnreadable):
             entry, left = _entry(self.skill), most
@@ -72,7 +75,7 @@ class ListedFiles:
             _get_files(self.skill, entry, wanted)
 
     def digest(self) -> str:
-        """Return the hash that the files will have once they are fetched as they are listed."""
+        """Return the hash that the files will have once they are fetched as listed."""
         try:
             return self.manifest().hash
         except FileUnreadable:
@@ -147,13 +150,13 @@ def _verified(entry: McpSkill, path: str, listed: McpFile, data: bytes) -> bytes
     if len(data) != listed.size or hashlib.sha256(data).hexdigest() != listed.sha256:
         reason = "is not what its server listed; `skillbelt refresh` asks for the list again"
         raise FileUnreadable(path, reason)
-    if path == SKILL_FILE and not _says(data, entry):
+    if path == SKILL_FILE and not _matches_frontmatter(data, entry):
         raise FileUnreadable(path, "has another frontmatter than its server listed")
     return data
 
 
-def _says(data: bytes, entry: McpSkill) -> bool:
-    """Whether the frontmatter is the one listed; servers type values by either version of YAML."""
+def _matches_frontmatter(data: bytes, entry: McpSkill) -> bool:
+    """Whether the frontmatter is the listed one; servers use either version of YAML."""
     return any(written(data, core=core) == entry.frontmatter for core in (True, False))
 
 
@@ -185,7 +188,7 @@ def _records(generation: str) -> dict[str, Any]:
 
 
 def _read_cached(skill: Skill, listed: McpFile) -> bytes | None:
-    """Return the file from the cache, if the bytes are those that were listed."""
+    """Return the file from the cache, if its bytes match the entry."""
     path = os.path.join(_generation(skill), BLOBS, listed.sha256)
     try:
         with open(path, "rb") as file:
@@ -200,7 +203,7 @@ def _read_cached(skill: Skill, listed: McpFile) -> bytes | None:
 
 
 def _write_cached(skill: Skill, listed: McpFile, data: bytes) -> None:
-    """Cache a file; a full disk must not keep it from being read."""
+    """Cache a file; a full disk must not prevent reading it."""
     folder = os.path.join(_generation(skill), BLOBS)
     part = os.path.join(folder, f"new-{os.urandom(8).hex()}")
     with suppress(OSError):

@@ -1,7 +1,7 @@
-"""Scan roots: walk each, take what the index knows, read the heads of what changed.
+"""Scan roots: walk each, take known files from the index, read the heads of changed ones.
 
-The work happens in a thread of its own, because a call into a dead mount may never return; the
-caller waits only while there is progress.
+The work happens in its own thread, because a call into a dead mount may never return; the caller
+waits only while there is progress.
 """
 
 import json
@@ -31,7 +31,7 @@ from skillbelt.trust import Trust
 from skillbelt.untrusted_json import read_json
 from skillbelt.values import DERIVED, INTERNAL, MODEL, SKILL_FILE, SKIPPED, USER, Diagnostic
 
-# A root that does not respond, such as a dead network mount, is left out after this.
+# A root that does not respond for this long, such as a dead network mount, is left out.
 SCAN_TIMEOUT_SECONDS = 10.0
 
 POLICY_FILE = "agents/openai.yaml"
@@ -40,7 +40,7 @@ _NAME = -len(f"/{SKILL_FILE}")  # every spelling of the file's name has that len
 _BATCH = 10_000
 # How often the waiting thread checks for progress.
 _LOOK_SECONDS = 0.25
-# CLOCK_REALTIME_COARSE: Linux counts the times of files in ticks of a few milliseconds.
+# CLOCK_REALTIME_COARSE: Linux sets file times in ticks of a few milliseconds.
 _FILE_CLOCK = 5 if sys.platform.startswith("linux") else time.CLOCK_REALTIME
 _TICK_NS = 20_000_000
 # Called now and then with a line about the progress, for a person who waits.
@@ -72,7 +72,7 @@ def scan(
 ) -> list[Scan]:
     """Return the result of each root, in the order given; skip a root that makes no progress.
 
-    With `reads_all`, files that the index knows are read too.
+    With `reads_all`, files in the index are read too.
     """
     results: list[Scan] = []
     while len(results) < len(roots):
@@ -103,7 +103,7 @@ class _Worker(threading.Thread):
                 if self._pulse.stopped:
                     return
                 self._results.append(scanned._replace(cpu_seconds=time.thread_time() - began))
-        except BaseException as error:  # handed to the one who waits, not lost with the thread
+        except BaseException as error:  # passed to the waiting thread, not lost with this one
             self._failure = error
 
     def wait(self, patience: float, progress: Progress | None) -> list[Scan]:
@@ -136,7 +136,7 @@ class _Worker(threading.Thread):
         known = index.load(root.path) if walker.found else {}
         trusted = self._judge.trusts(root)
         reader = _Reader(root, settings, pulse, trusted, reads_all=self._reads_all)
-        reader.diagnostics += self._judge.said()
+        reader.diagnostics += self._judge.take_fault()
         try:
             # Release each entry once it is used: two copies of 100,000 skills are too many.
             walker.found.reverse()
@@ -175,7 +175,7 @@ def _make_stalled(root: Root, path: str, patience: float) -> Scan:
 
 
 def rules(settings: Settings) -> WalkRules:
-    """Return how the settings want folders to be walked."""
+    """Return the settings for walking folders."""
     return WalkRules(
         limits=settings.limits,
         follow_symlinks=settings.follow_symlinks,
@@ -185,8 +185,8 @@ def rules(settings: Settings) -> WalkRules:
     )
 
 
-def _missing(root: Root, said: Iterable[Diagnostic]) -> Iterable[Diagnostic]:
-    if root.required and not any(True for _ in said):
+def _missing(root: Root, diagnostics: Iterable[Diagnostic]) -> Iterable[Diagnostic]:
+    if root.required and not any(True for _ in diagnostics):
         message = "skill path not found: there is no such folder"
         remedy = "create it, or remove it from the settings"
         yield Diagnostic(
@@ -223,8 +223,8 @@ class _Judge:
         # A folder that a project names is as trusted as the project, in any place.
         return self._trust.project(self._settings.project if root.by_project else root.path)
 
-    def said(self) -> tuple[Diagnostic, ...]:
-        """Return what is wrong with the trust file, once."""
+    def take_fault(self) -> tuple[Diagnostic, ...]:
+        """Return the problem of the trust file, once."""
         if self._trust is None or self._reported:
             return ()
         self._reported = True
@@ -232,7 +232,7 @@ class _Judge:
 
 
 class _Reader:
-    """Turns what a walk found into skills, reading only what changed."""
+    """Turns the files of a walk into skills, reading only what changed."""
 
     def __init__(
         self,
@@ -256,7 +256,7 @@ class _Reader:
         self._fence: Fence | None = None
 
     def close(self) -> None:
-        """Release what reading opened."""
+        """Close open files."""
         if self._fence is not None:
             self._fence.close()
 
@@ -266,19 +266,19 @@ class _Reader:
         folder = location[:_NAME]
         policy = f"{folder}/{POLICY_FILE}"
         policy_ns = _changed_at(policy) if os.access(os.path.dirname(policy), os.F_OK) else 0
-        entry = said = None
+        entry = problems = None
         stamp = (*found[1:5], policy_ns)
         if known is not None and known[1:6] == stamp and not self._reads_all:
             entry = Entry._make(known)
-            said = _load(entry)
-        if entry is None or said is None:
+            problems = _load(entry)
+        if entry is None or problems is None:
             self._pulse.beat(location)
             entry = self._read(found, folder, policy_ns)
             if entry is None:
                 return
             self.files_changed += entry != known
-            said = _load(entry) or ()
-        self._add(found, entry, said)
+            problems = _load(entry) or ()
+        self._add(found, entry, problems)
 
     def _read(self, found: Found, folder: str, policy_ns: int) -> Entry | None:
         # cost: 5 ms for the parser, which a scan with a fresh index does not need
@@ -289,8 +289,8 @@ class _Reader:
         try:
             data = frontmatter.read_head(found.location, fence)
         except PathEscape as escape:
-            said = link_outside(found.location, self._root.fence, escape.reason)
-            self.diagnostics.append(said)
+            problem = link_outside(found.location, self._root.fence, escape.reason)
+            self.diagnostics.append(problem)
             return None
         except OSError as error:
             message = f"cannot be read: {error.strerror or error}"
@@ -356,19 +356,19 @@ def _name_with_server(path: str) -> str:
 
 
 def _changed_at(path: str) -> int:
-    """Return when a policy file changed; 0 when there is none, 1 when that cannot be known."""
+    """Return when a policy file changed; 0 if there is none, 1 if that is unknown."""
     try:
         return min(os.stat(path).st_ctime_ns, LARGEST)
     except (FileNotFoundError, NotADirectoryError):
         return 0
     except OSError:
-        return 1  # it is read, and what cannot be read hides the skill
+        return 1  # then it is read, and an unreadable one hides the skill
 
 
 def _let_clock_pass(ctime_ns: int) -> None:
-    """Wait for the next tick of the clock of file times if the file changed in this one.
+    """Wait for the next tick of the file clock if the file changed in this one.
 
-    A change after the reading then always has another time than the one before it.
+    Then a change after the read always has another time than the one before it.
     """
     while 0 <= ctime_ns - time.clock_gettime_ns(_FILE_CLOCK) < _TICK_NS:
         time.sleep(0.001)

@@ -1,4 +1,4 @@
-"""What the user trusts, together with what all machines of a team trust."""
+"""The trusted origins: the user's own, and those that all machines of a team share."""
 
 from skillbelt.errors import MissingExtra
 from skillbelt.settings import Settings
@@ -6,7 +6,7 @@ from skillbelt.trust import Trust
 
 
 def open_trust(settings: Settings) -> Trust:
-    """Return what this machine trusts, with the origins in the database of the setting `store`."""
+    """Return the trust of this machine, with the origins in the database of the setting `store`."""
     if not settings.store:
         return Trust(settings.state_dir)
     try:

@@ -1,4 +1,4 @@
-"""When to scan again: the moments at which folders may have changed."""
+"""Decide when to scan again: yield the moments at which folders may have changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def ticks(
 ) -> Iterator[bool]:
     """Yield True whenever something in the folders changed, and False every `seconds` otherwise.
 
-    The steady tick finds folders that did not exist before. Without watchfiles it is all there is.
+    The steady tick finds folders that did not exist before. Without watchfiles there is no other.
     """
     stop = stop or threading.Event()
     try:

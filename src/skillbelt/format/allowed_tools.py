@@ -22,19 +22,19 @@ _FOLDED = {name.lower(): name for name in KINDS}
 
 
 def tool_name(tool: str) -> str:
-    """`Bash(git add *)` -> `Bash`; a known name in its usual spelling."""
+    """Return the tool's name in its usual spelling: `Bash(git add *)` -> `Bash`."""
     name = tool.partition("(")[0].strip()
     return _FOLDED.get(name.lower(), name)
 
 
 def tool_pattern(tool: str) -> str:
-    """`Bash(git add *)` -> `git add *`; empty without one."""
+    """Return the tool's pattern: `Bash(git add *)` -> `git add *`; empty if there is none."""
     _, opened, rest = tool.partition("(")
     return rest.strip().removesuffix(")").strip() if opened else ""
 
 
 def host_of(pattern: str) -> str:
-    """`domain:example.com`, `https://example.com/*` and `example.com` all name example.com."""
+    """Return the host of `domain:example.com`, `https://example.com/*` or `example.com`."""
     pattern = pattern.removeprefix("domain:").strip()
     _, scheme, rest = pattern.partition("://")
     return (rest if scheme else pattern).partition("/")[0]

@@ -27,10 +27,10 @@ def substitute(
     r"""Fill the placeholders in one pass: inserted text is not searched for placeholders.
 
     `$ARGUMENTS` is all of them, `$ARGUMENTS[0]` and `$0` the first (quotes as in a shell), `$name`
-    the one that `names` has at that place, `${NAME}` a variable. `\$0` stays `$0`. A number beyond
-    the arguments and an unknown variable stay as they are; a name without a value becomes empty.
-    Arguments that no placeholder used are added at the end. With None, only variables are filled.
-    To run the commands in a text, look for them before this, not after.
+    the one at its position in `names`, `${NAME}` a variable. `\$0` stays `$0`. A number beyond the
+    arguments and an unknown variable stay as they are; a name without a value becomes empty.
+    Arguments that no placeholder used are appended. With None, only variables are filled. To run
+    the commands in a text, look for them before this, not after.
     """
     filler = _Filler(arguments, names, variables)
     filled = _pattern(names if arguments is not None else ()).sub(filler, text)
@@ -40,12 +40,12 @@ def substitute(
 
 
 def appended(arguments: str) -> str:
-    """Return what is added at the end of a text without a placeholder for its arguments."""
+    """Return the text that is appended if there is no placeholder for the arguments."""
     return f"\n\nARGUMENTS: {arguments}\n"
 
 
 def split_arguments(arguments: str) -> list[str]:
-    """Split at blanks, with quotes as in a shell; at blanks alone where a quote is not closed."""
+    """Split at blanks, with quotes as in a shell; at blanks alone if a quote is not closed."""
     try:
         return shlex.split(arguments)
     except ValueError:

@@ -57,7 +57,7 @@ def _as_mapping(value: object) -> dict[str, object] | None:
 
 
 def _as_metadata(value: object) -> dict[str, object] | None:
-    """Return a mapping whose texts are all plain ones: libraries refuse subclasses."""
+    """Return a mapping whose texts are plain `str`: libraries refuse subclasses."""
     if not isinstance(value, dict):
         return None
     return {key: str(one) if isinstance(one, AsWritten) else one for key, one in value.items()}
@@ -156,7 +156,7 @@ _NEEDS = {"bins": "bins", "anyBins": "any_bins", "config": "config"}
 
 
 def requirements(frontmatter: Frontmatter) -> Requirements:
-    """Return what the frontmatter says the skill needs; values that are no lists are ignored."""
+    """Return the skill's requirements in its frontmatter; values that are not lists are ignored."""
     env, optional_env = needed_variables(frontmatter)
     for client in _REQUIRING:
         says = frontmatter.metadata.get(client)

@@ -23,7 +23,7 @@ from skillbelt.format.fields import settle, skill_name
 from skillbelt.text import one_line, shorten
 from skillbelt.values import DERIVED, INTERNAL, MODEL, SKIPPED, USER, Diagnostic, Severity
 
-# Read of a SKILL.md by `check` and by search; a hundred times a long one.
+# How much of a SKILL.md `check` and search read; a hundred times the size of a long one.
 MAX_CHECKED_BYTES = 2 * 2**20
 
 State = Literal["strict", "repaired", "derived", "skipped"]
@@ -131,7 +131,7 @@ def parse(data: bytes, *, path: str, folder: str, derive: bool = True) -> Parsed
 
 
 def written(data: bytes, *, core: bool = True) -> dict[str, object] | None:
-    """Return the frontmatter as `yaml.verbatim` reads it; None when there is none."""
+    """Return the frontmatter as `yaml.verbatim` reads it; None if there is none."""
     found = split(data)
     if found is None or found.end - found.start > MAX_FRONTMATTER_BYTES:
         return None
@@ -398,7 +398,7 @@ _FLAG_FIELDS = frozenset((*_NOT_FOR_MODEL, *_FOR_USER, "metadata"))
 
 
 class Card(NamedTuple):
-    """What a catalogue needs of one SKILL.md, independent of its location."""
+    """The part of a SKILL.md that a catalogue needs, independent of its location."""
 
     name: str
     title: str
@@ -418,7 +418,7 @@ def read_head(location: str, fence: Fence = OPEN) -> bytes:
     try:
         data = os.read(handle, FIRST_READ_BYTES)
         if len(data) == FIRST_READ_BYTES and needs_more(data):
-            # A little more than is allowed, so that the parser detects that it is too much.
+            # A little more than the limit, so that the parser detects a longer one.
             data += os.read(handle, max(MAX_FRONTMATTER_BYTES + _HEAD_SLACK - len(data), 0))
         return data
     finally:
@@ -468,7 +468,7 @@ def _internal(metadata: object) -> int:
 def with_policy(card: Card, location: str, path: str, fence: Fence = OPEN) -> Card:
     """Apply the Codex policy file beside the skill, which may hide the skill from models.
 
-    A file that cannot be read hides it too: hiding is what the file is for.
+    An unreadable file hides it too, because hiding is its purpose.
     """
     policy = _read_policy(path, fence)
     if policy is None:

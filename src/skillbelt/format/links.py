@@ -1,4 +1,4 @@
-"""Find what the text of a skill refers to: Markdown links, paths as code, and plain paths.
+"""Find the references in a skill's text: Markdown links, paths as code, and plain paths.
 
 Reads only the text. Fenced blocks and HTML comments are left out: they are examples.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import unquote
 
-# References followed from one file; a longer list is not written by hand.
+# The most references followed from one file; no author writes a longer list by hand.
 MAX_REFERENCES = 1_000
 
 # Quantifiers are bounded so that a hostile text costs time in proportion to its length.
@@ -21,18 +21,18 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _PLACEHOLDER = re.compile(r"[{}$*|\"'\\]|\.\.\.|…")
 _FENCE = re.compile(r"\s{0,99}(`{3,}|~{3,})")
 _MENTION = re.compile(r"(?:[\w.@+-]+/)+[\w.@+-]*\w\.[A-Za-z][A-Za-z0-9]{0,7}")
-# As a mention, but not inside a longer path or an address.
+# Like a mention, but not inside a longer path or an address.
 _PLAIN = re.compile(
     r"(?<![\w./:@~$\\-])(?:[\w@+-][\w.@+-]{0,99}/){1,20}[\w@+-][\w.@+-]{0,199}\.\w{1,8}(?![\w/])"
 )
 _LINE_SUFFIX = re.compile(r"(?::\d+(?:-\d+)?|#.*)$")
 _ROOTS = ("${CLAUDE_SKILL_DIR}/", "{baseDir}/", "./")
-# The folders the format names, and the two spellings of them that authors use most.
+# The folders that the format names, and the two other spellings that authors use most.
 _FOLDERS = ("scripts", "references", "reference", "assets", "templates")
 
 
 class Reference(NamedTuple):
-    """One place in a text that names a file. A `link` is meant to be followed."""
+    """One reference to a file in a text. A `link` is meant to be followed."""
 
     target: str
     line: int
@@ -40,7 +40,7 @@ class Reference(NamedTuple):
 
 
 def references(text: str, first_line: int = 1, *, most: int) -> Iterator[Reference]:
-    """Every relative link and every code path in the text, in order, at most so many."""
+    """Return every relative link and every code path in the text, in order, up to a limit."""
     found = 0
     for number, line in enumerate(_prose(text), first_line):
         for reference in _in_line(line, number):
@@ -51,9 +51,9 @@ def references(text: str, first_line: int = 1, *, most: int) -> Iterator[Referen
 
 
 def plain_paths(text: str, *, most: int) -> Iterator[str]:
-    """Every word of the prose that has the form of a path with a folder and an ending.
+    """Return every word of the prose that looks like a path with a folder and an ending.
 
-    Whether there is such a file is for the caller to find out: prose also says `and/or.else`.
+    The caller must check whether the file exists: prose also has words like `and/or.else`.
     """
     found = 0
     for line in _prose(text):
@@ -78,7 +78,7 @@ def _in_line(line: str, number: int) -> Iterator[Reference]:
 
 
 def _relative(target: str) -> str:
-    """The path a link names, or nothing when it leads to a place that is no file of a skill."""
+    """Return the path that a link names; "" if it leads to something other than a skill's file."""
     target = target.strip("<>")
     if _SCHEME.match(target) or _PLACEHOLDER.search(target):
         return ""
@@ -87,7 +87,7 @@ def _relative(target: str) -> str:
 
 
 def _mention(word: str) -> str:
-    """The path a word of code names, when it lies in one of the folders the format knows."""
+    """Return the path that a word of code names, if it is in one of the format's folders."""
     for root in _ROOTS:
         word = word.removeprefix(root)
     word = _LINE_SUFFIX.sub("", word.strip("\"'(),;"))
@@ -96,7 +96,7 @@ def _mention(word: str) -> str:
 
 
 def _prose(text: str) -> Iterator[str]:
-    """The lines of the text, with those of fences and comments emptied."""
+    """Return the lines of the text, with those of fences and comments emptied."""
     fence = ""
     for line in _without_comments(text).split("\n"):
         mark = _FENCE.match(line) if "```" in line or "~~~" in line else None
@@ -112,7 +112,7 @@ def _prose(text: str) -> Iterator[str]:
 
 
 def _without_comments(text: str) -> str:
-    """The text with comments blanked; lines keep their numbers."""
+    """Return the text with comments blanked; lines keep their numbers."""
     parts, at = [], 0
     while (start := text.find("<!--", at)) >= 0 and (end := text.find("-->", start)) >= 0:
         parts += [text[at:start], "\n" * text.count("\n", start, end)]

@@ -1,4 +1,4 @@
-"""Parse Python that a skill brings, without running any of it."""
+"""Parse a skill's Python code, without running any of it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 import threading
 import warnings
 
-# More than this is not a script of a skill; the rest of it is not read.
+# Larger files are not a skill's scripts; the rest is not read.
 MAX_SOURCE_BYTES = 512 * 2**10
-# The parser takes a time of the square of the length for a name with many dots.
+# The parser needs quadratic time for a name with many dots.
 _MAX_DOTTED = 2_000
 _DOTTED = re.compile(r"[\w.\s\\]+")
 # The parser warns of odd escapes in a script, which the user who runs it did not write.
@@ -19,7 +19,7 @@ warnings.filterwarnings("ignore", module=re.escape(_FILE))
 
 
 def parse_python(text: str) -> ast.Module:
-    """Return the syntax tree; SyntaxError, ValueError, RecursionError or MemoryError without one.
+    """Return the syntax tree; SyntaxError, ValueError, RecursionError or MemoryError if it fails.
 
     Python 3.11 counts the depth of all threads together, and fails when two parse at once.
     """
@@ -28,5 +28,5 @@ def parse_python(text: str) -> ast.Module:
     with _PARSING:
         try:
             return ast.parse(text, _FILE)
-        except SystemError as error:  # another part of the process parses, too
+        except SystemError as error:  # another thread of the process is parsing
             raise ValueError("the source cannot be parsed now") from error

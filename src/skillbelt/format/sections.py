@@ -1,7 +1,7 @@
-"""The headings of a Markdown text, the sections they open, and which one a hint means.
+"""The headings of a Markdown text, their sections, and the section that a hint means.
 
-Read as a renderer reads it: what looks like a heading inside a fence, a comment or indented code is
-none.
+The text is read as a renderer reads it: inside a fence, a comment or indented code there are no
+headings.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class _Verbatim:
 
     def _opens_fence(self, line: str) -> bool:
         mark = _FENCE.match(line) if "```" in line or "~~~" in line else None
-        # Deeply indented it is code already, unless a list item is what it is indented by.
+        # A deeper indentation is code already, unless it is that of a list item.
         if not mark or (mark[2][0] == "`" and "`" in mark[3]):
             return False
         if _INDENTED.match(line) and not self._in_list:
@@ -155,7 +155,7 @@ def _frontmatter_lines(text: str) -> int:
 
 
 class _Paragraph(NamedTuple):
-    """Return the lines that a line of dashes turns into a heading; none inside a list."""
+    """Tracks the lines that a line of dashes turns into a heading; none inside a list."""
 
     line: int
     start: int
@@ -205,9 +205,9 @@ def _extend(paragraph: _Paragraph, number: int, start: int, line: str) -> _Parag
 def find(text: str, hint: str) -> Section | None:
     """Return the section a hint means, or None.
 
-    A hint is a heading line (`## Set up`), its words in any case, a way down (`Usage > Set up`,
+    A hint is a heading line (`## Set up`), its words in any case, a path (`Usage > Set up`,
     `Usage/Set up`), the second of several of the same name (`Example#2`) or a link's anchor
-    (`#set-up`). What is written most exactly is tried first.
+    (`#set-up`). The most exact form is tried first.
     """
     hint = " ".join(hint[:MAX_HINT_CHARS].split())
     if not hint:
@@ -254,7 +254,7 @@ def _by_path(found: list[Section], hint: str) -> Section | None:
 
 
 def _descend(found: list[Section], steps: list[str]) -> Section | None:
-    """Return the section that the last step names, inside one that the steps before it name."""
+    """Return the section of the last step, inside one of the steps before it."""
     inside = found
     for step in steps[:-1]:
         outer = _step(inside, step)

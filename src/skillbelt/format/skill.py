@@ -1,4 +1,4 @@
-"""One skill as it was found: a frozen value, and the ways to make one.
+"""One skill: a frozen value, and the ways to make one.
 
 The parser is imported when a file is read: with a warm index, none is.
 """
@@ -41,19 +41,20 @@ if TYPE_CHECKING:
 
 LOCAL = Origin()
 T = TypeVar("T")
-_MAX_DERIVED = 64  # results kept with one mapping: as many as a busy server has agents and filters
-# What makes `Skill.files` for skills whose files are not in a folder. `discovery` adds "mcp".
+# The most results cached with one mapping: a busy server has as many agents and filters.
+_MAX_DERIVED = 64
+# Factories of `Skill.files` for skills whose files are not in a folder. `discovery` adds "mcp".
 FILES_BY_ORIGIN: "dict[str, Callable[[Skill], SkillFiles]]" = {}
 
 
 class Skill(NamedTuple):
-    """A skill's descriptor: what the head of its SKILL.md says, never the body.
+    """A skill's descriptor: the head of its SKILL.md, never the body.
 
     `name` is the id: safe as a path, a pattern, a shell word and a tag. `title` is the name as it
-    was written. The rest of the frontmatter is read from the file when it is asked for; `source`
-    holds the text of a skill that has no file. `fence` is the folder that no link of the skill may
-    lead out of to be read: the project's, empty for what the user keeps in folders of their own.
-    `visible` and `pinned` are what the settings say about the skill.
+    was written. The rest of the frontmatter is read from the file on first access; `source` holds
+    the text of a skill that has no file. `fence` is the folder that no link of the skill may lead
+    out of: the project's, empty for the user's own folders. `visible` and `pinned` are the settings
+    for the skill.
     """
 
     name: str
@@ -115,15 +116,15 @@ class Skill(NamedTuple):
 
     @property
     def requirements(self) -> Requirements:
-        """What it says it needs on the machine."""
+        """The skill's requirements of the machine."""
         return self._head.requirements
 
     @property
     def fields(self) -> dict[str, object]:
-        """The frontmatter's keys as they are written, unknown ones included."""
+        """The frontmatter's keys as written, unknown ones included."""
         fields = self._head.fields
         metadata = fields.get("metadata")
-        # A copy without the marks of values as they were written, which some libraries refuse.
+        # A copy without the `AsWritten` marks, which some libraries refuse.
         if not isinstance(metadata, dict):
             return fields
         plain = {key: str(one) if isinstance(one, str) else one for key, one in metadata.items()}
@@ -166,7 +167,7 @@ class Skill(NamedTuple):
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> "Skill":
-        """Make a skill from a SKILL.md; raise SkillNotFound when there is no such file to read."""
+        """Make a skill from a SKILL.md; SkillNotFound if there is no such file to read."""
         location = os.path.abspath(os.fspath(path))
         return cls.from_card(_heads().read(location).card, location)
 
@@ -177,7 +178,7 @@ class Skill(NamedTuple):
 
 
 class Skills(Mapping[str, Skill]):
-    """Skills by name that never change, and what was computed from them."""
+    """An immutable mapping of skills by name, with a cache of values computed from them."""
 
     __slots__ = ("_derived", "_skills")
 
@@ -191,7 +192,7 @@ class Skills(Mapping[str, Skill]):
         return Skills({skill.name: skill for skill in skills})
 
     def derive(self, key: Hashable, make: Callable[[], T], *, basis: object = None) -> T:
-        """Return what `make` gives, computed once for each key.
+        """Return the result of `make`, computed once for each key.
 
         The key holds everything that the result depends on besides the skills. A result that also
         depends on a `basis`, which is not hashable, is computed again for another object.

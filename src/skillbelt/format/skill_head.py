@@ -1,4 +1,4 @@
-"""The head of a SKILL.md: what it says in its frontmatter, in each form that a skill offers."""
+"""The head of a SKILL.md: its frontmatter, in each form that a skill offers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skillbelt.values import Frontmatter, Requirements
 
 
 class SkillHead(NamedTuple):
-    """The first bytes of a SKILL.md, where it is, and the folder that names it if it does not."""
+    """The first bytes of a SKILL.md, its location, and the folder that names it if it does not."""
 
     data: bytes
     location: str
@@ -36,12 +36,12 @@ class SkillHead(NamedTuple):
 
     @property
     def card(self) -> Card:
-        """What a catalogue needs."""
+        """The card for a catalogue."""
         return read_card(self.data, self.location, self.folder)
 
     @property
     def fields(self) -> dict[str, object]:
-        """The frontmatter's keys as they are written; none if it has no frontmatter."""
+        """The frontmatter's keys as written; none if it has no frontmatter."""
         parsed = parse(self.data, path=self.location, folder=self.folder)
         return {} if parsed.state == "derived" else parsed.fields
 
@@ -52,11 +52,11 @@ class SkillHead(NamedTuple):
 
     @property
     def requirements(self) -> Requirements:
-        """What the skill says it needs on the machine."""
+        """The skill's requirements of the machine."""
         return requirements(self.frontmatter)
 
 
 @lru_cache(maxsize=64)
 def _to_frontmatter(head: SkillHead) -> Frontmatter:
-    """Parse the same head once: a run needs what it says at several steps."""
+    """Parse the same head once: a run needs it at several steps."""
     return to_frontmatter(head.fields)

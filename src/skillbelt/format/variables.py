@@ -1,4 +1,4 @@
-"""The environment variables that a skill says it needs, in the spellings that clients have."""
+"""The environment variables that a skill requires, in the spellings of different clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from skillbelt.values import Frontmatter
 MAX_VARIABLES = 32
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z", re.ASCII)
 _IN_TEXT = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN|SECRET|PASSWORD)\b", re.ASCII)
-# Keys without hyphens, underscores and capitals.
+# Keys without hyphens and underscores, in lower case.
 _REQUIRED = frozenset(
     ("env", "envvars", "environmentvariables", "primaryenv", "requiredenv", "requiredenvvars",
      "requiredenvironmentvariables", "requiredsecrets", "requiresenv", "requiressecrets", "secrets")
@@ -19,15 +19,15 @@ _REQUIRED = frozenset(
 _OPTIONAL = frozenset(
     ("optionalenv", "optionalenvvars", "optionalenvironmentvariables", "optionalsecrets")
 )
-# At the top, other tools mean values by it.
+# At the top level, other tools use it for values.
 _NOT_AT_TOP = frozenset(("env", "secrets"))
 _NAMING = ("name", "key", "variable", "var")
 
 
 def needed_variables(frontmatter: Frontmatter) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the variables that the skill needs, and those it can do without.
+    """Return the required variables of a skill, and the optional ones.
 
-    One that is called optional anywhere is optional. So is one that `compatibility` mentions.
+    A variable that is optional anywhere is optional. So is one that `compatibility` mentions.
     """
     required: dict[str, None] = {}
     optional: dict[str, None] = {}

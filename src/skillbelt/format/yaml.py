@@ -1,4 +1,4 @@
-"""Read YAML: with the fast reader where it can, with libyaml otherwise.
+"""Read YAML: with the fast reader if it can, with libyaml otherwise.
 
 Never builds a Python object from a tag, and never recurses before the depth of the text is known.
 """
@@ -14,13 +14,13 @@ from skillbelt.format import yaml_fast
 from skillbelt.format.bounds import MAX_YAML_ALIASES, MAX_YAML_DEPTH
 from skillbelt.format.yaml_fast import CONSTANTS, METADATA, TEXT_KEYS, AsWritten
 
-_Node = Any  # yaml's nodes: comparing `id` avoids an import on every call
+_Node = Any  # yaml's node ids: comparing `id` avoids an import on every call
 _CUTS_MATTER = ("name", "description")
 _REPORTED = 8  # more of the same kind add nothing
 _CORE = "tag:yaml.org,2002:"
 _SCALARS = {"str", "int", "float", "bool", "null", "timestamp", "merge", "value"}
 _HARMLESS = {_CORE + tag for tag in _SCALARS | {"seq", "map", "set", "omap", "pairs"}}
-_LARGEST = 2**63  # beyond it not every JSON reader keeps the digits
+_LARGEST = 2**63  # larger numbers lose digits in some JSON readers
 _CORE_WORDS: dict[str, object] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
@@ -39,7 +39,7 @@ class Problem(NamedTuple):
 
 
 class LoadedYaml(NamedTuple):
-    """A mapping that YAML could read."""
+    """A mapping that was read from YAML."""
 
     fields: dict[str, object]
     problems: tuple[Problem, ...] = ()
@@ -120,8 +120,8 @@ def _syntax(error: Exception) -> Problem:
 def _guard(text: str) -> None:
     """Raise _Guarded for text that must not be composed.
 
-    Composing recurses in C, so the depth is taken from the event stream first, which does not. A
-    block collection needs a column of its own, so only these texts can nest that deep.
+    Composing recurses in C, so the depth is first taken from the event stream, which does not
+    recurse. A block collection needs a column of its own, so only these texts can nest that deep.
     """
     steep = re.search(rf"(?m)^[ \t?:-]{{{max(MAX_YAML_DEPTH // 2, 1)}}}", text)
     flows = text.count("[") + text.count("{")
@@ -136,10 +136,10 @@ def _guard(text: str) -> None:
             depth -= 1
         elif isinstance(event, yaml.AliasEvent):
             aliases += 1
-        _bounded(depth, aliases)
+        _check_bounds(depth, aliases)
 
 
-def _bounded(depth: int, aliases: int) -> None:
+def _check_bounds(depth: int, aliases: int) -> None:
     if depth > MAX_YAML_DEPTH:
         raise _Guarded(
             "yaml-depth",
@@ -147,10 +147,10 @@ def _bounded(depth: int, aliases: int) -> None:
             "flatten it",
         )
     if aliases > MAX_YAML_ALIASES:
-        _bomb(f"the frontmatter uses more than {MAX_YAML_ALIASES} YAML aliases")
+        _alias_bomb(f"the frontmatter uses more than {MAX_YAML_ALIASES} YAML aliases")
 
 
-def _bomb(message: str) -> None:
+def _alias_bomb(message: str) -> None:
     raise _Guarded("yaml-aliases", message, "write the values out instead of using `*` aliases")
 
 
@@ -219,7 +219,7 @@ class _YamlReader:
     def spend(self, amount: int, depth: int) -> None:
         self.left -= amount
         if self.left < 0 or depth > 2 * MAX_YAML_DEPTH:
-            _bomb("the YAML aliases in the frontmatter expand without bound")
+            _alias_bomb("the YAML aliases in the frontmatter expand without bound")
 
     def mapping(self, node: _Node, depth: int, *, written: bool = False) -> dict[str, object]:
         """Return a mapping; with `written` its scalars are text, as in the source."""

@@ -18,7 +18,7 @@ _HYPHENED = {"name", "description", "license", "compatibility", "version", "when
     "agent",
     "shell",
 }
-# Text by specification: the value is what the author typed, not what YAML would make of it.
+# Text by specification: the value is what the author typed, not YAML's number or flag.
 TEXT_KEYS: Final = frozenset(_HYPHENED | {key.replace("-", "_") for key in _HYPHENED})
 METADATA: Final = "metadata"
 
@@ -113,7 +113,7 @@ class _Unsure(Exception):
 
 
 def read(text: str) -> dict[str, object] | None:
-    """Return what YAML makes of the block, or None when it is outside the subset.
+    """Return the block as YAML reads it, or None when it is outside the subset.
 
     `text` has LF line ends and ends with one.
     """
@@ -161,7 +161,7 @@ def _collection(key: str, flow: str, nested: str) -> object:
 
 
 def _only_texts(items: dict[str, object]) -> None:
-    """Leave values whose source is lost by now to the other reader."""
+    """Raise _Unsure for values whose source is lost by now: the other reader has it."""
     if any(isinstance(value, int) for value in items.values()):
         raise _Unsure
 

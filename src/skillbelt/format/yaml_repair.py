@@ -54,7 +54,7 @@ _BLANKS = Lazy(r"[\s\ufeff]+")
 _BARE = Lazy(r"(?:name|description)[ \t]*:[ \t]*\S", re.I)
 _ONE_LINE = Lazy(rf"---[ \t]+(?={_ANY_KEY})([^\n]*)\n?")
 _CLOSING = Lazy(rf"^-{{3,}}(?:{_EOL}|[ \t]*(?=[^\s|:-]))", re.M)
-# A key needs a blank after its colon; a well-known one is also known without.
+# A key needs a blank after its colon; a well-known one is also recognised without.
 _GLUED = "|".join(map(re.escape, sorted(_KNOWN, key=len, reverse=True)))
 KEY_LINE = Lazy(
     rf"""(["']?)((?:{_GLUED})(?=\1[ \t]*:(?!//))"""
@@ -235,7 +235,7 @@ def _entries(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _is_stray(line: str, entry: tuple[int, str, list[str]]) -> bool:
-    """Whether the line is no part of the entry: a name has one line, but for indented ones."""
+    """Whether the line is not part of the entry: a name has one line, except for indented ones."""
     return entry[1] == "name" and line[:1].isalnum()
 
 

@@ -1,1 +1,1 @@
-"""Skills in other agent frameworks. Each module needs its framework, and nothing else does."""
+"""Skills in other agent frameworks; each module needs only its own framework."""

@@ -1,4 +1,4 @@
-"""What all frameworks share: the tools of one conversation, with skill texts in their answers.
+"""Code shared by all frameworks: the tools of one conversation, with skill texts in their answers.
 
 A framework keeps its own history and sends it unchanged. So the text of a skill goes into that
 history, as the answer to the call that loaded it. It stays there byte for byte: a prompt cache can
@@ -26,11 +26,11 @@ from skillbelt.tools.schema import Tool, ToolResult, inline_names
 if TYPE_CHECKING:
     from skillbelt.runtime.runtime import Runtime, RuntimeSession
 
-# Conversations kept at one time; the least recently used goes first.
+# The most conversations kept at one time; the least recently used is dropped first.
 MAX_SERVED_SESSIONS = 1_000
 # Output that the framework has not taken; more is not streamed.
 MAX_UNREAD_BYTES = 2**20
-# A cancelled call waits so long for its command to end.
+# How long a cancelled call waits for its command to end.
 CANCEL_TIMEOUT_SECONDS = 10.0
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -54,7 +54,7 @@ class ToolAnswer(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A piece of what the command of a call prints."""
+    """A piece of the output of a call's command."""
 
     tool: str
     call_id: str
@@ -84,7 +84,7 @@ class Kit:
         return await self.session.tools_async(inline=True)
 
     async def instructions_async(self) -> str:
-        """Return the instructions without blocking the event loop, which a scan would do."""
+        """Return the instructions without blocking the event loop during a scan."""
         if self._instructions is None:
             await to_thread.run_sync(self.instructions)
         return self.instructions()
@@ -132,7 +132,7 @@ class Kit:
     ) -> ToolAnswer:
         """Call a tool; a mistake of the model is an answer too.
 
-        `tell` gets the output of its command meanwhile. Cancelling the call kills the command.
+        `tell` gets the output of its command as it comes. Cancelling the call kills the command.
         """
         seen = self._seen(shown)
 
@@ -196,7 +196,7 @@ class Kits:
 
 
 def follow_sync(work: Callable[[Watch], _Result], tell: Tell | None) -> _Result:
-    """Do the work; `tell` gets its output meanwhile, in a thread of the sandbox's."""
+    """Do the work; `tell` gets its output as it comes, in a thread of the sandbox."""
     decoder = Decoder(tell) if tell else None
     follower = Follower(decoder)
     result = work(follower.watch)
@@ -210,7 +210,7 @@ async def follow(
     work: Callable[[Watch], Coroutine[Any, Any, _Result]],
     tell: Tell | None,
 ) -> _Result:
-    """Do the work; `tell` gets its output meanwhile, in this task. Cancelling ends the work.
+    """Do the work; `tell` gets its output as it comes, in this task. Cancelling ends the work.
 
     Frameworks stream from the task that makes the call, so a thread cannot call `tell` for them.
     """
@@ -222,7 +222,7 @@ async def follow(
         decoder.end()
         queue.put(None)
         if not done.cancelled():
-            done.exception()  # or asyncio reports it when this task was cancelled
+            done.exception()  # otherwise asyncio reports it when this task was cancelled
 
     task = asyncio.get_running_loop().create_task(work(follower.watch))
     task.add_done_callback(finish)

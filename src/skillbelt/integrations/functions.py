@@ -26,7 +26,7 @@ def skill_functions(
 ) -> dict[str, Callable[..., str]]:
     """Return a function for each tool, by name; it takes the tool's arguments and returns text.
 
-    `on_output` gets the output of a command meanwhile, in another thread.
+    `on_output` gets the output of a command as it comes, in another thread.
     """
     kit = Kit(session)
     return {tool.name: _function(kit, tool, on_output) for tool in kit.tools()}

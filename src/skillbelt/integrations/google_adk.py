@@ -38,7 +38,7 @@ class SkillToolset(BaseToolset):
     """
 
     def __init__(self, belt: Runtime, *, on_output: OnOutput | None = None, **options: Any) -> None:
-        """`on_output` gets the output of a command meanwhile, with the context of the call.
+        """Make the toolset; `on_output` gets the output of a command, with the context of the call.
 
         The options are those of `Runtime.session`: `agent`, `visible`, `rules`, `app`.
         """
@@ -67,8 +67,8 @@ class SkillToolset(BaseToolset):
     async def restore(self, callback_context: ReadonlyContext, llm_request: LlmRequest) -> None:
         """Put the texts of loaded skills before the contents of a request that lacks them.
 
-        This happens by itself. With a plugin that cuts the contents later, such as ADK's
-        ContextFilterPlugin, give it to the agent as a `before_model_callback` too.
+        This happens automatically. If a plugin cuts the contents later, such as ADK's
+        ContextFilterPlugin, also give it to the agent as a `before_model_callback`.
         """
         kit = self._kit(callback_context)
         own = [one for one in llm_request.contents if not isinstance(one, _SkillContext)]

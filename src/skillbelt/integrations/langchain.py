@@ -80,7 +80,10 @@ class SkillMiddleware(AgentMiddleware[Any, Any, Any]):
     state_schema = SkillState
 
     def __init__(self, belt: Runtime, *, user: str = "", **options: Any) -> None:
-        """The options are those of `Runtime.session`: `agent`, `visible`, `rules`, `app`."""
+        """Make the middleware.
+
+        The options are those of `Runtime.session`: `agent`, `visible`, `rules`, `app`.
+        """
         super().__init__()
         self._kits, self._user = Kits(belt, **options), user
         self.tools = [_tool(tool, self._kit) for tool in self._kits.of(user, "").tools()]
@@ -142,7 +145,7 @@ class SkillMiddleware(AgentMiddleware[Any, Any, Any]):
 def _with_beginning(
     response: ModelResponse[Any], request: ModelRequest[Any]
 ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-    """Note the first message of a conversation without a thread; a summary may take its place."""
+    """Record the first message of a conversation without a thread; a summary may replace it."""
     if _thread() or request.state.get(_BEGAN):
         return response
     noted: Command[Any] = Command(update={_BEGAN: _first_id(request.state)})
@@ -163,7 +166,7 @@ def _first_text(messages: Sequence[AnyMessage]) -> str:
 
 
 def _with_context(request: ModelRequest[Any], text: str) -> ModelRequest[Any]:
-    """Return the request with the text as its first message, as every provider takes it."""
+    """Return the request with the text as its first message, as every provider accepts it."""
     return request.override(messages=[HumanMessage(text), *request.messages]) if text else request
 
 

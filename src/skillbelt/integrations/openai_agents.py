@@ -34,8 +34,8 @@ def skill_agent(
 ) -> Agent[Any]:
     """Return an agent with the skills of a conversation; the options are those of `Agent`.
 
-    The SDK's own session is enough to resume: the text of a skill is in the answer to the call
-    that loaded it. `on_stream` gets the output of a command meanwhile.
+    The SDK's own session is enough to resume: the text of a skill is in the answer to the call that
+    loaded it. `on_stream` gets the output of a command as it comes.
     """
     kit = kit_of(session)
     tools = [*options.pop("tools", ()), *skill_tools(kit, on_stream)]

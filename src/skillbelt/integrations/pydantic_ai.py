@@ -59,7 +59,10 @@ class SkillToolset(AbstractToolset[Any]):
     def __init__(
         self, belt: Runtime, *, user: str = "", id: str = "skills", **options: Any
     ) -> None:
-        """The options are those of `Runtime.session`: `agent`, `visible`, `rules`, `app`."""
+        """Make the toolset.
+
+        The options are those of `Runtime.session`: `agent`, `visible`, `rules`, `app`.
+        """
         self._kits, self._user, self._id = Kits(belt, **options), user, id
 
     @property
@@ -109,11 +112,11 @@ class SkillToolset(AbstractToolset[Any]):
 
 @dataclass
 class KeepSkills(AbstractCapability[Any]):
-    """Keeps loaded skills in sight of the model when the history is compacted.
+    """Keeps loaded skills visible to the model when the history is compacted.
 
     `Agent(model, toolsets=[skills], capabilities=[KeepSkills(skills)])`: texts that a history
-    processor or another capability took away are in each request again, once each, before all
-    other messages. They do not enter the history.
+    processor or another capability removed are in each request again, once each, before all other
+    messages. They do not enter the history.
     """
 
     skills: SkillToolset

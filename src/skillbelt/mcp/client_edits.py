@@ -1,8 +1,8 @@
 """Change one entry in the text of a settings file, and leave everything else as it is.
 
-Comments, order and spelling stay, which no reader of these formats keeps. So the text is changed at
-the exact place, read again, and compared with what is meant; a text that cannot be changed that
-way is refused.
+Comments, order and spelling stay, which no parser of these formats keeps. So the text is edited in
+place, parsed again, and compared with the intended document; a text that cannot be edited that way
+is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TOKEN = re.compile(
     r'(?P<string>"(?:[^"\\\n]|\\.)*+")|(?P<comment>//[^\n]*|/\*[\s\S]*?\*/)'
     r'|(?P<mark>[{}\[\]:,])|(?P<word>[^\s{}\[\]:,"/]+)'
 )
-# What may follow on the line of a value and belongs to it.
+# What may follow a value on its line and belongs to it.
 _REST_OF_LINE = re.compile(r"(?:[ \t]*,)?[ \t]*(?://[^\n]*|/\*[^\n]*?\*/)")
 _TABLE = re.compile(r"^[ \t]*\[")
 _TOML_VALUE = re.compile(
@@ -35,18 +35,18 @@ Entry = Mapping[str, object]
 
 
 class CannotEdit(Exception):
-    """The text is valid, but written in a way that cannot be changed at one place."""
+    """The text is valid, but written in a way that cannot be edited in place."""
 
 
 class Spot(NamedTuple):
-    """Where an entry is: the keys above it, and its name."""
+    """The position of an entry: the keys above it, and its name."""
 
     keys: tuple[str, ...]
     name: str
 
 
 def read_settings(text: str, format: Format, path: str) -> dict[str, Any]:
-    """Return what the text holds; ConfigError with the line when it is not valid."""
+    """Parse the text; ConfigError with the line when it is not valid."""
     try:
         found = _READERS[format](text)
     except (ValueError, RecursionError) as error:
@@ -89,8 +89,7 @@ def find_entry(document: Mapping[str, Any], spot: Spot) -> object:
 def put_entry(text: str, format: Format, spot: Spot, entry: Entry) -> str:
     """Return the text with the entry: added, or with these values in place of others.
 
-    Keys of the entry that are not given stay. CannotEdit when the text is written in a way that
-    cannot be changed.
+    Keys of the entry that are not given stay. CannotEdit if the text cannot be edited in place.
     """
     document = read_settings(text, format, "the file")
     before = find_entry(document, spot)
@@ -131,7 +130,7 @@ def _with_entry(document: dict[str, Any], spot: Spot, entry: Entry) -> dict[str,
 
 
 def _checked(before: str, after: str, format: Format, meant: dict[str, Any]) -> str:
-    """Return the text if it says what is meant; a text that was plain JSON stays plain JSON."""
+    """Return the text if it parses to the intended document; plain JSON stays plain JSON."""
     if "\r\n" in before:
         after = re.sub(r"(?<!\r)\n", "\r\n", after)
     try:
@@ -158,7 +157,7 @@ def _same_dialect(before: str, after: str) -> None:
 
 
 def _without_empty(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document without tables at its top that hold nothing."""
+    """Return the document without empty tables at its top level."""
     return {key: value for key, value in document.items() if value not in ({}, None)}
 
 
@@ -166,7 +165,7 @@ def _without_empty(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _JsonMember(NamedTuple):
-    """A member of an object, by the places of its key and value, and of the comma after it."""
+    """A member of an object: the offsets of its key and value, and of the comma after it."""
 
     key: str
     start: int
@@ -177,7 +176,7 @@ class _JsonMember(NamedTuple):
 
 
 class _JsonObject:
-    """An object or a list in the text; only the members of objects are noted."""
+    """An object or a list in the text; only the members of objects are recorded."""
 
     def __init__(self, start: int, is_object: bool) -> None:
         self.start, self.end, self.is_object = start, 0, is_object
@@ -192,14 +191,14 @@ class _JsonObject:
         return found[0] if found else None
 
     def take(self, value: tuple[int, int], inner: _JsonObject | None = None) -> None:
-        """Note a value that ended, with the key before it."""
+        """Record a finished value, with the key before it."""
         if self.is_object and self.key is not None:
             self.members.append(_JsonMember(*self.key, *value, comma=0, inner=inner))
             self.key = None
 
 
 def _scan_json(text: str) -> _JsonObject:
-    """Find the members of every object in a text that is valid."""
+    """Find the members of every object in valid JSON."""
     top = _JsonObject(0, False)
     stack = [top]
     root = top
@@ -228,7 +227,7 @@ def _scan_json(text: str) -> _JsonObject:
 
 
 def _indent_at(text: str, place: int) -> str | None:
-    """Return the white space before the place if nothing else is on its line."""
+    """Return the white space before the offset if nothing else is on its line."""
     start = text.rfind("\n", 0, place) + 1
     before = text[start:place]
     return before if not before.strip() and start else None
@@ -240,7 +239,7 @@ def _line_indent(text: str, place: int) -> str:
 
 
 def _unit(text: str, root: _JsonObject) -> str:
-    """Return how the text indents one level."""
+    """Return the indentation of one level."""
     first = _indent_at(text, root.members[0].start) if root.members else None
     return first or "  "
 
@@ -258,7 +257,7 @@ def _render_json(value: object, indent: str, unit: str) -> str:
 
 
 def _end_of_line(text: str, place: int) -> int:
-    """Return the end of what belongs to a value on its line: a comma, and comments."""
+    """Return the end of a value's line: after a comma, and comments."""
     while (match := _REST_OF_LINE.match(text, place)) is not None:
         place = match.end()
     return place
@@ -351,7 +350,7 @@ def _drop_json(text: str, spot: Spot) -> str:
 
 
 def _cut_out(text: str, start: int, end: int) -> str:
-    """Return the text without that part, and without the lines that are empty then."""
+    """Return the text without that part, and without lines that become empty."""
     indent = _indent_at(text, start)
     if indent is not None:
         rest = re.compile(r"[ \t]*\r?\n").match(text, end)
@@ -373,7 +372,7 @@ def _put_toml(text: str, spot: Spot, entry: Entry, before: object) -> str:
 
 
 def _find_table(lines: Sequence[str], spot: Spot) -> tuple[int, int]:
-    """Return the lines of a table: that of its head, and the one after its last key."""
+    """Return the lines of a table: from its header to the line after its last key."""
     names = r"\s*\.\s*".join(rf"[\"']?{re.escape(key)}[\"']?" for key in (*spot.keys, spot.name))
     head = re.compile(rf"[ \t]*\[\s*{names}\s*\][ \t]*(?:#.*)?\r?\n?")
     starts = [number for number, line in enumerate(lines) if head.fullmatch(line)]
@@ -410,7 +409,7 @@ def _change_toml(text: str, spot: Spot, entry: Entry, before: Mapping[str, objec
 def _replace_value(
     lines: list[str], start: int, end: int, written: str, meant: tuple[Spot, str, object]
 ) -> str:
-    """Replace the lines of a value, which may be several: as many as then say what is meant."""
+    """Replace the lines of a value: as many as make the text parse as intended."""
     spot, key, value = meant
     plain = _TOML_VALUE.fullmatch(lines[start].rstrip("\r\n"))
     written += plain["rest"] if plain else ""
@@ -454,7 +453,7 @@ def _is_blank(lines: Sequence[str], number: int) -> bool:
 
 
 def _compose(text: str) -> Any:
-    """Return the nodes of a text that was read before, and is within its bounds."""
+    """Return the nodes of a text that was parsed before, and is within its limits."""
     library = yaml.library()
     return library.compose(text, Loader=library.SafeLoader)
 
@@ -471,7 +470,10 @@ def _yaml_pair(node: Any, key: str) -> tuple[Any, Any] | None:
 
 
 def _yaml_end(node: Any) -> int:
-    """Return where the text of a node ends; the mark of a block is after the blanks below it."""
+    """Return where the text of a node ends.
+
+    The end mark of a block is after the blank lines below it.
+    """
     while node.id != "scalar" and not node.flow_style and node.value:
         last = node.value[-1]
         node = last[1] if node.id == "mapping" else last

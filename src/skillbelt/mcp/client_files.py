@@ -1,7 +1,7 @@
-"""The settings file of an MCP client on disk: read within bounds, and replaced whole or not at all.
+"""The settings file of an MCP client on disk: read within limits, replaced whole or not at all.
 
-A file of a project is hostile input: no link leads out of the project, nor to a file of another
-name. In the user's own folders a link is followed, and the caller says where it leads.
+A file of a project is hostile input: no link may lead out of the project, nor to a file of another
+name. In the user's own folders a link is followed, and the caller reports its target.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _BOM = "\ufeff"
 
 
 class ClientFile(NamedTuple):
-    """A file as it was read. `real` is where its links lead; `stamp` shows whether it changed."""
+    """A file as it was read.
+
+    `real` is the target of its links; `stamp` shows whether it changed.
+    """
 
     path: str
     real: str
@@ -36,7 +39,7 @@ class ClientFile(NamedTuple):
 
 
 def read_client_file(path: str, fence: str = "") -> ClientFile:
-    """Read the file, or note that there is none; ConfigError or PathEscape when it is not usable.
+    """Read the file, or note that it is missing; ConfigError or PathEscape if it is not usable.
 
     With a `fence` nothing outside that folder is read.
     """
@@ -77,7 +80,7 @@ def _stamp(info: os.stat_result) -> tuple[int, ...]:
 
 
 def write_client_file(file: ClientFile, text: str, fence: str = "") -> None:
-    """Put the text in the place of the file, with its mode and owner; links stay.
+    """Replace the file by the text, with its mode and owner; links stay.
 
     ConfigError when the file changed since it was read, or cannot be written.
     """
@@ -104,7 +107,7 @@ def _replace(here: int, name: str, file: ClientFile, data: bytes) -> None:
             opened.write(data)
             opened.flush()
             if file.exists:
-                with suppress(PermissionError):  # only root may give a file away
+                with suppress(PermissionError):  # only root may change the owner
                     os.fchown(handle, file.stamp[4], file.stamp[5])
             os.fchmod(handle, file.mode)
             os.fsync(handle)

@@ -1,4 +1,4 @@
-"""The table of MCP clients: where each keeps its servers, and how it writes one down."""
+"""The table of MCP clients: the file of each with its servers, and the format of an entry."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from skillbelt.settings import Settings
 ConfigScope = Literal["user", "project"]
 SERVER = "skillbelt"
 Words = Sequence[str]
-# What starts the server, in the words of the clients.
+# The command of the server, in the format of each client.
 _OURS = ("type", "command", "args", "cmd")
-# Where uv keeps what `uvx` runs; it may be deleted at any time.
+# Where uv keeps the programs that `uvx` runs; it may be deleted at any time.
 _FLEETING = ("archive-v", "environments-v")
 
 
@@ -50,7 +50,7 @@ def _goose(words: Words) -> dict[str, object]:
 
 
 class McpClient(NamedTuple):
-    """A client: its files, by system, and how it writes a server.
+    """A client: its files, by system, and the format of a server's entry.
 
     In a path `~` is the home folder, `$CONFIG` the user's folder of settings, `$APPDATA` that of
     Windows. A client without a `project` has one file for all projects.
@@ -159,7 +159,7 @@ CLIENTS: dict[str, McpClient] = {
 def find_file(client: McpClient, scope: ConfigScope, settings: Settings) -> str:
     """Return the file of a client; "" when it has none in that scope.
 
-    OpenCode reads `opencode.jsonc` too, which is taken if only that is there.
+    OpenCode also reads `opencode.jsonc`, which is used if only that exists.
     """
     if scope == "project":
         path = client.project and os.path.join(
@@ -186,7 +186,7 @@ def _expand(client: McpClient, settings: Settings) -> str:
 
 
 def find_spot(client: McpClient, document: Mapping[str, object]) -> Spot:
-    """Return where the server is written; OpenCode 2 has one more level in its own form."""
+    """Return the position of the server's entry; OpenCode 2 has one more level."""
     keys = client.keys
     servers = document.get("mcp")
     if client.name == "opencode" and isinstance(servers, Mapping):
@@ -197,7 +197,7 @@ def find_spot(client: McpClient, document: Mapping[str, object]) -> Spot:
 
 
 def find_command() -> tuple[list[str], str]:
-    """Return the words that start this program from anywhere, and what is wrong with them."""
+    """Return the command that starts this program from any folder, and the problem with it."""
     called = shutil.which(sys.argv[0]) if os.path.basename(sys.argv[0]) == SERVER else None
     beside = os.path.join(os.path.dirname(sys.executable), SERVER)
     words = [sys.executable, "-m", SERVER]
@@ -218,9 +218,9 @@ def server_words(command: Words, scope: ConfigScope, settings: Settings) -> list
 
 
 def put_server(text: str, client: McpClient, words: Words) -> str:
-    """Return the text of a client's file with the server in it; CannotEdit if that cannot be.
+    """Return the text of a client's file with the server in it; CannotEdit if that is impossible.
 
-    Of a server that is there already only the command changes: the rest is the user's.
+    Of an existing entry only the command changes: the rest is the user's.
     """
     document = read_settings(text, client.format, "the file")
     spot = find_spot(client, document)

@@ -1,4 +1,4 @@
-"""The permission form of a client: what it says, and what its answer means.
+"""The permission form of a client: its text, and the meaning of its answer.
 
 Pure; `requests` sends the form and waits.
 """
@@ -18,7 +18,7 @@ UNCLEAR = "the form came back without a valid answer"
 
 
 def can_elicit(capabilities: ClientCapabilities | None) -> bool:
-    """Whether the client can show a form. A client that names no kind of form means this one."""
+    """Whether the client can show a form; one that names no kind of form means this one."""
     found = capabilities.elicitation if capabilities is not None else None
     return found is not None and (found.form is not None or found.url is None)
 
@@ -39,7 +39,7 @@ def build_form(request: Request) -> ElicitRequestFormParams:
 
 
 def describe_request(request: Request) -> str:
-    """Say what is about to happen, who asked, and what "always" covers.
+    """Describe the action, who asked for it, and what "always" covers.
 
     Complete: a client has no way to ask for more.
     """
@@ -54,7 +54,7 @@ def describe_request(request: Request) -> str:
 
 
 def read_answer(request: Request, result: ElicitResult | None) -> Answer:
-    """Return the answer. Everything but a clear yes is a rejection that gives the reason."""
+    """Return the answer. Anything but a clear yes is a rejection that gives the reason."""
     if result is None:
         return Answer("reject", UNCLEAR, _BY)
     if result.action != "accept":

@@ -21,7 +21,7 @@ from skillbelt.serving.relay import Relay
 from skillbelt.serving.relayed_runs import RelayedRuns
 from skillbelt.serving.tokens import TokenBook
 
-# A silent client is forgotten after this.
+# A silent client is dropped after this time.
 SERVED_IDLE_SECONDS = 1_800.0
 
 PATH = "/mcp"
@@ -68,7 +68,7 @@ def _mark(relay: Relay, text: str) -> str:
 
 
 def make_app(served: SkillServer, relay: Relay | None = None) -> ASGIApp:
-    """Return the application behind the guard; with a relay, sessions go on at other servers."""
+    """Return the application behind the guard; with a relay, sessions continue at other servers."""
     app = served.server.streamable_http_app(
         streamable_http_path=PATH,
         max_request_body_size=MAX_REQUEST_BYTES,

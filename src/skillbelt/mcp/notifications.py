@@ -215,7 +215,7 @@ class ChangeNotifier:
         *,
         most: int,
     ) -> None:
-        """Of the clients of the older protocol, the `most` newest are notified."""
+        """Start with no clients; of the older protocol, the `most` newest are notified."""
         self._belt, self._sessions, self._logs, self._most = belt, sessions, logs, most
         self._subscriptions = Subscriptions(published)
         self._bus = InMemorySubscriptionBus()

@@ -76,7 +76,7 @@ class Prompts:
 
     def _skill(self, name: str) -> Skill | None:
         skill = self._runtime.skills().get(name) or self._runtime.look().get(name)
-        return skill if skill and self._runtime._there(skill) and _callable(skill) else None
+        return skill if skill and self._runtime._is_admitted(skill) and _callable(skill) else None
 
 
 def _callable(skill: Skill) -> bool:

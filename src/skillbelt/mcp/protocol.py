@@ -1,4 +1,4 @@
-"""What every answer needs: text that JSON can hold, and long lists in pages.
+"""Shared by all answers: text that JSON can express, and long lists in pages.
 
 A cursor names the last entry of a page, so changes between two pages do no harm.
 """
@@ -20,7 +20,7 @@ _BAD_CURSOR = "unknown cursor; ask for the first page without one"
 
 
 def sendable(text: str) -> str:
-    """Replace what UTF-8 cannot hold: a file name may be no valid text."""
+    """Replace characters that UTF-8 cannot encode: a file name may not be valid text."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -40,7 +40,7 @@ def page_of(names: Sequence[str], cursor: str | None, most: int = PAGE_SIZE) -> 
 
 
 def refuse_cursor(params: PaginatedRequestParams | None) -> None:
-    """Raise MCPError for a cursor: a list of one page never gives one."""
+    """Raise MCPError for a cursor: a list of one page has none."""
     if params is not None and params.cursor is not None:
         raise MCPError(INVALID_PARAMS, _BAD_CURSOR)
 

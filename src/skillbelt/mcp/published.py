@@ -1,11 +1,10 @@
-"""The skills that other hosts can take: entries with complete manifests, addresses and files.
+"""The skills that other hosts can use: entries with complete manifests, addresses and files.
 
 Only a skill that follows the format exactly is published, as `check --strict` sees it: other hosts
 compare every field, and one of them may drop all skills of a server for one that it cannot read.
-The others are still available through tools and prompts; `unpublished` says what is wrong.
-
-An address is `skill://place/path`. A place is one or two segments: the skill's id, then its name
-as written where that differs.
+The others are still available through tools and prompts; `unpublished` says what is wrong. An
+address is `skill://place/path`. A place is one or two segments: the skill's id, then its name as
+written where that differs.
 """
 
 from __future__ import annotations
@@ -55,7 +54,8 @@ def uri_of(place: str, path: str = "") -> str:
 def split_uri(uri: str) -> list[str] | None:
     """Split an address into parts, each unescaped once; None for any other kind of address.
 
-    No part is empty, `.` or `..`, or holds a slash, so joining them cannot leave the folder.
+    No part is empty, `.` or `..`, or contains a slash, so that joining them cannot leave the
+    folder.
     """
     if not uri.startswith(SCHEME) or len(uri) > _MAX_URI_CHARS:
         return None
@@ -148,10 +148,10 @@ class PublishedSkills:
             made = self._publish(skill, files) if is_complete(digest) else _refuse(skill, _PARTLY)
             self._known[name] = known = (digest, folders, skill, made)
             if isinstance(made, Diagnostic):
-                self._tell(made)
+                self._log_unpublished(made)
         return known[3]
 
-    def _tell(self, refused: Diagnostic) -> None:
+    def _log_unpublished(self, refused: Diagnostic) -> None:
         """Log why a skill is not published: its author looks for it in a client."""
         self._told += 1
         if self._told <= _MAX_TOLD:
@@ -160,7 +160,7 @@ class PublishedSkills:
             logger.warning("more skills are not published; `skillbelt doctor --verbose` names them")
 
     def find(self, uri: str) -> SkillLocation | None:
-        """Resolve an address; None when there is no such skill, or not for this client."""
+        """Resolve an address; None if there is no such skill, or not for this client."""
         return _resolve(uri, self.find_skill)
 
     def digests(self, uris: Collection[str]) -> dict[str, str]:
@@ -171,7 +171,8 @@ class PublishedSkills:
         find_skill = cache(self.find_skill)
         try:
             return {uri: _digest(_resolve(uri, find_skill)) for uri in uris}
-        except RequiredSkillUnusable:  # each request says so, and nothing is there until then
+        # Each request reports it, and until then nothing is published.
+        except RequiredSkillUnusable:
             return dict.fromkeys(uris, "")
 
     def _publish(self, skill: Skill, listed: SkillFiles) -> Published | Diagnostic:
@@ -190,14 +191,14 @@ class PublishedSkills:
 
 
 def unpublished(skills: Iterable[Skill]) -> list[Diagnostic]:
-    """Return why some of these skills are no resources for MCP clients."""
+    """Return why some of these skills are not resources for MCP clients."""
     local = (one for one in skills if one.origin.kind != "mcp" and os.path.isabs(one.location))
     checked = (_check(skill) for skill in local if not skill.hidden)
     return [found for found in checked if isinstance(found, Diagnostic)]
 
 
 def _check(skill: Skill) -> bytes | Diagnostic:
-    """Return the SKILL.md if it follows the format to the letter, else what is wrong with it."""
+    """Return the SKILL.md if it follows the format exactly, else what is wrong with it."""
     try:
         data = read(skill.location, MAX_CHECKED_BYTES, skill.fence).data
     except UnusableFile as error:
@@ -230,7 +231,7 @@ def _refuse(skill: Skill, reason: str, found: Diagnostic | None = None) -> Diagn
         severity="info",
         path=found.path if found else skill.location,
         line=found.line if found else None,
-        message=f"{skill.name} is no resource for MCP clients, only the tools give it: {reason}",
+        message=f"{skill.name} is not a resource for MCP clients, only in the tools: {reason}",
         remedy=found.remedy if found else "`skillbelt check --strict` says what is wrong with it",
     )
 

@@ -76,7 +76,7 @@ class ProgressOutput(NamedTuple):
 
 
 class RunningRequest(Generic[T]):
-    """An operation in a thread of its own. `next` belongs to the loop, the rest to any thread."""
+    """An operation in its own thread. Only the loop calls `next`; any thread may call the rest."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class RunningRequest(Generic[T]):
         can_ask: bool,
         on_end: Callable[[RunningRequest[T]], None],
     ) -> None:
-        """`owner` names the conversation; `can_ask` tells whether its client can show a form.
+        """Prepare it: `owner` names the conversation, `can_ask` whether its client can show a form.
 
         `on_end` is called in the thread, before `next` reports the end.
         """
@@ -136,7 +136,7 @@ class RunningRequest(Generic[T]):
         self._events.put(None)
 
     def ask(self, pending: Pending, seconds: float) -> Answer | None:
-        """Block until the client answers; None when it cannot be asked or the time is up."""
+        """Block until the client answers; None if it cannot be asked or the time is up."""
         question = Question(pending, Future())
         with self._lock:
             if self._follower.killed or not self.can_ask:
@@ -199,10 +199,10 @@ class RequestRunner:
         most: int,
         mark: Callable[[str], str] = str,
     ) -> None:
-        """`owner_of` names the conversation of a request; at most `most` requests run at once.
+        """Prepare it: `owner_of` names the conversation of a request; at most `most` run at once.
 
-        `ask_seconds` is the time limit of a permission question. `mark` makes an id say which
-        server waits for the answer that names it.
+        `ask_seconds` is the time limit of a permission question. `mark` adds the name of this
+        server to an id, so that an answer finds the server that waits for it.
         """
         self._mark = mark
         self._desk, self._owner_of = desk, owner_of
@@ -360,13 +360,13 @@ class RequestRunner:
 
 
 async def _elicit(ctx: Context, question: Question, id: str) -> None:
-    """Show the form. When it cannot be shown there is no answer, and the desk times out.
+    """Show the form; if it cannot be shown there is no answer, and the desk times out.
 
     The client answers under the `id`, maybe to another server; no other question has it.
     """
     answer, form = None, build_form(question.pending.request)
     params = form.model_dump(by_alias=True, mode="json", exclude_none=True)
-    # Only here: the SDK has no public way to choose the id of a request.
+    # Private SDK interface: there is no public way to choose the id of a request.
     channel = ctx.session._request_outbound
     try:
         told = await channel.send_raw_request("elicitation/create", params, {"request_id": id})
@@ -411,7 +411,7 @@ async def _report_progress(ctx: Context, output: ProgressOutput) -> None:
 
 
 def _identify(ctx: Context) -> str:
-    """Hash what a repeated request must have in common with the parked one."""
+    """Hash the parts that a repeated request must have in common with the parked one."""
     params = ctx.params or {}
     compared = {key: params[key] for key in ("name", "arguments", "uri") if key in params}
     text = json.dumps([ctx.method, compared], sort_keys=True, default=str)

@@ -42,7 +42,7 @@ IDENTIFIER = "io.modelcontextprotocol/skills"
 # Clients must not cache: notifications report changes as they happen.
 _CACHE = {"ttlMs": 0, "cacheScope": "private"}
 _MAX_SHOWN_CHARS = 200
-_MAX_PAGE_FILES = 10_000  # of all skills of a page, to bound the size of the message
+_MAX_PAGE_FILES = 10_000  # files of all skills of a page, to limit the size of the message
 
 
 class SkillsGetParams(RequestParams):
@@ -106,7 +106,7 @@ class Resources:
         data = read_bytes(found.published, file)
         if data is None:
             raise unknown(uri, "the file changed just now; get the skill again")
-        session._gave(found.published.skill, file.path, file.sha256)
+        session._record_given(found.published.skill, file.path, file.sha256)
         return ReadResourceResult(contents=[_contents(uri, file, data)])
 
 
@@ -119,7 +119,7 @@ class SkillsExtension(Extension):
         self._published, self._runner = published, runner
 
     def settings(self) -> dict[str, Any]:
-        """Return what this server has beyond the two required methods."""
+        """Return the capabilities of this server beyond the two required methods."""
         return {"directoryRead": True}
 
     def methods(self) -> Sequence[MethodBinding]:

@@ -1,8 +1,8 @@
-"""Let a client's session go on at any server that shares the store.
+"""Let a client's session continue at any server that shares the store.
 
-The SDK keeps sessions in the memory of one server. So what a client said in its handshake is kept
-in the store too, and a server that does not know a session repeats the handshake for it. What only
-one server holds (a call that waits for an answer of its client) is passed on to that one.
+The SDK keeps sessions in the memory of one server. So the client's handshake is stored too, and a
+server that does not know a session repeats the handshake for it. A request about state that only
+one server has (a call that waits for an answer of its client) is forwarded to that server.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from skillbelt.untrusted_json import BadJson, read_json
 KIND = "mcp"
 _SESSION_HEADER = b"mcp-session-id"
 _TOUCH_SECONDS = 3_600.0
-_CLIENT = "client"  # in the record of a session: what the client said in its handshake
+_CLIENT = "client"  # in the record of a session: the parameters of the client's handshake
 _AT = "at:"  # and the servers that know the session
 _RELAYED = "skillbelt.relayed"  # in the scope of a request that came from another server
-# What another server needs of a request; the token was checked here.
+# The headers that another server needs; the token was checked here.
 _PASSED_ON = frozenset(
     (b"accept", b"content-type", b"host", b"mcp-method", b"mcp-name", b"mcp-protocol-version",
      _SESSION_HEADER)
@@ -51,7 +51,7 @@ _ACCEPT = [
 
 
 class KeptAnswer(NamedTuple):
-    """An answer that was kept instead of sent."""
+    """A response that was collected instead of sent."""
 
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
@@ -59,7 +59,7 @@ class KeptAnswer(NamedTuple):
 
 
 class SessionRouting:
-    """Passes a request to the SDK's application, or to the server that holds what it is about."""
+    """Forwards a request to the SDK's application, or to the server that has its state."""
 
     def __init__(self, app: ASGIApp, store: Callable[[], Store], relay: Relay) -> None:
         self._app, self._store, self._relay = app, store, relay
@@ -94,7 +94,8 @@ class SessionRouting:
             except HttpRefusal as error:
                 if "method" not in message:
                     raise
-                # An error of the protocol, which the client can tell from a broken connection.
+                # An error of the protocol, which the client can distinguish from a broken
+                # connection.
                 fault = {"code": INVALID_PARAMS, "message": str(error)}
                 answer = {"jsonrpc": "2.0", "id": message.get("id"), "error": fault}
                 return await HttpAnswer(send).document(answer)
@@ -102,17 +103,17 @@ class SessionRouting:
             return await self._begin(scope, message, rest, send)
         ending = scope["method"] == "DELETE"
         if ending or message.get("method") == "notifications/cancelled":
-            await self._tell_others(session, scope, body)
+            await self._notify_others(session, scope, body)
         if ending:
             await self._in_thread(self._store().delete, _place(session))
-        await self._go_on(session, scope, _Body(body, rest), send)
+        await self._continue_session(session, scope, _Body(body, rest), send)
         if ending:
             self._known.pop(session, None)
             self._touched.pop(session, None)
         return None
 
     def _holder_of(self, message: Mapping[str, Any]) -> str:
-        """Return the server that waits for this message; empty when any server can take it."""
+        """Return the server that waits for this message; empty if any server can handle it."""
         if "method" not in message:
             return self._relay.holder_of(message.get("id"))
         params = message.get("params")
@@ -123,7 +124,7 @@ class SessionRouting:
     async def _begin(
         self, scope: Scope, message: Mapping[str, Any], receive: Receive, send: Send
     ) -> None:
-        """Pass on a request without a session, and keep the session that a handshake begins."""
+        """Forward a request without a session, and store the session that a handshake begins."""
 
         async def note(answer: Message) -> None:
             id = _session_of(answer)
@@ -137,8 +138,8 @@ class SessionRouting:
 
         await self._app(scope, receive, note)
 
-    async def _go_on(self, session: str, scope: Scope, body: _Body, send: Send) -> None:
-        """Pass on a request of a session; a session that is unknown here is taken up."""
+    async def _continue_session(self, session: str, scope: Scope, body: _Body, send: Send) -> None:
+        """Forward a request of a session; adopt a session that is unknown here."""
         known = self._known.get(session) or await self._adopt(session, scope)
         if not known:
             return await self._app(scope, body.receive(), send)
@@ -147,7 +148,7 @@ class SessionRouting:
 
         async def check(answer: Message) -> None:
             nonlocal retry
-            # The SDK forgets who was silent for long; the conversation is still there.
+            # The SDK forgets clients that were silent for long; the conversation still exists.
             retry = retry or (answer.get("status") == 404 and scope["method"] != "DELETE")
             if not retry:
                 await send(_rename(answer, known, session))
@@ -161,7 +162,7 @@ class SessionRouting:
         return None
 
     async def _adopt(self, session: str, scope: Scope) -> str:
-        """Repeat the handshake of a session that began elsewhere; its id here, or nothing."""
+        """Repeat the handshake of a session that began elsewhere; return its id here, or ""."""
         async with self._adopting.setdefault(session, asyncio.Lock()):
             if known := self._known.get(session):
                 return known
@@ -184,7 +185,7 @@ class SessionRouting:
             return known
 
     async def _ask(self, scope: Scope, message: Mapping[str, Any]) -> KeptAnswer:
-        """Send a message of our own to the SDK's application."""
+        """Send our own message to the SDK's application."""
         kept = [
             one
             for one in scope["headers"]
@@ -204,7 +205,7 @@ class SessionRouting:
             self._touched.pop(gone, None)
 
     async def _touch(self, session: str) -> None:
-        """Keep the record of a session that is in use; an old one is removed."""
+        """Update the time of a session's record, so that it does not expire."""
         if time.monotonic() - self._touched.get(session, 0.0) < _TOUCH_SECONDS:
             return
         self._touched[session] = time.monotonic()
@@ -220,7 +221,7 @@ class SessionRouting:
     async def _pass_on(
         self, server: str, scope: Scope, body: bytes, receive: Receive, send: Send
     ) -> None:
-        """Let another server answer; a client that goes away ends it there too."""
+        """Let another server answer; a client that disconnects ends it there too."""
         gone = asyncio.Event()
 
         async def watch() -> None:
@@ -242,13 +243,16 @@ class SessionRouting:
         await send({"type": "http.response.body", "body": base64.b64decode(answer["body"])})
 
     def _waiting_threads(self) -> CapacityLimiter:
-        """Threads that wait as long as a command runs; short work must not queue behind them."""
+        """A limiter for threads that wait for a running command.
+
+        Short work must not queue behind them.
+        """
         if self._limiter is None:
             self._limiter = CapacityLimiter(MAX_PARALLEL_CALLS)
         return self._limiter
 
-    async def _tell_others(self, session: str, scope: Scope, body: bytes) -> None:
-        """Tell every other server that knows the session, and wait for none of them."""
+    async def _notify_others(self, session: str, scope: Scope, body: bytes) -> None:
+        """Notify every other server that knows the session, without waiting for them."""
         if _RELAYED in scope:
             return
         record = await self._in_thread(self._store().state, _place(session))
@@ -291,7 +295,7 @@ class _Body:
 
 
 async def _read(receive: Receive) -> tuple[bytes, Receive]:
-    """Return the body, and what gives it again; a body beyond the limit is left to the SDK."""
+    """Return the body, and a function that replays it; the SDK handles one beyond the limit."""
     messages: list[Message] = []
     size, more = 0, True
     while more and size <= MAX_REQUEST_BYTES:
@@ -307,7 +311,7 @@ async def _read(receive: Receive) -> tuple[bytes, Receive]:
 
 
 def _parse(body: bytes) -> Mapping[str, Any]:
-    """Return the message; nothing for what the SDK will refuse."""
+    """Return the message; None for one that the SDK will refuse."""
     try:
         found = read_json(body, most=MAX_REQUEST_BYTES) if body else {}
     except BadJson:
@@ -318,7 +322,7 @@ def _parse(body: bytes) -> Mapping[str, Any]:
 async def _collect(
     app: ASGIApp, scope: Scope, body: bytes, is_over: Callable[[], bool]
 ) -> KeptAnswer:
-    """Return the answer of the app to a request that has no connection."""
+    """Return the response of the app to a request that has no connection."""
     sent: list[Message] = []
     first = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -354,14 +358,14 @@ def _place(session: str) -> SessionKey:
 
 
 def _session_of(answer: Message) -> str:
-    """Return the session that the head of an answer names."""
+    """Return the session in the headers of a response."""
     pairs: Iterable[tuple[bytes, bytes]] = answer.get("headers", ())
     ok = answer["type"] == "http.response.start" and answer["status"] == 200
     return dict(pairs).get(_SESSION_HEADER, b"").decode("latin-1") if ok else ""
 
 
 def _with_session(scope: Scope, known: str, session: str) -> Scope:
-    """Return the scope with the SDK's id of the session in place of the client's."""
+    """Return the scope with the SDK's id of the session instead of the client's."""
     pairs = [one for one in scope["headers"] if one[0] != _SESSION_HEADER]
     return {**scope, "headers": [*pairs, (_SESSION_HEADER, known.encode())], SESSION: session}
 

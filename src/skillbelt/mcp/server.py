@@ -29,7 +29,7 @@ ABOUT = (
     "Agent Skills: instructions and workflows for tasks, with their documents and scripts. The "
     "tools load and run them; the skills are also there as resources and prompts."
 )
-# Their guidance says more than their descriptions, which every client has too.
+# Their guidance says more than their descriptions, and every client gets it.
 _GUIDED = (*LOADERS, "skill_run", "claude_bash")
 
 
@@ -44,13 +44,13 @@ class _Server(Server[Any]):
     ) -> InitializationOptions:
         return super().create_initialization_options(
             notification_options or NotificationOptions(True, True, True),
-            # Where clients looked before there was a field for extensions.
+            # Where clients looked for it before there was a field for extensions.
             experimental_capabilities or dict(self.extensions),
             extensions,
         )
 
     async def declare_extensions(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Add the extensions to the handshake: the SDK drops a field that is newer than it."""
+        """Add the extensions to the handshake: the SDK drops fields that are newer than it."""
         result = await call_next(ctx)
         if ctx.method == "initialize" and isinstance(result, dict):
             capabilities = {**result["capabilities"], "extensions": dict(self.extensions)}
@@ -68,9 +68,10 @@ class SkillServer:
     def __init__(
         self, belt: Runtime, *, secret: bytes = b"", mark: Callable[[str], str] = str
     ) -> None:
-        """Servers with the same `secret` have the same conversations.
+        """Create the server; servers with the same `secret` have the same conversations.
 
-        `mark` makes an id say which server holds what waits under it.
+        `mark` adds the name of this server to an id, so that an answer finds the server that waits
+        for it.
         """
         self.belt = belt
         sessions, published = ServedSessions(belt, secret), PublishedSkills(belt)
@@ -112,7 +113,7 @@ class SkillServer:
         self.server.middleware.append(self.server.declare_extensions)
         for method in extension.methods():
             self.server.add_request_handler(method.method, method.params_type, method.handler)
-        # Not as an argument of the server, which gives a deprecation warning.
+        # Not as an argument of the server, which raises a deprecation warning.
         self.server.add_request_handler("logging/setLevel", SetLevelRequestParams, logs.set_level)
         self.server.add_notification_handler(
             "notifications/initialized", NotificationParams, self.notifier.connected

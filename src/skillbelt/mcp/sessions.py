@@ -33,14 +33,17 @@ class ServedSessions:
     """
 
     def __init__(self, belt: Runtime, secret: bytes = b"") -> None:
-        """Servers with the same `secret` have the same conversations; without one it is new."""
+        """Create it.
+
+        Servers with the same `secret` have the same conversations, the default is new.
+        """
         self._belt = belt
         self._server = hashlib.sha256(secret or os.urandom(16)).hexdigest()[:16]
 
     def of(self, ctx: ServerRequestContext[Any, Any]) -> RuntimeSession:
         """Return the conversation of a request; its runs end with the connection."""
         name = self.name(ctx)
-        # No look at the skills here, in the loop: what the request does next finds a fault.
+        # No scan here, in the loop: the request's own work reports a fault.
         found = self._belt._open_session(SessionKey(APP, USER, name))
         # A client that only knows tools finds skills by search, even when there are few.
         found.searching = True
@@ -78,7 +81,7 @@ class ServedSessions:
 
 
 def _connection(ctx: ServerRequestContext[Any, Any]) -> Connection:
-    # Only here: the SDK means this object for handlers, but has no public way to it yet.
+    # Private SDK interface: handlers need this object, and there is no public way to it yet.
     return ctx.session._connection
 
 

@@ -32,8 +32,8 @@ from skillbelt.untrusted_json import read_json
 
 _MAX_SHOWN_CHARS = 80
 
-# Schemas of the results whose text is JSON. A document says the same as the text, so a client may
-# show either.
+# Schemas of the results whose text is JSON. A document has the same content as the text, so a
+# client may show either.
 _TEXT: dict[str, Any] = {"type": "string"}
 _NUMBER: dict[str, Any] = {"type": "integer"}
 _FLAG: dict[str, Any] = {"type": "boolean"}
@@ -95,7 +95,7 @@ _POLLED: dict[str, Any] = {
     },
     "more": _FLAG,
     "running": _FLAG,
-    # Not as a list of types, which some clients cannot read.
+    # Not as a list of types, which some clients cannot parse.
     "result": {"anyOf": [{"type": "object", "properties": _ENDED}, {"type": "null"}]},
 }
 
@@ -145,7 +145,7 @@ SCHEMAS: Mapping[str, dict[str, Any]] = {
     "execute_skill": _object(_EXECUTED, ["exit_status"]),
     "skill_poll": _object(_POLLED, ["running"]),
 }
-# Without the choice of a run in the background, every run has ended.
+# Without background runs as a choice, every run has ended.
 _ENDED_RUN = _object(_ENDED, ["exit_code", "stdout", "stderr"])
 
 
@@ -159,7 +159,7 @@ class ToolRequests:
         logs: ClientLogs,
         kinds: Mapping[str, str],
     ) -> None:
-        """`kinds` maps the name of each tool that may be offered to its kind."""
+        """Answer requests; `kinds` maps the name of each tool that may be offered to its kind."""
         self._sessions, self._runner, self._logs, self._kinds = sessions, runner, logs, kinds
 
     async def list_all(
@@ -227,7 +227,7 @@ class ToolRequests:
 
 
 def _convert(tool: OwnTool) -> Tool:
-    # All four are said: a client takes the worst for one that is left out, or refuses the tool.
+    # All four are given: for a missing one a client assumes the worst, or refuses the tool.
     runs = tool.kind in RUNNING
     hints = ToolAnnotations(
         read_only_hint=not runs, destructive_hint=runs, idempotent_hint=not runs,

@@ -1,1 +1,1 @@
-"""Who may do what: rules, questions, remembered answers, and the audit log."""
+"""Permission: rules, questions to the user, remembered answers, and the audit log."""

@@ -59,7 +59,7 @@ MAX_AUDIT_FILES = 4
 _LOG, _LOCK = "log.jsonl", "lock"
 _CHUNK = 2**16
 _OLDER_IN_A_ROW = 1_000
-# More than any head has, so that what follows it makes it invalid.
+# Longer than any head, so that extra bytes after one make it invalid.
 _MAX_HEAD_BYTES = 4096
 # The first format had no `older`.
 _HEAD = rb"(\d{20}) ([0-9a-f]{64}) (\d{20}) (\d{20}) ([0-9a-f]{64})(?: (-?\d{19,20}))?\n"
@@ -177,7 +177,7 @@ class AuditLog:
         )
 
     def _make_folders(self) -> None:
-        """Create what is missing, and make sure that no other user can write there."""
+        """Create the missing folders; no other user can write there."""
         make_folder(os.path.dirname(self.folder))
         make_folder(self.folder)
         self._has_folder = True
@@ -246,7 +246,7 @@ class AuditLog:
     def _open_files(self, look: Callable[[], object] = lambda: None) -> list[_File]:
         """Open all files, oldest first, under the lock, so that rotation skips or repeats none.
 
-        `look` is called under the same lock.
+        `look` runs under the same lock.
         """
         files: list[_File] = []
         try:
@@ -264,7 +264,7 @@ class AuditLog:
 
     @contextmanager
     def _hold_shared(self) -> Iterator[None]:
-        """Hold the lock shared, so that no process writes. No lock file means an empty log."""
+        """Hold the lock shared, so that no process writes; without a lock file the log is empty."""
         if is_missing(self._path(_LOCK)):
             yield
             return
@@ -334,7 +334,7 @@ def _open_shared(url: str) -> AuditStore:
 
 
 def user_name() -> str:
-    """Return who runs this process, by name if the machine knows one."""
+    """Return the name of the user who runs this process, or the user id if it has no name."""
     return _name_of(os.getuid())
 
 
@@ -420,16 +420,16 @@ def _list_files(folder: str) -> list[tuple[int, str]]:
 def _select(files: list[_File], chosen: AuditFilter, limit: int | None) -> Iterator[AuditEvent]:
     if limit is not None or chosen.since is not None:
         files = _beginning(files, chosen, limit)
-    # Those up to a time are as many as were counted; what is newer need not be read.
+    # With `until`, count from the last event that is old enough; newer ones are not read.
     most = limit if chosen.until is not None else None
     yield from islice(filter(chosen.takes, _forward(files, chosen.until)), most)
 
 
 def _beginning(files: list[_File], chosen: AuditFilter, limit: int | None) -> list[_File]:
-    """Return the files from the first event that is wanted on; no event is kept in memory.
+    """Return the files from the first wanted event on, without keeping events in memory.
 
-    The search goes back from the end. It is over at so many older events in a row: the times of a
-    few may be wrong, when the clock was set meanwhile.
+    The search goes backward from the end. It stops after this many older events in a row: a few may
+    have wrong times because the clock was changed.
     """
     begins: list[_File] = []
     taken = older = 0
@@ -475,7 +475,7 @@ def _places_backward(file: _File) -> Iterator[tuple[int, bytes]]:
 
 
 def _lines_backward(handle: int, size: int) -> Iterator[bytes]:
-    # Pieces of a line that goes over many chunks are joined once, when its start is found.
+    # Pieces of a line that spans many chunks are joined once, when its start is found.
     pieces: list[bytes] = []
     for at in range((size - 1) // _CHUNK * _CHUNK, -1, -_CHUNK):
         first, *others = os.pread(handle, min(_CHUNK, size - at), at).split(b"\n")

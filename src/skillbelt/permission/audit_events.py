@@ -1,4 +1,4 @@
-"""Audit events, what a log of them promises, and the chain that shows changes to it.
+"""Audit events, the interface of an audit log, and the hash chain that detects changes to it.
 
 `audit` keeps them in files, `postgres_audit` in a database.
 """
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 TYPES = ("decision", "load", "run", "trust", "remembered", "revoked", "secret")
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _MAX_LINE_BYTES = 2**20
-_HEAD_CHARS = 4_000  # kept of an event that is too long
-_MAX_DEPTH = 32  # of data, so that readers cannot exceed the recursion limit
+_HEAD_CHARS = 4_000  # characters of an event that is too long
+_MAX_DEPTH = 32  # levels of nested data; below the recursion limit of readers
 FOLLOW_SECONDS = 0.5
 NONE = "0" * 64  # the hash before the first record
-# The time of a record comes after its link, before any text of a skill.
+# The time of a record comes right after its link, before any text of a skill.
 _MOST_BEFORE_TIME = 128
-_LINK_FIELDS = ("seq", "prev", "torn")  # of a record, beside those of the event
+_LINK_FIELDS = ("seq", "prev", "torn")  # keys of a record that are not part of the event
 _MOST_FAULTS = 100
 _encode = json.JSONEncoder(allow_nan=False, default=str, separators=(",", ":")).encode
 
 
 class AuditEvent(NamedTuple):
-    """An event of the log. `time` in Unix seconds; `hash` is that of the skill's content.
+    """An event of the log. `time` is in Unix seconds; `hash` is that of the skill's content.
 
-    `type` is one of `TYPES`. `initiator` is who requested it: the model or the user. `machine` is
-    the name of the machine, in a log that several share.
+    `type` is one of `TYPES`. `initiator` is the requester: the model or the user. `machine` is the
+    name of the machine, in a log that several machines share.
     """
 
     time: float
@@ -52,10 +52,7 @@ class AuditEvent(NamedTuple):
 
 
 class AuditFilter(NamedTuple):
-    """Which events are wanted; None stands for all.
-
-    `tenant` is the app and the user of a conversation.
-    """
+    """A filter for events; None matches all. `tenant` is the app and the user of a conversation."""
 
     session: str | None = None
     type: str | None = None
@@ -65,7 +62,7 @@ class AuditFilter(NamedTuple):
     until: float | None = None
 
     def takes(self, event: AuditEvent) -> bool:
-        """Whether the event is wanted."""
+        """Whether the event matches."""
         return (
             self.session in (None, event.session)
             and self.type in (None, event.type)
@@ -77,14 +74,14 @@ class AuditFilter(NamedTuple):
 
 
 def machine_name() -> str:
-    """Return the name of this machine, which the records of a shared log carry."""
+    """Return the name of this machine, which each record of a shared log has."""
     return os.uname().nodename
 
 
 def tenant_of(session: str) -> tuple[str, str] | None:
     """Return the app and the user of a conversation; None if that is not certain.
 
-    A slash in one of the names leaves several readings, and none of these may give one user's
+    A slash in one of the names makes the split ambiguous, and a wrong split would show one user's
     events to another.
     """
     parts = session.split("/")
@@ -92,17 +89,17 @@ def tenant_of(session: str) -> tuple[str, str] | None:
 
 
 class AuditStore(Protocol):
-    """Where audit events are kept: a log that only grows, with a chain that shows changes.
+    """A log of audit events: append-only, with a hash chain that detects changes.
 
-    Safe to use from many threads and processes. `skillbelt.testing.suites.AuditConformance` holds
-    each of these promises as a test.
+    Safe to use from many threads and processes. `skillbelt.testing.suites.AuditConformance` tests
+    each of these promises.
     """
 
     def append(self, event: AuditEvent) -> None:
-        """Keep the event; when this returns, it outlives the process.
+        """Store the event durably: after this returns, it survives the process.
 
-        ConfigError, and nothing is kept, when that fails: no action may go unrecorded. Data that
-        JSON cannot hold is kept as text; an event that is too long is cut, and says so.
+        ConfigError, and nothing is stored, when that fails: no action may go unrecorded. Data that
+        JSON cannot express is stored as text; an event that is too long is cut, and marked as cut.
         """
 
     def read(
@@ -118,8 +115,8 @@ class AuditStore(Protocol):
     ) -> Iterator[AuditEvent]:
         """Yield the current events, oldest first; at most the newest `limit`, in little memory.
 
-        `tenant` is the app and the user whose conversations count, and no others. With `until` none
-        is newer, so that older ones can be read page by page.
+        `tenant` limits them to the conversations of that app and user. With `until` none is newer,
+        so that older ones can be read page by page.
         """
 
     def follow(
@@ -136,16 +133,16 @@ class AuditStore(Protocol):
     ) -> Generator[AuditEvent, None, None]:
         """Yield the events of `read`, then each new event once, until `stop` is set.
 
-        New ones are there after `seconds` at most.
+        A new event arrives after `seconds` at most.
         """
 
     def verify(self) -> Verified:
         """Check that all records are there, unchanged and in order."""
 
     def expire(self, before: float) -> int:
-        """Delete the oldest records, up to that time, and return how many.
+        """Delete the oldest records, up to that time; return how many.
 
-        The rest can still be checked. ConfigError for a log that bounds itself.
+        The rest can still be verified. ConfigError for a log that limits its own size.
         """
 
 
@@ -186,7 +183,7 @@ def _repr(data: object) -> str:
 
 
 def _too_deep(text: str) -> bool:
-    """Whether the JSON text may be nested too deeply; most texts need only the count."""
+    """Whether the JSON text may be nested too deeply; most texts need only a count."""
     if text.count("[") + text.count("{") <= _MAX_DEPTH:
         return False
     depth, quoted = 0, False
@@ -207,7 +204,7 @@ def _finite(seconds: float) -> float:
 
 
 def is_newer(line: bytes, until: float) -> bool:
-    """Whether the event of a line is newer for certain, without reading all of it."""
+    """Whether the event of a line is certainly newer, without parsing the whole line."""
     start = line.find(b'"time":')
     if start < 0 or start > _MOST_BEFORE_TIME:
         return False
@@ -250,7 +247,7 @@ class Head(NamedTuple):
     """The end of the chain: number and hash of the last record, and the size of its file then.
 
     `gone` and `gone_hash` are those of the last record deleted by rotation. `older` counts the
-    lines from before the chain began; -1 if an older version, which did not count them, began it.
+    lines from before the chain began; -1 if a version that did not count them began it.
     """
 
     seq: int = 0
@@ -321,13 +318,13 @@ def link_in(record: Mapping[str, object]) -> Link | None:
 
 
 def follows(line: bytes, head: Head) -> bool:
-    """Whether the line is the next record: its writer was killed before it moved the head."""
+    """Whether the line is the next record: a crash before the head was moved leaves one."""
     link = link_of(line)
     return link is not None and (link.seq, link.prev) == (head.seq + 1, head.hash)
 
 
 class Check:
-    """Reads the lines of a log, oldest first, and finds where the chain is broken."""
+    """Checks the lines of a log, oldest first, and reports where the chain is broken."""
 
     def __init__(self, head: Head | None, head_path: str) -> None:
         self._head, self._head_path = head, head_path
@@ -344,7 +341,7 @@ class Check:
             self._take_unbound(path, number)
             return
         if self._odd is not None and not link.torn:
-            self._blame(self._odd, "is no record of this log: it was changed or added")
+            self._blame(self._odd, "is not a record of this log: it was changed or added")
         self._odd = None
         self._compare(link, (path, number))
         self._last, self._hash, self._at = link, hash_of(line), (path, number)
@@ -353,7 +350,7 @@ class Check:
     def end(self, *, torn: bool = False) -> Verified:
         """Return the result; `torn` when the last line has no newline, as after a crash."""
         if self._odd is not None and not torn:
-            self._blame(self._odd, "is no record of this log: it was changed or added")
+            self._blame(self._odd, "is not a record of this log: it was changed or added")
         self._compare_head()
         return Verified(self._records, self._unbound, self._broken, tuple(self._faults))
 
@@ -364,7 +361,7 @@ class Check:
                 self._blame((path, number), "was added before the first record of the log")
             return
         if self._odd is not None:
-            self._blame(self._odd, "is no record of this log: it was changed or added")
+            self._blame(self._odd, "is not a record of this log: it was changed or added")
         self._odd = (path, number)
 
     def _compare(self, link: Link, at: tuple[str, int]) -> None:

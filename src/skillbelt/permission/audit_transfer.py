@@ -24,7 +24,7 @@ _INSERT = f"INSERT INTO skillbelt.audit ({_COLUMNS}) VALUES ({', '.join(['%s'] *
 
 
 class _ChainEnd(NamedTuple):
-    """Number and hash of the last record of a chain, and of the last one that was deleted."""
+    """Number and hash of the last record of a chain, and of the last deleted one."""
 
     seq: int = 0
     hash: str = NONE
@@ -33,15 +33,15 @@ class _ChainEnd(NamedTuple):
 
 
 def move_records(source: "Database", target: "Database") -> dict[str, int]:
-    """Move the audit log and the trusted origins, and return how many there are of each."""
+    """Move the audit log and the trusted origins; return how many of each the target has."""
     return {"audit": move_audit(source, target), "origins": move_origins(source, target)}
 
 
 def move_audit(source: "Database", target: "Database") -> int:
-    """Copy the records that are missing, and return how many there are.
+    """Copy the missing records; return how many there are.
 
-    Both logs are verified, the source before and the target after. ConfigError when one of them is
-    broken, or when the target has other records in a chain of the same machine.
+    Both logs are verified, the source before and the target after. ConfigError when one is broken,
+    or when the target has other records in a chain of the same machine.
     """
     records = _verify(source)
     wanted, there = _read_ends(source), _read_ends(target)
@@ -60,7 +60,7 @@ def move_audit(source: "Database", target: "Database") -> int:
 
 
 def move_files(log: AuditLog, target: "Database") -> int:
-    """Copy the records of a log in files that are missing, and return how many there are.
+    """Copy the missing records of a log in files; return how many there are.
 
     They are a chain of their own, named by this machine and the folder. Errors as of `move_audit`.
     """
@@ -88,7 +88,7 @@ def _row_of(chain: str, seq: int, record: bytes, place: str) -> tuple[Any, ...]:
     event = decode_event(record)
     if event is None:
         raise ConfigError(
-            f"{place}: record {seq} of the audit log is no event; nothing of it moved"
+            f"{place}: record {seq} of the audit log is not an event; nothing of it moved"
         )
     return (chain, seq, *columns_of(event), record.decode("utf-8"))
 
@@ -96,12 +96,12 @@ def _row_of(chain: str, seq: int, record: bytes, place: str) -> tuple[Any, ...]:
 def _add_rows(target: "Database", rows: list[tuple[Any, ...]]) -> None:
     if not target.write(partial(_add_page, rows=rows)):
         raise ConfigError(
-            f"{target.place}: the audit log was changed meanwhile; end what uses either store"
+            f"{target.place}: the audit log changed meanwhile; stop all users of both stores"
         )
 
 
 def _check_ends(target: "Database", wanted: dict[str, _ChainEnd]) -> None:
-    """Verify what was moved."""
+    """Verify the moved records."""
     _verify(target)
     found = _read_ends(target)
     for chain, end in wanted.items():
@@ -134,9 +134,9 @@ def _begin_chain(
     ends: tuple[_ChainEnd, _ChainEnd | None],
     hashes: Iterable[str],
 ) -> None:
-    """Make the chain there, or check that the source goes on where it ends.
+    """Create the chain in the target, or check that the source continues it.
 
-    `hashes` has that of the record of the source with the number of the last one there.
+    `hashes` gives the source's hash of the record that is last in the target.
     """
     wanted, there = ends
     if there is None:
@@ -152,7 +152,7 @@ def _begin_chain(
 
 
 def _add_page(db: "psycopg.Connection[Any]", rows: list[tuple[Any, ...]]) -> bool:
-    """Add the records that are missing; False, and no change, when one does not follow."""
+    """Add the missing records; False, and no change, when one does not follow the last."""
     chains = sorted({row[0] for row in rows})
     query = "SELECT chain, seq FROM skillbelt.audit_head WHERE chain = ANY(%s) FOR UPDATE"
     ends = dict(db.execute(query, [chains]).fetchall())

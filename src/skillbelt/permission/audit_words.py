@@ -1,4 +1,4 @@
-"""Audit events in words: who did what, how it ended and why."""
+"""Describe audit events in words: who did what, how it ended and why."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from skillbelt.permission.audit_events import AuditEvent
 
 _CHANGES = {"add": "added", "remove": "removed"}
-# Keys of events of other types for the subject and the outcome.
+# The keys of subject and outcome in events of other types.
 _WHAT = ("command", "patterns", "path", "value")
 _OUTCOME = ("outcome", "status", "exit_code")
 
@@ -24,7 +24,7 @@ def describe_actor(event: AuditEvent) -> str:
 
 
 def describe_subject(event: AuditEvent) -> str:
-    """Return what it is about."""
+    """Return what the event is about."""
     data = event.data
     if event.type == "trust":
         return f"{_text(data.get('kind'))} {_text(data.get('value'))}"

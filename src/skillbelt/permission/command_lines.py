@@ -9,31 +9,31 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
-# What stands before a line that cannot be taken apart.
+# The prefix of a line that cannot be split.
 WHOLE = "shell: "
-# Outside of quotes the shell may make anything of these; some of them in double quotes too.
+# The shell expands these outside of quotes; some of them in double quotes too.
 _BEYOND = frozenset("`$<>(){}\\")
 _BEYOND_QUOTED = frozenset("`$\\")
 _SEPARATORS = (";", "&", "&&", "|", "||")
 _GLOBS = frozenset("*?[]")
 _SPECIAL = frozenset(" \t;&|`$<>(){}\\*?[]~#!'\"")
-# A first word that begins more than one command, or that changes what later words mean.
+# Reserved words and builtins that begin several commands, or change the meaning of later words.
 _GRAMMAR = """
 ! [[ ]] if then elif else fi for while until do done case esac select in function time coproc
 . alias bind builtin command compgen complete compopt declare enable eval exec export fc getopts
 hash let local mapfile read readarray readonly set shopt source trap typeset unalias unset wait
 """
 _KEYWORDS = frozenset(_GRAMMAR.split())
-# Where `-v` names a variable, an index in it is run: `test -v 'a[$(id)]'`.
+# Where `-v` takes a variable name, bash runs an index in it: `test -v 'a[$(id)]'`.
 _NAMING = frozenset(("printf", "test"))
 
 
 class _Opaque(Exception):
-    """The line cannot be taken apart for certain."""
+    """The line cannot be split for certain."""
 
 
 class _Word(NamedTuple):
-    """A word: what it means, how to write it, and whether its text is all it can come to be."""
+    """A word: its meaning, how to write it, and whether the shell leaves it as it is."""
 
     value: str
     text: str
@@ -41,7 +41,7 @@ class _Word(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A command line. `commands` are the texts that a permission is needed for.
+    """A command line; `commands` are the texts that need permission.
 
     `words` are all its words as the programs get them; None where that is not certain.
     """
@@ -51,7 +51,7 @@ class Line(NamedTuple):
 
 
 def read_line(command: str) -> Line:
-    """The line taken apart, if that is certain."""
+    """Split the line, if that is certain."""
     try:
         parts = _commands(command)
     except _Opaque:
@@ -63,11 +63,11 @@ def read_line(command: str) -> Line:
 
 
 def simple_commands(command: str) -> tuple[str, ...]:
-    """The commands of a line that a permission is needed for, each as one text.
+    """Return the commands of a line that need permission, each as one text.
 
-    `git add . && git push` gives `git add .` and `git push`. A line that cannot be taken apart
-    for certain comes back whole behind `shell: `: no rule about one program matches it, and it is
-    asked for unless everything is allowed.
+    `git add . && git push` gives `git add .` and `git push`. A line that cannot be split for
+    certain is returned whole, after `shell: `: no rule about one program matches it, so the user is
+    asked unless everything is allowed.
     """
     return read_line(command).commands
 
@@ -87,7 +87,7 @@ def _commands(command: str) -> list[list[_Word]]:
 
 
 def _words(command: str, at: int) -> tuple[list[_Word], int]:
-    """The words up to the next separator, and its place."""
+    """Return the words up to the next separator, and its position."""
     words: list[_Word] = []
     while True:
         while command[at : at + 1] in (" ", "\t"):
@@ -133,7 +133,7 @@ def _word(command: str, start: int) -> tuple[_Word, int]:
 
 
 def _spell(value: str, raw: str, quoted: bool, certain: bool) -> _Word:
-    """The word in the one spelling that rules are matched against."""
+    """Return the word in the normal form that rules are matched against."""
     if not quoted:
         return _Word(value, raw, certain)
     if not value or _SPECIAL.intersection(value):
@@ -142,7 +142,7 @@ def _spell(value: str, raw: str, quoted: bool, certain: bool) -> _Word:
 
 
 def _checked(words: list[_Word]) -> list[_Word]:
-    """The words of one command, if the first is a program by that very name."""
+    """Return the words of one command, if the first is literally the name of a program."""
     first = words[0]
     if not first.certain or first.value in _KEYWORDS or _assigns(first.value) or not first.value:
         raise _Opaque

@@ -21,15 +21,15 @@ from skillbelt.errors import RunRefused
 from skillbelt.settings import program_names
 from skillbelt.text import one_line, shorten
 
-# Where programs are looked for under a policy: folders that only the machine's owner fills.
+# The folders searched for programs under a policy: only the machine's owner can write there.
 TRUSTED_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-MAX_COMMAND_BYTES = 128 * 2**10 - 1  # the kernel takes no longer word
-# Of words and variables together the kernel takes 2 MiB, and the sandbox has some of its own.
+MAX_COMMAND_BYTES = 128 * 2**10 - 1  # the kernel's limit for one word
+# The kernel allows 2 MiB of words and variables together; the sandbox adds some of its own.
 MAX_VECTOR_BYTES = 2**20
 MAX_VARIABLES = 1000
 _POINTER_BYTES = 8
 
-# Programs whose work is to start others, or to read a line as a shell does.
+# Programs that start other programs, or that read a line as a shell does.
 _STARTERS = """
 ash bash csh dash elvish fish ksh ksh93 mksh nu oksh osh pwsh rbash rksh sh tcsh xonsh yash zsh
 busybox toybox coreutils awk gawk mawk nawk ed ex vi vim nvim emacs expect gdb make ninja tclsh
@@ -42,8 +42,9 @@ valgrind watch xargs xvfb-run
 """
 WRAPPERS = frozenset(_STARTERS.split())
 _LOADERS = ("ld-linux", "ld-musl", "ld.so", "ld64.so")  # `ld-linux.so /bin/rm` runs rm
-_MULTICALL = ("busybox", "toybox", "coreutils")  # one file, another program by each of its names
-# What may stand before the script of an interpreter, which must come: code on the line is a shell.
+_MULTICALL = ("busybox", "toybox", "coreutils")  # the program depends on the file's name
+# Options allowed before an interpreter's script. The script is required: code on the command line
+# would be as powerful as a shell.
 _INTERPRETERS = {
     "python": "-u -B -I -E -s -S -O -OO -q -V --version -h --help",
     "pypy": "-u -B -I -E -s -S -O -OO -q -V --version -h --help",
@@ -69,14 +70,14 @@ _RUNNING_OPTIONS = {
 
 
 class CommandPolicy(NamedTuple):
-    """Programs by name or absolute path. None: every program but the denied; `()`: none at all."""
+    """Programs by name or absolute path. None: every program but the denied ones; `()`: none."""
 
     allowed: tuple[str, ...] | None = None
     denied: tuple[str, ...] = ()
 
     @property
     def active(self) -> bool:
-        """Whether there is anything to keep to; else commands are lines for bash."""
+        """Whether the policy restricts anything; without one, commands are lines for bash."""
         return self.allowed is not None or bool(self.denied)
 
 
@@ -84,7 +85,7 @@ _NO_POLICY = CommandPolicy()
 
 
 def policy_from(allowed: Iterable[str] = (), denied: Iterable[str] = ()) -> CommandPolicy:
-    """The policy of the lists; ConfigError for an entry that is neither a name nor a whole path."""
+    """Build the policy from the lists; ConfigError unless each is a name or an absolute path."""
     allow = program_names(allowed, "allowed_commands")
     return CommandPolicy(allow or None, program_names(denied, "denied_commands"))
 
@@ -95,9 +96,9 @@ def policy_from(allowed: Iterable[str] = (), denied: Iterable[str] = ()) -> Comm
 def prepare(
     command: str, policy: CommandPolicy = _NO_POLICY, *, path: str = TRUSTED_PATH
 ) -> tuple[str, ...]:
-    """The argument vector for a command; RunRefused with the reason when there may be none.
+    """Return the argument vector for a command; RunRefused with the reason when it is refused.
 
-    Under a policy its first word is the absolute path of the one program that was checked.
+    Under a policy its first word is the absolute path of the program that was checked.
     """
     if not command.strip():
         raise RunRefused("skill and command are required")
@@ -123,7 +124,7 @@ def _check_text(command: str) -> None:
 
 
 def check_vector(words: Iterable[str], env: Mapping[str, str]) -> None:
-    """RunRefused for words and variables that no system could start a program with."""
+    """Raise RunRefused for words and variables that are too long to start a program with."""
     if len(env) > MAX_VARIABLES:
         raise RunRefused(f"env has {len(env)} variables, {_MANY_VARIABLES}")
     total = sum(len(name) + _size(value) + 2 + _POINTER_BYTES for name, value in env.items())
@@ -153,7 +154,7 @@ _NAMES = {"\n": "a newline", "\r": "a carriage return"}
 
 
 def split_words(command: str) -> list[str]:
-    """The words of a command as bash would pass them on; RunRefused for more than plain words.
+    """Split a command into words as bash would; RunRefused for anything but plain words.
 
     Single quotes, double quotes and backslashes quote. Nothing is expanded.
     """
@@ -169,7 +170,7 @@ def split_words(command: str) -> list[str]:
 
 
 def first_words(command: str, count: int) -> list[str]:
-    """The first words as bash would pass them on; those before one that is more than plain text."""
+    """Return the first words as bash would pass them, up to one that is not plain text."""
     words: list[str] = []
     at = len(command) if _assigns(command) else _skip_blanks(command, 0)
     while at < len(command) and len(words) < count:
@@ -208,13 +209,13 @@ def _is_syntax(command: str, at: int, first: bool) -> bool:
     char = command[at]
     if char == "#":
         return first
-    if char == "~":  # `~`, `name=~`, `a:~` are a home folder for bash
+    if char == "~":  # bash expands `~`, `name=~` and `a:~` to a home folder
         return first or command[at - 1] in "=:"
     return char in _SPECIAL
 
 
 def _piece(command: str, at: int) -> tuple[str, int]:
-    """What is meant by the text from there on, up to where its quoting ends, and that place."""
+    """Return the unquoted text up to the end of its quoting, and that position."""
     char = command[at]
     if char == "\\":
         return _read_escape(command, at)
@@ -262,7 +263,7 @@ def _syntax(char: str) -> RunRefused:
 
 
 class _File(NamedTuple):
-    """A program where it was found: the path with its folder resolved, and what it really is."""
+    """A program on disk: its path with the folder resolved, and the file it links to."""
 
     path: str
     real: str
@@ -285,10 +286,10 @@ def _checked_program(words: list[str], policy: CommandPolicy, path: str) -> str:
         raise _refusal(word, "is denied by denied_commands")
     if policy.allowed is not None and not listed:
         if file is None and word in policy.allowed:
-            raise _refusal(word, f"is no program in {path}: name its path in allowed_commands")
+            raise _refusal(word, f"is not a program in {path}: name its path in allowed_commands")
         raise _refusal(word, "is not allowed by allowed_commands", policy.allowed)
     if file is None:
-        raise _refusal(word, f"is no program in {path}")
+        raise _refusal(word, f"is not a program in {path}")
     if policy.allowed is None:
         _check_unlisted(word, file, words[1:], path)
     elif _is_wrapper(file):
@@ -302,12 +303,14 @@ def _refusal(word: str, reason: str, names: Iterable[str] = ()) -> RunRefused:
 
 
 def _find(word: str, path: str) -> _File | None:
-    """The program a word means: a name is looked up, an absolute path is itself, else None."""
+    """Find the program of a word: a name is looked up, an absolute path is taken as it is, else
+    None.
+    """
     if word.startswith("/"):
         return _file(word)
     if "/" in word or word in ("", ".", ".."):
         return None
-    # Many systems have the interpreter by its longer name only.
+    # Many systems have the interpreter only under its longer name.
     names = (word, "python3") if word == "python" else (word,)
     found = (_file(os.path.join(folder, name)) for name in names for folder in path.split(":"))
     return next((file for file in found if file), None)
@@ -327,9 +330,9 @@ def _file(path: str) -> _File | None:
 
 
 def _is_listed(file: _File | None, entries: Iterable[str], path: str) -> bool:
-    """Whether an entry means this very file; a name alone never is enough.
+    """Whether an entry is exactly this file; a matching name alone is not enough.
 
-    What the file links to is not compared: one file may be many programs, by the name it has.
+    Link targets are not compared: one file may be many programs, by its names.
     """
     if file is None:
         return False
@@ -362,7 +365,7 @@ def _is_wrapper(file: _File) -> bool:
 
 
 def _check_unlisted(word: str, file: _File, arguments: list[str], path: str) -> None:
-    """With a deny-list alone: what could start a denied program in its place does not run."""
+    """With only a deny-list: refuse programs that could start a denied one."""
     remedy = "; it runs only when allowed_commands names it"
     folders = {os.path.realpath(folder) for folder in path.split(":")}
     if os.path.dirname(file.path) not in folders:
@@ -370,7 +373,7 @@ def _check_unlisted(word: str, file: _File, arguments: list[str], path: str) -> 
     if _is_wrapper(file):
         raise _refusal(word, f"starts other programs, which denied_commands cannot see{remedy}")
     if _runs_given_code(file, arguments):
-        raise _refusal(word, f"would run what stands in its arguments{remedy}")
+        raise _refusal(word, f"would run code from its arguments{remedy}")
 
 
 def _runs_given_code(file: _File, arguments: list[str]) -> bool:
@@ -396,7 +399,7 @@ def _has_script(arguments: list[str], harmless: list[str]) -> bool:
 
 
 def _check_wrapped(arguments: list[str], denied: tuple[str, ...], path: str) -> None:
-    """A wrapper that is listed still may not be handed a denied program by name or path."""
+    """Refuse a listed wrapper that gets a denied program as an argument, by name or path."""
     for one in arguments:
         if _is_denied(one, _find(one, path), denied, path):
             raise _refusal(one, "is denied by denied_commands")
@@ -416,16 +419,16 @@ _DROPPED = frozenset(_HOOKS.split())
 
 
 def clean_environment(given: Mapping[str, str], *, policy: bool = False) -> dict[str, str]:
-    """The variables that may be set for a command, without those that make a program run others.
+    """Return the variables for a command, without those that make a program run others.
 
-    Under a policy PATH is not taken either. RunRefused for a name that is none, or a NUL.
+    Under a policy PATH is left out too. RunRefused for an invalid name, or a NUL.
     """
     kept = {name: value for name, value in given.items() if not _is_dropped(name, policy)}
     return {_variable(name): _value(name, value) for name, value in kept.items()}
 
 
 def dropped_variables(given: Mapping[str, str], *, policy: bool = False) -> tuple[str, ...]:
-    """Those that `clean_environment` leaves out."""
+    """Return the variables that `clean_environment` leaves out."""
     return tuple(name for name in given if _is_dropped(name, policy))
 
 

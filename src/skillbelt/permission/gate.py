@@ -63,18 +63,18 @@ if TYPE_CHECKING:
 # Answers a request, or returns None to leave it to other listeners.
 Ask = Callable[[Pending], Answer | None]
 # Added to the `metadata` of every request made in this context, so that a host can tell which call
-# of which client it comes from.
+# of which client made it.
 ASKER: ContextVar[Mapping[str, object]] = ContextVar("ASKER", default=MappingProxyType({}))
 _MAX_THROUGH = 4096  # skills already allowed in conversations
 _MAX_HELD = 256  # requests that are allowed for one conversation
 _MAX_SKILLS = 4096  # skills that were asked for lately; far more than wait at one time
-# Who gives answers without reading the question.
+# Initiators that answer without reading the question.
 _UNREAD = ("--yes", "try")
-_DESCRIBED = ("skill", "run")  # requests whose question says what the skill can do
+_DESCRIBED = ("skill", "run")  # request types whose question says what the skill can do
 _MAX_ADVISED = 8  # rules in the advice of a refusal
 _USER = SOURCES.index("user")
 _IN_PROJECT = "project:"  # before the path of a skill inside a named project
-_SPELLED = (UNCLEAR, "*")  # prefixes of texts that are not the address of one host
+_SPELLED = (UNCLEAR, "*")  # prefixes of texts that name more than one host
 _SOURCES = {
     "default": "the built-in rules",
     "system": "the rules of this machine",
@@ -96,7 +96,7 @@ class ReadReport(Protocol):
 
 
 class GivenText(Protocol):
-    """A text of a skill that was given to a model or a person."""
+    """A text of a skill that a model or a person received."""
 
     @property
     def path(self) -> str: ...  # noqa: D102
@@ -108,7 +108,7 @@ class GivenText(Protocol):
 class Explanation(NamedTuple):
     """Why a request would be decided this way: the rule, and the remembered answer.
 
-    `ignored` is a rule of the project that is about the request and does not count.
+    `ignored` is a rule of the project that matches the request and does not count.
     """
 
     action: Action
@@ -136,8 +136,8 @@ class _Compiled(NamedTuple):
 class Gate:
     """Decides for one project. The host's `rules` come last, so they are the strongest.
 
-    `renew` is called before each decision: it brings `settings` up to date, so that a deny that was
-    just written counts at once.
+    `renew` is called before each decision: it brings `settings` up to date, so that a deny rule
+    that was just written applies at once.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Gate:
         self._store, self._ask = store, ask
         self._recorded = True
         self._through: set[tuple[str, ...]] = set()
-        # Skills that were asked for lately, by name and hash: what a question tells of them.
+        # Recently requested skills, by name and hash: the facts that a question shows about them.
         self._skills: dict[tuple[str, str], Skill] = {}
         self._held: dict[str, list[Request]] = {}
         self._made: _Compiled | None = None
@@ -165,7 +165,7 @@ class Gate:
 
     @property
     def settings(self) -> Settings:
-        """The settings as they are now; other ones bring other rules."""
+        """The current settings; setting them also replaces the rules."""
         return self._settings() if callable(self._settings) else self._settings
 
     @property
@@ -193,7 +193,7 @@ class Gate:
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """Problems found while reading the rules."""
+        """Problems in the rules that were read."""
         return self.policy.diagnostics
 
     @property
@@ -202,13 +202,13 @@ class Gate:
         return self._compiled().hides_skills
 
     def permitted(self, agent: str | None, skills: Mapping[str, Skill]) -> Mapping[str, Skill]:
-        """Return those of the skills that a model working as this agent may know of."""
+        """Return the skills that a model working as this agent may see."""
         if not self.hides_skills:
             return skills
         return {name: one for name, one in skills.items() if self.permit(agent, one)}
 
     def permit(self, agent: str | None, skill: Skill) -> bool:
-        """Whether a model working as this agent may know of the skill."""
+        """Whether a model working as this agent may see the skill."""
         request = Request(
             type="skill",
             patterns=(skill.name,),
@@ -219,9 +219,9 @@ class Gate:
         return self.rules.decide(request)[0] != "deny"
 
     def can_run(self, agent: str | None) -> bool:
-        """Whether some command may be run for a model working as this agent, asked for or not."""
+        """Whether a model working as this agent could run any command, asked or not."""
         like = Request("run", (), agent=agent or "", tools=SHELL_TOOLS)
-        # A rule about one skill alone may allow what is denied to all others.
+        # A rule for one skill may allow what is denied to all others.
         skills = ("", *self.rules.scopes)
         wanted = (
             like._replace(trusted=trusted, skill=skill)
@@ -239,7 +239,7 @@ class Gate:
         return Explanation(action, rule, remembered, self._find_ignored(request, action))
 
     def _find_ignored(self, request: Request, action: Action) -> Rule | None:
-        """Return the project's rule about the request if it would loosen what was decided."""
+        """Return the project's rule for the request if it would loosen the decision."""
         theirs = self.policy.project
         said, rule = RuleSet(theirs).decide(request)
         looser = ACTIONS.index(said) < ACTIONS.index(action)
@@ -249,10 +249,10 @@ class Gate:
 
     @property
     def project_key(self) -> str:
-        """What questions and answers belong to: the project's name, or its folder without one.
+        """The key of questions and answers: the project's name, or its folder if it has none.
 
-        In a store of many machines a folder is that of one user on one machine: who has the same
-        path elsewhere has another project.
+        In a store that many machines share, a folder belongs to one user on one machine: the same
+        path elsewhere is another project.
         """
         settings = self.settings
         name = named_project(settings, self.policy.project_trusted)
@@ -261,10 +261,10 @@ class Gate:
         return f"{user_name()}@{machine_name()}:{settings.project}"
 
     def _normalize(self, request: Request) -> Request:
-        """Return the request with hosts, packages and places spelled the same everywhere.
+        """Return the request with hosts, packages and places in normal form.
 
         A named project may have another path on each machine, so a skill's place in it is the path
-        inside.
+        inside the project.
         """
         request, settings = _spell(request), self.settings
         place = below(request.origin, settings.worktree)
@@ -274,12 +274,12 @@ class Gate:
 
     @property
     def ledger(self) -> RememberedAnswers:
-        """The answers remembered in this project."""
+        """The remembered answers of this project."""
         return RememberedAnswers(self._store(), self.project_key)
 
     @cached_property
     def desk(self) -> WaitingRequests:
-        """The requests that wait for an answer."""
+        """The pending requests."""
         settings = self.settings
         desk = WaitingRequests(
             self.ledger,
@@ -345,7 +345,7 @@ class Gate:
             return Decision(
                 allowed=False, action=action, rule=rule, by="rule", reason=_denied(request, rule)
             )
-        if rule.source == "default":  # a skill may not answer an explicit ask rule
+        if rule.source == "default":  # a skill's declaration does not answer an explicit ask rule
             granting = self._granting(request, in_use)
             if granting:
                 return Decision(
@@ -393,9 +393,9 @@ class Gate:
         return self._skills.get((request.skill, request.hash))
 
     def _find_blocked(self, request: Request) -> str:
-        """Return why a scan refuses a skill that comes from elsewhere; "" if it does not.
+        """Return why a scan refuses a skill of another origin; "" if it does not.
 
-        What is installed was scanned before it was put in place.
+        Installed skills were scanned before they were installed.
         """
         skill = self._skill_of(request) if request.type == "skill" else None
         if skill is None or not skill.origin.remote:
@@ -405,7 +405,7 @@ class Gate:
         return f"{reason}{whose}" if reason else ""
 
     def _with_facts(self, request: Request) -> Request:
-        """Return the request as a person sees it: with what is known of its skill."""
+        """Return the request with the known facts about its skill, for a person."""
         told: Mapping[str, object] = ASKER.get()
         skill = self._skill_of(request)
         is_read = self._recorded and self._ask is not allow_unread
@@ -414,13 +414,13 @@ class Gate:
         return request._replace(metadata={**request.metadata, **told}) if told else request
 
     def _note_approval(self, request: Request, settled: Settled) -> None:
-        """Remember what a person approved, so that the next question can say what is new."""
+        """Remember which facts a person approved, so that the next question can say what is new."""
         skill, was_read = self._skill_of(request), _giver(settled) not in _UNREAD
         if skill is not None and request.type in _DESCRIBED and self._recorded and was_read:
             self._inspector.approve(skill, request.hash, request.origin)
 
     def held(self, session: str) -> tuple[Request, ...]:
-        """Return what the user allowed for a conversation, as long as this process runs."""
+        """Return what the user allowed for a conversation; only this process keeps it."""
         return tuple(self._held.get(session, ()))
 
     def _hold(self, request: Request) -> None:
@@ -434,14 +434,14 @@ class Gate:
     def _is_held(self, request: Request) -> bool:
         """Whether answers for this conversation cover the request, as remembered ones would."""
         held = self._held.get(request.session, [])
-        # A skill that changed and changed back is asked for again.
+        # A skill that changed, then changed back, is asked for again.
         held[:] = [one for one in held if not _is_outdated(one, request)]
         wanted, bound = texts(request), binding(request)
         given = {text for one in held if binding(one) == bound for text in one.always}
         return bool(wanted) and known(request) and set(wanted) <= given
 
     def _explain_unanswered(self, request: Request, settled: Settled) -> str:
-        """Say why there was no yes, and how the reader can get one."""
+        """Say why permission was not given, and how the reader can get it."""
         wanted = _permission(request)
         if settled.by == "rejected":
             said = settled.answer.message if settled.answer else ""
@@ -457,7 +457,7 @@ class Gate:
         return f"{said}{self._way(request)}"
 
     def _way(self, request: Request) -> str:
-        """Return the whole command that allows the request, and the same in code."""
+        """Return the complete command that allows the request, and the same in code."""
         try:
             rules = tuple(Rule(request.type, text, "allow") for text in _literal(request))
         except ConfigError:  # longer than a pattern may be
@@ -468,13 +468,13 @@ class Gate:
         commands = " && ".join(map(_command, rules)) if self._would_allow(request, rules) else ""
         code = ", ".join(map(_code, rules))
         if commands:
-            # A model that can run commands must not take this for its next step.
+            # A model that can run commands must not run this one itself.
             whose = " Only the user may decide:" if request.initiator == "model" else ""
             return f"{whose} `{commands}` allows it, or in code {code}."
         return f" A host allows it in code: {code}."
 
     def _would_allow(self, request: Request, added: tuple[Rule, ...]) -> bool:
-        """Whether the request is allowed once these are rules in the user's file."""
+        """Whether the request is allowed once these rules are in the user's file."""
         policy, files = self.policy, self.settings.files
         rules = [rule for rule in policy.rules if SOURCES.index(rule.source) <= _USER]
         for rule in added:
@@ -485,7 +485,7 @@ class Gate:
         return made.decide(request)[0] == "allow"
 
     def with_rules(self, rules: Iterable[Rule]) -> Gate:
-        """Return a gate with more rules on top that shares the waiting requests with this one."""
+        """Return a gate with more rules on top that shares the pending requests with this one."""
         added = checked_rules(rules)
         if not added:
             return self
@@ -503,7 +503,7 @@ class Gate:
     def with_ask(self, ask: Ask, *, recorded: bool = True) -> Gate:
         """Return a gate with the same rules whose open requests another function answers.
 
-        One that is not `recorded` leaves no trace: nothing may be done on its word.
+        With `recorded` False it writes no log; nothing may be done on its decisions.
         """
         other = Gate(self._settings, self._store, rules=self._rules, ask=ask, renew=self._renew)
         other._recorded, other._skills = recorded, self._skills
@@ -513,7 +513,7 @@ class Gate:
     def asking_for(self, *types: str) -> Gate:
         """Return a gate with the same rules that asks for these types, and refuses other requests.
 
-        Where no function answers, everything is refused that no rule allows.
+        Without a function that answers, it refuses everything that no rule allows.
         """
         ask = self._ask
 
@@ -525,7 +525,7 @@ class Gate:
         return self.with_ask(answer)
 
     def close(self) -> None:
-        """Refuse all waiting requests, and all later ones."""
+        """Refuse all pending requests, and all later ones."""
         self.desk.close()
 
     # Requests
@@ -538,7 +538,7 @@ class Gate:
         session: SessionKey | None = None,
         hash: str = "",
     ) -> Request:
-        """Build the request to load a skill; no answer is remembered if it is too large to hash.
+        """Build the request to load a skill; a skill too large to hash gets no remembered answer.
 
         `hash` is the hash of the staged copy, if there is one.
         """
@@ -572,11 +572,10 @@ class Gate:
     ) -> Granted:
         """Return which declared tools a skill may use, asking where a rule says so.
 
-        `tools` stand for those of the skill, where it declares none.
-
-        The host's deny and ask rules stay in force. Where only built-in rules match, a declaration
-        counts if the skill's origin is trusted and the run is `sandboxed`; otherwise, or with
-        `trust_declared_tools` off, a tool needs a rule or an answer that allows it.
+        `tools` replace those of the skill, where it declares none. The host's deny and ask rules
+        stay in force. Where only built-in rules match, a declaration counts if the skill's origin
+        is trusted and the run is `sandboxed`; otherwise, or with `trust_declared_tools` off, a tool
+        needs a rule or an answer that allows it.
         """
         granted, denied = [], []
         for tool in skill.frontmatter.allowed_tools if tools is None else tools:
@@ -598,7 +597,7 @@ class Gate:
         return Granted(tuple(granted), tuple(denied))
 
     def _declared(self, request: Request, skill: Skill, sandboxed: bool) -> Decision:
-        """Decide about a tool that the skill declares, as a whole or for some uses."""
+        """Decide about a tool that the skill declares, entirely or for some uses."""
         self._renew()
         action, rule = self.rules.decide(request)
         counts = sandboxed and _may_declare(skill) and self.settings.trust_declared_tools
@@ -655,7 +654,7 @@ class Gate:
     # Audit
 
     def record_load(self, request: Request, loaded: GivenText, skill: Skill) -> None:
-        """Record that a skill's text is loaded; LoadError when it is not the allowed version.
+        """Record that a skill's text is loaded; LoadError if it is not the allowed version.
 
         Call it after reading the text and before returning it.
         """
@@ -678,7 +677,7 @@ class Gate:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether what happens is written down, in the log and in the history of runs."""
+        """Whether actions are recorded, in the log and in the history of runs."""
         return self.settings.audit and self._recorded
 
     @property
@@ -708,22 +707,22 @@ class Gate:
 
 
 def allow_unread(_pending: Pending) -> Answer:
-    """Allow a request once, as `--yes` does; nothing is found out for a person to read."""
+    """Allow a request once, as `--yes` does; no facts are collected for it."""
     return Answer("once", by=_UNREAD[0])
 
 
 def named_project(settings: Settings, trusted: bool) -> str:
-    """Return the name of the project; "" without one.
+    """Return the name of the project; "" if it has none.
 
-    A name in a file of the checkout counts only if the project is trusted: with another project's
-    name a checkout would have its remembered answers.
+    A name from a file of the checkout counts only if the project is trusted: with another project's
+    name, a checkout would get its remembered answers.
     """
     counts = trusted or not settings.by_project("project_name")
     return settings.project_name if counts else ""
 
 
 def _spell(request: Request) -> Request:
-    """Return the request with hosts and packages spelled as in rules."""
+    """Return the request with hosts and packages in the normal form of rules."""
     texts = request.patterns
     if request.type == "network":
         texts = tuple(text if text.startswith(_SPELLED) else host_text(text) for text in texts)
@@ -733,7 +732,7 @@ def _spell(request: Request) -> Request:
 
 
 def _is_outdated(held: Request, request: Request) -> bool:
-    """Whether an answer was for another content of the request's skill."""
+    """Whether an answer was given for another content of the request's skill."""
     same = (held.skill, held.origin) == (request.skill, request.origin)
     return bool(request.skill) and same and held.hash != request.hash
 
@@ -850,7 +849,7 @@ def _describe_decision(request: Request, decision: Decision) -> dict[str, object
 
 
 def _giver(settled: Settled) -> str:
-    """Return who gave the answer; "" without one."""
+    """Return the name of the person or program that answered; "" if there was no answer."""
     return settled.answer.by if settled.answer is not None else ""
 
 
@@ -873,7 +872,7 @@ def _permission(request: Request) -> str:
 
 
 def _go_on(request: Request) -> str:
-    """Return the hint for a model that it may go on; a person needs none."""
+    """Return the hint that a model may continue without it; a person gets no hint."""
     return " Go on without it." if request.initiator == "model" else ""
 
 
@@ -885,9 +884,9 @@ def _hint(request: Request) -> str:
 
 
 def _literal(request: Request) -> Iterator[str]:
-    """Yield patterns that match what is asked for, and no more of it than need be.
+    """Yield patterns that match the requested texts and as little else as possible.
 
-    No text is trusted: a `*` in it must not become a wildcard, so it stands as one character.
+    No text is trusted: a `*` in it must not become a wildcard, so it becomes `?`.
     """
     for text in request.patterns:
         if request.type == "install":
@@ -899,7 +898,7 @@ def _literal(request: Request) -> Iterator[str]:
 
 
 def _is_text(pattern: str) -> bool:
-    """Whether a file of rules can hold the pattern: not with bytes that are no UTF-8."""
+    """Whether a file of rules can hold the pattern: it must be valid UTF-8."""
     try:
         pattern.encode()
     except UnicodeEncodeError:

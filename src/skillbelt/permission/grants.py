@@ -1,6 +1,6 @@
-"""From a skill's `allowed-tools` to what a run may do: one table for every sandbox.
+"""From a skill's `allowed-tools` to the capabilities of a run: one table for every sandbox.
 
-A skill declares, the host grants; a run gets what is in both, never what is in one alone.
+A skill declares, the host grants; a run gets only what is in both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ANY_HOST = ("", "*", "domain:*")
 
 
 class Grants(NamedTuple):
-    """What the host's own policy gives at most. Roots are absolute; hosts are rules (`hosts`)."""
+    """The most that the host's policy grants. Roots are absolute; hosts are rules (`hosts`)."""
 
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ _NO_GRANTS = Grants()
 
 
 class ToolHosts(NamedTuple):
-    """The hosts that a tool of the network asks for; `fault` says why it asks for none."""
+    """The hosts that a network tool asks for; `fault` says why it asks for none."""
 
     tool: str
     hosts: tuple[str, ...] = ()
@@ -46,9 +46,9 @@ class ToolHosts(NamedTuple):
 def hosts_by_tool(
     tools: Iterable[str], listed: tuple[str, ...] = (), only: tuple[str, ...] | None = None
 ) -> list[ToolHosts]:
-    """What each tool of the network asks for: the host it names, or without one those `listed`.
+    """Return the hosts of each network tool: the one it names, or `listed` if it names none.
 
-    The hosts that the settings name for a skill are the `only` ones, with and without a tool.
+    If the settings name hosts for a skill, `only` these count, with or without a tool.
     """
     network = [tool for tool in tools if KINDS.get(tool_name(tool)) == "network"]
     if only is not None:
@@ -75,15 +75,15 @@ def _hosts_of(tool: str, listed: tuple[str, ...]) -> ToolHosts:
 def named_hosts(
     tools: Iterable[str], listed: tuple[str, ...] = (), only: tuple[str, ...] | None = None
 ) -> tuple[str, ...]:
-    """The hosts that the tools ask for, each once."""
+    """Return the hosts that the tools ask for, each once."""
     found = hosts_by_tool(tools, listed, only)
     return tuple(dict.fromkeys(host for one in found for host in one.hosts))
 
 
 def capabilities_of(tools: Iterable[str], grants: Grants = _NO_GRANTS) -> Capabilities:
-    """What a run may do: what both the tools declare and the grants give.
+    """Return the capabilities of a run: the intersection of declared tools and grants.
 
-    No tools open nothing. ConfigError when a granted host is not a rule.
+    Without tools it may open nothing. ConfigError when a granted host is not a rule.
     """
     patterns: dict[Kind, list[str]] = {}
     for tool in tools:
@@ -98,7 +98,7 @@ def capabilities_of(tools: Iterable[str], grants: Grants = _NO_GRANTS) -> Capabi
 
 
 def _roots(patterns: Iterable[str], granted: tuple[str, ...]) -> tuple[str, ...]:
-    """A tool without a pattern opens every granted root; with one, what of the roots it names."""
+    """Return every granted root for a bare tool, else the parts that its pattern names."""
     found: dict[str, None] = {}
     for pattern in patterns:
         found.update(dict.fromkeys(granted if not pattern else _below(pattern, granted)))
@@ -106,17 +106,17 @@ def _roots(patterns: Iterable[str], granted: tuple[str, ...]) -> tuple[str, ...]
 
 
 def _below(pattern: str, granted: tuple[str, ...]) -> list[str]:
-    """The parts of the roots below the pattern's fixed beginning.
+    """Return the parts of the roots below the pattern's literal prefix.
 
-    A relative pattern speaks of the workspace, which needs no grant. Links are resolved, so that a
-    link in a root opens nothing outside it.
+    A relative pattern means the workspace, which needs no grant. Links are resolved, so that a link
+    in a root opens nothing outside it.
     """
     folder = _fixed(pattern)
     if not folder.startswith("/"):
         return []
     try:
         real = os.path.realpath(folder)
-    except ValueError:  # a NUL, or no Unicode
+    except ValueError:  # a NUL, or not Unicode
         return []
     roots = [root for root in granted if inside(root, real)]
     if not roots and any(inside(real, root) for root in granted):
@@ -125,7 +125,7 @@ def _below(pattern: str, granted: tuple[str, ...]) -> list[str]:
 
 
 def _fixed(pattern: str) -> str:
-    """`/a/b/*.txt` -> `/a/b`: what stands before the first part that is not literal."""
+    """Return the literal folders before the first wildcard: `/a/b/*.txt` -> `/a/b`."""
     parts = pattern.split("/")
     wild = next((at for at, part in enumerate(parts) if set(part) & set(_WILD)), len(parts))
     fixed = "/".join(parts[:wild])
@@ -145,7 +145,7 @@ def _hosts(patterns: Iterable[str], granted: tuple[str, ...]) -> tuple[str, ...]
         try:
             narrow = parse_rule(host_of(pattern))
         except ValueError:
-            continue  # what cannot be read opens nothing
+            continue  # an invalid host opens nothing
         rules.update(dict.fromkeys(both for rule in wide if (both := narrow.common(rule))))
     return tuple(map(str, rules))
 

@@ -1,4 +1,4 @@
-"""What the rules of the settings say about the skills there are, for lists and pages."""
+"""Judge the discovered skills by the rules of the settings, for lists and pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from skillbelt.values import Diagnostic
 def judge_by_rules(
     settings: Settings, skills: Iterable[Skill]
 ) -> tuple[list[Diagnostic], frozenset[str]]:
-    """Return what is wrong with the rules, and the names of the skills that no model may have."""
+    """Return the problems of the rules, and the names of the skills that every model is denied."""
     if not settings.rule_tables:
         return [], frozenset()
     # cost: 10 ms, only with rules

@@ -1,6 +1,6 @@
-"""Packages as values: how one is named, what a lock holds, where an environment of them lies.
+"""Packages as values: names, locks, and the folders of their environments.
 
-Nothing here reads a file. `lockfiles` reads locks, `environments` makes what they say.
+Nothing here reads a file. `lockfiles` reads locks, `environments` installs from them.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import re
 from typing import Literal, NamedTuple
 
 Kind = Literal["python", "node"]
-# The folder of all environments, and the names of what lies there beside them.
+# The folder of all environments, and the names of other files in it.
 FOLDER, HALF_MADE, LOCK = "environments", ".part-", ".lock"
-# Of our own making in an environment: nothing of a package is in there.
+# The part of an environment that we create; packages have no files in it.
 INTERPRETER = "interpreter"
-# What stands before the name of a skill that is to be installed; a package has no such name.
+# The prefix of a skill that is to be installed; no package name has it.
 SKILL_PREFIX = "skill:"
 _NAMED = re.compile(r"(@?[^@=<>!~;\[(\s]*)(.*)", re.DOTALL)
 
 
 class Package(NamedTuple):
-    """One package that will come, by its one spelling; `hashes` are like `sha256:00ff`."""
+    """One package to install, with its name in normal form; `hashes` are like `sha256:00ff`."""
 
     kind: Kind
     name: str
@@ -29,7 +29,7 @@ class Package(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As it is asked for, and as rules are matched with it."""
+        """The text of the request, as rules are matched against it."""
         sign = "==" if self.kind == "python" else "@"
         return " ".join((f"{self.name}{sign}{self.version}", *self.hashes))
 
@@ -43,7 +43,7 @@ class Lock(NamedTuple):
 
 
 class LockedPackages(NamedTuple):
-    """What the lock of a skill says that the requirements of one of its files come to.
+    """The packages that a skill's lock gives for the requirements of one of its files.
 
     `packages` have the hashes of all platforms; `text` is the lock for npm.
     """
@@ -55,7 +55,7 @@ class LockedPackages(NamedTuple):
 
 
 class Environment(NamedTuple):
-    """Where the packages lie, what they are, and the hash of what was asked for."""
+    """The folder of the installed packages, the packages, and the hash of the request."""
 
     path: str
     hash: str
@@ -63,7 +63,7 @@ class Environment(NamedTuple):
 
     @property
     def modules(self) -> str:
-        """The folder with the packages for Node.js; "" when these are for Python."""
+        """The folder with the packages for Node.js; "" for Python."""
         node = os.path.join(self.path, "node_modules")
         return node if os.path.isdir(node) else ""
 
@@ -74,17 +74,17 @@ class Environment(NamedTuple):
 
     @property
     def interpreter(self) -> str:
-        """The folder with the interpreter and nothing else; "" for Node.js, which has none."""
+        """The folder that holds only the interpreter; "" for Node.js, which has none."""
         return "" if self.modules else os.path.join(self.path, INTERPRETER)
 
 
 def normal(kind: Kind, name: str) -> str:
-    """The one spelling of a name."""
+    """Return a name in normal form."""
     return re.sub(r"[-_.]+", "-", name).lower() if kind == "python" else name.lower()
 
 
 def asked_texts(text: str) -> tuple[str, ...]:
-    """What a package that is asked for is matched as; without a version it may be of either kind"""
+    """Return the texts that rules are matched against; without a version it may be either kind."""
     name, equals, rest = text.partition("==")
     if equals:
         return (f"{normal('python', name)}{equals}{rest}",)
@@ -96,13 +96,13 @@ def asked_texts(text: str) -> tuple[str, ...]:
 
 
 def rule_patterns(pattern: str, *, allows: bool) -> tuple[str, ...]:
-    """What a rule for packages is matched as: by the name, however that is spelled.
+    """Return the patterns of a rule for packages, with names in normal form.
 
-    A name alone means every version of it. A range of versions is never what comes; so it allows
-    nothing, and stands for the name where it does not allow.
+    A name alone means every version. Only exact versions are installed, so an allow rule for a
+    range matches nothing, and a deny or ask rule for one counts for every version.
     """
     if pattern == f"{SKILL_PREFIX}*":
-        return (f"{SKILL_PREFIX}?*",)  # as it stands, `:*` at the end means a command's arguments
+        return (f"{SKILL_PREFIX}?*",)  # else a final `:*` would mean a command's arguments
     found = _NAMED.fullmatch(pattern.removesuffix(":*") if pattern != ":*" else pattern)
     head, rest = found.groups() if found else (pattern, "")
     rest = rest.strip()
@@ -115,6 +115,6 @@ def rule_patterns(pattern: str, *, allows: bool) -> tuple[str, ...]:
         return exact, f"{exact} *"
     if rest not in ("", "*") and allows:
         return ()
-    if head.endswith("*"):  # it matches any suffix of the name
+    if head.endswith("*"):  # the wildcard also matches the version
         return tuple(dict.fromkeys((python, node)))
     return tuple(dict.fromkeys((python, f"{python}==*", node, f"{node}@*")))

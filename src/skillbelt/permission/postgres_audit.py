@@ -41,7 +41,7 @@ _TOPIC = "audit"
 _PAGE = 1_000
 _BATCH = 100
 _BATCH_BYTES = 4 * 2**20
-# How often one process tells followers that there is something new; they look by themselves too.
+# How often one process notifies followers of new records; they also poll.
 _WAKE_SECONDS = 0.2
 _EXPIRE_BATCH = 5_000
 _APPEND = "SELECT skillbelt.audit_append_1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
@@ -50,7 +50,7 @@ _LOGS: "weakref.WeakSet[PostgresAuditLog]" = weakref.WeakSet()
 
 
 class _Entry:
-    """An event that waits to be written."""
+    """An event to be written."""
 
     def __init__(self, event: AuditEvent) -> None:
         self.line = encode_event(event).decode("ascii").removesuffix("\n")
@@ -62,7 +62,7 @@ class _Entry:
 class PostgresAuditLog:
     """The log of all machines in a database.
 
-    ConfigError, with what to do, when the database cannot be used.
+    ConfigError, with a remedy, when the database cannot be used.
     """
 
     def __init__(self, database: "Database", machine: str = "") -> None:
@@ -144,9 +144,9 @@ class PostgresAuditLog:
         return self._database.insist(lambda db, _: self._verify(db), changes=False)
 
     def expire(self, before: float) -> int:
-        """Delete the records from the beginning of each chain that are older; return how many.
+        """Delete older records from the beginning of each chain; return how many.
 
-        The heads keep number and hash of the last deleted record, so that the rest can be checked.
+        The heads keep number and hash of the last deleted record, so that the rest can be verified.
         The role needs the right to delete from the tables.
         """
         self._need_all("the whole log")
@@ -171,7 +171,7 @@ class PostgresAuditLog:
         def attempt(db: "psycopg.Connection[Any]", again: bool) -> None:
             db.execute(_APPEND, (once, again, chain, lines, *columns))
 
-        # What ends this thread in the middle must not let the others go on.
+        # An interruption of this thread must not let the others continue as if it had written.
         error: ConfigError | None = ConfigError("the thread that wrote it was interrupted")
         try:
             self._database.insist(attempt)
@@ -181,7 +181,7 @@ class PostgresAuditLog:
         finally:
             for entry in batch:
                 entry.done, entry.error = True, error
-        with suppress(ConfigError):  # a role that may only add records deletes nothing
+        with suppress(ConfigError):  # a role that may only insert does not delete
             self._database.prune()
 
     def _not_written(self, error: ConfigError) -> ConfigError:
@@ -202,7 +202,7 @@ class PostgresAuditLog:
     def _select(
         self, chosen: AuditFilter, limit: int | None
     ) -> Iterator[tuple[str, int, AuditEvent]]:
-        """Yield the wanted events with chain and number, by pages: memory stays small."""
+        """Yield the matching events with chain and number, page by page to save memory."""
         if limit == 0:
             return
         tenant = self._tenant(chosen)
@@ -228,7 +228,7 @@ class PostgresAuditLog:
     def _between(
         self, chain: str, after: int, end: int, chosen: AuditFilter
     ) -> Iterator[AuditEvent]:
-        """Yield the wanted events of a chain after a number, up to another."""
+        """Yield the matching events of a chain after a number, up to another."""
         where, values = _where(chosen)
         query = (
             "SELECT seq, record FROM skillbelt.audit WHERE chain = %s AND seq > %s AND seq <= %s"
@@ -255,8 +255,8 @@ class PostgresAuditLog:
         return Tenant(*map(encode_text, chosen.tenant))
 
     def _need_all(self, what: str) -> None:
-        """ConfigError where row-level security shows this role only some of the log."""
-        self._database.read("SELECT 1")  # which connects, so that the next line is known
+        """Raise ConfigError where row-level security hides part of the log from this role."""
+        self._database.read("SELECT 1")  # connects, so that the next line is known
         if self._database.row_security:
             raise ConfigError(
                 f"{self._database.place}: row-level security keeps {what} from this role; name an"
@@ -268,7 +268,7 @@ class PostgresAuditLog:
     def _verify(self, db: "psycopg.Connection[Any]") -> Verified:
         total = Verified(0, 0, 0, ())
         with db.transaction():
-            # One moment of the whole log, while others write.
+            # A snapshot of the whole log, while others write.
             db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             query = (
                 "SELECT chain, seq, hash, gone, gone_hash FROM skillbelt.audit_head RIGHT JOIN"
@@ -331,7 +331,7 @@ class PostgresAuditLog:
 
 
 def columns_of(event: AuditEvent) -> tuple[object, ...]:
-    """Return the columns by which an event is found."""
+    """Return the indexed columns of an event."""
     texts = map(encode_text, (event.type, event.session, event.skill))
     tenant = tenant_of(event.session)
     owner = (None, None) if tenant is None else tuple(map(encode_text, tenant))
@@ -339,7 +339,7 @@ def columns_of(event: AuditEvent) -> tuple[object, ...]:
 
 
 def _where(chosen: AuditFilter) -> tuple[str, list[object]]:
-    """Return the condition that leaves the wanted events, and its values."""
+    """Return the WHERE condition for the filter, and its values."""
     parts, values = ["TRUE"], list[object]()
     app, user = chosen.tenant or (None, None)
     for column, text in (

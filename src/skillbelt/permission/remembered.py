@@ -1,7 +1,8 @@
-"""Decisions that were remembered, in a store that all processes of the user share.
+"""Remembered answers, in a store that all processes of the user share.
 
-An entry is one key of the store, so that two processes that remember at once lose nothing. The
-keys belong to the project and not to a session: deleting or expiring sessions leaves them alone.
+An entry is one key of the store, so that two processes that remember at the same time lose nothing.
+The keys belong to the project and not to a session: deleting or expiring sessions leaves them
+alone.
 """
 
 import hashlib
@@ -21,10 +22,10 @@ _ID_DIGITS = 12
 
 
 class Remembered(NamedTuple):
-    """One text that was approved for good, and everything that approval is bound to.
+    """One text that was approved for good, and everything that the approval is bound to.
 
     `pattern` is readable and compared literally, without wildcards; `exact` is the digest of the
-    whole request. `id` follows from what it is bound to.
+    whole request. `id` is derived from what it is bound to.
     """
 
     id: str
@@ -49,7 +50,7 @@ class RememberedAnswers:
     def remember(self, request: Request, by: str = "") -> list[Remembered]:
         """Approve each of the request's `always` texts; none when nothing can be remembered.
 
-        What was approved for another content of the same skill is revoked with it.
+        This revokes approvals for another content of the same skill.
         """
         if not memorable(request):
             return []
@@ -59,10 +60,10 @@ class RememberedAnswers:
         return made
 
     def covering(self, request: Request) -> Remembered | None:
-        """The first entry of those that cover the request; None unless all of it is covered.
+        """Return the first of the entries that cover the request; None unless they cover all of it.
 
-        What was approved for another content of the same skill is revoked now, so that a skill
-        which changed and changed back is asked for again.
+        This revokes approvals for another content of the same skill, so that a skill that changed,
+        then changed back, is asked for again.
         """
         wanted = texts(request)
         if not wanted or not known(request):
@@ -74,13 +75,13 @@ class RememberedAnswers:
         return found[0] if None not in found else None
 
     def all(self, project: str | None = None) -> list[Remembered]:
-        """Every entry of the project, or of another one, in order of time."""
+        """Return every entry of the project, or of another one, oldest first."""
         project = self.project if project is None else project
         state = self._store.state(_place(project))
         return sorted(_entries(state, project), key=lambda entry: (entry.time, entry.id))
 
     def revoke(self, id: str) -> Remembered | None:
-        """Forget one entry; None when there is none of that id."""
+        """Forget one entry; None if no entry has that id."""
         for entry in self.all():
             if entry.id == id:
                 self._change([entry])
@@ -116,12 +117,12 @@ class RememberedAnswers:
 
 
 def texts(request: Request) -> tuple[str, ...]:
-    """The texts that must all be remembered for the request to be covered."""
+    """Return the texts that must all be remembered for the request to be covered."""
     return request.always or request.patterns
 
 
 def known(request: Request) -> bool:
-    """Whether it is known what the request is about: a skill without a hash may be any skill."""
+    """Whether the subject of the request is certain: a skill without a hash may be any skill."""
     return bool(request.hash or not request.skill)
 
 
@@ -131,7 +132,7 @@ def memorable(request: Request) -> bool:
 
 
 def binding(request: Request) -> tuple[str, str, str, str, str]:
-    """What a remembered text is bound to, besides the project."""
+    """Return what a remembered text is bound to, besides the project."""
     return request.type, request.skill, request.hash, request.origin, request.exact
 
 
@@ -140,7 +141,7 @@ def _bound(entry: Remembered) -> tuple[str, str, str, str, str]:
 
 
 def _list_outdated(request: Request, entries: Iterable[Remembered]) -> Iterator[Remembered]:
-    """The entries for another content of the request's skill."""
+    """Return the entries for another content of the request's skill."""
     for entry in entries:
         same = entry.skill == request.skill and entry.origin == request.origin
         if request.skill and same and entry.hash != request.hash:
@@ -152,7 +153,7 @@ def _place(project: str) -> SessionKey:
 
 
 def _id(bound: tuple[str, ...]) -> str:
-    """A name for what an entry is bound to. JSON, so that no two of them run into one text."""
+    """Return the id of what an entry is bound to; encoded as JSON, so that no two are ambiguous."""
     text = json.dumps(bound, ensure_ascii=False).encode("utf-8", "surrogatepass")
     return hashlib.sha256(text).hexdigest()[:_ID_DIGITS]
 

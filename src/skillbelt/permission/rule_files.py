@@ -34,14 +34,14 @@ from skillbelt.settings import FileSource, RuleTables, Settings, read_rules
 from skillbelt.text import read_toml, toml_value
 from skillbelt.values import Diagnostic
 
-# A key with all above it; a number is a place in a list.
+# A key with all keys above it; a number is the index in a list.
 Key = tuple[str | int, ...]
-# Keys of so many parts are not noted: no setting lies there, and a hostile text would take memory.
+# Deeper keys are not recorded: no setting is that deep, and a hostile text would use up memory.
 _TOO_DEEP = 10
 
 
 def key_lines(text: str) -> dict[Key, int]:
-    """The line of every key and of every item of a list, in a text that is valid TOML."""
+    """Return the line of every key and of every list item, in a text that is valid TOML."""
     reader = _Reader()
     line = 1
     for token in _tokens(text):
@@ -51,7 +51,7 @@ def key_lines(text: str) -> dict[Key, int]:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    """Strings, words, marks and line ends; blanks and comments are left out."""
+    """Yield strings, words, punctuation and line ends; blanks and comments are left out."""
     found = re.compile(
         r'"""(?:[^\\]|\\.)*?"{3,5}' + r"|'''.*?'{3,5}" + r'|"(?:[^"\\\n]|\\.)*"' + r"|'[^'\n]*'"
         r"|\#[^\n]*|\n|[\[\]{}=,.]|[^\s\[\]{}=,.\#\"']+",
@@ -61,11 +61,11 @@ def _tokens(text: str) -> Iterator[str]:
 
 
 class _Reader:
-    """Follows the tokens of a TOML text. It does not recurse, as deep as lists may lie."""
+    """Follows the tokens of a TOML text. It does not recurse, so nesting depth is no problem."""
 
     def __init__(self) -> None:
         self.lines: dict[Key, int] = {}
-        self._base: Key = ()  # the table whose header was last
+        self._base: Key = ()  # the table of the last header
         self._at: Key = ()  # the key whose value is being read
         self._open: list[tuple[Key, int]] = []  # lists with the number of the item, tables with -1
         self._parts: list[str] = []
@@ -74,14 +74,14 @@ class _Reader:
         self._reading = "key"
 
     def take(self, token: str, line: int) -> None:
-        """The next token, which begins in that line."""
+        """Process the next token, which begins in that line."""
         if token == "\n":
             if not self._open:
                 self._parts, self._reading = [], "key"
         elif self._reading == "value":
             self._value(token, line)
         elif token == "=":
-            self._at = self._named((*self._prefix(), *self._parts), line)
+            self._at = self._record((*self._prefix(), *self._parts), line)
             self._parts, self._reading = [], "value"
         elif token == "]":
             self._header(line)
@@ -94,17 +94,17 @@ class _Reader:
             self._parts.append(_unquote(token))
 
     def _header(self, line: int) -> None:
-        """`[a.b]` is a table, `[[a.b]]` one more in a list of them; the second bracket is idle."""
+        """End a header: `[a.b]` is a table, `[[a.b]]` a list item; the second `]` does nothing."""
         if self._brackets:
-            key = self._named(tuple(self._parts), line)
+            key = self._record(tuple(self._parts), line)
             if self._brackets == 2:
                 self._counts[key] = number = self._counts.get(key, -1) + 1
-                key = self._named((*key, number), line)
+                key = self._record((*key, number), line)
             self._base, self._brackets = key, 0
 
     def _value(self, token: str, line: int) -> None:
         if token not in "],}=.":
-            self._named(self._place(), line)
+            self._record(self._place(), line)
         if token == "[":
             self._open.append((self._place(), 0))
         elif token == "{":
@@ -123,7 +123,7 @@ class _Reader:
             self._open[-1] = (at, number + 1)
 
     def _place(self) -> Key:
-        """The key of the value that comes now."""
+        """Return the key of the next value."""
         if self._open and self._open[-1][1] >= 0:
             return (*self._open[-1][0], self._open[-1][1])[:_TOO_DEEP]
         return self._at
@@ -131,8 +131,8 @@ class _Reader:
     def _prefix(self) -> Key:
         return self._open[-1][0] if self._open else self._base
 
-    def _named(self, key: Key, line: int) -> Key:
-        """Note the key, and those above it that were not named before; cut if it is too deep."""
+    def _record(self, key: Key, line: int) -> Key:
+        """Record the line of the key and of new keys above it; cut the key if it is too deep."""
         for length in range(min(len(key), _TOO_DEEP - 1), 0, -1):
             if key[:length] in self.lines:
                 break
@@ -149,9 +149,9 @@ def _unquote(token: str) -> str:
     return key
 
 
-# Pairs of rules of a project that are compared, so that no file takes long.
+# How many pairs of a project's rules are compared, so that no file takes long.
 _MAX_COMPARED = 200_000
-# What a rule may say in place of the mere action word.
+# The fields of a rule that is a table.
 _FIELDS = {
     "action": "one of allow, ask, deny",
     "initiator": "model or user",
@@ -169,10 +169,11 @@ _MAX_SHOWN_CHARS = 80
 
 
 class Policy(NamedTuple):
-    """The rules, weakest first, and what there is to say about them.
+    """The rules, weakest first, and the diagnostics about them.
 
-    Of a project that is not trusted they hold what forbids, and what takes that back; `RuleSet`
-    evaluates those apart. `project` are all rules of the project, also those that do not count.
+    For a project that is not trusted they contain only the rules that forbid, and those that take
+    back such a rule; `RuleSet` evaluates them separately. `project` are all rules of the project,
+    also those that do not count.
     """
 
     rules: tuple[Rule, ...]
@@ -188,13 +189,13 @@ def read_policy(
     session_rules: Iterable[Rule] = (),
     files: Iterable[tuple[FileSource, str]] | None = None,
 ) -> Policy:
-    """Every rule that counts under these settings; ConfigError if one cannot be understood.
+    """Return every rule that counts under these settings; ConfigError if one cannot be parsed.
 
-    `files` are read in place of those the settings came from.
+    `files` are read instead of those that the settings came from.
     """
     rules, agents = list(DEFAULT_RULES), list[Rule]()
     said, strict, theirs = list[Diagnostic](), list[Rule](), list[Rule]()
-    lifts = _Lifting()
+    lifts = _TakesBack()
     chosen = settings.files if files is None else files
     for source, path in sorted(chosen, key=lambda file: SOURCES.index(file[0])):
         read = settings.rule_tables.get(path) if files is None else read_rules(path)
@@ -202,7 +203,7 @@ def read_policy(
             if source == "project":
                 # The project's file comes with the checkout: it may forbid things, but a downloaded
                 # text never grants a permission, nor weakens a deny of the user to an ask that
-                # something else may answer. What it forbids itself it may take back.
+                # something else may answer. It may take back what it forbids itself.
                 loosens = "" if project_trusted or lifts(rule) else _find_loosened(rule, strict)
                 theirs.append(rule)
                 if loosens:
@@ -211,7 +212,7 @@ def read_policy(
             elif rule.action == "deny":
                 strict.append(rule)
             (agents if rule.source == "agent" else rules).append(rule)
-    said += _idle([*rules, *agents])
+    said += _find_covered([*rules, *agents])
     if settings.project_name and settings.by_project("project_name") and not project_trusted:
         said.append(_untrusted_name(settings))
     given = tuple(session_rules)
@@ -232,7 +233,7 @@ def read_policy(
 
 
 def denied_skills(policy: Policy, settings: Settings, skills: Mapping[str, bool]) -> frozenset[str]:
-    """Return the names of the skills that every model is denied; each comes with its trust."""
+    """Return the names of the skills that every model is denied; `skills` maps names to trust."""
     files = {path for source, path in settings.files if source == "project"}
     rules = RuleSet(policy.rules, files, project_trusted=policy.project_trusted)
     asked = {
@@ -253,7 +254,7 @@ def parse_rule(
     initiator: str = "",
     trusted: bool | None = None,
 ) -> list[Rule]:
-    """The rules that `Tool` or `Tool(pattern)` stands for; none if it cannot be understood."""
+    """Return the rules that `Tool` or `Tool(pattern)` means; none if it cannot be parsed."""
     name, opened, rest = (part.strip() for part in text.strip().partition("("))
     if not _is_name(name) or len(text) > MAX_PATTERN_CHARS:
         return []
@@ -281,7 +282,7 @@ def parse_rule(
 
 
 def type_of(tool: str) -> str:
-    """What is asked for when a tool of that name is used on something; `tool` if that is unknown"""
+    """Return the request type of a use of the tool; `tool` if the tool is unknown."""
     return _TOOLS.get(tool, "tool")
 
 
@@ -290,7 +291,7 @@ def _is_name(text: str) -> bool:
 
 
 def _pattern(type: str, text: str) -> str:
-    """The pattern of a rule of the type; empty if such a rule could never match."""
+    """Return the pattern of a rule of the type; empty if such a rule could never match."""
     if type == "network":
         text = text.removeprefix("domain:")
         return "" if "/" in text else text
@@ -308,7 +309,7 @@ class _File:
         self._lines = {} if self._json else key_lines(read.text)
 
     def rules(self) -> Iterator[Rule]:
-        """The rules in the order in which they count."""
+        """Yield the rules in the order in which they count."""
         tables = self._read.tables
         like = Rule(type="*", pattern="*", action="ask", source=self._source, path=self._path)
         if "permission" in tables:
@@ -415,7 +416,7 @@ class _File:
                 else []
             )
             if not rules:
-                raise self._wrong(place, f"{_quote(text)} is no rule{_EXAMPLES}")
+                raise self._wrong(place, f"{_quote(text)} is not a rule{_EXAMPLES}")
             for rule in rules:
                 self._check_host(place, rule)
                 self._check_path(place, rule)
@@ -459,7 +460,7 @@ class _JsonLines:
             self._places.setdefault(match[0], []).append(match.start())
 
     def find(self, at: Key) -> int:
-        """Return the line of a key: each part is sought after those above it."""
+        """Return the line of a key: each part is searched after those above it."""
         above = [0]
         for part in at:
             places = self._places.get(json.dumps(part, ensure_ascii=False), [])
@@ -475,7 +476,7 @@ _EXAMPLES = (
 
 
 def find_fault(rule: Rule, home: str) -> str:
-    """Say why a file of rules cannot hold the rule; "" if it can."""
+    """Return why a file of rules cannot hold the rule; "" if it can."""
     return _no_host(rule) or _matches_nothing(rule, home)
 
 
@@ -485,32 +486,32 @@ def _no_host(rule: Rule) -> str:
     try:
         host_pattern(rule.pattern.removesuffix(":*"))
     except ValueError as error:
-        said = f"{_quote(rule.pattern)} is no host that could be asked for: {error}"
+        said = f"{_quote(rule.pattern)} is not a host that a request can name: {error}"
         return f"{said}; write example.com, *.example.com or an address"
     return ""
 
 
 def _matches_nothing(rule: Rule, home: str) -> str:
-    """Say why the rule can match no request, so that a deny of it would do nothing; "" if it can.
+    """Return why the rule can match no request, so that a deny would do nothing; "" if it can.
 
-    Only paths and secrets have a form that tells.
+    Only for paths and secrets can the form of the pattern show that.
     """
     if rule.type == "secret" and not {"/", "*", "?"}.intersection(rule.pattern):
         named = _quote(f"*/{rule.pattern}")
-        return f"{_quote(rule.pattern)} is no secret of a skill; write SKILL/NAME, or {named}"
+        return f"{_quote(rule.pattern)} is not a secret of a skill; write SKILL/NAME, or {named}"
     plain = path_pattern(rule.pattern, home) if rule.type == "host_file" else ""
     if not plain or plain.startswith(("/", "*", "?", UNCLEAR)):
         return ""
     return (
-        f"{_quote(rule.pattern)} is no path that could be asked for; write an absolute path, "
+        f"{_quote(rule.pattern)} is not a path that a request can name; write an absolute path, "
         "~/... or $HOME/..., or begin with *"
     )
 
 
 def spelled(rule: Rule, home: str) -> Iterator[Rule]:
-    """The rule, after what its pattern means besides in its type.
+    """Yield the rule, after variants of its pattern in normal form.
 
-    Paths and hosts are in the spelling that requests have, so that no other one gets by.
+    Paths and hosts get the normal form of requests, so that no other spelling evades the rule.
     """
     if rule.type == "host_file":
         plain = path_pattern(rule.pattern, home)
@@ -524,14 +525,15 @@ def spelled(rule: Rule, home: str) -> Iterator[Rule]:
 def _host_rules(rule: Rule) -> Iterator[Rule]:
     every_port = rule.pattern.endswith(":*")
     bare = rule.pattern[:-2] if every_port else rule.pattern
-    with suppress(ValueError):  # in a file it was refused; in code it matches nothing else
+    # A file with an invalid host was refused before; in code it matches nothing else.
+    with suppress(ValueError):
         plain = host_pattern(bare)
         if plain != bare:
             yield rule._replace(pattern=plain)
         bare = plain
     if every_port or (rule.action != "allow" and bare.strip("*")):
-        # Of a host that is any port; everywhere else it is what follows a command. Who forbids a
-        # host, or wants to be asked, means it at every port.
+        # After a host, `:*` means any port; after a command, its arguments. A deny or ask rule for
+        # a host without a port covers every port.
         yield rule._replace(pattern=f"{bare}:?*")
 
 
@@ -545,11 +547,11 @@ def _closest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-class _Lifting:
-    """Called with each rule of a project in turn: whether it takes back what an earlier one says.
+class _TakesBack:
+    """Called with each rule of a project in turn: whether it takes back an earlier one.
 
-    A hostile file may have very many rules; beyond a bound the answer is yes, which only spares a
-    diagnostic.
+    A hostile file may have very many rules; beyond a bound the answer is yes, which only leaves out
+    a diagnostic.
     """
 
     def __init__(self) -> None:
@@ -561,7 +563,7 @@ class _Lifting:
         if self._left <= 0:
             return True
         if rule.action != "allow":
-            earlier.append(rule)  # it is no stricter than itself
+            earlier.append(rule)  # it is not stricter than itself
         return any(
             ACTIONS.index(one.action) > ACTIONS.index(rule.action)
             and (one.type == rule.type or "*" in (one.type, rule.type))
@@ -571,7 +573,7 @@ class _Lifting:
 
 
 def _find_loosened(rule: Rule, strict: Iterable[Rule]) -> str:
-    """What the rule would loosen; empty if nothing."""
+    """Return what the rule would loosen; "" if nothing."""
     if rule.action == "allow":
         return "what would be asked for"
     for deny in strict if rule.action == "ask" else ():
@@ -606,8 +608,8 @@ def _untrusted_name(settings: Settings) -> Diagnostic:
     )
 
 
-def _idle(rules: Iterable[Rule]) -> Iterator[Diagnostic]:
-    """What to say of rules that a later one of the same table leaves nothing to."""
+def _find_covered(rules: Iterable[Rule]) -> Iterator[Diagnostic]:
+    """Yield a diagnostic for each rule that a later one of the same table covers entirely."""
     tables: dict[tuple[str, str, str], list[Rule]] = {}
     for rule in rules:
         if rule.source != "default":
@@ -619,11 +621,11 @@ def _idle(rules: Iterable[Rule]) -> Iterator[Diagnostic]:
             asked = Request(rule.type, ())
             places = [later.last(asked, form) for form in forms(rule.pattern)]
             if min(places) > number:
-                yield _never(rule, table[places[0]])
+                yield _diagnose_covered(rule, table[places[0]])
 
 
 def _covering(rule: Rule) -> Rule:
-    """Return the rule if it can cover others as a whole, else one that matches nothing.
+    """Return the rule if it can cover others entirely, else one that matches nothing.
 
     Only rules without conditions and with one wildcard at an end count, because a look-up finds
     them: the file may be long and untrusted.
@@ -635,7 +637,7 @@ def _covering(rule: Rule) -> Rule:
     return rule._replace(agent="", type=rule.type if free and simple and not both_ends else "")
 
 
-def _never(rule: Rule, later: Rule) -> Diagnostic:
+def _diagnose_covered(rule: Rule, later: Rule) -> Diagnostic:
     return Diagnostic(
         code="rule-never-decides",
         severity="warning",
@@ -653,29 +655,29 @@ _WRITTEN = ("type", "pattern", "action", "agent", "initiator", "skill")
 
 
 def rulebook_file(settings: Settings) -> str:
-    """Where the user's added rules lie."""
+    """Return the file of the rules that commands add."""
     return os.path.join(settings.config_home, "skillbelt", "permissions.toml")
 
 
 def add_rule(path: str, rule: Rule) -> None:
-    """Write the rule last. One that says the same with another action is taken out."""
+    """Append the rule, and remove one that differs only in its action."""
     with _locked(path):
-        kept = [text for text in _blocks(path) if not _same(text, rule, path)]
-        _write(path, "".join([*(_apart(kept) or [_ABOUT]), _block(rule)]))
+        kept = [text for text in _blocks(path) if not _differs_in_action(text, rule, path)]
+        _write(path, "".join([*(_strip_end(kept) or [_ABOUT]), _block(rule)]))
 
 
 def remove_rules(path: str, type: str, pattern: str, skill: str = "") -> int:
-    """Take out the rules of that type and pattern, or those for the skill; how many there were."""
+    """Remove the rules of that type and pattern, or those for the skill; return how many."""
     with _locked(path):
         blocks = _blocks(path)
         kept = [one for one in blocks if not _is_named(one, path, (type, pattern), skill)]
         if len(kept) < len(blocks):
-            _write(path, "".join(_apart(kept)))
+            _write(path, "".join(_strip_end(kept)))
         return len(blocks) - len(kept)
 
 
 def _blocks(path: str) -> list[str]:
-    """What stands before the first rule, and each rule with all that follows it."""
+    """Split the file: the text before the first rule, then each rule with the text after it."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
             lines = file.readlines()
@@ -691,8 +693,8 @@ def _blocks(path: str) -> list[str]:
     return blocks
 
 
-def _apart(blocks: list[str]) -> list[str]:
-    """Return the blocks without the empty lines at the end, which came with a removed rule."""
+def _strip_end(blocks: list[str]) -> list[str]:
+    """Return the blocks without the empty lines at the end, left by a removed rule."""
     return [*blocks[:-1], blocks[-1].rstrip() + "\n" * bool(blocks[-1].strip())] if blocks else []
 
 
@@ -712,7 +714,7 @@ def _is_named(block: str, path: str, named: tuple[str, str], skill: str) -> bool
     return fields[:2] == named and (not skill or fields[-1] == skill)
 
 
-def _same(block: str, rule: Rule, path: str) -> bool:
+def _differs_in_action(block: str, rule: Rule, path: str) -> bool:
     fields = dict(zip(_WRITTEN, _read_block(block, path), strict=False))
     names = [key for key in _WRITTEN if key != "action"]
     return all(fields.get(key, "") == getattr(rule, key) for key in names)
@@ -743,7 +745,7 @@ def _write(path: str, text: str) -> None:
 
 @contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """One writer at a time, in any process."""
+    """Hold the lock of the file: one writer at a time, in any process."""
     try:
         make_folder(os.path.dirname(path))
         handle = os.open(f"{path}.lock", LOCK_FILE, 0o600)

@@ -1,4 +1,4 @@
-"""Permission as values: what is asked, the rules, and which of them decides.
+"""Permission as values: requests, rules, and which rule decides.
 
 Nothing here reads a file or asks the user. `rule_files` reads the rules, `gate` combines both.
 """
@@ -18,14 +18,14 @@ from skillbelt.permission.wrappers import NOTHING, started
 Action = Literal["allow", "ask", "deny"]
 Initiator = Literal["model", "user"]
 AnswerKind = Literal["once", "conversation", "always", "reject"]
-# Where a rule stands in the stack; a later one is stronger.
+# The levels of rules, weakest first.
 Source = Literal["default", "system", "user", "project", "agent", "session"]
 
 ACTIONS: tuple[Action, ...] = ("allow", "ask", "deny")
 INITIATORS: tuple[Initiator, ...] = ("model", "user")
 ANSWERS: tuple[AnswerKind, ...] = ("once", "conversation", "always", "reject")
 SOURCES: tuple[Source, ...] = ("default", "system", "user", "project", "agent", "session")
-# What can be asked for, and what a pattern of that type is matched against.
+# The types of requests, and what a pattern of each type is matched against.
 TYPES: Mapping[str, str] = MappingProxyType(
     {
         "skill": "the name of a skill that is to be loaded",
@@ -38,34 +38,34 @@ TYPES: Mapping[str, str] = MappingProxyType(
         "secret": "a skill and the name of a secret, as SKILL/NAME",
     }
 )
-# What stands before a text that may mean anything: a command line that cannot be taken apart, an
-# address that cannot be read. No allow about something in particular covers such a text.
+# Prefixes of a text that may mean anything: a command line that cannot be split, an address that
+# cannot be parsed. No allow rule about something in particular covers such a text.
 OPAQUE = WHOLE
 UNCLEAR = "unclear: "
 _WIDE = (OPAQUE, UNCLEAR, "*")
-# The tools that run a command line; a rule about either matches it.
+# The tools that run a command line; a rule about one matches both.
 SHELL_TOOLS = ("Bash", "Terminal")
-# The tools that look into all of a folder, or at all that a pattern matches.
+# The tools that search a whole folder, or everything that a glob matches.
 LOOKING_TOOLS = frozenset(("Grep", "Glob", "LS"))
-# A longer pattern is refused where rules are read: what one match costs grows with it.
+# A longer pattern is refused when rules are read: the cost of a match grows with it.
 MAX_PATTERN_CHARS = 4096
 _NOTHING: Mapping[str, object] = MappingProxyType({})
-# Views are cached per agent and initiator; the cache is cleared beyond this many.
+# Views are cached per agent and initiator; beyond this many the cache is cleared.
 _MAX_VIEWS = 4096
-# How many programs may start each other in one command before it is not followed any more.
+# How many levels of programs that start each other are followed in one command.
 _MAX_DEPTH = 8
 _MAX_SHOWN_CHARS = 80
 _STRICTNESS = {"allow": 1, "ask": 2, "deny": 3}
 
 
 class Request(NamedTuple):
-    """Something that wants to happen. Every one of `patterns` must be allowed.
+    """A request for permission. Every one of `patterns` must be allowed.
 
-    `always` are the texts that "always" remembers, to the letter, for the skill with this content
-    `hash` from this `origin`; without them the answer cannot be remembered. `summary` says in one
-    line what wants to happen, for a person. `trusted` says whether the skill's origin is. `exact`
-    is a digest over all that belongs to it: an answer is remembered for that digest alone.
-    `tools` are the tools of which this is a use; what a rule asks or denies of them counts too.
+    `always` are the texts that "always" remembers, literally, for the skill with this content
+    `hash` from this `origin`; without them the answer cannot be remembered. `summary` describes the
+    action in one line, for a person. `trusted` says whether the skill's origin is. `exact` is a
+    digest of the whole action: an answer is remembered for that digest alone. `tools` are the tools
+    that this uses; rules that ask for or deny them count too.
     """
 
     type: str
@@ -100,7 +100,7 @@ class _RuleFields(NamedTuple):
 class Rule(_RuleFields):
     """One rule. `agent`, `initiator` and `skill` narrow it when not empty, `trusted` when not None.
 
-    `path` and `line` say where it is written. ConfigError for a value that no rule can have.
+    `path` and `line` say where it is written. ConfigError for an invalid value.
     """
 
     __slots__ = ()
@@ -152,8 +152,8 @@ class _AnswerFields(NamedTuple):
 class Answer(_AnswerFields):
     """The answer to a request; `message` goes to the requester, `by` to the audit log.
 
-    "conversation" holds for what "always" would cover, in this conversation and process alone.
-    ConfigError for a kind that is none.
+    "conversation" covers what "always" would, in this conversation and process alone. ConfigError
+    for an unknown kind.
     """
 
     __slots__ = ()
@@ -179,18 +179,18 @@ def _shown(value: object) -> str:
 
 
 def checked_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Return the rules that a host gives; ConfigError for what is no `Rule`."""
+    """Return the host's rules; ConfigError for a value that is not a `Rule`."""
     given = (rules,) if isinstance(rules, Rule) else tuple(rules)
     for rule in given:
         if not isinstance(rule, Rule):
             raise ConfigError(
-                f'rules: {_shown(rule)} is no Rule; write Rule("run", "git *", "allow")'
+                f'rules: {_shown(rule)} is not a Rule; write Rule("run", "git *", "allow")'
             )
     return tuple(Rule(*rule) for rule in given)  # `_replace` checks nothing
 
 
 def checked_answer(given: object) -> Answer | None:
-    """Return what `ask` gave; ConfigError for what is neither an `Answer` nor None."""
+    """Return the result of `ask`; ConfigError unless it is an `Answer` or None."""
     if given is None or isinstance(given, Answer):
         return given
     raise ConfigError(
@@ -205,7 +205,7 @@ class Decision(NamedTuple):
 
     `by` is `rule`, `scan`, `remembered`, `declared`, `once`, `conversation`, `always`, `rejected`,
     `timeout`, `nobody` or `disposed`. `reason` explains a refusal. `answered_by` is who gave the
-    answer, as far as that is known.
+    answer, if known.
     """
 
     allowed: bool
@@ -220,13 +220,13 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     Rule("*", "*", "ask", "default"),
     Rule("skill", "*", "allow", "default", trusted=True),
     Rule("skill", "*", "allow", "default", initiator="user"),
-    # Tools that only look never prompt.
+    # Read-only tools never prompt.
     *(Rule("tool", name, "allow", "default") for name in ("Read", "Grep", "Glob", "LS")),
 )
 
 
 def digest(facts: Mapping[str, object]) -> str:
-    """A digest over all the facts: two are the same only if every fact is."""
+    """Return a digest of all the facts; two digests are equal only if every fact is."""
     text = json.dumps(facts, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
@@ -234,13 +234,13 @@ def digest(facts: Mapping[str, object]) -> str:
 def matches(pattern: str, text: str) -> bool:
     """Whether the pattern covers the whole text: `*` is any run of characters, `?` is one.
 
-    A pattern that ends in ` *` or `:*` also covers what stands before that. All else is literal.
+    A pattern that ends in ` *` or `:*` also covers the text before that. All else is literal.
     """
     return any(_glob(form, text) for form in forms(pattern))
 
 
 def forms(pattern: str) -> tuple[str, ...]:
-    """The one or two patterns that it stands for, in which the end has no meaning of its own."""
+    """Return the one or two patterns that it means, without special endings."""
     if pattern.endswith(":*"):
         pattern = f"{pattern[:-2]} *"
     return (pattern[:-2], pattern) if pattern.endswith(" *") else (pattern,)
@@ -252,8 +252,8 @@ def meet(one: str, other: str) -> bool:
 
 
 def _near(one: str, other: str) -> bool:
-    """Whether a text may begin as both do."""
-    mine, others = _start(one), _start(other)
+    """Whether a text may begin as both patterns do."""
+    mine, others = _literal_prefix(one), _literal_prefix(other)
     if mine == one:
         return _glob(other, one)
     if others == other:
@@ -262,7 +262,7 @@ def _near(one: str, other: str) -> bool:
 
 
 class RuleSet:
-    """Rules in their order. For each text the last rule that matches decides."""
+    """Rules in their order. For each text the last matching rule decides."""
 
     __slots__ = ("_bounds", "_found", "_made", "_rules", "_scopes", "_theirs", "_untrusting",
                  "_views")  # fmt: skip
@@ -274,9 +274,9 @@ class RuleSet:
         *,
         project_trusted: bool = True,
     ) -> None:
-        """`projects` are the files that come with a project, for rules whose source is another.
+        """Take the rules; `projects` are the project's files, for rules with another source.
 
-        Until the project is trusted its rules are evaluated by themselves, and can only make the
+        Until the project is trusted its rules are evaluated separately, and can only make the
         outcome of the others stricter.
         """
         self._rules = given = tuple(rules)
@@ -286,7 +286,7 @@ class RuleSet:
         own = [rule for rule in given if not _of_project(rule, projects)]
         if len(own) < len(given):
             if not project_trusted:
-                # The rules of agents and of the host are stronger than any of a project.
+                # Rules of agents and of the host are stronger than those of a project.
                 first = SOURCES.index("project")
                 late = [rule for rule in given if SOURCES.index(rule.source) >= first]
                 self._rules, self._bounds = tuple(own), RuleSet(late)
@@ -294,14 +294,14 @@ class RuleSet:
                 self._theirs = (given, projects)
                 if any(map(self._is_strict, own)):
                     self._bounds = RuleSet(own)
-        self._found = (*self._rules, DEFAULT_RULES[0])  # the last, at -1, is for what is not found
+        self._found = (*self._rules, DEFAULT_RULES[0])  # -1: no rule matches
         self._scopes = frozenset(rule.skill for rule in self._rules if rule.skill)
         self._views: dict[tuple[object, ...], _View] = {}
         self._made: dict[tuple[object, ...], _View] = {}
 
     @property
     def scopes(self) -> frozenset[str]:
-        """The skills that some rules are about alone, as the rules name them."""
+        """The skills that some rules name in `skill`, as they are written."""
         return self._scopes | (self._bounds.scopes if self._bounds is not None else frozenset())
 
     @property
@@ -317,7 +317,7 @@ class RuleSet:
         the machine.
         """
         if request.type == "secret" and self._theirs is not None:
-            # A secret is the user's own: no project says who gets it, trusted or not.
+            # A secret belongs to the user: no project decides which skill gets it, trusted or not.
             if self._untrusting is None:
                 rules, projects = self._theirs
                 self._untrusting = RuleSet(rules, projects, project_trusted=False)
@@ -329,24 +329,24 @@ class RuleSet:
 
     def _decisive(self, request: Request) -> Rule:
         view = self._view(request)
-        least = self._least(request) if request.tools else -1
+        least = self._strictest_tool(request) if request.tools else -1
         decisive: Rule | None = None
         for text in request.patterns:
             if text.startswith(_WIDE) and (text[0] != "*" or request.type == "network"):
-                rule = self._wide(request, text, least)
+                rule = self._decide_ambiguous(request, text, least)
             else:
                 at = view.last(text)
                 rule = self._found[at if at > least else least]
                 if request.type == "run":
                     rule = self._run(view, text, rule)
                 elif request.type == "host_file" and not LOOKING_TOOLS.isdisjoint(request.tools):
-                    rule = self._stricter(rule, self._below(view, text))
+                    rule = self._stricter(rule, self._strictest_inside(view, text))
             if decisive is None or _weight(rule) > _weight(decisive):
                 decisive = rule
         return decisive or self._found[-1]
 
-    def _least(self, request: Request) -> int:
-        """The place of the last rule that asks or denies a tool of which the request is a use."""
+    def _strictest_tool(self, request: Request) -> int:
+        """Return the position of the last ask or deny rule for a tool that the request uses."""
         view = self._view(request._replace(type="tool"))
         places = [view.last(tool) for tool in request.tools]
         return max((at for at in places if self._is_strict(self._found[at])), default=-1)
@@ -356,12 +356,13 @@ class RuleSet:
         return rule.action != "allow" and rule.source != "default"
 
     def _run(self, view: "_View", text: str, rule: Rule, depth: int = 0) -> Rule:
-        """The rule for a command, or a stricter one about what it is or what it starts.
+        """Return the rule for a command, or a stricter one about the program or what it starts.
 
-        What may start anything is asked for where a later rule asks for or denies some of that.
+        For a command that may start anything, the answer is to ask, if a later rule asks for or
+        denies something in particular.
         """
         if "/" in text:
-            rule = self._by_name(view, text, rule)
+            rule = self._apply_name_rules(view, text, rule)
         begun = started(text)
         if begun is NOTHING:
             return rule
@@ -370,13 +371,13 @@ class RuleSet:
                 found = self._found[view.last(inner)]
                 rule = self._stricter(rule, self._run(view, inner, found, depth + 1))
         if begun.unclear or (begun.commands and depth >= _MAX_DEPTH):
-            rule = self._stricter(rule, self._hidden(view, text))
+            rule = self._stricter(rule, self._ask_for_hidden(view, text))
         return rule
 
-    def _hidden(self, view: "_View", text: str) -> Rule:
-        """The last rule that asks for or denies something in particular, as a question.
+    def _ask_for_hidden(self, view: "_View", text: str) -> Rule:
+        """Return the last rule that asks for or denies something in particular, as an ask.
 
-        A later one that allows the command itself takes that back.
+        A later rule that allows the command itself takes that back.
         """
         for position in reversed(view.positions):
             rule = self._rules[position]
@@ -386,10 +387,10 @@ class RuleSet:
                 return rule._replace(action="ask")
         return self._found[-1]
 
-    def _below(self, view: "_View", text: str) -> Rule:
-        """The strictest rule about something that lies in a folder, or that a glob may match.
+    def _strictest_inside(self, view: "_View", text: str) -> Rule:
+        """Return the strictest rule about anything in a folder, or that a glob may match.
 
-        A later one that allows all of that takes it back.
+        A later rule that allows the whole folder or glob takes that back.
         """
         cut = min((text.find(char) for char in "*?[{" if char in text), default=-1)
         whole = f"{text[:cut]}*" if cut >= 0 else f"{text.rstrip('/')}/*"
@@ -402,8 +403,8 @@ class RuleSet:
                 found = max(rule, found, key=_weight)
         return found
 
-    def _by_name(self, view: "_View", text: str, rule: Rule) -> Rule:
-        """What is denied or asked for by name is so at every path; none is allowed by a name."""
+    def _apply_name_rules(self, view: "_View", text: str, rule: Rule) -> Rule:
+        """Apply deny and ask rules by name at every path; an allow rule needs the path."""
         program, blank, rest = text.partition(" ")
         named = self._found[view.last(f"{program.rpartition('/')[2]}{blank}{rest}")]
         return self._stricter(rule, named)
@@ -412,10 +413,10 @@ class RuleSet:
         """Return the other rule if it is explicit and the stricter of the two."""
         return other if self._is_strict(other) and _weight(other) > _weight(rule) else rule
 
-    def _wide(self, request: Request, text: str, least: int) -> Rule:
-        """What is decided on a text that may mean many things: the strictest that may be meant.
+    def _decide_ambiguous(self, request: Request, text: str, least: int) -> Rule:
+        """Return the decision on a text that may mean many things: the strictest of them.
 
-        Only a rule about everything, or about this very text, allows it.
+        Only a rule about everything, or about exactly this text, allows it.
         """
         opaque = text.startswith((OPAQUE, UNCLEAR))
         for position in reversed(self._view(request).positions):
@@ -435,9 +436,9 @@ class RuleSet:
         return self._found[least]
 
     def denying(self, request: Request, pattern: str) -> Rule | None:
-        """The last rule that denies something that the pattern may mean; None if none does.
+        """Return the last rule that denies something that the pattern may match; None if none does.
 
-        A later one that allows all of it takes that back, unless only a project has it.
+        A later rule that allows all of it takes that back, unless it is only the project's.
         """
         if self._bounds is not None and (denying := self._bounds.denying(request, pattern)):
             return denying
@@ -450,10 +451,10 @@ class RuleSet:
         return None
 
     def denies_all(self, request: Request) -> bool:
-        """Whether every request like this one is denied, no matter what it is about."""
+        """Whether every request of this kind is denied, for any subject."""
         if self._bounds is not None and self._bounds.denies_all(request):
             return True
-        least = self._least(request) if request.tools else -1
+        least = self._strictest_tool(request) if request.tools else -1
         for position in reversed(self._view(request).positions):
             rule = self._rules[position]
             if position < least:
@@ -465,7 +466,7 @@ class RuleSet:
         return least >= 0 and self._found[least].action == "deny"
 
     def last(self, request: Request, text: str) -> int:
-        """The place in `rules` of the rule that decides on one text of the request; -1: none."""
+        """Return the position of the rule that decides one text of the request; -1 if none."""
         return self._view(request).last(text)
 
     def _view(self, request: Request) -> "_View":
@@ -475,7 +476,7 @@ class RuleSet:
         return self._views.get(key) or self._new_view(request, key)
 
     def _new_view(self, request: Request, key: tuple[object, ...]) -> "_View":
-        """Two askers whom no rule tells apart share a view."""
+        """Build a view; requesters that no rule distinguishes share one."""
         if len(self._views) >= _MAX_VIEWS:
             self._views, self._made = {}, {}
         known = any(rule.type == request.type for rule in self._rules)
@@ -502,7 +503,7 @@ class RuleSet:
 
 
 def _patterns(rule: Rule, type: str) -> tuple[str, ...]:
-    """A package has many spellings, and a rule means all of them."""
+    """Return the rule's patterns; for a package, one for each spelling."""
     if type != "install":
         return (rule.pattern,)
     return rule_patterns(rule.pattern, allows=rule.action == "allow")
@@ -515,7 +516,8 @@ def _installs_skills(request: Request) -> bool:
 
 
 def _is_about_skills(rule: Rule) -> bool:
-    # Who allows all packages has not allowed a skill; who denies all installs means both.
+    # An allow rule for all packages does not allow skills; a deny rule for all installs covers
+    # both.
     named = rule.pattern.lower().startswith(SKILL_PREFIX)
     return named or rule.action != "allow" or rule.type == "*"
 
@@ -533,12 +535,12 @@ def _is_agent(named: str, agent: str) -> bool:
 
 
 def _is_skill(named: str, skill: str) -> bool:
-    # What no skill asks for is about none, also for a rule about all of them.
+    # A request without a skill matches no rule with `skill`, not even one for all skills.
     return bool(skill) and (named == skill or matches(named, skill))
 
 
 def _is_asker(rule: Rule, initiator: str, trusted: bool) -> bool:
-    # A name is no proof: what is allowed to a skill by its name is not to one of any checkout.
+    # A name is no proof: an allow rule for a skill's name does not hold for an untrusted checkout.
     by_name = bool(rule.skill) and rule.action == "allow" and rule.trusted is None
     return rule.initiator in ("", initiator) and (True if by_name else rule.trusted) in (
         None,
@@ -547,11 +549,11 @@ def _is_asker(rule: Rule, initiator: str, trusted: bool) -> bool:
 
 
 class _View:
-    """The rules that count for one asker, laid out so that few are tried on a text.
+    """The rules that count for one requester, indexed so that few are tried on a text.
 
-    Literal patterns lie in a dict, those with a literal start or end in a tree of each, those with
-    a start behind some `?` in a tree for what follows so many characters. Only what has neither
-    is gone through, from the last on, until a match that is known stands later.
+    Literal patterns are in a dict; patterns with a literal prefix or suffix in a tree of each;
+    those with a prefix after some `?` in a tree for each number of `?`. Only the rest is tried one
+    by one, last rule first, until a later match is known.
     """
 
     __slots__ = ("_ends", "_exact", "_rest", "_starts", "positions")
@@ -566,7 +568,7 @@ class _View:
             self.positions.append(position)
             for form in forms(pattern):
                 behind = form.lstrip("?")
-                start, end = _start(behind), _start(form[::-1])
+                start, end = _literal_prefix(behind), _literal_prefix(form[::-1])
                 if start == form:
                     self._exact[form] = position
                 elif start or not behind.strip("*"):
@@ -591,17 +593,17 @@ class _View:
         return _find_best(self._rest, text, best) if self._rest else best
 
 
-# The literal start of a pattern, its position, and the pattern.
+# The literal prefix of a pattern, its position, and the pattern.
 _Place = tuple[str, int, str]
-# A position, a literal part that a text must have, and the pattern.
+# A position, a literal part that a text must contain, and the pattern.
 _Try = tuple[int, str, str]
 
 
 class _Node:
-    """One literal start: the last rule that is it and `*`, and those that go on otherwise.
+    """One literal prefix: the last rule that is this prefix and `*`, and the longer patterns.
 
-    `parent` is the longest other start that this one begins with; `holder` is the nearest node
-    from here upwards that has patterns to try.
+    `parent` is the longest shorter prefix of this one; `holder` is the nearest node from here
+    upwards that has patterns to try.
     """
 
     __slots__ = ("holder", "last", "parent", "start", "tried")
@@ -620,10 +622,10 @@ class _Node:
 
 
 class _Tree:
-    """Literal starts, sorted. All that a text begins with are above its neighbour in that order.
+    """Literal prefixes, sorted.
 
-    They lie apart by their first characters, as many as the shortest has, so that most texts need
-    no search at all.
+    All prefixes of a text are ancestors of its neighbour in that order. They are grouped by their
+    first characters, as many as the shortest one has, so that most texts need no search.
     """
 
     __slots__ = ("_branches", "_common", "_root")
@@ -644,7 +646,7 @@ class _Tree:
             nodes.append(node)
 
     def last(self, text: str, best: int) -> int:
-        """The position of the last rule that matches, if it is later than `best`; else `best`."""
+        """Return the position of the last matching rule, or `best` if that is later."""
         branch = self._branches.get(text[: self._common])
         node = self._root
         if branch is not None:
@@ -675,13 +677,13 @@ def _find_best(tries: Iterable[_Try], text: str, best: int) -> int:
     return best
 
 
-def _start(form: str) -> str:
-    """What stands before the first wildcard."""
+def _literal_prefix(form: str) -> str:
+    """Return the text before the first wildcard."""
     return form.partition("*")[0].partition("?")[0]
 
 
 def _glob(form: str, text: str) -> bool:
-    """Each literal part is sought once, from where the one before it ended: no way back is tried"""
+    """Match without backtracking: search each literal part once, after the one before."""
     if "?" in form:
         return _steps(form, text)
     first, *parts = form.split("*")
@@ -700,7 +702,7 @@ def _glob(form: str, text: str) -> bool:
 
 
 def _steps(form: str, text: str) -> bool:
-    """All ways at once: bit n of `state` says that the first n characters of the form are met."""
+    """Simulate all matches at once: bit n of `state` means that the first n characters match."""
     masks: dict[str, int] = {}
     anything = stay = 0
     bit = 1

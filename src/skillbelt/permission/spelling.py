@@ -1,7 +1,7 @@
-"""The one spelling of a host and of a path, for what is asked and for the rules about it.
+"""The normal form of a host and of a path, in requests and in rules.
 
-What cannot be parsed with certainty becomes `unclear: ...`, and no rule about one host or one path
-allows it.
+A text that cannot be parsed with certainty becomes `unclear: ...`; no rule about one host or one
+path allows it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WILD = frozenset("*?")
 
 
 def host_text(address: str) -> str:
-    """The host of an address as rules are matched against it, with a port that is not usual."""
+    """Return the host of an address in normal form, with a port that is not the usual one."""
     try:
         return _format_host(_parse_host(host_of(address)))
     except ValueError:
@@ -30,7 +30,7 @@ def host_text(address: str) -> str:
 
 
 def host_pattern(pattern: str) -> str:
-    """The pattern of a rule in that same spelling; ValueError when it can match no host."""
+    """Return the pattern of a rule in that same form; ValueError when it can match no host."""
     plain = pattern.strip().lower()
     if pattern.startswith(UNCLEAR) or _WILD.intersection(plain.removeprefix("*.")):
         return pattern if pattern.startswith(UNCLEAR) else plain
@@ -50,12 +50,12 @@ def _format_host(rule: HostRule) -> str:
     mapped = getattr(address, "ipv4_mapped", None)
     if mapped is not None:
         rule = rule._replace(name=str(mapped))
-    # The usual ports are one and the same to a rule.
+    # The usual ports are the same for a rule.
     return str(rule._replace(ports=PORTS) if rule.ports <= PORTS else rule)
 
 
 def path_texts(path: str, home: str, folder: str) -> tuple[str, ...]:
-    """A path as rules are matched against it: as it is written, and with its links resolved."""
+    """Return a path as rules are matched against it: as written, and with links resolved."""
     whole = at_home(_local(path), home)
     if "\0" in whole or whole.startswith(UNCLEAR):
         return (UNCLEAR + path,)
@@ -75,7 +75,7 @@ def is_file_url(text: str) -> bool:
 
 
 def _local(path: str) -> str:
-    """The path that a URL of a file means; one of another machine is unclear."""
+    """Return the path of a file URL; one on another machine is unclear."""
     if not is_file_url(path):
         return path
     rest = path[5:]
@@ -88,7 +88,7 @@ def _local(path: str) -> str:
 
 
 def path_pattern(pattern: str, home: str) -> str:
-    """The pattern of a rule in that same spelling."""
+    """Return the pattern of a rule in that same form."""
     whole = at_home(pattern[7:] if pattern.startswith("file:///") else pattern, home)
     if not whole.startswith("/") or whole.startswith(UNCLEAR):
         return whole
@@ -100,7 +100,7 @@ def path_pattern(pattern: str, home: str) -> str:
 
 
 def at_home(path: str, home: str) -> str:
-    """The path with what stands for the home folder at its beginning replaced."""
+    """Replace a prefix that means the home folder."""
     for name in ("~", "$HOME", "${HOME}"):
         if home and (path == name or path.startswith(f"{name}/")):
             return home.rstrip("/") + path[len(name) :]
@@ -108,5 +108,5 @@ def at_home(path: str, home: str) -> str:
 
 
 def plain_path(path: str) -> str:
-    """An absolute path without double slashes, dots and a slash at its end."""
+    """Return an absolute path without double slashes, dots and a slash at its end."""
     return posixpath.normpath(f"/{path.lstrip('/')}")

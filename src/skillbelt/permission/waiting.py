@@ -1,8 +1,8 @@
-"""Requests that wait for an answer, here and in other processes.
+"""Pending permission requests, of this process and of others.
 
-`WaitingRequests` is one process: a call that needs permission waits, and listeners answer from any
-thread. `SharedRequests` keeps requests in the store, where other processes of the project see and
-answer them; one that a listener here answers at once is not written there.
+`WaitingRequests` is for one process: a call that needs permission waits, and listeners answer from
+any thread. `SharedRequests` keeps requests in the store, where other processes of the project see
+and answer them; one that a listener here answers at once is not written there.
 """
 
 import itertools
@@ -23,30 +23,30 @@ from skillbelt.permission.rules import Answer, Request
 from skillbelt.store.protocol import SessionInfo, SessionKey, Store, StoreWatch
 from skillbelt.untrusted_json import read_json
 
-# How often a process publishes that it listens, and when it counts as gone.
+# How often a process publishes that it listens, and after how long it counts as gone.
 BEAT_SECONDS = 2.0
 STALE_SECONDS = 6.0
-# How long an abandoned request stays: after its deadline, and after it was settled. A slow asker
-# still finds it.
+# How long an abandoned request stays: after its deadline, and after it was settled. A slow
+# requester still finds it.
 GRACE_SECONDS = 5.0
 LEFT_SECONDS = 60.0
-# How long a listener of this process has before the request is shown to other processes too.
+# How long a listener of this process may take before other processes see the request too.
 SHOW_SECONDS = 0.2
-# How long to wait for news at a time, and at least between two looks: a flood of them must not
-# make a process look all the time.
+# The longest wait for a notification, and the shortest time between two polls: many notifications
+# must not keep a process busy.
 _NEWS_SECONDS = 0.5
 _PAUSE_SECONDS = 0.02
 _LISTENER = "listener:"
-# The store shares such a key among all projects: who writes it answers for each of them.
+# The store shares this key among all projects: a process that writes it answers for each of them.
 _FOR_ALL = f"app:{_LISTENER}"
-_EVERYWHERE = f"{APP} *"  # the topic of who looks at all projects
+_EVERYWHERE = f"{APP} *"  # the topic of processes that watch all projects
 _POSTED = "desk:"
 _WORDS = ("type", "summary", "initiator", "agent", "session", "skill", "hash", "origin",
           "exact")  # fmt: skip
 
 
 class Pending(NamedTuple):
-    """A request that waits for an answer, since `time` in Unix seconds."""
+    """A pending request, since `time` in Unix seconds."""
 
     id: str
     request: Request
@@ -58,7 +58,7 @@ class Settled(NamedTuple):
     """How the wait ended.
 
     `by` is `once`, `conversation`, `always`, `rejected`, `timeout`, `nobody` or `disposed`; the
-    last three come without an answer.
+    last three mean that no answer came.
     """
 
     answer: Answer | None
@@ -75,7 +75,7 @@ TIMEOUT, NO_LISTENER, DISPOSED = (Settled(None, by) for by in ("timeout", "nobod
 
 
 class Posted(NamedTuple):
-    """A request in the store; the asker has given up by the `deadline`, in Unix seconds.
+    """A request in the store; the requester gives up at the `deadline`, in Unix seconds.
 
     `process` identifies the process that asks. `attended` says that it has a listener itself.
     `updated` is when the store last changed it.
@@ -90,7 +90,7 @@ class Posted(NamedTuple):
 
 
 class SharedRequests:
-    """The waiting requests of all processes in a store, and which processes listen."""
+    """The pending requests of all processes in a store, and which processes listen."""
 
     def __init__(self, store: Store, project: str) -> None:
         self.id = os.urandom(8).hex()
@@ -101,9 +101,9 @@ class SharedRequests:
         self._listens = False
 
     def watch(self) -> StoreWatch:
-        """Return what waits for news of the project's requests, from any machine.
+        """Return a subscription to changes of the project's requests, on any machine.
 
-        News say only that it is time to look: what counts is in the store.
+        A notification only says that it is time to poll: the store has the state.
         """
         return self._store.watch(self._topic)
 
@@ -145,7 +145,7 @@ class SharedRequests:
         self._wake()
 
     def seconds_left(self, posted: Posted) -> float:
-        """Return how long the asker still waits."""
+        """Return how long the requester still waits."""
         return posted.deadline - self._store.now()
 
     def find(self, id: str) -> Posted | None:
@@ -154,7 +154,7 @@ class SharedRequests:
         return None if posted is None or has_ended(posted.process) else posted
 
     def is_abandoned(self, id: str) -> bool:
-        """Whether the request waits for an answer, but the process that asked has ended."""
+        """Whether the request is pending, but the process that asked has ended."""
         posted = self._open(id)
         return posted is not None and has_ended(posted.process)
 
@@ -167,7 +167,7 @@ class SharedRequests:
         place = self._place(id)
         [event] = self._store.append(place, [NewEvent("settled", data=_encode_outcome(settled))])
         if event.seq == 1:
-            # The asker removed its request meanwhile.
+            # The requester removed its request meanwhile.
             self._store.delete(place)
         self._wake()
         return event.seq == 2
@@ -198,7 +198,7 @@ class SharedRequests:
     def waiting(
         self, listing: Mapping[str, SessionInfo], seen: Mapping[str, Posted]
     ) -> dict[str, Posted]:
-        """Return the unsettled requests; remove those that crashed askers left behind."""
+        """Return the unsettled requests; remove those that crashed requesters left behind."""
         now = self._store.now()
         found = {}
         for id, info in listing.items():
@@ -217,7 +217,7 @@ class SharedRequests:
         return known if known and known.updated == info.updated else self._read(id)
 
     def _read(self, id: str) -> Posted | None:
-        """As `find`, but remove an invalid request, and return None when the store fails."""
+        """Like `find`, but remove an invalid request, and return None when the store fails."""
         try:
             events = self._store.events(self._place(id))
         except SkillbeltError:
@@ -232,9 +232,9 @@ class SharedRequests:
 
 
 class EveryRequest:
-    """The waiting requests of all projects in a store, for who answers them in one place.
+    """The pending requests of all projects in a store, to answer them in one place.
 
-    Processes ask only where one listens. `listen` says that this one does, until `close`.
+    A process asks only if another one listens. `listen` says that this one does, until `close`.
     """
 
     def __init__(self, store: Store) -> None:
@@ -246,7 +246,7 @@ class EveryRequest:
         self._thread: threading.Thread | None = None
 
     def listen(self) -> None:
-        """Publish that requests of every project are answered here, as long as this runs."""
+        """Publish that this process answers requests of every project, until `close`."""
         self._beat(repr(self._store.now()))
         self._thread = threading.Thread(target=self._go_on, name="skillbelt-inbox", daemon=True)
         self._thread.start()
@@ -260,11 +260,11 @@ class EveryRequest:
                 self._beat(None)
 
     def watch(self) -> StoreWatch:
-        """Return what waits for news of any project's requests."""
+        """Return a subscription to changes of any project's requests."""
         return self._store.watch(_EVERYWHERE)
 
     def waiting(self) -> dict[str, Posted]:
-        """Return the requests that wait in the store, by id, oldest first."""
+        """Return the pending requests in the store, by id, oldest first."""
         projects: dict[str, dict[str, SessionInfo]] = {}
         for info in self._store.sessions(APP):
             if info.key.session.startswith(_POSTED):
@@ -277,7 +277,7 @@ class EveryRequest:
         return dict(sorted(found.items(), key=lambda one: one[1].pending.time))
 
     def answer(self, project: str, id: str, answer: Answer) -> bool:
-        """Settle a request and others that the answer covers; False when it no longer waits."""
+        """Settle a request and others that the answer covers; False if it is not pending."""
         answers = RememberedAnswers(self._store, project)
         return WaitingRequests(answers, store=self._store, project=project).answer(id, answer)
 
@@ -304,13 +304,13 @@ def _fresh(value: str, now: float) -> bool:
 
 
 def process_mark() -> str:
-    """Return what identifies this process on this machine as long as it runs; "" if unknown."""
+    """Return a mark that identifies this running process on this machine; "" if unknown."""
     started = _started(os.getpid())
     return f"{_machine()} {os.getpid()} {started}" if _machine() and started else ""
 
 
 def has_ended(mark: str) -> bool:
-    """Whether the process of the mark has ended for certain; one of another machine never has."""
+    """Whether the process of the mark has certainly ended; never true for another machine's."""
     machine, _, process = mark.partition(" ")
     pid, _, started = process.partition(" ")
     if not pid.isdigit() or machine != _machine():
@@ -319,16 +319,16 @@ def has_ended(mark: str) -> bool:
         os.kill(int(pid), 0)
     except ProcessLookupError:
         return True
-    except (OSError, OverflowError):  # a number that is no process id is not known to have ended
+    except (OSError, OverflowError):  # a number that is not a process id is not known to have ended
         return False
     return _started(int(pid)) not in ("", started)
 
 
 @cache
 def _machine() -> str:
-    """Return the boot of this machine and the process namespace, in which process ids are one.
+    """Return the boot id, the host name and the process namespace, within which a pid is unique.
 
-    Two machines that were started from one image in memory have one boot, and two names.
+    Two machines resumed from one memory image share the boot id, but not the name.
     """
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
@@ -340,7 +340,7 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> str:
-    """Return when a process started; "" if unknown, "ended" if only its exit code is left."""
+    """Return when a process started; "" if unknown, "ended" if it is a zombie."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -426,7 +426,7 @@ Callback = Callable[[Pending], object]
 
 
 class NotAnswered(LookupError):
-    """Raised by a listener that leaves a request to the others."""
+    """Raised by a listener that leaves a request to other listeners."""
 
 
 @contextmanager
@@ -439,12 +439,11 @@ def _logged(what: str) -> Iterator[None]:
 
 
 class _Entry:
-    """A waiting request.
+    """A pending request. `takers` are the listeners of this process that may still answer.
 
-    `takers` are the listeners of this process that may still answer. `asker` is the process that
-    asks, when it is another one. A `shared` request is settled by the store, and `attended` if the
-    asker has listeners itself. `given` is an answer from this process to a shared one, and
-    `failure` what is wrong with a listener here.
+    `asker` is the process that asks, when it is another one. A `shared` request is settled by the
+    store, and `attended` if the requester has listeners itself. `given` is an answer from this
+    process to a shared one, and `failure` the error of a listener here.
     """
 
     def __init__(
@@ -472,7 +471,7 @@ class _Entry:
 
 
 class WaitingRequests:
-    """Requests that wait for an answer. Thread-safe.
+    """The pending requests of a process. Thread-safe.
 
     With a `store`, the project's other processes see the requests and may answer them. ConfigError
     when the store is needed and cannot be used.
@@ -505,12 +504,12 @@ class WaitingRequests:
         self._abroad: dict[str, _Entry] = {}
 
     def listen(self, callback: Callback, *, elsewhere: bool = True) -> Callable[[], None]:
-        """Call `callback` for every request, also those that wait already; return what stops it.
+        """Call `callback` for every request, also pending ones; return a function that stops it.
 
-        Each call has its own thread, so a callback may block, or answer as it likes. One that
-        raises does not answer: with NotAnswered on purpose; a ConfigError, as of a wrong answer,
-        goes to the one who asks; any other error is logged. Without `elsewhere` it gets the
-        requests of this process only.
+        Each call has its own thread, so a callback may block. One that raises does not answer:
+        NotAnswered leaves the request to others; a ConfigError, as for a wrong answer, goes to the
+        requester; any other error is logged. Without `elsewhere` it gets the requests of this
+        process only.
         """
         number = next(self._numbers)
         with self._lock:
@@ -546,7 +545,7 @@ class WaitingRequests:
         return settled
 
     def answer(self, id: str, answer: Answer) -> bool:
-        """Settle a request and others that the answer covers; False when it no longer waits.
+        """Settle a request and others that the answer covers; False if it is not pending.
 
         "always" settles all requests it covers, "reject" all of the same session. ConfigError when
         "always" cannot be saved: the request is allowed, and nothing is remembered.
@@ -568,7 +567,7 @@ class WaitingRequests:
         return True
 
     def withdraw(self, about: Callable[[Request], bool]) -> None:
-        """Give up requests of this process, without an answer: no call waits for them any more."""
+        """Withdraw requests of this process without an answer: no call waits for them any more."""
         with self._lock:
             entries = [one for one in self._entries.values() if about(one.pending.request)]
         for entry in entries:
@@ -576,7 +575,7 @@ class WaitingRequests:
                 self._resolve(entry, DISPOSED)
 
     def pending(self) -> list[Pending]:
-        """Return the requests that wait here and in the store, oldest first."""
+        """Return the pending requests, of this process and in the store, oldest first."""
         found = {}
         if self._shared is not None:
             posted = self._shared.waiting(self._shared.listing(), {})
@@ -586,11 +585,11 @@ class WaitingRequests:
         return sorted(found.values(), key=lambda pending: pending.time)
 
     def is_abandoned(self, id: str) -> bool:
-        """Whether the process that asked for this has ended, so that no answer reaches it."""
+        """Whether the process that asked has ended, so that no answer reaches it."""
         return self._shared is not None and self._shared.is_abandoned(id)
 
     def close(self) -> None:
-        """Reject all requests of this process, and later ones at once."""
+        """Refuse all requests of this process, and later ones at once."""
         with self._lock:
             self._closed = True
             listened = bool(self._public)
@@ -632,7 +631,7 @@ class WaitingRequests:
                 self._shared.remove(pending.id)
 
     def _show(self, entry: _Entry, until: float) -> None:
-        """Write a request to the store that no listener here answers at once."""
+        """Write a request to the store if no listener here answers it at once."""
         shared = self._shared
         at_once = min(SHOW_SECONDS, max(until - time.monotonic(), 0.0))
         if shared is None or entry.done.wait(at_once):
@@ -667,7 +666,7 @@ class WaitingRequests:
     def _outcome(self, entry: _Entry, until: float) -> Settled:
         if not entry.done.wait(max(until - time.monotonic(), 0.0)):
             self._resolve(entry, TIMEOUT)
-        # An answer may have come first and be remembered right now.
+        # An answer may have come first and may be in the middle of being remembered.
         entry.done.wait()
         if entry.failure is not None and entry.settled == NO_LISTENER:
             raise entry.failure
@@ -679,7 +678,7 @@ class WaitingRequests:
             try:
                 self._remember(entry.pending.request, settled.answer)
             except ConfigError:
-                if settled != entry.given:  # else the one who gave it has this error
+                if settled != entry.given:  # else the process that answered has this error
                     raise
             self._reach(entry, settled)
         return settled
@@ -790,7 +789,7 @@ class WaitingRequests:
     def _publish(self, entry: _Entry, listeners: Mapping[int, Callback]) -> None:
         for number, callback in listeners.items():
             thread = threading.Thread(
-                # With the context variables of the call that asks, as a host may need them.
+                # Keep the context variables of the requesting call: a host may need them.
                 target=copy_context().run,
                 args=(self._call, entry, number, callback),
                 name="skillbelt-listener",
@@ -799,7 +798,7 @@ class WaitingRequests:
             try:
                 thread.start()
             except RuntimeError:
-                self._untake(entry, number)
+                self._drop_listener(entry, number)
 
     def _call(self, entry: _Entry, number: int, callback: Callback) -> None:
         try:
@@ -814,12 +813,12 @@ class WaitingRequests:
                 entry.failure = error
                 self._resolve(entry, NO_LISTENER)
         except BaseException:
-            # The request must not wait for this listener, and the thread has no caller to raise to.
+            # The request must not wait for this listener; a thread has no caller to raise to.
             log_warning("a permission callback failed, so it does not answer", trace=True)
         with _logged("cannot withdraw a permission callback"):
-            self._untake(entry, number)
+            self._drop_listener(entry, number)
 
-    def _untake(self, entry: _Entry, number: int) -> None:
+    def _drop_listener(self, entry: _Entry, number: int) -> None:
         """Note that a listener will not answer; settle the request if it was the last one."""
         with self._lock:
             entry.takers.discard(number)
@@ -851,14 +850,14 @@ class WaitingRequests:
             self._beat()
             self._wake.set()
         for entry in waiting:
-            self._untake(entry, number)
+            self._drop_listener(entry, number)
 
     # The store
 
     def _beat(self) -> None:
         """Publish in the store whether this process listens.
 
-        A store that cannot be written does not stop listening in this process.
+        A failure of the store does not stop listening in this process.
         """
         if self._shared is None:
             return
@@ -871,39 +870,42 @@ class WaitingRequests:
             if self._shared is None or self._poller is not None or self._closed:
                 return
             poller = threading.Thread(
-                target=self._look_on, args=(self._shared,), name="skillbelt-waiting", daemon=True
+                target=self._run_polling,
+                args=(self._shared,),
+                name="skillbelt-waiting",
+                daemon=True,
             )
             poller.start()
             self._poller = poller
 
-    def _look_on(self, shared: SharedRequests) -> None:
+    def _run_polling(self, shared: SharedRequests) -> None:
         over = threading.Event()
-        # Without news, as when the store is away, the requests are polled.
-        with _logged("cannot wait for news of permission requests"):
+        # Without notifications, as when the store cannot be reached, the requests are polled.
+        with _logged("cannot wait for changes of permission requests"):
             watch = shared.watch()
             threading.Thread(
                 target=self._pass_on, args=(watch, over), name="skillbelt-news", daemon=True
             ).start()
         try:
-            self._look_until_done(shared)
+            self._poll_until_done(shared)
         finally:
             over.set()
 
     def _pass_on(self, watch: StoreWatch, over: threading.Event) -> None:
-        """Wake the thread that looks whenever there may be news, until it is over."""
-        with closing(watch), _logged("cannot wait for news of permission requests"):
+        """Wake the polling thread on each notification, until it ends."""
+        with closing(watch), _logged("cannot wait for changes of permission requests"):
             while not over.is_set():
                 if watch.wait(_NEWS_SECONDS):
                     self._wake.set()
                     over.wait(_PAUSE_SECONDS)
 
-    def _look_until_done(self, shared: SharedRequests) -> None:
+    def _poll_until_done(self, shared: SharedRequests) -> None:
         seen: dict[str, Posted] = {}
         beat = time.monotonic()
         while self._is_needed():
             # The store may work again at the next poll, and every wait has a timeout.
             with _logged("cannot look for permission requests in the store"):
-                seen = self._look(shared, seen)
+                seen = self._poll_once(shared, seen)
             if self._public and time.monotonic() - beat >= BEAT_SECONDS:
                 beat = time.monotonic()
                 self._beat()
@@ -919,8 +921,8 @@ class WaitingRequests:
                 self._poller = None
             return needed
 
-    def _look(self, shared: SharedRequests, seen: dict[str, Posted]) -> dict[str, Posted]:
-        # In this order: an entry in the snapshot is in the listing, unless it was removed.
+    def _poll_once(self, shared: SharedRequests, seen: dict[str, Posted]) -> dict[str, Posted]:
+        # In this order: an entry of the snapshot is in the listing, unless it was removed.
         with self._lock:
             mine = [entry for entry in self._entries.values() if entry.shared]
         listing = shared.listing()
@@ -934,12 +936,12 @@ class WaitingRequests:
                 self._resolve(entry, NO_LISTENER)
         elif lonely:
             self._leave_to_others(shared, lonely, shared.waiting(listing, {}))
-        return self._hear(shared.waiting(listing, seen), shared) if self._public else {}
+        return self._publish_others(shared.waiting(listing, seen), shared) if self._public else {}
 
     def _leave_to_others(
         self, shared: SharedRequests, lonely: Iterable[_Entry], posted: Mapping[str, Posted]
     ) -> None:
-        """Write requests anew whose last listener here is gone: they hang on the others now."""
+        """Write requests again that lost their last listener here: others must answer now."""
         for entry in lonely:
             known = posted.get(entry.pending.id)
             if entry.attended and known is not None:
@@ -947,7 +949,9 @@ class WaitingRequests:
                 shared.remove(entry.pending.id)
                 shared.post(entry.pending, shared.seconds_left(known))
 
-    def _hear(self, posted: dict[str, Posted], shared: SharedRequests) -> dict[str, Posted]:
+    def _publish_others(
+        self, posted: dict[str, Posted], shared: SharedRequests
+    ) -> dict[str, Posted]:
         """Publish the requests of other processes to the listeners here."""
         with self._lock:
             listeners = {number: self._listeners[number] for number in self._public}

@@ -1,6 +1,6 @@
-"""Programs that start other programs: what a command would start, as far as it can be read.
+"""Programs that start other programs: which commands a command starts, as far as it can be read.
 
-A rule about `rm` applies however `rm` is started, so `env rm x` is also checked as `rm x`. A
+A rule about `rm` applies no matter how `rm` is started, so `env rm x` is also checked as `rm x`. A
 command that may start an unknown program is reported as unclear. A program that runs a file, as in
 `python3 scripts/x.py`, is neither: the content of the file is not read here.
 """
@@ -18,7 +18,7 @@ from skillbelt.permission.command_lines import WHOLE, read_line
 
 
 class Started(NamedTuple):
-    """The commands that one starts, as rules are matched against them, and whether that is all."""
+    """The commands that a command starts, in the form that rules match, and if that is all."""
 
     commands: tuple[str, ...] = ()
     unclear: bool = False
@@ -26,7 +26,7 @@ class Started(NamedTuple):
 
 NOTHING = Started()
 _UNCLEAR = Started((), True)
-# Options after which an interpreter still runs the file that follows; `v:` takes the next word.
+# Options after which an interpreter still runs the file that follows; `v:` takes a value.
 _INTERPRETERS: Mapping[str, str] = {
     "python": "-u -B -s -S -E -I -O -OO -P -q -v -b -bb -x X: W:",
     "pypy": "-u -B -s -S -E -I -O -q -v X: W:",
@@ -55,7 +55,7 @@ _INTERPRETERS: Mapping[str, str] = {
     "racket": "",
     "sbcl": "--script",
 }
-# Modules of Python that run code which they are given, and words that make others do so.
+# Python modules that run code from their arguments, and words that make others do so.
 _CODE_MODULES = frozenset(
     ("timeit", "code", "pdb", "trace", "profile", "cProfile", "runpy", "IPython")
 )
@@ -64,7 +64,7 @@ _VERBS: Mapping[str, frozenset[str]] = {
     "bun": frozenset(("x", "exec", "repl")),
 }
 _ASKS_ONLY = frozenset(("--version", "-V", "--help", "-h"))
-# What starts others by way of one of its words, and which; below, what always does.
+# Programs that start others if one of these words is present; below, programs that always do.
 _BY_WORD: Mapping[str, tuple[str, ...]] = {
     "find": ("-exec", "-execdir", "-ok", "-okdir"),
     "fd": ("-x", "-X", "--exec"),
@@ -108,7 +108,7 @@ _GIT_RUNS = ("-c", "--config-env", "--exec-path")
 _MOST_WORDS = 4096
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*\+?=")
 _NUMBERED = re.compile(r"[-.]?\d[\d.]*[a-z]?$")
-# Scripts of sed that start nothing: one that substitutes, prints, deletes or ends.
+# Scripts of sed that start nothing: they substitute, print, delete or quit.
 _SED_PLAIN = re.compile(
     r"(\d+|\$|/[^/\\]*/)?(,(\d+|\$|/[^/\\]*/))?!?"
     r"([pdqDP=]|s([/|#,:@!%_])(?:(?!\5).)*\5(?:(?!\5).)*\5[gpI0-9]*|y/[^/]*/[^/]*/)"
@@ -117,7 +117,7 @@ _SED_FLAGS = ("--quiet", "--silent", "--regexp-extended")
 
 
 def started(text: str) -> Started:
-    """What a command starts besides itself. `text` is one command as `read_line` gives it."""
+    """Return what a command starts besides itself; `text` is one command of `read_line`."""
     name = _known_name(text.partition(" ")[0])
     if not name:
         return NOTHING
@@ -128,14 +128,14 @@ def started(text: str) -> Started:
 
 @lru_cache(maxsize=4096)
 def _known_name(word: str) -> str:
-    """The name in the table of the program that a word starts; "" for any other."""
+    """Return the table's name of the program that a word starts; "" for any other."""
     program = word.rpartition("/")[2].strip("'\"")
-    name = program if program in _KNOWN else _plain(program)
+    name = program if program in _KNOWN else _without_version(program)
     return name if name in _KNOWN else ""
 
 
-def _plain(program: str) -> str:
-    """The name without what tells versions apart: `python3.11` is `python`."""
+def _without_version(program: str) -> str:
+    """Return the name without its version: `python3.11` is `python`."""
     lower = program.lower()
     if lower.startswith(("ld-linux", "ld-musl", "ld-2", "ld.so", "ld64")):
         return "ld.so"
@@ -151,7 +151,7 @@ def _split(text: str) -> list[str] | None:
 
 
 def _joined(words: list[str]) -> str:
-    """One command, in the spelling that rules are matched against."""
+    """Join words to one command, in the normal form that rules are matched against."""
     line = read_line(shlex.join(words))
     return line.commands[0] if len(line.commands) == 1 else WHOLE + shlex.join(words)
 
@@ -166,7 +166,7 @@ def _prefixed(name: str, words: list[str]) -> Started:
             at += 1
             break
         if name in ("env", "sudo", "doas") and _ASSIGNS.match(word):
-            unclear = True  # a variable may make another program of it
+            unclear = True  # a variable may change which program runs
         elif word[:1] != "-" and word not in flags:
             break
         elif word in valued:
@@ -181,7 +181,7 @@ def _prefixed(name: str, words: list[str]) -> Started:
 
 
 def _is_flag(word: str, valued: list[str], flags: list[str]) -> bool:
-    """Whether the word is an option that is known, with its value in it or without one."""
+    """Whether the word is a known option, with or without a value in it."""
     if word in flags or word.partition("=")[0] in (*valued, *flags):
         return True
     if word.startswith("--"):
@@ -190,7 +190,7 @@ def _is_flag(word: str, valued: list[str], flags: list[str]) -> bool:
 
 
 def _inner(words: list[str]) -> tuple[str, ...]:
-    """The words from the first that is no option on: it may be the command."""
+    """Return the words from the first non-option on: it may be the command."""
     for at, word in enumerate(words):
         if word[:1] != "-" and not _ASSIGNS.match(word):
             return (_joined(words[at:]),)
@@ -218,7 +218,7 @@ def _shell(_name: str, words: list[str]) -> Started:
         reads = set("siC").intersection(word) if short else word.startswith(("--rcfile", "--init"))
         unclear = unclear or bool(reads)
         at += 1 + takes_word
-    # Without a file it reads from somewhere else what to run.
+    # Without a file it reads the script from elsewhere.
     return _UNCLEAR if unclear or at >= len(words) or not words[at] else NOTHING
 
 
@@ -243,7 +243,7 @@ def _interpreter(name: str, words: list[str]) -> Started:
 
 
 def _awk(_name: str, words: list[str]) -> Started:
-    """Its programs start others with `system` and pipes, and call what they have the name of."""
+    """Check awk: programs start others with `system` and pipes, and call functions by name."""
     loads = ("-l", "-i", "--load", "--include", "-D", "--debug")
     marks = ("system", "|", "@")
     read = [word for word in words if not word.startswith("-F")]
@@ -271,7 +271,7 @@ def _sed(_name: str, words: list[str]) -> Started:
     return NOTHING if plain else _UNCLEAR
 
 
-def _by_word(name: str, words: list[str]) -> Started:
+def _starts_by_word(name: str, words: list[str]) -> Started:
     marks = _BY_WORD[name]
     for at, word in enumerate(words):
         if any(_is_mark(word, mark) for mark in marks):
@@ -286,12 +286,12 @@ def _is_mark(word: str, mark: str) -> bool:
     return word == mark or (mark[0] == "-" and len(mark) > 2 and word.startswith(mark))
 
 
-def _always(_name: str, words: list[str]) -> Started:
+def _starts_anything(_name: str, words: list[str]) -> Started:
     return Started(_inner(words), True) if words else _UNCLEAR
 
 
 def _separate(name: str, words: list[str]) -> Started:
-    """A program whose first word says what it does, once the options before it are gone."""
+    """Skip options before the subcommand of a program."""
     valued = _SEPARATE[name].split()
     at, unclear = 0, False
     while at < len(words) and words[at][:1] == "-":
@@ -306,8 +306,8 @@ def _separate(name: str, words: list[str]) -> Started:
 
 _How = Callable[[str, list[str]], Started]
 _KNOWN: Mapping[str, _How] = {
-    **dict.fromkeys(_ALWAYS, _always),
-    **dict.fromkeys(_BY_WORD, _by_word),
+    **dict.fromkeys(_ALWAYS, _starts_anything),
+    **dict.fromkeys(_BY_WORD, _starts_by_word),
     **dict.fromkeys(_INTERPRETERS, _interpreter),
     **dict.fromkeys(SHELLS, _shell),
     **dict.fromkeys(PREFIXES, _prefixed),

@@ -37,7 +37,7 @@ def find_unusable(
 ) -> Iterator[RequiredSkillUnusable]:
     """Yield an error for each required skill that cannot be used here, by this agent."""
     for name in required_names(settings):
-        found = next(_faults(name, snapshot, settings, gate, agent), None)
+        found = next(_find_faults(name, snapshot, settings, gate, agent), None)
         if found is not None:
             reason, remedy = found
             by = settings.for_skill(name).sources["required"]
@@ -53,7 +53,7 @@ def check_required(
 
 
 def diagnose_required(snapshot: Snapshot, settings: Settings, gate: Gate) -> list[Diagnostic]:
-    """Return the same as diagnostics."""
+    """Return the same errors as diagnostics."""
     found = ((error, *split_place(error.by)) for error in find_unusable(snapshot, settings, gate))
     return [
         Diagnostic(
@@ -68,10 +68,13 @@ def diagnose_required(snapshot: Snapshot, settings: Settings, gate: Gate) -> lis
     ]
 
 
-def _faults(
+def _find_faults(
     name: str, snapshot: Snapshot, settings: Settings, gate: Gate, agent: str | None
 ) -> Iterator[tuple[str, str]]:
-    """Yield why the skill cannot be used, with the remedy, the cheapest checks first."""
+    """Yield each reason why the skill cannot be used, with the remedy.
+
+    The cheapest checks first.
+    """
     skill = snapshot.get(name)
     if skill is None:
         yield _missing(name, snapshot)
@@ -88,7 +91,7 @@ def _faults(
             yield (
                 f"two skills have the name: {skill.location} ({skill.scope}) shadows "
                 f"{other.location} ({other.scope})",
-                "remove or rename the one that is not meant",
+                "remove or rename the wrong one",
             )
     if not gate.permit(agent, skill):
         whom = f" for the agent {agent!r}" if agent else ""
@@ -128,7 +131,7 @@ def _differs(one: Skill, other: Skill) -> bool:
 
 
 def _unmet_needs(skill: Skill) -> Iterator[tuple[str, str]]:
-    """Yield what the skill says it needs and this machine does not have."""
+    """Yield the requirements of the skill that this machine does not meet."""
     needs = skill.requirements
     for program in needs.bins:
         if which(program) is None:
@@ -142,7 +145,7 @@ def _unmet_needs(skill: Skill) -> Iterator[tuple[str, str]]:
 
 
 def _missing_secrets(skill: Skill, settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield the secrets that the skill or the settings say it needs, and that nothing sets."""
+    """Yield the secrets that the skill or the settings require and that are not set."""
     said = settings.for_skill(skill.name)
     wanted = dict.fromkeys((*said.env, *skill.requirements.env))
     names = [one for one in wanted if one not in said.values and not refuse_name(one)]
@@ -192,7 +195,7 @@ def _packages_of(skill: Skill, given: tuple[str, ...]) -> Iterator[tuple[Kind, t
 
 
 def _runs(skill: Skill, settings: Settings) -> bool:
-    """Whether the skill has something to run, as far as can be known without its server."""
+    """Whether the skill has anything to run, as far as is known without asking its server."""
     said = settings.for_skill(skill.name)
     if said.sandbox or said.packages:
         return True

@@ -121,25 +121,26 @@ if TYPE_CHECKING:
 
 APP = "skillbelt"
 USER = "local"  # of a program that has one user
-# The host's own tools: called with a name and arguments, it gives text or parts for the model.
+# The host's own tools: takes a name and arguments, returns text or parts for the model.
 OtherTools = Callable[[str, dict[str, Any]], str | list[Any] | Awaitable[str | list[Any]]]
-# The list of skills in a tool's description: every request carries it, beside the schemas.
+# The list of skills in a tool's description: it is in every request, with the schemas.
 MAX_LISTING_TOKENS = 2_000
 _COMMAND = re.compile(r"\s*[/$]([^\W_][\w.-]*)(?:\s+(.*))?", re.DOTALL)
 
 
 class Runtime:
-    """Everything for one project: the skills, what a model reads of them, the tools it may call.
+    """Everything for one project: the skills, the texts that a model reads of them, and its tools.
 
-    Nothing is scanned between two calls of `look`. `rules` are the host's, stronger than those
-    of any file; `ask` answers what they leave open. `visible` hides skills from the model and its
-    user alike. `tools` is an exact list in place of the profile, `always` are skills whose text
-    every conversation begins with, and `guidance` replaces the text about the tools ("" for none).
-    `progress` is called with a line of text at each stage of a scan and of a run. `reload` loads
-    given `settings` again when one of their files changed.
+    Nothing is scanned between two calls of `look`. `rules` are the host's, stronger than those of
+    any file; `ask` answers requests that the rules leave open. `visible` hides skills from the
+    model and its user alike. `tools` is an exact list in place of the profile, `always` are skills
+    whose text every conversation begins with, and `guidance` replaces the text about the tools (""
+    for none). `progress` is called with a line of text at each stage of a scan and of a run.
+    `reload` loads given `settings` again when one of their files changed.
 
-    Every call has a coroutine `NAME_async`. The plain name blocks, but for `run`, `execute_skill`
-    and `try_skill`, where `NAME_sync` does. Names with an underscore are for this package.
+    Every call has a coroutine `NAME_async`. The plain name blocks, except for `run`,
+    `execute_skill` and `try_skill`, where `NAME_sync` does. Names with an underscore are for this
+    package.
     """
 
     def __init__(
@@ -191,19 +192,19 @@ class Runtime:
 
     @property
     def settings(self) -> Settings:
-        """The settings as they are now: a changed file counts from the next look on."""
+        """The current settings: a changed file counts from the next `look` on."""
         return self.catalog.settings
 
     @property
     def store(self) -> Store:
-        """Where conversations and decisions are kept; in the state folder unless one was given."""
+        """The store of conversations and decisions; in the state folder unless one was given."""
         if self._store is None:
             self._store = open_store(self.settings)
         return self._store
 
     @cached_property
     def workbench(self) -> Workbench:
-        """Where the commands of skills run."""
+        """The workbench, which runs the commands of skills."""
         from skillbelt.fleet.choose import make_workbench  # cost: 60 ms, only for a run
 
         return make_workbench(
@@ -223,7 +224,7 @@ class Runtime:
         return Background(self.workbench, self.elsewhere)
 
     def close(self) -> None:
-        """End background runs; refuse requests for permission that wait or come later."""
+        """End background runs; refuse pending and later permission requests."""
         self.gate.close()
         self.catalog.close()
         if "background" in self.__dict__:
@@ -259,7 +260,7 @@ class Runtime:
     skills_async = in_thread(skills)
 
     def look(self) -> Snapshot:
-        """Return the same as `skills`, as of now; `rescan_seconds` says how often that scans."""
+        """Scan if `rescan_seconds` have passed, then return the same as `skills`."""
         return self._checked(self.catalog.current())
 
     look_async = in_thread(look)
@@ -279,7 +280,7 @@ class Runtime:
             check_required(found, self.settings, gate, agent)
             return True
 
-        # Only a success is kept: what was missing may be there the next time.
+        # Only a success is cached: what is missing now may exist the next time.
         found.derive(("required", gate, agent), make)
 
     def _audience(
@@ -290,7 +291,7 @@ class Runtime:
         files: Sequence[str] | None = None,
         gate: Gate | None = None,
     ) -> Audience:
-        """Return who a model working as this agent is, as far as the catalogue is concerned."""
+        """Return the audience of a model working as this agent: what it may see."""
         filters = tuple(keep for keep in (self.visible, visible) if keep is not None)
         return Audience(gate=gate or self.gate, agent=agent, filters=filters, files=files)
 
@@ -302,23 +303,23 @@ class Runtime:
         files: Sequence[str] | None = None,
         gate: Gate | None = None,
     ) -> Skills:
-        """Return what a model working as this agent may see, by name, as of the last scan.
+        """Return the skills that a model working as this agent may see, as of the last scan.
 
-        With `files`, the paths in play, a skill made for some files is there only with one of them.
-        A `gate` with rules of its own replaces the runtime's.
+        With `files`, the paths in play, a skill made for some files is included only if one of them
+        matches. A `gate` with rules of its own replaces the runtime's.
         """
         return self._audience(agent, visible=visible, files=files, gate=gate).view(self.skills())
 
     available_async = in_thread(available)
 
-    def _there(self, skill: Skill, visible: Visible | None = None) -> bool:
-        """Return whether the filters let the skill exist at all."""
+    def _is_admitted(self, skill: Skill, visible: Visible | None = None) -> bool:
+        """Return whether the host's filters admit the skill."""
         return self._audience(visible=visible).admits(skill)
 
     def get_skill(self, name: str) -> ReadableSkill:
-        """Return the skill of that name; raise SkillNotFound with the closest names.
+        """Return the skill of that name; SkillNotFound names the closest ones.
 
-        Nothing of its body is read until its `instructions` are.
+        Its body is read only when its `instructions` are.
         """
         skill = ReadableSkill._make(self._find(name, self._audience()))
         skill.reader = self.load
@@ -333,8 +334,8 @@ class Runtime:
         return skill
 
     def discover_skills(self) -> list[Skill]:
-        """Return every skill there is now, in name order: descriptors only, no body is read."""
-        return [skill for skill in self.look().values() if self._there(skill)]
+        """Return every current skill, in name order: descriptors only, no body is read."""
+        return [skill for skill in self.look().values() if self._is_admitted(skill)]
 
     discover_skills_async = in_thread(discover_skills)
 
@@ -353,14 +354,14 @@ class Runtime:
     suggest_async = in_thread(suggest)
 
     def _search_in(self, text: str, skills: Skills, limit: int) -> Sequence[Result]:
-        """Return the best of these skills for the text; no other skill has any influence."""
+        """Return the best of these skills for the text; other skills have no influence."""
         wait = SEARCH_WAIT_SECONDS
         return self.catalog.search_in(text, skills, limit, wait_seconds=wait)
 
     # What a model reads
 
     def overview(self, agent: str | None = None, *, files: Sequence[str] | None = None) -> Overview:
-        """Return the text about the skills there are now, within its budget."""
+        """Return the text about the current skills, within its budget."""
         self.look()
         return self._overview_of(self.available(agent, files=files))
 
@@ -373,9 +374,9 @@ class Runtime:
         audience: Audience | None = None,
         kinds: Collection[str] | None = None,
     ) -> Overview:
-        """Return the text about these skills; the suggested ones are described before others.
+        """Return the text about these skills; the suggested ones are described first.
 
-        With `kinds` it speaks of these tools only.
+        With `kinds` it mentions these tools only.
         """
         guided = self._guidance_for(skills, kinds, audience=audience)
 
@@ -398,12 +399,12 @@ class Runtime:
 
     @property
     def search_tool(self) -> str:
-        """The name of the tool that finds skills which are not listed; empty without one."""
+        """The name of the tool that finds skills that are not listed; empty if there is none."""
         names = {**self.names, **self._more}
         return names.get(SEARCH) or names.get("skill_list", "")
 
     def _names_for(self, skills: Skills, crowded: bool | None = None) -> Mapping[str, str]:
-        """Return the name of each tool that is offered for these skills, by its kind.
+        """Return the names of the offered tools for these skills, by kind.
 
         Search is offered for many skills only; `crowded` says whether they count as many.
         """
@@ -449,9 +450,9 @@ class Runtime:
         return f"{GUIDANCE_HEADER}\n{text}" if text else ""
 
     def scan(self, name: str) -> ScannedSkill:
-        """Return what a skill can do, what runs of it tried, and what a scan finds in it.
+        """Return a skill's capabilities, what its runs tried, and the findings of a scan.
 
-        Nothing of it is run.
+        It runs nothing of the skill.
         """
         inspector = open_inspector(self.settings, lambda: self.store, self.gate.project_key)
         return inspector.scan(self.get_skill(name))
@@ -474,7 +475,7 @@ class Runtime:
         request = self.check(skill)
         loaded = load_skill_body(
             skill,
-            self._bounded(limits),
+            self._bound_limits(limits),
             overflow=self.settings.body_overflow,
             storage=storage or self._storage(),
             arguments=arguments,
@@ -509,7 +510,7 @@ class Runtime:
             skill,
             relative_path,
             section_hint,
-            self._bounded(limits),
+            self._bound_limits(limits),
             full=full,
             start_line=start_line,
             lines=lines,
@@ -529,13 +530,16 @@ class Runtime:
     def _permits(self, agent: str | None, skill: Skill) -> bool:
         return not self.gate.hides_skills or self.gate.permit(agent, skill)
 
-    def _bounded(self, limits: Limits | None) -> Limits:
-        """Return the limits of a caller, none of them above those of the settings."""
+    def _bound_limits(self, limits: Limits | None) -> Limits:
+        """Return a caller's limits, none of them above those of the settings."""
         own = self.settings.limits
         return own if limits is None else Limits(*map(min, own, limits))  # type: ignore[arg-type]
 
     def _storage(self, key: SessionKey | None = None) -> Storage:
-        """Return where long texts of a conversation are kept; no other one can read them."""
+        """Return the storage for long texts of a conversation.
+
+        No other conversation can read it.
+        """
         own = "shared" if key is None else hash_texts(*key)
         folder = os.path.join(self.settings.state_dir, "runs", own)
         if key is None or not self.settings.objects:
@@ -576,8 +580,8 @@ class Runtime:
     ) -> list[Tool]:
         """Return the tools for a model that may see these skills.
 
-        There are none where no skill can be used, by the model or by its user, and none of which
-        every use is denied.
+        There are none if no skill can be used, by the model or its user; a tool is left out if
+        every use of it is denied.
         """
         audience = audience or self._audience()
         if not skills and not any(map(audience.could_use, self.skills().values())):
@@ -606,7 +610,7 @@ class Runtime:
         session: RuntimeSession | None = None,
         call_id: str = "",
     ) -> ToolResult:
-        """Run a tool by the name it is offered under; without a session, loading gives the text."""
+        """Run a tool by its offered name; without a session, loading returns the text."""
         if session is not None:
             return session.call_sync(name, arguments, call_id)
         skills = self.available()
@@ -627,7 +631,10 @@ class Runtime:
 
     @cached_property
     def _own_key(self) -> SessionKey:
-        """The session of what this runtime dispatches without one; no other runtime shares it."""
+        """The session of calls that this runtime dispatches without one.
+
+        No other runtime shares it.
+        """
         return SessionKey(APP, "", f"own-{os.urandom(16).hex()}")
 
     # Running, as the user
@@ -657,10 +664,10 @@ class Runtime:
         Without a session it has an empty workspace of its own, which is removed afterwards. A
         sequence of words is run as it is, a text by `bash -c`. A command that fails is a normal
         result; RunRefused, PermissionDenied and SandboxUnavailable mean that nothing was run.
-        Copies of the output files go to the folder `output_dir`, if there is one. `packages` are
-        those that the script needs beside the skill's own, each asked for; without `install` it
-        runs with what is there. `secrets` are names of stored secrets, which the command gets as
-        variables once that is allowed.
+        Copies of the output files go to the folder `output_dir`, if it is given. `packages` are
+        those that the script needs in addition to the skill's own; each needs permission. Without
+        `install` it runs with the installed ones. `secrets` are names of stored secrets, which the
+        command gets as variables once that is allowed.
         """
         call = RunCall(
             command=command if isinstance(command, str) else tuple(command),
@@ -704,7 +711,7 @@ class Runtime:
         """Run a skill's module or script on JSON, as the user; its JSON on stdout is the output.
 
         `inputs`, `outputs`, `packages`, `install` and `secrets` are as for `run`. Without
-        `outputs`, a call without a session gives back everything in `out`.
+        `outputs`, a call without a session returns everything in `out`.
         """
         return execute_json(
             self.workbench,
@@ -734,10 +741,11 @@ class Runtime:
         timeout_seconds: float = 0.0,
         told: Callable[[ScriptTrial], None] | None = None,
     ) -> Trial:
-        """Start every script of a skill once in the sandbox, or these; return what became of each.
+        """Start every script of a skill once in the sandbox, or these; return the result of each.
 
         Each gets `--help`, an empty workspace and `timeout_seconds`. One permission request covers
-        all of them and their packages. `told` gets each result as it comes, from another thread.
+        all of them and their packages. `told` is called with each result as it comes, from another
+        thread.
         """
         # cost: 60 ms, only for a run
         from skillbelt.running.trial.trial import TRIAL_SECONDS, TrialBounds, try_skill
@@ -771,11 +779,11 @@ class Runtime:
         rules: Iterable[Rule] = (),
         store: Store | None = None,
     ) -> RuntimeSession:
-        """Return a conversation, new or as the store has it; always a new one without a name.
+        """Return a conversation, new or from the store; without a name always a new one.
 
-        `visible` hides skills from it alone, and `rules` hold for it on top of all others. A
-        `store` keeps it in place of the runtime's own. RequiredSkillUnusable if a skill that the
-        settings require cannot be used in it.
+        `visible` hides skills from it alone, and `rules` apply to it on top of all others. A
+        `store` replaces the runtime's own. RequiredSkillUnusable if a skill that the settings
+        require cannot be used in it.
         """
         gate = self.gate.with_rules(rules)
         if self.settings.skills:
@@ -788,7 +796,7 @@ class Runtime:
     def _open_session(
         self, key: SessionKey, agent: str = "", store: Store | None = None
     ) -> RuntimeSession:
-        """Return the conversation without a look at the skills: its first use looks."""
+        """Return the conversation without scanning: its first use scans."""
         settings = self.settings
         state = Session(
             store or self.store,
@@ -802,7 +810,7 @@ class Runtime:
     session_async = in_thread(session)
 
     def delete_session(self, user: str, session: str, *, app: str = APP) -> bool:
-        """Delete a conversation with all that is its own; return whether there was anything.
+        """Delete a conversation and everything that belongs to it; return whether anything existed.
 
         That is its events and state, stored texts, workspaces, artifacts and background runs. What
         the user's sessions share stays. RunRefused, with the conversation kept, if a run of another
@@ -834,7 +842,7 @@ class ReadableSkill(Skill):
 
     @property
     def instructions(self) -> str:
-        """The body, read when it is asked for: as `Runtime.load`, with its permission and limits.
+        """The body, read on first access: as `Runtime.load`, with its permission and limits.
 
         Raises PermissionDenied or LoadError.
         """
@@ -858,9 +866,9 @@ class Command(NamedTuple):
 class RuntimeSession:
     """One agent's side of a conversation: the messages for the model, the results of its calls.
 
-    Everything that must last is in the store. The host keeps its own history and passes it to
-    `request`. Every call has a coroutine `NAME_async`; the plain name blocks, but for `call`, where
-    `call_sync` does.
+    Everything that must persist is in the store. The host keeps its own history and passes it to
+    `request`. Every call has a coroutine `NAME_async`; the plain name blocks, except for `call`,
+    where `call_sync` does.
     """
 
     def __init__(
@@ -891,19 +899,19 @@ class RuntimeSession:
 
     @property
     def audience(self) -> Audience:
-        """Who looks at the catalogue in this conversation."""
+        """The audience of the model in this conversation: what it may see of the catalogue."""
         return self.runtime._audience(
             self.session.agent, visible=self.visible, files=self.files, gate=self.gate
         )
 
     def skills(self) -> Skills:
-        """Return what the model may see, by name, as of the last scan."""
+        """Return the skills that the model may see, by name, as of the last scan."""
         return self.audience.view(self.runtime.skills())
 
     skills_async = in_thread(skills)
 
     def loaded(self) -> list[LoadedSkill]:
-        """Return what is loaded now, in name order."""
+        """Return the loaded skills, in name order."""
         return self.session.loaded()
 
     loaded_async = in_thread(loaded)
@@ -945,17 +953,15 @@ class RuntimeSession:
         """Return the messages to send: the history, with the texts of what is loaded now.
 
         A message is a dict, or an object of the openai or anthropic package as it came; those are
-        dicts in what is returned. Anything else is a ConfigError.
+        dicts in the result. Anything else is a ConfigError. With a `format` (openai, responses,
+        anthropic, gemini) the history is one of that vendor's package, and the result has the
+        keyword arguments of its call, with the system text where the vendor wants it. `system` is
+        the host's own part of that text, and `tools` are added in the vendor's place for them. With
+        `previous_response_id` the vendor has everything before the `messages`.
 
-        With a `format` (openai, responses, anthropic, gemini) the history is one of that vendor's
-        package, and the result is what its call takes as keyword arguments, with the system text
-        where the vendor wants it. `system` is the host's own part of that text, and `tools` go
-        where they belong. With `previous_response_id` the vendor has everything before the
-        `messages`.
-
-        A user message that was not there before begins a turn, unless `new_turn` says whether: the
-        catalogue is scanned again, and that message gets a note of what changed. The system text
-        stays as it was first given. `restore_tokens` bounds what is put back after a cut.
+        A new user message begins a turn, unless `new_turn` says otherwise: the catalogue is scanned
+        again, and that message gets a note of what changed. The system text stays as it was first
+        given. `restore_tokens` bounds the texts that are put back after a cut.
         """
         if format is None:
             _refuse_arguments(
@@ -979,10 +985,10 @@ class RuntimeSession:
     def record_request(
         self, sent: Sequence[object] | Mapping[str, object], *, model: str = ""
     ) -> bool:
-        """Keep what was sent to the model, as `request` returned it, for the console.
+        """Store a request as it was sent to the model, as `request` returned it, for the console.
 
-        Nothing of a host's own history is kept without this call. Secrets are redacted, and
-        `delete_session` removes it. Returns False, and keeps nothing, where `audit` is off.
+        Without this call nothing of a host's own history is stored. Secrets are redacted, and
+        `delete_session` removes it. Returns False, and stores nothing, where `audit` is off.
         """
         if not self.gate.is_recorded:
             return False
@@ -1001,7 +1007,7 @@ class RuntimeSession:
         continued: bool = False,
         restore_tokens: int | None = None,
     ) -> list[Message]:
-        """Return the messages with all texts in place, and begin a turn if they do."""
+        """Return the messages with all texts; begin a turn if there is a new question."""
         if continued and new_turn is None:
             new_turn = any(map(is_by_user, plain))
         state = self._begin_turn(plain, new_turn)
@@ -1024,9 +1030,9 @@ class RuntimeSession:
         format: MessageFormat | None = None,
         restore_tokens: int | None = None,
     ) -> Compacted:
-        """Return a history that is cut to its last messages, with a summary of the others.
+        """Return a history cut to its last messages, with a summary of the others.
 
-        System messages and the user's last question stay, and no call is parted from its result:
+        System messages and the user's last question stay, and no call is separated from its result:
         more than `keep` messages stay if need be. Skills that are loaded survive: the next
         `request` (or `restore`) puts their texts back. The result says which, within
         `restore_tokens`, by default a quarter of the window. With a `format` the history is one of
@@ -1057,8 +1063,8 @@ class RuntimeSession:
     ) -> Compacted:
         """Return the messages to send, for a host whose answers hold the texts of skills.
 
-        Such a host makes its requests without `request`. What a cut history lacks of the loaded
-        skills comes back in one message before all others but the system's: once each, as it was
+        Such a host makes its requests without `request`. The texts of loaded skills that a cut
+        history lacks come back in one message right after the system's: once each, as they were
         loaded, the most recently used within `restore_tokens`. Keep the history as it was given.
         """
         survivors = self._find_survivors(self.session.state(), restore_tokens)
@@ -1077,7 +1083,7 @@ class RuntimeSession:
     restore_async = in_thread(restore)
 
     def _move_mark(self, messages: Sequence[Message], state: Mapping[str, str]) -> None:
-        """Let the turn go on in a history that was cut: its question has another number there."""
+        """Continue the turn in a history that was cut: its question has another number there."""
         key = self._key("run")
         mark, before = Mark.of(messages), Mark.read(state.get(key, ""))
         if before is not None and mark.digest == before.digest and mark != before:
@@ -1097,7 +1103,7 @@ class RuntimeSession:
         """Return the messages with the texts of what is loaded.
 
         If they are `continued`, the vendor has the skills of earlier answers. Those that are in no
-        answer, since the host loaded them, go with the message that begins the turn.
+        answer, because the host loaded them, go with the message that begins the turn.
         """
         landed = {k: v for k, v in self.session.landed(state).items() if v != UNNAMED}
         begins = any(map(is_by_user, messages))
@@ -1122,7 +1128,7 @@ class RuntimeSession:
         return Survivors(self.session, self._caller(state), self._texts, restore_tokens)
 
     def _begin_turn(self, messages: Sequence[Message], new_turn: bool | None) -> Mapping[str, str]:
-        """Begin a turn if the messages do; return the state after that."""
+        """Begin a turn if there is a new question; return the state after that."""
         state = self.session.state()
         mark, before = Mark.of(messages), Mark.read(state.get(self._key("run"), ""))
         if before is None or (mark.follows(before) if new_turn is None else new_turn):
@@ -1153,7 +1159,7 @@ class RuntimeSession:
             self.session.load_all(self._declared)
 
     def _system(self, skills: Skills, state: Mapping[str, str]) -> str:
-        """Return what the system message says of skills as long as the conversation lasts."""
+        """Return the skills' part of the system message; it stays the same in a conversation."""
         runtime = self.runtime
         text = runtime._overview_of(skills, self._suggest(state), self.audience).text
         apart = text and self.settings.overview_format != "plain"
@@ -1167,8 +1173,8 @@ class RuntimeSession:
     def suggest(self, request: str, k: int = 5) -> list[str]:
         """Return the names of the skills that the request most likely needs.
 
-        Decided once: later calls in the conversation give the same. Called before the first request
-        to the model, the overview describes these first where it cannot describe all.
+        Decided once: later calls in the conversation return the same. If called before the first
+        request to the model, the overview describes these first where it cannot describe all.
         """
         state = self.session.state()
         if self._key("suggested") not in state:
@@ -1206,7 +1212,7 @@ class RuntimeSession:
     def tools(
         self, format: ToolFormat | None = None, *, listing: bool = False, inline: bool = False
     ) -> list[Tool] | list[dict[str, object]]:
-        """Return the tools, as `Runtime.tools` does, for what this conversation may see.
+        """Return the tools, as `Runtime.tools` does, for the skills of this conversation.
 
         With `inline` they are those for a host that calls them with `inline`: none that would
         change an earlier answer.
@@ -1235,9 +1241,9 @@ class RuntimeSession:
     ) -> ToolResult:
         """Run a tool call of the model. A mistake of the model is a result with an `error`.
 
-        `watch` follows the command that the call runs, if it runs one. With `inline` the text of
-        what is loaded is in the answer, for a host that makes its requests without `request`;
-        `shown` are then the answers that the model has already, which are not given again.
+        `watch` follows the command that the call runs, if it runs one. With `inline` the text of a
+        loaded skill is in the answer, for a host that makes its requests without `request`; `shown`
+        are then the answers that the model already has, which are not given again.
         """
         given = self._put_back.union(self._shown if shown is None else shown)
         watched = followed(watch or UNWATCHED)
@@ -1254,13 +1260,13 @@ class RuntimeSession:
         others: OtherTools | None = None,
         watch: Watch | None = None,
     ) -> list[Message]:
-        """Run the calls of a model's reply; return what the history goes on with.
+        """Run the calls of a model's reply; return the items to append to the history.
 
         `reply` is the response of the vendor's package, the message, blocks, parts or calls in it,
         or dicts of the same shape. The results are in the order of the calls, in the vendor's
         shape; the list is empty when the reply has no call. `others` is called with the name and
-        the arguments of a call of another tool than ours, and returns the text for the model, or
-        a list of the vendor's parts. In `answer_calls_async` it may be a coroutine.
+        the arguments of a call of another tool than ours, and returns the text for the model, or a
+        list of the vendor's parts. In `answer_calls_async` it may be a coroutine.
         """
         answers = [
             read_told(self._answer(call, others, watch), call, format)
@@ -1285,7 +1291,7 @@ class RuntimeSession:
         return find_vendor(format).answer(answers)
 
     def _answer(self, call: HistoryCall, others: OtherTools | None, watch: Watch | None) -> object:
-        """Return what a call gave: a CallAnswer, or what `others` returned."""
+        """Return the result of a call: a CallAnswer, or what `others` returned."""
         if others is None or call.name in self._offered():
             result = self.call_sync(call.name, call.arguments, call.id, watch=watch)
             return CallAnswer(call, result.text, bool(result.error))
@@ -1329,15 +1335,15 @@ class RuntimeSession:
         )
 
     def _approve(self, skill: Skill) -> str | None:
-        """Return why the model may not read in the skill, after asking if need be; None: it may."""
+        """Return why the model may not read the skill, after asking if need be; None if it may."""
         try:
             self._caller(self.session.state()).approve(skill)
         except PermissionDenied as error:
             return error.reason
         return None
 
-    def _gave(self, skill: Skill, path: str, sha256: str) -> None:
-        """Record that a file of a skill was given, whole and as it is."""
+    def _record_given(self, skill: Skill, path: str, sha256: str) -> None:
+        """Record that a file of a skill was given completely and unchanged."""
         facts: dict[str, object] = {"path": path, "sha256": sha256, "truncated": False}
         self.gate.record("load", self._request(skill, "model"), facts)
 
@@ -1348,9 +1354,9 @@ class RuntimeSession:
     def permits(self, tool: str, argument: str = "", *, sandboxed: bool = False) -> Decision:
         """Decide whether the host's own tool may be used now, as in `Bash` with `git add .`.
 
-        Where no rule was written, what a skill of this turn declares in `allowed-tools` is granted
-        without asking, as long as its origin is trusted and the tool works in skillbelt's sandbox:
-        `sandboxed` says so.
+        Where no rule matches, the `allowed-tools` of a skill in this turn are granted without
+        asking, if its origin is trusted and the tool works in skillbelt's sandbox: `sandboxed` says
+        so.
         """
         session, settings = self.session, self.settings
         request = tool_request(
@@ -1409,18 +1415,18 @@ class RuntimeSession:
         return None if decision.allowed else decision.reason
 
     def _remember(self, skill: Skill, request: Request, arguments: str) -> None:
-        """Let the model read on in a skill that the user called, as long as it is the same."""
+        """Let the model read a skill that the user called, as long as it is unchanged."""
         data = {"name": skill.name, "arguments": arguments, "placement": "user"}
         event = NewEvent("skill_loaded", self.session.agent, data)
         brought = {BROUGHT + skill.name: request.hash}
         self.session.store.append(self.session.key, [event], brought)
 
     def declare(self, skills: Iterable[str | LoadRequest]) -> tuple[str, ...]:
-        """Load what the host wants in the coming turn, all or none; return the names pushed out.
+        """Load the host's choice for the coming turn, all or none; return the evicted names.
 
         Raises SkillNotFound or LoadError, and nothing changes.
         """
-        # A copy: the list of documents is the host's, and the turn may begin much later.
+        # A copy: the list belongs to the host, and the turn may begin much later.
         wanted = [
             LoadRequest(one)
             if isinstance(one, str)
@@ -1460,7 +1466,7 @@ class RuntimeSession:
 
 
 def _input_list(inputs: Iterable[str | Mapping[str, object]]) -> list[Mapping[str, object]]:
-    """Return the inputs as a run takes them; one text is one input."""
+    """Return the inputs as a list; one text is one input."""
     given = (inputs,) if isinstance(inputs, str) else inputs
     return [{"from": one} if isinstance(one, str) else one for one in given]
 
@@ -1472,7 +1478,7 @@ def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Asker:
 
 
 def _texts(values: Iterable[str]) -> tuple[str, ...]:
-    """Return the values; one text is one value."""
+    """Return the values as a list; one text is one value."""
     return (values,) if isinstance(values, str) else tuple(values)
 
 

@@ -1,4 +1,4 @@
-"""What a history lacks of the skills of a conversation, and which of it a request puts back."""
+"""Find which texts of skills a cut history lacks, and which of them a request puts back."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from skillbelt.tools.loaded import LoadedTexts
 # Share of the window for texts that are put back after a cut.
 RESTORE_SHARE = 0.25
 PLACE = "Base directory for this skill:"
-# Messages with such texts that are known again in a history; a host may have kept them.
+# How many messages with such texts are recognised in a history; a host may have kept them.
 MAX_CONTEXTS = 32
 
 
 class Survivors:
     """The skills of one conversation as of one request.
 
-    A skill is `inline` if its text was in an answer: a request does not carry it as long as that
-    answer is in the history, word for word.
+    A skill is `inline` if its text was in an answer: requests do not carry it as long as exactly
+    that answer is in the history.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Survivors:
         window = caller.settings.context_window_tokens
         share = window * RESTORE_SHARE if window else float("inf")
         self._room = share if restore_tokens is None else restore_tokens
-        self.cuts = False  # whether this is a cut, so that nothing selected before counts
+        self.cuts = False  # whether this is a cut, so that earlier selections do not count
         self.made = Compacted([])
         self.blocks: frozenset[str] = frozenset()
 
@@ -97,7 +97,7 @@ class Survivors:
         return self.made.context
 
     def find_own(self, messages: Sequence[Message]) -> list[int]:
-        """Return the places of the messages that are the host's own.
+        """Return the indices of the messages that are the host's own.
 
         A host may have kept messages that put texts back before.
         """
@@ -105,14 +105,14 @@ class Survivors:
         return [index for index, one in enumerate(messages) if not is_context(one, known)]
 
     def remember_context(self) -> None:
-        """Remember the message that `context` made, to know it again."""
+        """Remember the message that `context` made, to recognise it later."""
         known = self._state.get(self._key("contexts"), "").split()
         made = digest(self.made.context)
         if self.made.context and made not in known:
             self._store("contexts", " ".join([*known, made][-MAX_CONTEXTS:]))
 
     def _find_block(self, name: str, text: str) -> Lacking:
-        """Return the block that a request carries, unless the skill is not as it was loaded."""
+        """Return the block that a request carries, unless the skill changed since it was loaded."""
         if name in self._withheld:
             return Lacking(text)
         found = as_loaded(self._materials[name], self._given.get(name, ()))
@@ -130,12 +130,12 @@ class Survivors:
         return found
 
     def _place(self, name: str) -> str:
-        """Return the line on the folder of a skill, for a model that knows the folder."""
+        """Return the line that names a skill's folder, for a model that knows the folder."""
         folder = self._folders.get(name)
         return f"\n\n{PLACE} {folder}" if folder else ""
 
     def _keep(self, before: Selection, chosen: Selection) -> None:
-        """Store the selection if it does not follow from what is lacking."""
+        """Store the selection, unless it follows from what is lacking."""
         kept = chosen if chosen.named else Selection()
         if kept != before:
             self._store("restored", None if kept == Selection() else str(kept))

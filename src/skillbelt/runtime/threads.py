@@ -1,4 +1,4 @@
-"""Methods as coroutines: files and the store are used in a thread."""
+"""Methods as coroutines: files and the store are used in a worker thread."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from anyio import CapacityLimiter
     from anyio.lowlevel import RunVar
 
-# Tool calls that run or wait for permission; each takes a thread.
+# Concurrent tool calls that run or wait for permission; each takes a thread.
 MAX_PARALLEL_CALLS = 1_000
-# A cancelled call waits so long for its commands to end.
+# How long a cancelled call waits for its commands to end.
 CANCEL_TIMEOUT_SECONDS = 10.0
 
 _FOLLOWER: ContextVar[Follower | None] = ContextVar("skillbelt_follower", default=None)
@@ -57,7 +57,7 @@ def cancelling(
     """Return the method as a coroutine; cancelling it kills the commands that it runs.
 
     The method passes its watch through `followed`. A cancelled call waits for the end of its
-    commands, at most CANCEL_TIMEOUT_SECONDS; what it has not started yet does not start.
+    commands, at most CANCEL_TIMEOUT_SECONDS; commands that have not started do not start.
     """
 
     @wraps(method)
@@ -89,7 +89,7 @@ def cancelling(
 
 
 def followed(watch: Watch) -> Watch:
-    """Return the watch of a call; in a coroutine of `cancelling`, cancelling that ends its run."""
+    """Return the watch of a call; cancelling a coroutine of `cancelling` also ends its run."""
     follower = _FOLLOWER.get()
     if follower is None:
         return watch
@@ -110,7 +110,7 @@ def _anyio() -> Any:
 
 
 def _limiter(most: int) -> CapacityLimiter:
-    """Return the limiter of this event loop, for our calls alone: some wait for a person."""
+    """Return this event loop's own limiter for our calls: some wait for a person."""
     held = _limiter_variable()
     try:
         return held.get()

@@ -1,4 +1,4 @@
-"""Suites that a back end of your own must pass, and the attacks on sandboxes."""
+"""Conformance suites for your own back ends, and the attacks on sandboxes."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Runs the attacks against a sandbox, and checks the host afterwards."""
+"""Run the attacks against a sandbox, and check the host afterwards."""
 
 import ctypes
 import json
@@ -31,7 +31,7 @@ _SECRET = "what only the user may read"
 _SHARED = ("/tmp", "/dev/shm", "/var/tmp", "/run", "/dev", "/run/lock")
 _MARKER = ("skillbelt-", "marker-7b1d")
 _PROCESSES = os.path.isdir("/proc/self")  # where each process shows its arguments
-# How much longer the second try of an attack may last that ended unclearly.
+# How much more time the second try of an unclear attack gets.
 _PATIENCE = 8.0
 
 
@@ -45,7 +45,7 @@ class AttackResult(NamedTuple):
 
 
 class Listeners:
-    """Sockets of the host that no attack may reach; counts what arrives."""
+    """Sockets of the host that no attack may reach; counts connections and messages."""
 
     def __init__(self, outside: str, workspace: str) -> None:
         self.reached = 0
@@ -82,7 +82,7 @@ class Listeners:
         return end
 
     def visits(self) -> int:
-        """Accept what is waiting; return how many connections and messages there were."""
+        """Accept pending connections and messages; return how many there were."""
         found = 0
         for end in self._all:
             with suppress(BlockingIOError):
@@ -111,7 +111,7 @@ class Typing:
         os.write(self._keyboard, _SECRET.encode())
 
     def touched(self) -> bool:
-        """Whether something was written to it."""
+        """Whether anything was written to it."""
         with suppress(BlockingIOError):
             return bool(os.read(self._keyboard, 2**16))
         return False
@@ -141,7 +141,7 @@ class Scene:
         self.terminal = Typing()
         self.planted = f"planted-{os.path.basename(root)}"
         self.victim = _victim()
-        self._standing, self._before = _standing(self.victim.pid), self._state()
+        self._limits, self._before = _limits_of(self.victim.pid), self._state()
 
     def _folder(self, name: str) -> str:
         path = os.path.join(self.root, name)
@@ -188,11 +188,11 @@ class Scene:
             return "a process of the run was alive after its result"
         if self.victim.poll() is not None:
             return self._renew_victim("a process of the host was ended")
-        if _standing(self.victim.pid) != self._standing:
+        if _limits_of(self.victim.pid) != self._limits:
             return self._renew_victim("a process of the host was held back")
         for folder in _SHARED:
             path = os.path.join(folder, self.planted)
-            if os.path.lexists(path):  # removing what is not there fails on a read-only disk
+            if os.path.lexists(path):  # removing a missing file fails on a read-only disk
                 os.unlink(path)
                 return f"a file was left in {folder}"
         if _queue_was_left(self.planted):
@@ -211,7 +211,7 @@ class Scene:
         return harm
 
     def _state(self) -> dict[str, str]:
-        """Return everything outside the workspace, and one setting of the kernel."""
+        """Return the state of everything outside the workspace, and one kernel setting."""
         found = {"core_pattern": _text("/proc/sys/kernel/core_pattern")}
         for folder in (self.home, self.other, self.skill):
             for place, names, files in os.walk(folder):
@@ -254,8 +254,8 @@ def run_attacks(
 ) -> list[AttackResult]:
     """Run each attack and its allowed counterpart. No attack may succeed.
 
-    The sandbox must work here. With `claimed_only`, attacks on what the sandbox does not claim to
-    enforce are not run.
+    The sandbox must work here. With `claimed_only`, attacks on protections that the sandbox does
+    not claim are not run.
     """
     return list(attack_one_by_one(sandbox, probes, claimed_only=claimed_only))
 
@@ -263,7 +263,7 @@ def run_attacks(
 def attack_one_by_one(
     sandbox: Sandbox, probes: Iterable[Probe] = PROBES, *, claimed_only: bool = True
 ) -> Iterator[AttackResult]:
-    """Do what `run_attacks` does, and yield each result when it is there."""
+    """Do the same as `run_attacks`, and yield each result as it comes."""
     with open_scene() as scene:
         claimed = run(sandbox, _job(scene, "pass", Probe("", (), "", "", processes=False))).enforced
         for probe in probes:
@@ -277,9 +277,9 @@ def attack_one_by_one(
 
 
 def _attack(scene: Scene, sandbox: Sandbox, probe: Probe) -> tuple[Result, str]:
-    """Carry out an attack, a second time with more time if the first was unclear.
+    """Carry out an attack, and once more with more time if the first try was unclear.
 
-    On a busy machine a limit may be reached after the time of the attack.
+    On a busy machine a limit may be reached only after the attack's time.
     """
     result, detail = _attack_once(scene, sandbox, probe)
     if result != "unclear":
@@ -347,9 +347,9 @@ def _job(scene: Scene, script: str, probe: Probe) -> Job:
 
 
 def _victim() -> subprocess.Popen[bytes]:
-    """A process of the same user as the commands, with something to read in its environment.
+    """Start a process of the same user as the commands, with a token in its environment.
 
-    It waits for a pipe of ours to end, so that it ends with us, however that happens.
+    It waits for EOF on our pipe, so that it ends with us, even if we are killed.
     """
     identity = run_identity()
     prefix: list[str] = []
@@ -375,8 +375,8 @@ def _end(victim: subprocess.Popen[bytes]) -> None:
     victim.communicate()
 
 
-def _standing(pid: int) -> tuple[object, ...]:
-    """What the process may use, and how much it counts."""
+def _limits_of(pid: int) -> tuple[object, ...]:
+    """Return the limits and the scheduling priority of the process."""
     return (
         _text(f"/proc/{pid}/limits"),
         os.getpriority(os.PRIO_PROCESS, pid),
@@ -386,7 +386,7 @@ def _standing(pid: int) -> tuple[object, ...]:
 
 
 def _ended_late(mark: str) -> bool:
-    """Whether a process with the mark among its arguments is still there; it is not afterwards."""
+    """Whether a process with the mark in its arguments still runs; kill it."""
     found = [int(name) for name in os.listdir("/proc") if name.isdigit()] if _PROCESSES else []
     late = [pid for pid in found if mark in _text(f"/proc/{pid}/cmdline")]
     for pid in late:
@@ -396,7 +396,7 @@ def _ended_late(mark: str) -> bool:
 
 
 def _queue_was_left(name: str) -> bool:
-    """Whether there is such a queue in this machine's own namespace; there is none afterwards."""
+    """Whether that message queue exists in this machine's own namespace; remove it."""
     unlink = getattr(ctypes.CDLL(None), "mq_unlink", None)
     return unlink is not None and unlink(f"/{name}".encode()) == 0
 

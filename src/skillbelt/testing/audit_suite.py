@@ -29,7 +29,7 @@ _SECONDS = 0.01
 
 
 class AuditConformance:
-    """Every promise of `AuditStore`. Give a `log` fixture: an empty one for each test."""
+    """Every promise of `AuditStore`. Give a `log` fixture: an empty log for each test."""
 
     def test_a_new_log_is_empty(self, log: AuditStore) -> None:
         """Reading and checking it is no error."""
@@ -43,7 +43,7 @@ class AuditConformance:
         assert kept(log) == given
 
     def test_any_text_comes_back_as_it_is(self, log: AuditStore) -> None:
-        """In a field, in the data, and as what is looked for."""
+        """In a field, in the data, and in a filter."""
         given = [
             AuditEvent(time=1.0, type="run", session=text, skill=text, data={"text": text})
             for text in TEXTS
@@ -55,7 +55,7 @@ class AuditConformance:
             assert [one._replace(machine="") for one in found] == [event, event]
 
     def test_filters_are_combined(self, log: AuditStore) -> None:
-        """Each one leaves only what it names."""
+        """Each filter leaves only what it names."""
         one = AuditEvent(time=1.0, type="run", session="s", skill="pdf")
         others = [
             one._replace(type="load"),
@@ -76,7 +76,7 @@ class AuditConformance:
         assert numbers(log.read(limit=100)) == list(range(10))
 
     def test_older_events_come_page_by_page(self, log: AuditStore) -> None:
-        """None that is newer counts for the limit."""
+        """Newer events do not count towards the limit."""
         fill(log, *(numbered(number, "ab"[number % 2]) for number in range(10)))
         assert numbers(log.read(limit=3, until=6.0)) == [4, 5, 6]
         assert numbers(log.read(limit=2, until=6.5, session="b")) == [3, 5]
@@ -96,7 +96,7 @@ class AuditConformance:
         assert numbers(log.read(tenant=("", ""))) == [11]
 
     def test_data_that_is_not_json_is_kept_as_text(self, log: AuditStore) -> None:
-        """No event is lost for what is in it."""
+        """No event is lost because of its data."""
         deep: list[object] = []
         for _ in range(500):
             deep = [deep]
@@ -104,7 +104,7 @@ class AuditConformance:
         assert len(kept(log)) == 3
 
     def test_an_event_that_is_too_long_is_cut(self, log: AuditStore) -> None:
-        """And says so."""
+        """The event is marked as cut."""
         fill(log, numbered(1)._replace(data={"text": "x" * 3_000_000}))
         [event] = kept(log)
         assert isinstance(event.data["cut"], int)
@@ -112,7 +112,7 @@ class AuditConformance:
         assert event.type == "run"
 
     def test_a_time_that_is_none_is_kept(self, log: AuditStore) -> None:
-        """As the beginning of time."""
+        """It is stored as time 0."""
         fill(log, AuditEvent(time=float("inf"), type="run"))
         assert [event.time for event in kept(log)] == [0.0]
 
@@ -140,7 +140,7 @@ class AuditConformance:
         following.close()
 
     def test_following_misses_nothing_while_many_write(self, log: AuditStore) -> None:
-        """Nor gives it twice."""
+        """No event is missing or repeated."""
         stop, got = threading.Event(), list[tuple[str, float]]()
 
         def follow() -> None:
@@ -161,7 +161,7 @@ class AuditConformance:
         assert sorted(got) == [(str(one), float(n)) for one in range(THREADS) for n in range(EACH)]
 
     def test_stopping_ends_what_follows(self, log: AuditStore) -> None:
-        """Also while nothing comes."""
+        """Also while no event comes."""
         stop = threading.Event()
         follower = threading.Thread(target=lambda: list(log.follow(stop=stop, seconds=_SECONDS)))
         follower.start()
@@ -175,14 +175,14 @@ class AuditConformance:
         assert log.verify()[:3] == (20, 0, 0)
 
     def test_events_have_the_time_they_were_given(self, log: AuditStore) -> None:
-        """Not the time of the log."""
+        """Not the time of the append."""
         now = time.time()
         fill(log, AuditEvent(time=now, type="run"), AuditEvent(time=now - 1e6, type="run"))
         assert [event.time for event in kept(log)] == [now, now - 1e6]
 
 
 def numbered(number: float, session: str = "s") -> AuditEvent:
-    """Return an event that is known by its time."""
+    """Return an event that is identified by its time."""
     return AuditEvent(time=float(number), type="run", session=session)
 
 

@@ -22,7 +22,7 @@ OTHER = Asker(SessionKey("app", "you", "one"), "user")
 ONCE = ME._replace(once="whole")
 _HEAD = "---\nname: echo\ndescription: Says things. Use it to say things.\n---\n"
 _JSON = "import sys\nprint('{\"got\": ' + sys.stdin.read() + '}')\n"
-# Each is carried out here and by the executor; the results are to be the same.
+# Each runs here and on the executor; the results must be the same.
 CALLS = (
     RunCall("echo hello; echo there >&2; exit 3"),
     RunCall(("python3", "scripts/where.py")),
@@ -35,19 +35,19 @@ CALLS = (
 
 
 class ExecutorConformance:
-    """Every promise of `Executor`. `executor` is one that can be used, for each test or for all."""
+    """Every promise of `Executor`. `executor` is a usable one, for each test or for all."""
 
     def test_the_result_is_the_same_as_on_this_machine(
         self, executor: Executor, tmp_path: Path
     ) -> None:
-        """All but the times."""
+        """Everything except the times."""
         for number, call in enumerate(CALLS):
             who = Asker(SessionKey("app", "me", f"call-{number}"), "user")
             there = _run(_open(tmp_path, executor), call, who)
             assert _plain(there) == _plain(_run(_open(tmp_path), call, who)), call
 
     def test_a_conversation_has_its_files(self, executor: Executor, tmp_path: Path) -> None:
-        """They are there for the next run, here and where it runs; removed ones are gone."""
+        """The next run has them, here and on the executor; removed ones are gone."""
         bench = _open(tmp_path, executor)
         _run(bench, RunCall("echo 1 > $WORK_DIR/a; mkdir $WORK_DIR/d; echo 2 > $WORK_DIR/d/b"))
         done = _run(bench, RunCall("cat $WORK_DIR/a; rm $WORK_DIR/a; chmod 700 $WORK_DIR/d/b"))
@@ -69,7 +69,7 @@ class ExecutorConformance:
             assert done.stdout == text
 
     def test_each_conversation_has_its_own(self, executor: Executor, tmp_path: Path) -> None:
-        """No file is in the workspace of another user, or of a run outside of any."""
+        """No file appears in the workspace of another user, or of a run without a conversation."""
         bench = _open(tmp_path, executor)
         _run(bench, RunCall("echo mine > $WORK_DIR/mine; echo mine > $OUTPUT_DIR/mine"))
         for who in (OTHER, ONCE):
@@ -99,7 +99,7 @@ class ExecutorConformance:
         assert (done.stdout, done.timed_out) == ("ready\ngot go\n", False)
 
     def test_a_run_that_is_killed_ends(self, executor: Executor, tmp_path: Path) -> None:
-        """With what it printed and wrote until then."""
+        """Its output and files until then are kept."""
         bench = _open(tmp_path, executor)
 
         def end(stream: Stream, data: bytes) -> None:
@@ -112,7 +112,7 @@ class ExecutorConformance:
         assert [one.name for one in done.output_files] == ["out/a"]
 
     def test_a_deadline_is_kept(self, executor: Executor, tmp_path: Path) -> None:
-        """The command is ended, and the result says so."""
+        """The command is ended, and the result reports it."""
         done = _run(_open(tmp_path, executor), RunCall("sleep 600", timeout_seconds=0.5), ONCE)
         assert (done.timed_out, done.exit_code) == (True, 124)
 

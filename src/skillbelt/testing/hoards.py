@@ -1,11 +1,14 @@
-"""Attacks on limits, by holding what no folder and no process shows. Each takes 700 MiB at most."""
+"""Attacks on limits, by holding resources that no folder and no process shows.
+
+Each takes 700 MiB at most.
+"""
 
 from skillbelt.testing.probe import Probe
 
 _MEMORY = (("max_memory_bytes", 128 * 2**20),)
 _LITTLE_MEMORY = (("max_memory_bytes", 48 * 2**20),)
 _DISK = (("max_workspace_bytes", 32 * 2**20), ("max_written_file_bytes", 8 * 2**20))
-# A file of 4 MiB that has lost its name, or never had one.
+# A file of 4 MiB without a name: unlinked, or never linked.
 _NAMELESS = """
 def nameless(number):
     if number % 2 and sys.platform != "wasi":

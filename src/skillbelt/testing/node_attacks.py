@@ -17,7 +17,7 @@ BAD = ("succeeded", "unclear")
 
 
 def attack_sandbox(sandbox: Sandbox, probes: Iterable[Probe] = PROBES) -> Iterator[AttackResult]:
-    """Attack a sandbox; yield one result that says why when it turns out to be unavailable."""
+    """Attack a sandbox; if it turns out to be unavailable, yield one result that says why."""
     try:
         yield from attack_one_by_one(sandbox, probes)
     except SandboxUnavailable as error:
@@ -25,7 +25,7 @@ def attack_sandbox(sandbox: Sandbox, probes: Iterable[Probe] = PROBES) -> Iterat
 
 
 def attack_node(names: Collection[str]) -> Iterator[dict[str, object]]:
-    """Attack the sandboxes of these names; yield each result when it is there, as plain values."""
+    """Attack the sandboxes of these names; yield each result as it comes, as plain values."""
     for sandbox in registry.sandboxes(load_settings(), install=install_tools):
         if sandbox.name in names:
             for one in attack_sandbox(sandbox):

@@ -1,6 +1,6 @@
-"""The Python text in front of each attack."""
+"""The Python code in front of each attack."""
 
-# An interpreter in WASM lacks much of the system. Using what is missing raises an OSError; one that
+# An interpreter in WASM lacks much of the system. Using a missing part raises an OSError; one that
 # an attack does not catch counts as stopped.
 _WITHOUT_SYSTEM = """
 class NotThere(OSError):

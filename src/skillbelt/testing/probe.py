@@ -1,14 +1,14 @@
-"""What an attack is, as data."""
+"""An attack, as data."""
 
 from typing import NamedTuple
 
 
 class Probe(NamedTuple):
-    """One attack. `claim` is what a sandbox must say it enforces for the attack to count.
+    """One attack; `claim` is the protection that a sandbox must claim for the attack to count.
 
-    `allowed` is shell or Python that must end with 0: that a door is shut is worth nothing where
-    everything is broken. `ends` are limits of which one must be reported, for attacks that are
-    answered by ending the run.
+    `allowed` is shell or Python that must end with 0: a blocked attack proves nothing if everything
+    is broken. `ends` are limits of which one must be reported, for attacks that are stopped by
+    ending the run.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""The attacks, as data: what is tried inside, and the ordinary thing beside it that must work.
+"""The attacks, as data: what each tries inside, and an ordinary action that must work.
 
 Each probe is Python that ends in `held(why)` when it was stopped or `broke(what)` when it was not.
-What it has at hand is in `skillbelt.testing.prelude`; `scene` holds what the host prepared, see
-`skillbelt.testing.attacks`. The numbers are those of the list in design/attacks.md.
+The functions it can use are in `skillbelt.testing.prelude`; `scene` holds what the host prepared,
+see `skillbelt.testing.attacks`. The numbers are those of the list in design/attacks.md.
 """
 
 from skillbelt.testing.hoards import HOARDS
@@ -896,7 +896,7 @@ broke(found) if found else held()
 """),
 )  # fmt: skip
 
-# One filter that changes nothing: many of them could stop the machine that is being tried out.
+# One filter that changes nothing: many of them could stop the machine under test.
 _LOAD_FILTER = """
 step = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0x7fff0000), 8)
 words = struct.pack("HxxxxxxQ", 1, ctypes.addressof(step))

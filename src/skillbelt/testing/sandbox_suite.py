@@ -16,7 +16,7 @@ PROCESSES = Capabilities(processes=True)
 
 
 class Place:
-    """A workspace that belongs to the user of the run, and jobs in it."""
+    """A workspace owned by the user of the run, and jobs in it."""
 
     def __init__(self, folder: str, owner: tuple[int, int]) -> None:
         self._owner = owner
@@ -24,14 +24,14 @@ class Place:
         self.folder = self.target = self.beside("work")
 
     def beside(self, name: str) -> str:
-        """A folder next to the workspace, with the same owner."""
+        """Return a new folder next to the workspace, with the same owner."""
         path = os.path.join(self._root, name)
         os.mkdir(path)
         os.chown(path, *self._owner)
         return path
 
     def job(self, *argv: str, **fields: object) -> Job:
-        """A job in the workspace; it may start processes unless told otherwise."""
+        """Return a job in the workspace; it may start processes unless `processes` is False."""
         values: dict[str, object] = {
             "env": {"PATH": PATH},
             "cwd": self.target,
@@ -44,27 +44,27 @@ class Place:
         return Job(argv=argv, **values)  # type: ignore[arg-type]
 
     def shell(self, script: str, **fields: object) -> Job:
-        """A job that runs a shell script."""
+        """Return a job that runs a shell script."""
         return self.job("sh", "-c", script, **fields)
 
     def python(self, code: str, **fields: object) -> Job:
-        """A job that runs Python code."""
+        """Return a job that runs Python code."""
         return self.job("python3", "-c", code, **fields)
 
 
 class SandboxConformance:
     """Every promise of `Sandbox` and `Running`.
 
-    `sandbox` is one that can be used here; `place` a new workspace for each test.
+    `sandbox` is one that works here; `place` a new workspace for each test.
     """
 
     def test_it_can_be_used_here(self, sandbox: Sandbox) -> None:
-        """Its preflight passes, again and again."""
+        """Its preflight passes, also a second time."""
         assert sandbox.unavailable() is None
         assert sandbox.unavailable() is None
 
     def test_both_streams_and_the_exit_code_come_back(self, sandbox: Sandbox, place: Place) -> None:
-        """Each stream for itself, byte for byte."""
+        """Each stream separately, byte for byte."""
         outcome = run(sandbox, place.shell("printf 'a\\000\\377'; printf b >&2; exit 3"))
         assert (outcome.exit_code, outcome.stdout.data) == (3, b"a\0\xff"), outcome
         assert outcome.stderr.data == b"b"
@@ -76,7 +76,7 @@ class SandboxConformance:
         assert run(sandbox, place.job("true")).enforced
 
     def test_the_environment_is_the_one_given(self, sandbox: Sandbox, place: Place) -> None:
-        """Nothing of the host's comes through; odd values survive."""
+        """No variable of the host comes through; odd values survive."""
         env = {"PATH": PATH, "ODD": "a\n'\"$(x) é=\\", "EMPTY": ""}
         outcome = run(sandbox, place.job("env", "-0", env=env))
         found = dict(
@@ -92,7 +92,7 @@ class SandboxConformance:
         assert outcome.stdout.data.decode() == "".join(f"{word}|" for word in words)
 
     def test_the_workspace_is_written_to_disk(self, sandbox: Sandbox, place: Place) -> None:
-        """What a command makes in it is there on the host, and what the host puts there is seen."""
+        """The host sees the files of a command, and the command those of the host."""
         with open(os.path.join(place.folder, "given"), "w", encoding="utf-8") as file:
             file.write("given")
         assert run(sandbox, place.shell("cat given > made")).exit_code == 0
@@ -116,7 +116,7 @@ class SandboxConformance:
         assert run(sandbox, place.job("/no/such/program")).exit_code == 127
 
     def test_a_signal_is_128_and_its_number(self, sandbox: Sandbox, place: Place) -> None:
-        """As a shell has it."""
+        """As a shell reports it."""
         assert run(sandbox, place.shell("kill -SEGV $$")).exit_code == 139
 
     def test_input_arrives_whole(self, sandbox: Sandbox, place: Place) -> None:
@@ -131,11 +131,11 @@ class SandboxConformance:
         assert run(sandbox, place.job("true", stdin=bytes(2**21))).exit_code == 0
 
     def test_without_input_there_is_an_end_of_file(self, sandbox: Sandbox, place: Place) -> None:
-        """A command that reads does not hang."""
+        """A command that reads gets EOF, and does not hang."""
         assert run(sandbox, place.job("cat")).exit_code == 0
 
     def test_input_can_be_written_while_it_runs(self, sandbox: Sandbox, place: Place) -> None:
-        """And is over when it is closed; later writes are refused."""
+        """It ends when it is closed; later writes are refused."""
         heard: list[tuple[Stream, bytes]] = []
         said = threading.Event()
 
@@ -158,7 +158,7 @@ class SandboxConformance:
     def test_output_beyond_the_limit_is_counted_and_dropped(
         self, sandbox: Sandbox, place: Place
     ) -> None:
-        """The head is kept; the limit is named."""
+        """The head is kept; the limit is reported."""
         limits = Limits(max_stream_bytes=1000)
         outcome = run(sandbox, place.shell("head -c 3000000 /dev/zero; echo x >&2", limits=limits))
         assert outcome.stdout == (bytes(1000), 3_000_000)
@@ -174,7 +174,7 @@ class SandboxConformance:
         assert "run_timeout_seconds" in outcome.limits_hit
 
     def test_kill_ends_it_at_once(self, sandbox: Sandbox, place: Place) -> None:
-        """The outcome is a cancelled one; a second kill and a kill afterwards are no error."""
+        """The outcome is cancelled; a second kill, and a kill after the end, are no errors."""
         running = sandbox.start(place.job("sleep", "1000"))
         running.kill()
         running.kill()
@@ -185,7 +185,7 @@ class SandboxConformance:
         assert running.wait() == outcome
 
     def test_nothing_outlives_a_command(self, sandbox: Sandbox, place: Place) -> None:
-        """A daemon of its own session ends with the command, and does not keep it open."""
+        """A daemon in its own session ends with the command, and does not keep it open."""
         assert (
             run(sandbox, place.python(DAEMON + "while not os.path.exists('beat'): pass")).exit_code
             == 0
@@ -193,13 +193,13 @@ class SandboxConformance:
         assert silent(place)
 
     def test_nothing_outlives_a_timeout(self, sandbox: Sandbox, place: Place) -> None:
-        """Nor the end of its time."""
+        """Nor a timeout."""
         run(sandbox, place.python(DAEMON + "time.sleep(1000)", timeout_seconds=1.5))
         assert os.path.exists(os.path.join(place.folder, "beat"))
         assert silent(place)
 
     def test_a_stopped_command_is_ended(self, sandbox: Sandbox, place: Place) -> None:
-        """One that stops itself too."""
+        """Also one that stops itself."""
         outcome = run(sandbox, place.shell("kill -STOP $$; echo no", timeout_seconds=1.0))
         assert (outcome.timed_out, outcome.stdout.data) == (True, b"")
 
@@ -224,7 +224,7 @@ class SandboxConformance:
         assert said == [b"%d\n" % n for n in range(8)]
 
     def test_a_terminal_on_request(self, sandbox: Sandbox, place: Place) -> None:
-        """All three streams are one terminal, and it is the one that controls the session."""
+        """All three streams are one terminal, which is the controlling one."""
         script = "test -t 0 && test -t 1 && test -t 2 && : < /dev/tty && read x && echo got $x"
         outcome = run(sandbox, place.shell(script, terminal=True, stdin=b"word\n"))
         assert outcome.exit_code == 0, outcome
@@ -232,7 +232,7 @@ class SandboxConformance:
         assert outcome.stderr.total_bytes == 0
 
     def test_no_handle_of_the_host_comes_along(self, sandbox: Sandbox, place: Place) -> None:
-        """Nothing but the three streams, also of what the host left inheritable."""
+        """Only the three streams, even if the host has inheritable descriptors."""
         read, write = os.pipe()
         os.set_inheritable(read, True)
         try:
@@ -244,7 +244,7 @@ class SandboxConformance:
         assert outcome.stdout.data == b"['0', '1', '2', '3']\n", outcome
 
     def test_no_handle_stays_behind(self, sandbox: Sandbox, place: Place) -> None:
-        """After any kind of end."""
+        """No file descriptor is left after any kind of end."""
         run(sandbox, place.job("true"))
         before = open_handles()
         for _ in range(5):
@@ -255,7 +255,7 @@ class SandboxConformance:
         assert open_handles() - before == Counter()
 
     def test_what_a_listener_throws_is_its_own_affair(self, sandbox: Sandbox, place: Place) -> None:
-        """The run goes on and is captured."""
+        """The run continues, and its output is captured."""
 
         def listener(stream: Stream, data: bytes) -> None:
             raise RuntimeError(stream)
@@ -264,7 +264,7 @@ class SandboxConformance:
         assert (outcome.exit_code, outcome.stdout.data) == (0, b"a\n")
 
 
-# Leaves the session and the process group, lets go of all streams, and beats until it is ended.
+# Leaves the session and the process group, closes all streams, and beats until it is killed.
 DAEMON = """
 import os, sys, time
 if os.fork() == 0:
@@ -278,10 +278,10 @@ if os.fork() == 0:
 
 
 def open_handles() -> Counter[str]:
-    """Return what the handles of this process lead to. What others close meanwhile is no matter."""
+    """Return the targets of this process's file descriptors; others may close some meanwhile."""
     found: Counter[str] = Counter()
     for name in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):  # the one that lists them
+        with suppress(FileNotFoundError):  # the descriptor of the listing itself
             found[os.readlink(f"/proc/self/fd/{name}")] += 1
     return found
 
@@ -304,5 +304,5 @@ def refused(write: Callable[[], None]) -> bool:
 
 
 def succeeded(outcome: Outcome) -> bool:
-    """Whether the command did what it should, without anything having been cut short."""
+    """Whether the command succeeded, without truncated output."""
     return outcome.exit_code == 0 and not outcome.limits_hit

@@ -1,4 +1,4 @@
-"""Suites that a back end of your own must pass, run by pytest.
+"""Conformance suites for your own back ends, run by pytest.
 
 See docs/how-to/sessions.md, docs/how-to/files.md and docs/security.md.
 """
@@ -37,7 +37,7 @@ TEXTS = (
     "1", "1.0", "null", "\ud800", "\udfff\ud800", "\ud83d\ude00", "\ufeff", "\uffff", "x" * 100_000,
 )  # fmt: skip
 THREADS = 8
-# For a busy machine: a store that keeps its promise takes no time.
+# Generous, for a busy machine: a store that keeps its promise needs no time.
 WAIT_SECONDS = 60.0
 
 
@@ -45,7 +45,7 @@ class StoreConformance:
     """Every promise of `Store`. Give a `store` fixture: an empty one for each test."""
 
     def test_a_new_store_is_empty(self, store: Store) -> None:
-        """Asking for what does not exist is no error and makes nothing."""
+        """Reading a missing session is no error and creates nothing."""
         assert store.events(KEY) == []
         assert store.state(KEY) == {}
         assert store.delete(KEY) is False
@@ -65,7 +65,7 @@ class StoreConformance:
         assert store.events(KEY) == first + second
 
     def test_each_session_counts_for_itself(self, store: Store) -> None:
-        """No two keys share a log, however alike they are."""
+        """No two keys share a log, even if they are similar."""
         for _ in range(2):
             for key in ALL:
                 store.append(key, [NewEvent("|".join(key))])
@@ -76,7 +76,7 @@ class StoreConformance:
             ]
 
     def test_parts_of_a_key_do_not_run_together(self, store: Store) -> None:
-        """`a` and `bc` are not `ab` and `c`, nor with any mark between them."""
+        """`a` and `bc` are not `ab` and `c`, with any separator between them."""
         keys = [
             SessionKey(*parts)
             for mark in ("", "/", ":", "\0", "|")
@@ -88,7 +88,7 @@ class StoreConformance:
         assert [info.key for info in store.sessions()] == sorted(set(keys))
 
     def test_events_after_a_number(self, store: Store) -> None:
-        """Only what is newer, so that a reader can go on where it stopped."""
+        """Only newer events, so that a reader can continue where it stopped."""
         events = store.append(KEY, [NewEvent(str(n)) for n in range(5)])
         for after in range(7):
             assert store.events(KEY, after=after) == events[after:]
@@ -131,7 +131,7 @@ class StoreConformance:
             assert store.delete(key)
 
     def test_what_is_given_is_copied(self, store: Store) -> None:
-        """Changing what was given or what came back changes nothing that is kept."""
+        """Changing a value that was given or returned changes nothing in the store."""
         data: dict[str, object] = {"list": [1]}
         delta: dict[str, str | None] = {"a": "1"}
         (given,) = store.append(KEY, [NewEvent("a", "", data)], delta)
@@ -145,23 +145,23 @@ class StoreConformance:
         assert store.state(KEY) == {"a": "1"}
 
     def test_what_json_can_not_hold_changes_nothing(self, store: Store) -> None:
-        """One bad event, and neither the good ones beside it nor the state are kept."""
+        """One bad event: neither the good ones beside it nor the state are stored."""
         deep: list[object] = []
         for _ in range(100_000):
             deep = [deep]
         for bad in (object(), {1, 2}, b"x", float("nan"), float("inf"), deep):
             events = [NewEvent("good"), NewEvent("bad", "", {"x": bad})]
-            _refused(lambda events=events: store.append(KEY, events, {"a": "1"}))  # type: ignore[misc]
+            _expect_refusal(lambda events=events: store.append(KEY, events, {"a": "1"}))  # type: ignore[misc]
         assert (store.events(KEY), store.state(KEY), store.sessions()) == ([], {}, [])
 
     def test_state_that_is_not_text_changes_nothing(self, store: Store) -> None:
-        """State is text by text."""
+        """State values are text."""
         bad: dict[str, str | None] = {"a": "1", "b": 2}  # type: ignore[dict-item]
-        _refused(lambda: store.append(KEY, [NewEvent("a")], bad))
+        _expect_refusal(lambda: store.append(KEY, [NewEvent("a")], bad))
         assert (store.events(KEY), store.state(KEY)) == ([], {})
 
     def test_state_is_set_changed_and_deleted(self, store: Store) -> None:
-        """A key that a delta does not name stays; None deletes, also what is not there."""
+        """A key that a delta does not name stays; None deletes, also a missing key."""
         store.append(KEY, [], {"a": "1", "b": "", "temp:c": "3"})
         store.append(KEY, [NewEvent("x")], {"a": "2", "b": None, "never": None})
         assert store.state(KEY) == {"a": "2", "temp:c": "3"}
@@ -219,7 +219,7 @@ class StoreConformance:
         assert listed(app="ap") == listed(user="ADA") == listed(app="") == []
 
     def test_sessions_come_in_pages(self, store: Store) -> None:
-        """A page goes on after a key, whether or not there is such a session."""
+        """A page continues after a key, whether or not that session exists."""
         odd = [*sorted({*TEXTS} - {"x" * 100_000}), "x" * 3000]
         keys = sorted(SessionKey("app", user, name) for user in odd for name in ("", "\0", "x"))
         for key in [*keys, OTHER_APP]:
@@ -238,7 +238,7 @@ class StoreConformance:
         assert [info.key for info in between] == [SessionKey("app", "a", "x")]
 
     def test_a_watch_hears_of_a_change(self, store: Store) -> None:
-        """Also one that came before the wait, and once only."""
+        """Also a change before the wait, and only once."""
         watch = store.watch("topic")
         try:
             _settle(watch)
@@ -262,12 +262,12 @@ class StoreConformance:
             watch.close()
 
     def test_a_topic_needs_no_watch(self, store: Store) -> None:
-        """Waking is then nothing, for every name of a topic."""
+        """Then waking has no effect, for every topic name."""
         for topic in TEXTS:
             store.wake(topic)
 
     def test_a_session_is_taken_by_one_at_a_time(self, store: Store) -> None:
-        """Who asks gets to know who has it; a second call with one number is the same lease."""
+        """The caller learns who has it; a second call with the same number is the same lease."""
         mine = store.take_lease(KEY, "1", "ada's server", 60)
         assert mine[:2] == ("1", "ada's server")
         assert store.now() < mine.until <= store.now() + 60
@@ -277,7 +277,7 @@ class StoreConformance:
         assert store.sessions() == []
 
     def test_a_lease_is_given_back(self, store: Store) -> None:
-        """By its number only; what it appended stays."""
+        """Only by its number; its appends stay."""
         store.take_lease(KEY, "1", "", 60)
         store.append(KEY, [NewEvent("a")], lease="1")
         store.release_lease(KEY, "2")
@@ -287,7 +287,7 @@ class StoreConformance:
         assert [event.type for event in store.events(KEY)] == ["a"]
 
     def test_who_waits_for_a_session_is_woken(self, store: Store) -> None:
-        """When its lease is given back."""
+        """When its lease is released."""
         store.take_lease(KEY, "1", "", 60)
         watch = store.watch(lease_topic(KEY))
         try:
@@ -298,40 +298,40 @@ class StoreConformance:
             watch.close()
 
     def test_a_lease_that_ran_out_is_lost_to_the_next(self, store: Store) -> None:
-        """From then on nothing can be appended with it, nor can it be renewed or given back."""
+        """From then on it cannot append, be renewed or be released."""
         store.take_lease(KEY, "1", "", 0)
         assert store.take_lease(KEY, "2", "", 60).number == "2"
         assert store.renew_lease(KEY, "1", 60) is False
-        _lost(lambda: store.append(KEY, [NewEvent("late")], {"a": "1"}, lease="1"))
+        _expect_lease_lost(lambda: store.append(KEY, [NewEvent("late")], {"a": "1"}, lease="1"))
         assert (store.events(KEY), store.state(KEY), store.sessions()) == ([], {}, [])
         store.release_lease(KEY, "1")
         store.append(KEY, [NewEvent("next")], lease="2")
         assert [event.type for event in store.events(KEY)] == ["next"]
         store.release_lease(KEY, "2")
-        _lost(lambda: store.append(KEY, [NewEvent("late")], lease="1"))
+        _expect_lease_lost(lambda: store.append(KEY, [NewEvent("late")], lease="1"))
 
     def test_a_lease_that_no_other_took_goes_on(self, store: Store) -> None:
-        """Also after it ran out."""
+        """Also after it expired."""
         store.take_lease(KEY, "1", "", 0)
         assert len(store.append(KEY, [NewEvent("a")], lease="1")) == 1
         assert store.renew_lease(KEY, "1", 60) is True
         assert store.take_lease(KEY, "2", "", 60).number == "1"
 
     def test_an_append_without_a_lease_needs_none(self, store: Store) -> None:
-        """Though another has the session: a lease is for turns."""
+        """Even if another has the session: a lease is for turns."""
         store.take_lease(KEY, "1", "", 60)
         assert len(store.append(KEY, [NewEvent("a")])) == 1
 
     def test_a_deleted_session_has_no_lease(self, store: Store) -> None:
-        """So that a turn that goes on does not make it anew."""
+        """So that a running turn does not create it again."""
         store.take_lease(KEY, "1", "", 60)
         store.append(KEY, [NewEvent("a")], lease="1")
         assert store.delete(KEY)
-        _lost(lambda: store.append(KEY, [NewEvent("b")], lease="1"))
+        _expect_lease_lost(lambda: store.append(KEY, [NewEvent("b")], lease="1"))
         assert store.sessions() == []
 
     def test_leases_of_long_ago_are_forgotten(self, store: Store) -> None:
-        """With the sessions of that time; one that goes on is not."""
+        """Expired with the sessions of that time; an active one stays."""
         store.take_lease(KEY, "1", "", 0)
         store.take_lease(SAME_USER, "1", "", 3600)
         assert store.expire(store.now() + 60) == 0
@@ -339,7 +339,7 @@ class StoreConformance:
         assert store.renew_lease(SAME_USER, "1", 60) is True
 
     def test_one_of_many_threads_gets_a_session(self, store: Store) -> None:
-        """All ask at once, and get the same one as the answer."""
+        """All ask at once, and get the same holder as the answer."""
         told: list[str] = []
         together(lambda n: told.append(store.take_lease(KEY, str(n), "", 60).number), THREADS)
         assert (len(told), len(set(told))) == (THREADS, 1)
@@ -349,7 +349,7 @@ class StoreConformance:
         store.append(KEY, [NewEvent("a")])
         store.append(SAME_USER, [NewEvent("a")])
         first, other = store.sessions()
-        _later(first.updated)
+        _wait_for_clock(first.updated)
         store.append(KEY, [])
         touched, same = store.sessions()
         assert touched.created == first.created
@@ -380,10 +380,10 @@ class StoreConformance:
         assert store.state(KEY) == {}
 
     def test_expire_takes_what_was_not_touched_since(self, store: Store) -> None:
-        """A session touched at that very time stays; shared state stays."""
+        """A session touched at exactly that time stays; shared state stays."""
         store.append(KEY, [NewEvent("a")], {"mine": "1", "user:a": "2"})
         store.append(SAME_APP, [NewEvent("a")])
-        _later(store.sessions()[1].updated)
+        _wait_for_clock(store.sessions()[1].updated)
         store.append(SAME_APP, [NewEvent("b")])
         (_, kept) = store.sessions()
         assert store.expire(kept.updated) == 1
@@ -427,7 +427,7 @@ class StoreConformance:
         assert len(store.events(KEY)) == THREADS // 2 * 10 * 5
 
 
-def _refused(call: Callable[[], object]) -> None:
+def _expect_refusal(call: Callable[[], object]) -> None:
     try:
         call()
     except (TypeError, ValueError):
@@ -435,7 +435,7 @@ def _refused(call: Callable[[], object]) -> None:
     raise AssertionError("neither TypeError nor ValueError was raised")
 
 
-def _lost(call: Callable[[], object]) -> None:
+def _expect_lease_lost(call: Callable[[], object]) -> None:
     try:
         call()
     except LeaseLost:
@@ -444,12 +444,12 @@ def _lost(call: Callable[[], object]) -> None:
 
 
 def _settle(watch: StoreWatch) -> None:
-    """Wait until there is no news: a store may say that there is some without need."""
+    """Wait until there are no notifications: a store may send needless ones."""
     while watch.wait(0):
         pass
 
 
-def _later(than: float) -> None:
-    """Wait until the clock has moved on."""
+def _wait_for_clock(than: float) -> None:
+    """Wait until the clock has advanced."""
     while time.time() <= than:
         time.sleep(0.001)

@@ -1,6 +1,6 @@
-"""The attacks on what looks after a run from inside or above it, as data; see `probes`.
+"""The attacks on the process that supervises a run, as data; see `probes`.
 
-That is the first process of a pid namespace, or the launcher where there is none.
+That is the first process of a pid namespace, or the launcher if there is none.
 """
 
 from skillbelt.testing.probe import Probe

@@ -1,1 +1,1 @@
-"""The tools that a model is offered."""
+"""The tools that are offered to a model."""

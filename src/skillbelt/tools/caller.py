@@ -1,4 +1,4 @@
-"""Who makes a tool call, which skills they may see, and what else the call may reach."""
+"""The caller of a tool: which skills it may see, and what else a call may reach."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ if TYPE_CHECKING:
     from skillbelt.running.executor import Workbench
     from skillbelt.search.protocol import Result
 
-# Whether a skill exists at all for the model and its user.
+# Whether a skill exists for the model and its user.
 Visible = Callable[[Skill], bool]
-# A model's search waits so long while the index is built for the first time.
+# How long a model's search waits while the index is built for the first time.
 SEARCH_WAIT_SECONDS = 60.0
 
 STORED = "stored:"
 # Keys of a session's state. The user brought the skill in, so the model may use it; or a request to
-# load it was granted, so the model may read on in it. Either as long as the skill is the same.
+# load it was granted, so the model may read more of it. Both end when the skill changes.
 BROUGHT, GRANTED = "temp:skill:asked:", "temp:skill:granted:"
 
 
 class Audience(NamedTuple):
-    """Who looks at the catalogue: an agent, the gate that decides for it, the host's filters.
+    """Who sees the catalogue: an agent, the gate that decides for it, the host's filters.
 
-    With `files`, the paths in play, a skill made for some files is there only with one of them.
+    With `files`, the paths in play, a skill made for some files is included only if one of them
+    matches.
     """
 
     gate: Gate
@@ -50,7 +51,7 @@ class Audience(NamedTuple):
     files: Sequence[str] | None = None
 
     def admits(self, skill: Skill) -> bool:
-        """Return whether the host's filters let the skill exist."""
+        """Return whether the host's filters admit the skill."""
         return all(keep(skill) for keep in self.filters)
 
     def allows(self, skill: Skill) -> bool:
@@ -64,19 +65,22 @@ class Audience(NamedTuple):
         return known and self.admits(skill) and self.gate.permit(self.agent, skill)
 
     def without_denied(self, names: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the names of tools, by kind, without those of which every use is denied."""
+        """Return the names of tools, by kind, without those for which every use is denied."""
         if self.gate.can_run(self.agent):
             return names
         return {kind: name for kind, name in names.items() if kind not in RUNNING}
 
     def view(self, skills: Skills) -> Skills:
-        """Return what the model may see; without filters the same object for the same skills."""
+        """Return the skills that the model may see.
+
+        Without filters the same object for the same skills.
+        """
         seen = skills.derive("visible", lambda: Skills.of(visible(skills.values())))
         if self.gate.hides_skills:
             seen = seen.derive(("permitted", self.gate, self.agent), lambda: self._permitted(seen))
         if not self.filters and self.files is None:
             return seen
-        # A filter of the host may answer differently next time, so nothing is kept.
+        # A filter of the host may answer differently next time, so nothing is cached.
         kept = [skill for skill in seen.values() if self.admits(skill)]
         return Skills.of(kept if self.files is None else visible(kept, files=self.files))
 
@@ -85,7 +89,7 @@ class Audience(NamedTuple):
 
 
 class Executors(Protocol):
-    """Where the commands of skills run; both are created on first use."""
+    """The executors that run the commands of skills; both are created on first use."""
 
     @property
     def workbench(self) -> Workbench: ...  # noqa: D102
@@ -95,7 +99,7 @@ class Executors(Protocol):
 
 
 class Runs(NamedTuple):
-    """Where commands run, for whom, and who follows them."""
+    """Where commands run, for which session, and who watches them."""
 
     workbench: Workbench
     background: Background
@@ -107,10 +111,10 @@ class Caller:
     """One call's side of the runtime: the skills it may see, stored texts, the conversation.
 
     An object serves one call, so the state of the conversation is read once. Without a `session`
-    nothing is marked as loaded and the text is in the answer; `key` says whose runs and permissions
-    the call uses. With `inline` the text is in the answer in any case, because no later request
-    could carry it. `shown` holds the results that the model has already. `brief` says that the
-    schemas it was offered leave out rare arguments.
+    nothing is marked as loaded and the text is in the answer; `key` is the session of runs and
+    permissions. With `inline` the text is in the answer in any case, because no later request could
+    carry it. `shown` holds the results that the model already has. `brief` says that the schemas it
+    was offered leave out rare arguments.
     """
 
     def __init__(
@@ -149,14 +153,14 @@ class Caller:
 
     @cached_property
     def brought(self) -> dict[str, Skill]:
-        """What the user or the host brought in, even if the model may not load it by itself."""
+        """The skills that the user or the host brought in; the model may not load all of them."""
         names = [key.removeprefix(BROUGHT) for key in self.state if key.startswith(BROUGHT)]
         known = self.catalog.snapshot
         found = (known[name] for name in names if name in known)
         return {skill.name: skill for skill in found if self.audience.admits(skill)}
 
     def look(self) -> Skills:
-        """Scan again; return what the caller may see now."""
+        """Scan again; return the skills that the caller may see now."""
         self.skills = self.audience.view(self.catalog.current())
         return self.skills
 
@@ -170,8 +174,8 @@ class Caller:
     def approve(self, skill: Skill, *, loading: bool = False) -> Request:
         """Return the request under which a model may have the skill; else raise PermissionDenied.
 
-        Permission to read on in a skill is no permission to load it again: `loading` says that the
-        model wants to.
+        Permission to read more of a skill is not permission to load it again: `loading` says that
+        the model wants to.
         """
         request = self.request(skill)
         granting = (BROUGHT,) if loading else (BROUGHT, GRANTED)
@@ -185,7 +189,8 @@ class Caller:
             self.gate.let_through(request._replace(session=session_id(self.key)))
         elif decision.action == "ask":
             self.session.store.append(self.key, [], {GRANTED + skill.name: request.hash})
-            self.__dict__.pop("state", None)  # asking takes time, in which it may have changed
+            # Asking takes time, and the skill may have changed meanwhile.
+            self.__dict__.pop("state", None)
         return request
 
     def request(self, skill: Skill, initiator: Initiator = "model") -> Request:
@@ -195,7 +200,7 @@ class Caller:
         return self.gate.load_request(skill, initiator, self.session.agent, self.key)
 
     def runs(self) -> Runs:
-        """Return where commands run, for whom; RunRefused where nothing can be run."""
+        """Return where commands run, and for which session; RunRefused if this host runs none."""
         if self.executors is None:
             raise RunRefused("executor is not configured: this host runs nothing")
         who = Asker(self.key)
@@ -206,7 +211,7 @@ class Caller:
     # Texts
 
     def body(self, skill: Skill, arguments: str | None = None, *, folder: str = "") -> Loaded:
-        """Read the body as a model gets it; `folder` is what its text calls the skill's folder."""
+        """Read the body as a model gets it; `folder` is the skill's folder in its text."""
         session = self.key.session if self.session else ""
         variables = variables_of(skill, self.settings, session)
         if folder:
@@ -237,11 +242,11 @@ class Caller:
 
     @property
     def overflow(self) -> Storage | None:
-        """Where to store what is cut; None if the model has no tool to read it with."""
+        """The storage for the rest of a cut text; None if the model has no tool to read it with."""
         return None if self.names.keys().isdisjoint(READERS) else self.storage
 
     def presentable(self, text: str) -> str:
-        """Replace the folder of stored texts by the prefix under which a model asks for them."""
+        """Replace the folder of stored texts by the prefix under which a model reads them."""
         for folder in self.storage.spellings:
             text = text.replace(folder, STORED)
         return text
@@ -264,7 +269,7 @@ class Call(NamedTuple):
 
 
 def variables_of(skill: Skill, settings: Settings, session: str = "") -> dict[str, str]:
-    """Return what `${NAME}` in a skill's text stands for."""
+    """Return the values of `${NAME}` in a skill's text."""
     values = {
         "CLAUDE_SKILL_DIR": place_of(skill),
         "CLAUDE_PROJECT_DIR": settings.project,
@@ -274,14 +279,14 @@ def variables_of(skill: Skill, settings: Settings, session: str = "") -> dict[st
 
 
 def not_given(reason: str) -> str:
-    """Return what stands in place of a text that cannot be read."""
+    """Return the placeholder for a text that cannot be read."""
     return f"(cannot be given now: {reason})"
 
 
 def report_of(loaded: Loaded, documents: Iterable[GivenDocument] = ()) -> dict[str, object]:
     """Return the report for programs, with the name under which the rest of a text is stored.
 
-    `truncated` counts the documents too, each of which has a report of its own.
+    `truncated` also covers the documents, each of which has its own report.
     """
     facts: dict[str, object] = loaded.report._asdict()
     reference = loaded.report.storage_ref

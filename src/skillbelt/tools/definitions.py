@@ -1,4 +1,4 @@
-"""The tools: what each is called, what a model reads about it, what arguments it takes."""
+"""The tools: their names, the descriptions that a model reads, and their arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Schema = dict[str, object]
 
 
 class Definition(NamedTuple):
-    """What is the same for a tool in every profile and format.
+    """The part of a tool that is the same in every profile and format.
 
     `inline` describes it where the text of a skill is in the answer and stays in the history.
     `rare` are arguments that the schema of the profile "default" leaves out: every request carries
@@ -312,15 +312,15 @@ DEFINITIONS: Mapping[str, Definition] = {
     ),
     **CLAUDE_TOOLS,
 }
-# They change what an earlier call gave, and cannot work where that is in a history which another
-# program keeps.
+# These change the result of an earlier call, which is impossible if another program keeps the
+# history.
 NEED_REQUESTS = ("skill_select_docs", "skill_unload")
 # The tools by what they do; a profile has at most one that loads.
 LOADERS = ("skill_load", "skill", "claude_skill")
 READERS = ("read_file", "claude_read")
 # Offered in addition to most profiles when not all skills can be described to the model.
 SEARCH = "skill_search"
-# Of no use where every run is denied.
+# Useless where every run is denied.
 RUNNING = ("skill_run", "execute_skill", "skill_poll", "claude_bash")
 PROFILES: Mapping[str, tuple[str, ...]] = {
     "default": (

@@ -1,6 +1,7 @@
-"""What the tools do. A call that fails gives a result a model can act on, never an exception.
+"""The functions of the tools.
 
-A name that the agent may not see is answered like one that does not exist.
+A failed call returns a result that a model can act on; it never raises. A skill that the agent may
+not see is answered like one that does not exist.
 """
 
 from __future__ import annotations
@@ -60,16 +61,16 @@ MAX_ENUM_SKILLS = 256
 
 MAX_MISSES = 3
 NOT_FOUND, NOT_LOADED, WRONG_ARGUMENTS = "skill_not_found", "not_loaded", "wrong_arguments"
-UNNAMED = "-"  # a call whose id the host did not say: its answer is found by what it holds
+UNNAMED = "-"  # a call whose id the host did not give: its answer is found by its content
 _PAGE = 50
 _FOUND = 10
-_LINES = 200  # what a reader gets who names no number
-_COUNTED_BYTES = 16 * 2**20  # of a larger file only as much is read as is given
+_LINES = 200  # the default number of lines
+_COUNTED_BYTES = 16 * 2**20  # a larger file is read only as far as it is returned
 _CLOSEST = 10
-_MAX_FAULTS = 5  # of one call that the answer names
+_MAX_FAULTS = 5  # wrong arguments that one answer names
 _MAX_NAME_CHARS = 128
 _BACKGROUND = "background"
-# Where most sandboxes have the workspace; a model that prints its folder uses the whole path.
+# The workspace in most sandboxes; a model that prints its folder uses the absolute path.
 INSIDE = "/workspace"
 _NAMED_SKILL = re.compile(rf"\b{SKILLS}/([\w.-]+)")
 
@@ -87,7 +88,7 @@ class Refused(SkillbeltError):
 
 
 def _list_offered(caller: Caller) -> Mapping[str, str]:
-    """Return the names of the tools that the model was offered, by kind."""
+    """Return the names of the offered tools, by kind."""
     names = caller.audience.without_denied(caller.names)
     return inline_names(names) if caller.inline and caller.session else names
 
@@ -103,7 +104,9 @@ def dispatch(name: str, arguments: object, caller: Caller, call_id: str = "") ->
     if checked.fault:
         return failed(f"{name}: {checked.fault}", WRONG_ARGUMENTS, tool=name)
     try:
-        with span("execute_tool", name, **_facts(name, checked.arguments, caller, call_id)):
+        with span(
+            "execute_tool", name, **_span_attributes(name, checked.arguments, caller, call_id)
+        ):
             result = HANDLERS[kind](Call(checked.arguments, caller, call_id))
             count("tool_calls", tool=kind, outcome="failed" if result.error else "ok")
             return result
@@ -117,10 +120,10 @@ def dispatch(name: str, arguments: object, caller: Caller, call_id: str = "") ->
         return failed(BUSY, "busy")
 
 
-def _facts(
+def _span_attributes(
     tool: str, arguments: Mapping[str, object], caller: Caller, call_id: str
 ) -> dict[str, object]:
-    """Return the attributes of the span of a call, with the skill that its arguments name."""
+    """Return the attributes of a call's tracing span, with the skill that its arguments name."""
     if not is_tracing():
         return {}
     skill = caller.skills.get(str(arguments.get("skill", "")))
@@ -142,7 +145,7 @@ def failed(message: str, kind: str = "failed", **facts: object) -> ToolResult:
 
 
 def _failure(error: SkillbeltError, caller: Caller) -> ToolResult:
-    """Return the result of a call that was refused, without paths that a model may not see."""
+    """Return the result of a refused call, without paths that a model may not see."""
     match error:
         case PathEscape():
             message = str(error).removesuffix(f" ({error.root})")
@@ -163,7 +166,7 @@ def _presentable(value: object, caller: Caller) -> object:
 
 
 def _inside(path: str) -> str:
-    """Return a path that a model may see: a relative one, or the last part of another."""
+    """Return a path that a model may see: a relative one, or only the file name."""
     return os.path.basename(path) if os.path.isabs(path) else path
 
 
@@ -184,15 +187,15 @@ def lookup(caller: Caller, name: str) -> Skill:
         skill = caller.look().get(name)
     if skill is None:
         raise Refused(
-            f"unknown skill: {printable(name)}" + missed(caller, name),
+            f"unknown skill: {printable(name)}" + count_miss(caller, name),
             NOT_FOUND,
             name=printable(name),
         )
     return skill
 
 
-def missed(caller: Caller, name: str) -> str:
-    """Count a wrong name; return what to add to the answer when there were too many."""
+def count_miss(caller: Caller, name: str) -> str:
+    """Count a wrong name; return the text to add to the answer after too many."""
     misses = caller.session.missed(printable(name)) if caller.session else 0
     if misses < MAX_MISSES:
         return ""
@@ -203,7 +206,10 @@ def missed(caller: Caller, name: str) -> str:
 
 
 def not_found(skills: Mapping[str, Skill], name: str) -> str:
-    """Return the text for a wrong name, with the right names; the closest ones if many."""
+    """Return the text for a wrong name, with the right names.
+
+    The closest ones if there are many.
+    """
     listed = ", ".join(sorted(skills)) or "none"
     if len(skills) > MAX_ENUM_SKILLS:
         near = closest(name, skills, most=_CLOSEST, cutoff=0.3)
@@ -212,7 +218,7 @@ def not_found(skills: Mapping[str, Skill], name: str) -> str:
 
 
 def printable(name: str) -> str:
-    """Return a name from a model, safe to repeat."""
+    """Return a model's text, safe to repeat."""
     return shorten(one_line(name), _MAX_NAME_CHARS)
 
 
@@ -220,9 +226,9 @@ def printable(name: str) -> str:
 
 
 def content(skill: Skill, text: str, files: list[str], base: str = "") -> str:
-    """Return the block with a skill's instructions; `base` is its folder if not where it is."""
-    # After a closing tag, the rest of the body would pass for the host's own words; after an
-    # opening one, for those of another skill.
+    """Return the block with a skill's instructions; `base` replaces its folder if given."""
+    # After a closing tag, the rest of the body would look like the host's own words; after an
+    # opening one, like another skill.
     safe = break_tag(text.strip(), "skill_content")
     return "\n".join(
         [
@@ -249,18 +255,18 @@ def _path(path: str) -> str:
     return path if path.isprintable() else one_line(path)
 
 
-def already(skill: Skill) -> str:
-    """Return the answer to a second request for a text that the model has already."""
+def answer_repeat(skill: Skill) -> str:
+    """Return the answer to a second request for a text that the model already has."""
     return f"Skill {skill.name} is loaded already: its text is in an earlier result, unchanged."
 
 
 def use(call: Call) -> ToolResult:
-    """Give a skill's instructions, its folder and a sample of its files."""
+    """Return a skill's instructions, its folder and a sample of its files."""
     return _use(call, str(call.arguments["name"]))
 
 
 def use_in_workspace(call: Call) -> ToolResult:
-    """Give a skill's instructions, with the folder that it has in the workspace."""
+    """Return a skill's instructions, with its folder in the workspace."""
     arguments = call.arguments.get("args")
     given = arguments if isinstance(arguments, str) else None
     return _use(call, str(call.arguments["skill"]), given, below=f"{SKILLS}/")
@@ -270,7 +276,7 @@ def _use(call: Call, name: str, arguments: str | None = None, *, below: str = ""
     caller = call.caller
     seen = caller.skills if name in caller.skills else caller.look()
     if name not in seen:
-        message = not_found(seen, name) + missed(caller, name)
+        message = not_found(seen, name) + count_miss(caller, name)
         raise Refused(message, NOT_FOUND, name=printable(name))
     skill = seen[name]
     request = caller.approve(skill, loading=True)
@@ -286,7 +292,7 @@ def _use(call: Call, name: str, arguments: str | None = None, *, below: str = ""
     _record_shown(call, skill, given)
     data = {"title": f"Loaded skill: {skill.name}", "name": skill.name, "dir": skill.dir}
     if text in caller.shown or block(material) in caller.shown:
-        return ToolResult(already(skill), data=data)
+        return ToolResult(answer_repeat(skill), data=data)
     return ToolResult(text, data={**data, "report": report_of(loaded)})
 
 
@@ -300,7 +306,7 @@ def _record_shown(call: Call, skill: Skill, given: RecordedText) -> None:
 
 
 def load(call: Call) -> ToolResult:
-    """Mark the skill as loaded; give the text if no later request could carry it."""
+    """Mark the skill as loaded; return the text if no later request could carry it."""
     caller = call.caller
     skill = lookup(caller, str(call.arguments["skill"]))
     request = caller.approve(skill, loading=True)
@@ -311,7 +317,7 @@ def load(call: Call) -> ToolResult:
     texts = _texts(skill, docs, every, caller)
     material = Material(skill.name, loaded.text, tuple((one.path, one.text) for one in texts))
     if caller.inline:
-        given = already(skill) if block(material) in caller.shown else block(material)
+        given = answer_repeat(skill) if block(material) in caller.shown else block(material)
     report = report_of(loaded, texts)
     if caller.session is None:
         return ToolResult(given, data={"name": skill.name, "report": report})
@@ -403,7 +409,7 @@ def _documents_report(texts: list[GivenDocument]) -> dict[str, object]:
 
 
 def _selection_note(caller: Caller, selected: SelectedDocs, docs: list[str] | None) -> str:
-    """Say why a selection does not do what the call may have wanted; "" if it does."""
+    """Return why a selection may not do what the call wanted; "" if it does."""
     assert caller.session is not None
     if selected.skill not in {loaded.name for loaded in caller.session.loaded(caller.state)}:
         loader = name_of(caller.names, LOADERS)
@@ -422,7 +428,7 @@ def list_documents(call: Call) -> ToolResult:
 
 
 def read_resource(call: Call) -> ToolResult:
-    """Give one file of a skill, or a part of it."""
+    """Return one file of a skill, or a part of it."""
     skill = find(call.caller, call.arguments["skill"])
     return _resource(call, skill, str(call.arguments["relative_path"]))
 
@@ -458,7 +464,7 @@ def _whole(call: Call, name: str) -> int | None:
 
 
 def read_file(call: Call) -> ToolResult:
-    """Give stored text of this conversation, or a file of a skill, in pieces."""
+    """Return stored text of this conversation, or a file of a skill, in pieces."""
     name = str(call.arguments["file_name"])
     scheme, separator, rest = name.partition("://")
     if separator and scheme == "skill":
@@ -475,10 +481,10 @@ def read_file(call: Call) -> ToolResult:
 
 
 def read_workspace(call: Call) -> ToolResult:
-    """Give a file by its path in the workspace, where the skills are below `skills/`."""
+    """Return a file by its path in the workspace, where the skills are below `skills/`."""
     path = str(call.arguments["file_path"]).removeprefix(f"{INSIDE}/").removeprefix("./")
     if path.startswith(f"{SKILLS}/"):
-        # The skill itself and not its copy, which exists only after a command was run.
+        # The skill itself, not its copy, which exists only after a command ran.
         path = f"skill://{path.removeprefix(f'{SKILLS}/')}"
     renamed = {"offset": "start_line", "limit": "num_lines"}
     given = {renamed[key]: value for key, value in call.arguments.items() if key in renamed}
@@ -486,15 +492,15 @@ def read_workspace(call: Call) -> ToolResult:
 
 
 def _read_run_file(call: Call, name: str) -> ToolResult:
-    """Give text that a run left in its workspace or as an artifact."""
+    """Return text that a run left in its workspace or as an artifact."""
     if skill := skill_of(name):
-        find(call.caller, skill)  # a copy of a skill is for those who may have the skill
+        find(call.caller, skill)  # a copy of a skill needs the same permission as the skill
     with open_run_text(call.caller, name) as found:
         return _piece(call, found.chunks, count=found.size <= _COUNTED_BYTES)
 
 
 def _piece(call: Call, chunks: Iterable[str], *, count: bool = True) -> ToolResult:
-    """Give the part of a text that the call asks for."""
+    """Return the requested part of a text."""
     piece = read_piece(
         chunks,
         _whole(call, "start_line") or 1,
@@ -516,12 +522,12 @@ def _piece(call: Call, chunks: Iterable[str], *, count: bool = True) -> ToolResu
 
 
 def _describe_next(call: Call, piece: TextPiece) -> str:
-    """Return the arguments that read on, as the tool that is offered names them."""
+    """Return the arguments that continue reading, as the offered tool names them."""
     if "read_file" in call.caller.names:
         return f"start_line {piece.next_line}" + (
             f", start_char {piece.next_char}" if piece.next_char > 1 else ""
         )
-    if piece.next_char > 1:  # no argument of this tool begins within a line
+    if piece.next_char > 1:  # no argument of this tool starts inside a line
         return f"offset {piece.next_line + 1}; the rest of line {piece.next_line} is left out"
     return f"offset {piece.next_line}"
 
@@ -597,7 +603,7 @@ def run(call: Call) -> ToolResult:
 
 
 def _runnable(call: Call, name: str, kinds: Sequence[str]) -> Skill:
-    """Return a skill that the model may run; Refused if it must load it first."""
+    """Return a skill that the model may run; Refused if the model must load it first."""
     caller = call.caller
     skill = find(caller, name)
     if caller.settings.require_load and skill.name not in _given_to_model(caller, skill):
@@ -615,7 +621,7 @@ def execute(call: Call) -> ToolResult:
 
 
 def run_in_workspace(call: Call) -> ToolResult:
-    """Run a command of the skill that it names, or that was loaded last, in the workspace."""
+    """Run a command in the workspace, of the skill that it names or that was loaded last."""
     command, timeout = str(call.arguments["command"]), _whole(call, "timeout") or 0
     arguments: dict[str, object] = {
         "skill": _skill_of_command(call.caller, command),
@@ -642,7 +648,7 @@ def _skill_of_command(caller: Caller, command: str) -> str:
 
 
 def _given_to_model(caller: Caller, skill: Skill) -> set[str]:
-    """Return the skills whose text the model has; without a session, the one it asks for."""
+    """Return the skills whose text the model has; without a session, the requested one."""
     session = caller.session
     if session is None:
         return {skill.name}
@@ -674,18 +680,18 @@ HANDLERS: Mapping[str, Handler] = {
 
 
 class Checked(NamedTuple):
-    """Arguments converted to their types, or what is wrong with them."""
+    """Arguments converted to their types, or the error about them."""
 
     arguments: dict[str, object]
     fault: str = ""
 
 
 def check_arguments(kind: str, given: object, *, brief: bool = False) -> Checked:
-    """Check the arguments of a model against the tool's schema; never raise.
+    """Check a model's arguments against the tool's schema; never raise.
 
-    JSON text is read, an optional argument that is null counts as not given, and a whole number may
-    be written as 3.0, as some vendors do. Arguments that a `brief` schema leaves out are taken too,
-    but for a run in the background, which no other tool of that profile could follow.
+    JSON text is parsed, an optional argument that is null counts as not given, and a whole number
+    may be written as 3.0, as some vendors do. Arguments that a `brief` schema leaves out are
+    accepted too, except for a background run, which no other tool of that profile could poll.
     """
     given, unread = _decode(given)
     if not isinstance(given, Mapping):
@@ -710,7 +716,7 @@ def check_arguments(kind: str, given: object, *, brief: bool = False) -> Checked
 
 
 def _decode(given: object) -> tuple[object, str]:
-    """Return the arguments, and why they cannot be parsed if they cannot."""
+    """Return the arguments, or why they cannot be parsed."""
     if given is None or given == "":
         return {}, ""
     if not isinstance(given, str):
@@ -743,7 +749,7 @@ _ITEMS: Mapping[object, tuple[type, str]] = {
 
 
 def _fit(value: object, schema: Schema) -> tuple[object, str]:
-    """Return the value in the type of the schema, and what it must be if it does not fit."""
+    """Return the value in the type of the schema, or what it must be if it does not fit."""
     kind, wanted = _TYPES[str(schema["type"])]
     if kind is int and isinstance(value, float) and value.is_integer():
         value = int(value)

@@ -19,16 +19,16 @@ _PLAIN = RecordedText({})
 _CHANGED = "(changed since it was allowed; load it again to ask for it as it is now)"
 
 
-# What tells whether it is still the same, the texts, and whether the body is only a reason.
+# The stamp of the files, the texts, and whether the body is only a reason why there is none.
 _Known = tuple[object, Material, bool]
 
 
 class LoadedTexts:
-    """Reads the texts of loaded skills, again only when their files have changed."""
+    """Reads the texts of loaded skills; again only when their files changed."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
-        self.withheld: set[str] = set()  # skills of which only a reason was given
+        self.withheld: set[str] = set()  # skills for which only a reason was given
 
     def read(
         self,
@@ -36,9 +36,9 @@ class LoadedTexts:
         caller: Caller,
         shown: Mapping[str, RecordedText] = MappingProxyType({}),
     ) -> list[Material]:
-        """Return the text of each skill that still exists; forget those of all others.
+        """Return the text of each skill that still exists; drop the others from the cache.
 
-        Those that were `shown` are made as they were then.
+        Skills in `shown` are rendered as they were shown.
         """
         before, self._known = self._known, {}
         self.withheld = set()
@@ -72,7 +72,7 @@ class LoadedTexts:
 
 
 def _is_changed(skill: Skill, caller: Caller) -> bool:
-    """Whether a person approved the skill, and it is not what they saw any more."""
+    """Whether a person approved the skill, and it has changed since."""
     keys = [kind + skill.name for kind in (BROUGHT, GRANTED)]
     seen = [caller.state[key] for key in keys if key in caller.state]
     return bool(seen) and not skill.trusted and skill.files.digest() not in seen
@@ -91,12 +91,12 @@ def _material(
 
 
 def _stamp(skill: Skill, paths: Sequence[str]) -> object:
-    """Return what tells whether a skill's files changed; unequal to anything if unsure."""
+    """Return a stamp of a skill's files; unequal to any other if unsure."""
     try:
         found = [os.stat(skill.location), *(os.stat(f"{skill.dir}/{path}") for path in paths)]
     except (OSError, ValueError):
         return object()
-    # A second change within one tick of the file system's clock would not show.
+    # The stamp would miss a second change within one tick of the file system's clock.
     if max(one.st_ctime for one in found) > time.time() - _YOUNG_SECONDS:
         return object()
     return [(one.st_mtime_ns, one.st_ctime_ns, one.st_size, one.st_ino) for one in found]

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 _CHUNK = 2**16
 _INPUTS = "inputs"
-# What a command sees of its workspace.
+# The paths of the workspace as a command sees them.
 RUN_FOLDERS = (*WRITABLE, _INPUTS, SKILLS)
-# A model needs the result; what was enforced is for the host, in `data`.
+# A model needs the result; the enforced limits are for the host, in `data`.
 _FOR_HOSTS = ("enforced",)
 
 
@@ -51,7 +51,7 @@ class RunText(NamedTuple):
 
 
 def run_command(call: Call, skill: Skill) -> ToolResult:
-    """Run what the call asks for; a command that fails is a result, not an error."""
+    """Run the command of the call; a command that fails is a result, not an error."""
     runs, wanted = call.caller.runs(), run_call(call.arguments)
     if call.arguments.get("background") is True:
         return _begin(runs, skill, wanted)
@@ -90,7 +90,7 @@ def execute_json(workbench: Workbench, skill: Skill, input: object, **options: A
 
 
 def printed(result: Mapping[str, object]) -> str:
-    """Return what a command printed, as a terminal shows it, with how it failed before it."""
+    """Return a command's output as a terminal shows it, after its failure if it failed."""
     status = f"Exit code {result['exit_code']}" if result["exit_code"] else ""
     if result.get("timed_out"):
         status = "The command took too long and was stopped"
@@ -107,7 +107,7 @@ def _begin(runs: Runs, skill: Skill, wanted: RunCall) -> ToolResult:
 
 
 def poll(call: Call) -> ToolResult:
-    """Write input to a run in the background or end it, then give its new output."""
+    """Write input to a background run or end it, then return its new output."""
     runs, given = call.caller.runs(), call.arguments
     key, run_id = runs.who.key, str(given["run_id"])
     if given.get("kill") is True:
@@ -141,12 +141,12 @@ def _number(given: Mapping[str, object], key: str) -> int:
 
 
 def _failure(kind: str, message: str) -> dict[str, object]:
-    """Return what to add to the data about something that was requested and failed."""
+    """Return the data about a requested part that failed."""
     return {"error": {"kind": kind, "message": message}} if message else {}
 
 
 def run_call(arguments: Mapping[str, object]) -> RunCall:
-    """Build the call from a tool's arguments; RunRefused names what is wrong with one."""
+    """Build the call from a tool's arguments; RunRefused names a wrong one."""
     given = dict(arguments)
     env = given.get("env") or {}
     assert isinstance(env, dict)
@@ -175,10 +175,10 @@ def run_call(arguments: Mapping[str, object]) -> RunCall:
 
 @contextmanager
 def open_run_text(caller: Caller, name: str) -> Iterator[RunText]:
-    """Yield the text of a file in the workspace or of an artifact, and of nothing else.
+    """Yield the text of a file in the workspace or of an artifact; nothing else can be opened.
 
-    It is read in chunks, so that a file of any size takes no more memory than one. Secrets that
-    runs were given are redacted.
+    It is read in chunks, so that memory does not depend on the size of the file. Secrets that runs
+    were given are redacted.
     """
     runs = caller.runs()
     given = runs.workbench.given_secrets
@@ -198,7 +198,7 @@ def open_run_text(caller: Caller, name: str) -> Iterator[RunText]:
 
 
 def _decoded(file: BinaryIO, name: str, sha256: str = "") -> Iterator[str]:
-    """Yield the text of a file; FileUnreadable if it is none or, at its end, another one."""
+    """Yield the text of a file; FileUnreadable if it is not text or, at the end, has changed."""
     decoder, hashed = getincrementaldecoder("utf-8")(), hashlib.sha256()
     try:
         while data := file.read(_CHUNK):
@@ -214,7 +214,7 @@ def _decoded(file: BinaryIO, name: str, sha256: str = "") -> Iterator[str]:
 
 
 def _open_file(runs: Runs, name: str) -> int:
-    """Open a regular file of a run; return its handle."""
+    """Open a regular file of a run; return its file descriptor."""
     path = check_relative(name.removeprefix(SCHEME))
     with runs.workbench.workspace(runs.who.key) as workspace:
         if path.split("/")[0] not in RUN_FOLDERS:
@@ -232,7 +232,7 @@ def _open_file(runs: Runs, name: str) -> int:
 def _open_alias(workspace: Workspace, path: str) -> int:
     """Open a path as a command sees it.
 
-    `inputs/` is the folder of inputs, and where it has no such file the workspace itself.
+    `inputs/` is the folder of inputs; a file that it lacks is looked up in the workspace itself.
     """
     path = plain(path)
     top, _, rest = path.partition("/")

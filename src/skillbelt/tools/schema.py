@@ -1,6 +1,6 @@
-"""The tools that a model is offered: names, descriptions, schemas, and vendors' formats.
+"""The offered tools: names, descriptions, schemas, and vendors' formats.
 
-`handlers` has what each does. The caller's view decides which skills it may see, so that no other
+`handlers` has their functions. The caller's view decides which skills it may see, so that no other
 name reaches a schema or an error message.
 """
 
@@ -35,15 +35,15 @@ _SETTINGS = Settings()
 # The names of skills in a schema, as JSON: every request carries them.
 MAX_ENUM_CHARS = 4_000
 _RUN = "skill_run"
-# What nearly every input of a run has.
+# The usual fields of a run's inputs.
 _MAIN_INPUTS = ("from", "to")
-# The tools that take a command, and the parts of a second in which their timeout counts.
+# The tools that take a command, and the unit of their timeout as parts of a second.
 _COMMANDS = {_RUN: 1, "claude_bash": 1_000}
 _ONE_COMMAND = (
     "One command with its arguments, without a shell: no pipes, redirections, variables, line "
     "breaks, ; or &."
 )
-# What a run gives back unless the call asks for something else.
+# The default outputs of a run.
 _USUAL = {
     "max_files": MAX_OUTPUT_FILES,
     "max_file_bytes": OUTPUT_FILE_BYTES,
@@ -63,7 +63,7 @@ Handler = Callable[[Call], ToolResult]
 
 
 class Tool(NamedTuple):
-    """A tool as it is offered. `kind` is its name in this library, even if `name` differs."""
+    """A tool as offered to a model. `kind` is its name in this library, even if `name` differs."""
 
     name: str
     description: str
@@ -87,7 +87,7 @@ def choose(allowed: Iterable[str] | None, profile: str = "default") -> tuple[str
 
 
 def inline_names(names: Mapping[str, str]) -> dict[str, str]:
-    """Return the names of the tools that work where answers hold the texts of skills for good.
+    """Return the names of the tools for hosts whose answers keep the texts of skills.
 
     Only one of them loads: two ways to do the same would confuse a model.
     """
@@ -109,13 +109,13 @@ def build(
 ) -> list[Tool]:
     """Build the tools; `listing` is appended to the description of the one that loads.
 
-    With `inline` they are described for a host whose answers hold the texts of skills. A `brief`
-    schema leaves out the arguments that few calls need. The `settings` say which commands may be
-    run, and what a run may ask for at most.
+    With `inline` they are described for a host whose answers keep the texts of skills. A `brief`
+    schema leaves out the arguments that few calls need. The `settings` say which commands may run,
+    and the limits of a run.
     """
     first = next((kind for kind in LOADERS if kind in names), "")
     enum = _enumerate(skills, max_enum)
-    # One tool lists the names: each further list would cost the same again.
+    # Only one tool lists the names: each further list would cost as many tokens again.
     subject = first or next((kind for kind in names if _subject(kind)), "")
     return [
         Tool(
@@ -145,7 +145,7 @@ def _describe(kind: str, listing: str, inline: bool, settings: Settings) -> str:
 
 
 def _describe_policy(settings: Settings) -> str:
-    """Say which commands the lists of the settings leave; "" without a list."""
+    """Say which commands the lists of the settings permit; "" without a list."""
     allowed, denied = (
         ", ".join(map(one_line, names))
         for names in (settings.allowed_commands, settings.denied_commands)
@@ -216,9 +216,9 @@ def schema_of(
 
 
 def _shorten(schema: Schema, key: str) -> Schema:
-    """Return the schema of an argument without what a model can do without.
+    """Return the schema of an argument without the parts that a model can do without.
 
-    A handler checks bounds itself, and says what they are.
+    A handler checks bounds itself, and reports them.
     """
     left_out = ("minimum", "maximum", *(("description",) if key == "skill" else ()))
     short = {name: value for name, value in schema.items() if name not in left_out}
@@ -235,7 +235,7 @@ def offered_arguments(definition: Definition, *, brief: bool) -> list[str]:
 
 
 def _subject(kind: str) -> str:
-    """Return the argument that names a skill; "" for a tool that has none."""
+    """Return the argument that names a skill; "" if there is none."""
     properties = DEFINITIONS[kind].properties
     return next((key for key in ("skill", "name") if key in properties), "")
 
@@ -250,7 +250,8 @@ def render(tools: Iterable[Tool], format: ToolFormat) -> list[dict[str, object]]
         case "openai":
             return [{"type": "function", "function": _shape(t, "parameters")} for t in tools]
         case "responses":
-            # Strict schemas have no optional arguments; left out, the vendor would want one.
+            # Strict schemas have no optional arguments; without the field the vendor assumes a
+            # strict one.
             flat = {"type": "function", "strict": False}
             return [{**flat, **_shape(tool, "parameters")} for tool in tools]
         case "anthropic":
@@ -258,7 +259,7 @@ def render(tools: Iterable[Tool], format: ToolFormat) -> list[dict[str, object]]
         case "mcp":
             return [_shape(tool, "inputSchema", drop=()) for tool in tools]
         case "gemini":
-            # As JSON Schema: the vendor's own subset knows no object without named properties.
+            # As JSON Schema: the vendor's own subset has no object without named properties.
             left_out = ("$schema", "additionalProperties")
             declared = [_shape(tool, "parametersJsonSchema", left_out) for tool in tools]
             return [{"functionDeclarations": declared}] if declared else []
@@ -276,6 +277,6 @@ def _shape(tool: Tool, key: str, drop: Collection[str] = ("$schema",)) -> dict[s
 
 
 def guidance(names: Mapping[str, str]) -> str:
-    """Return how to use the tools that are offered, naming no other tool."""
+    """Return how to use the offered tools, naming no other tool."""
     lines = [DEFINITIONS[kind].guidance.format_map(names) for kind in names]
     return "\n".join(f"- {line}" for line in lines)

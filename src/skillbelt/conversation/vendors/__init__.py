@@ -1,1 +1,1 @@
-"""Histories as the packages of vendors have them: read, changed and written in their own shapes."""
+"""Histories of vendors' packages: read, changed and written in their own shapes."""

@@ -1,4 +1,4 @@
-"""The calls of a reply that wait for an answer, and the answers to them."""
+"""The calls of a reply that need an answer, and the answers to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from skillbelt.conversation.vendors.shapes import (
 
 
 def find_calls(reply: object, format: MessageFormat) -> list[HistoryCall]:
-    """Return the calls of a reply that it holds no result of. Each has an id, if need be ours."""
+    """Return the calls of a reply without a result in it; each has an id, ours if need be."""
     history = read_reply(reply, format)
     done = {result.id for result in history.results()}
     return [
@@ -28,7 +28,7 @@ def find_calls(reply: object, format: MessageFormat) -> list[HistoryCall]:
 
 
 def read_told(given: object, call: HistoryCall, format: MessageFormat) -> CallAnswer:
-    """Return the answer to a call; that of a tool of the host is text, or parts of the vendor."""
+    """Return the answer to a call; that of a host's tool is text, or parts of the vendor."""
     if isinstance(given, CallAnswer):
         return given
     where = f"what others returned for {call.name}"

@@ -28,13 +28,13 @@ class AnthropicMessages:
     """`messages` of `client.messages.create`."""
 
     def expand(self, value: object, where: str) -> list[Item]:
-        """Return the message. What a response says about itself is no part of it."""
+        """Return the message, without the metadata of a response."""
         found = need_fields(value, where, _MESSAGE)
         if found.get("role") not in _ROLES or "content" not in found:
             refuse(where, _MESSAGE, found, hint_at_format(found, "anthropic"))
         content = need_content(found, where, "anthropic")
         if not content and found["role"] == "assistant":
-            return []  # a model may say nothing, but no request may hold that
+            return []  # a model may return no content, but no request may contain that
         if found.get("type") == "message":
             return [{"role": found["role"], "content": content}]
         return [{**found, "content": content}]
@@ -61,7 +61,7 @@ class AnthropicMessages:
         return {**item, "content": [*filter(_is_result, blocks), *content]}
 
     def answer(self, answers: Sequence[CallAnswer]) -> list[Item]:
-        """Return one message with all results: the vendor wants them together."""
+        """Return one message with all results: the vendor requires them together."""
         blocks = []
         for one in answers:
             block = {"type": _RESULT, "tool_use_id": one.call.id, "content": one.text}

@@ -1,4 +1,4 @@
-"""The messages of OpenAI's chat completions, which many other servers take too."""
+"""The messages of OpenAI's chat completions, which many other servers accept too."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skillbelt.conversation.vendors.shapes import (
 )
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-# What an answer may have in place of a content.
+# Fields that an answer may have instead of a content.
 _INSTEAD = ("tool_calls", "function_call", "audio", "refusal")
 _MESSAGE = "a message of chat completions (response.choices[0].message, or a dict with a role)"
 
@@ -29,7 +29,7 @@ class ChatCompletions:
     """`messages` of `client.chat.completions.create`."""
 
     def expand(self, value: object, where: str) -> list[Item]:
-        """Return the message; that of a whole response with one choice."""
+        """Return the message; for a whole response, that of its one choice."""
         found = need_fields(value, where, _MESSAGE)
         if "choices" in found and "role" not in found:
             choices = need_list(found["choices"], f"{where}.choices", "a list of choices")
@@ -40,7 +40,7 @@ class ChatCompletions:
             found = need_fields(found.get("message"), where, _MESSAGE)
         if found.get("role") not in _ROLES:
             refuse(where, _MESSAGE, found, hint_at_format(found, "openai"))
-        # The package adds what it made of the content.
+        # The package adds values that it parsed from the content.
         message = {key: one for key, one in found.items() if key != "parsed"}
         if not isinstance(message.get("content"), str | None):
             message["content"] = need_content(message, where, "openai")
@@ -52,7 +52,7 @@ class ChatCompletions:
         if message["role"] == "tool":
             need_text(message, "tool_call_id", where, "the id of a call")
         if message["role"] == "assistant" and message.get("content") is None:
-            # Null as the vendor sent it, where something else is there; else it takes no null.
+            # Null as the vendor sent it, if another field is there; else the vendor rejects null.
             message["content"] = None if any(map(message.get, _INSTEAD)) else ""
         return [message]
 

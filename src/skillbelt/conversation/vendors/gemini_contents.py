@@ -24,9 +24,9 @@ _ROLES = ("user", "model", "tool", "function", None)
 _CONTENT = "a content of Gemini (response.candidates[0].content, or a dict with a role and parts)"
 _PART = "a part: a dict, or an object of google.genai"
 _CALL, _RESPONSE = ("function_call", "functionCall"), ("function_response", "functionResponse")
-# Where hosts put the text of a result; the vendor names the first and the last.
+# Keys under which hosts put the text of a result; the vendor documents the first and the last.
 _TEXTS = ("output", "result", "content", "error")
-# What an id begins with that we gave, since the vendor gave none. It never leaves.
+# The prefix of ids that we assign because the vendor gave none; they are never sent.
 OWN_ID = "skillbelt-"
 
 
@@ -34,7 +34,7 @@ class GeminiContents:
     """`contents` of `client.models.generate_content`."""
 
     def expand(self, value: object, where: str) -> list[Item]:
-        """Return the content; that of the one candidate for a whole response."""
+        """Return the content; for a whole response, that of its one candidate."""
         if isinstance(value, str):
             return [{"role": "user", "parts": [{"text": value}]}]
         found = need_fields(value, where, _CONTENT)
@@ -46,7 +46,7 @@ class GeminiContents:
             candidate = need_fields(candidates[0], where, _CONTENT)
             found = need_fields(candidate.get("content") or {"role": "model"}, where, _CONTENT)
         if found.get("role") == "model" and not found.get("parts"):
-            return []  # a model may say nothing, but no request may hold that
+            return []  # a model may return no parts, but no request may contain that
         if "parts" not in found or found.get("role") not in _ROLES:
             refuse(where, _CONTENT, found, hint_at_format(found, "gemini"))
         parts = need_list(found["parts"], f"{where}.parts", "a list of parts")
@@ -93,7 +93,7 @@ class GeminiContents:
 
 
 def drop_own_ids(items: Sequence[Item]) -> list[Item]:
-    """Return the contents without the ids that we gave to responses."""
+    """Return the contents without the ids that we assigned to responses."""
     return [
         {**item, "parts": [_without_own_id(part) for part in item["parts"]]}
         if any(map(_has_own_id, item["parts"]))
@@ -152,7 +152,7 @@ def _read_model(item: Item, index: int) -> Message:
 
 
 def _open_calls(found: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return the calls without an id that the responses to come may belong to, in order."""
+    """Return the calls without an id that later responses may belong to, in order."""
     for message in reversed(found):
         if message["role"] == "assistant":
             return [call for call in message.get("tool_calls", ()) if not call["id"]]
@@ -176,7 +176,7 @@ def _read_user(item: Item, index: int, open_calls: list[dict[str, Any]]) -> list
 
 
 def _pair(response: dict[str, Any], open_calls: list[dict[str, Any]]) -> str:
-    """Return the id of a response, and give it to the call that has none."""
+    """Return the id of a response, and assign it to the call that has none."""
     given = response.get("id")
     id = given if isinstance(given, str) else ""
     if not id or id.startswith(OWN_ID):

@@ -1,4 +1,4 @@
-"""Read the history of any vendor: its items as dicts, and the messages they are."""
+"""Read the history of any vendor: its items as dicts, and as messages of one shape."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skillbelt.conversation.vendors.shapes import (
     to_list,
 )
 
-# What a message, a content or a response has, and a part of one does not.
+# Fields of a message, a content or a response that a part of one does not have.
 _MESSAGE_KEYS = {"role", "parts", "candidates", "choices", "object"}
 VENDORS: dict[MessageFormat, Vendor] = {
     "openai": ChatCompletions(),
@@ -31,7 +31,7 @@ VENDORS: dict[MessageFormat, Vendor] = {
 
 
 def find_vendor(format: MessageFormat) -> Vendor:
-    """Return the shapes of a format; ConfigError with the formats there are."""
+    """Return the shapes of a format; ConfigError lists the formats."""
     if format not in VENDORS:
         refuse("format", f"one of {', '.join(MESSAGE_FORMATS)}", format)
     return VENDORS[format]
@@ -40,10 +40,10 @@ def find_vendor(format: MessageFormat) -> Vendor:
 def read_history(
     history: Sequence[object], format: MessageFormat, *, name: str = "history"
 ) -> History:
-    """Return a history as values. It holds what the vendor's package gave: objects or dicts.
+    """Return a history as values, from the objects or dicts of the vendor's package.
 
-    ConfigError names the first item that has another shape, and what was expected there; the
-    history is called `name` in it.
+    ConfigError names the first item that has another shape, and what was expected there; `name` is
+    the history's name in it.
     """
     vendor = find_vendor(format)
     items: list[Item] = []

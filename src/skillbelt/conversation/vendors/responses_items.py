@@ -24,7 +24,7 @@ from skillbelt.conversation.vendors.shapes import (
 _ROLES = ("user", "assistant", "system", "developer")
 _ITEM = "an item of the Responses API (one of response.output, or a dict with a role or a type)"
 _CALL, _OUTPUT = "function_call", "function_call_output"
-# What the package made of an item; the vendor takes it in no request.
+# Fields that the package adds to an item; the vendor rejects them in a request.
 _MADE = ("parsed_arguments", "parsed")
 
 
@@ -32,7 +32,7 @@ class ResponsesItems:
     """`input` of `client.responses.create`."""
 
     def expand(self, value: object, where: str) -> list[Item]:
-        """Return the item; those of `output` for a whole response."""
+        """Return the item; for a whole response, those of `output`."""
         found = need_fields(value, where, _ITEM)
         if found.get("object") == "response":
             output = need_list(found.get("output"), f"{where}.output", "a list of items")
@@ -40,7 +40,7 @@ class ResponsesItems:
         return [_read_item(found, where)]
 
     def read(self, items: Sequence[Item], where: Sequence[str]) -> list[Message]:
-        """Return the messages; what a model says and calls in a row is one of them.
+        """Return the messages; consecutive texts and calls of a model are one of them.
 
         Items of other kinds, such as reasoning, are sent as they came and are no messages.
         """
@@ -96,7 +96,7 @@ def _read_message(found: list[Message], item: Item, index: int) -> None:
 
 
 def _assistant(found: list[Message], index: int) -> Message:
-    """Return the message of the model that goes on, or a new one."""
+    """Return the model's message to continue, or a new one."""
     if not found or found[-1]["role"] != "assistant":
         found.append({"role": "assistant", "content": "", AT: HistoryPlace(index)})
     return found[-1]

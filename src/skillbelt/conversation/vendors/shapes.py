@@ -1,4 +1,4 @@
-"""What the shapes of all vendors share: a history as values, plain fields of objects, errors."""
+"""Shared by the shapes of all vendors: a history as values, plain fields of objects, errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Item = dict[str, Any]
 Content = str | list[Any]
 
 MESSAGE_FORMATS: tuple[MessageFormat, ...] = ("openai", "responses", "anthropic", "gemini")
-# Where the text of a message is in the vendor's history; taken out before anything is sent.
+# The position of a message's text in the vendor's history; removed before anything is sent.
 AT = "skillbelt:at"
 SYSTEM_ROLES = ("system", "developer")
 _SHOWN_CHARS = 60  # of a value that an error names
@@ -47,7 +47,7 @@ class HistoryResult(NamedTuple):
 
 
 class CallAnswer(NamedTuple):
-    """What a call gave, to be written as the vendor wants it."""
+    """The result of a call, to be written in the vendor's shape."""
 
     call: HistoryCall
     text: Content
@@ -87,7 +87,7 @@ class Vendor(Protocol):
     """One vendor's shapes."""
 
     def expand(self, value: object, where: str) -> list[Item]:
-        """Return the items that a value of the history stands for."""
+        """Return the items that a value of the history expands to."""
 
     def read(self, items: Sequence[Item], where: Sequence[str]) -> list[Message]:
         """Return the messages of the items, without the system text at the beginning."""
@@ -109,7 +109,7 @@ def text_of(content: object) -> str:
 
 
 def _plain_calls(message: Message) -> list[dict[str, Any]]:
-    """Return the calls of a message, those of the chat API made flat."""
+    """Return the calls of a message; those of the chat API are flattened."""
     found = []
     for call in message.get("tool_calls") or ():
         inner = call.get("function") if "name" not in call else call
@@ -134,8 +134,8 @@ def read_arguments(arguments: object) -> dict[str, Any]:
 def to_fields(value: object) -> dict[str, Any] | None:
     """Return the fields of a mapping or of a package's object; None if it is neither.
 
-    Fields that are None say nothing: a package adds them where the vendor sent none, and a request
-    may not hold them.
+    Fields that are None are left out: a package adds them where the vendor sent none, and a request
+    may not contain them.
     """
     if isinstance(value, Mapping):
         if type(value) is dict and None not in value.values():
@@ -203,7 +203,7 @@ def refuse(where: str, expected: str, found: object, hint: str = "") -> NoReturn
 
 
 def describe(value: object) -> str:
-    """Return a few words on a value, for an error. The value may be a model's."""
+    """Describe a value in a few words, for an error. The value may come from a model."""
     if value is None:
         return "nothing"
     if isinstance(value, str):
@@ -224,7 +224,7 @@ def _kind(value: object) -> str:
 
 
 def hint_at_format(item: Mapping[str, object], format: MessageFormat) -> str:
-    """Say which format has items like this one; "" if none, or the one that was asked for."""
+    """Say which format has items like this one; "" if none, or the requested one."""
     found = _guess(item)
     return f"it looks like format={found!r}" if found and found != format else ""
 

@@ -1,4 +1,4 @@
-"""Join the events of a stream to the reply they make up, for packages that leave it to the host."""
+"""Join the events of a stream to one reply, for packages that leave that to the host."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
 def join_stream(events: Iterable[object], format: MessageFormat) -> Item:
-    """Return the reply that the events of a stream make up, for the history and for its calls.
+    """Return the reply of a stream's events, for the history and for its calls.
 
     The events are those of the vendor's package, all of them. A stream that ended too early is a
-    ConfigError where the vendor says at the end that it is whole.
+    ConfigError if the vendor marks the end.
     """
     find_vendor(format)
     if not isinstance(events, Iterable):
@@ -63,7 +63,7 @@ def _join_chunks(chunks: list[Item]) -> Item:
 
 
 def _add_call(calls: dict[object, Item], delta: Item) -> None:
-    # Some servers number no call; then each delta with an id begins one.
+    # Some servers number no calls; then each delta with an id begins one.
     key = delta.pop("index", None)
     if key is None:
         key = delta.get("id") or next(reversed(calls), 0)
@@ -75,7 +75,7 @@ def _add_call(calls: dict[object, Item], delta: Item) -> None:
 
 
 def _add_texts(message: Item, delta: Item) -> None:
-    """Add the pieces of a delta: the content, and what other servers have beside it."""
+    """Add the pieces of a delta: the content, and other servers' additional fields."""
     for key, piece in delta.items():
         if key != "role" and piece is not None:
             known = message.get(key)
@@ -126,7 +126,7 @@ def _add_delta(block: Item, delta: Item) -> None:
 
 
 def _read_input(text: str) -> dict[str, Any]:
-    """Return the arguments of a call; none when a model wrote something else."""
+    """Return the arguments of a call; none if the model wrote invalid JSON."""
     try:
         found = read_json(text or "{}")
     except BadJson:
@@ -152,7 +152,7 @@ def _join_contents(chunks: list[Item]) -> Item:
 
 
 def _add_part(parts: list[Item], part: Item) -> None:
-    """Add a part; plain text goes on in the part before. A signature stays where it came."""
+    """Add a part; plain text continues the part before. A signature stays where it came."""
     text = part.get("text")
     if not part.keys() <= {"text", "thought"} or not isinstance(text, str):
         parts.append(dict(part))

@@ -1,4 +1,4 @@
-"""The history of any vendor as turns that stay or go as a whole, each with the message it is."""
+"""The history of any vendor as turns that are kept or cut as a whole, each as one message."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _OUTPUT = "function_call_output"
 
 
 class Turns(NamedTuple):
-    """A history: its items, the turns they are, and the items of each turn.
+    """A history: its items, its turns, and the items of each turn.
 
     A turn is a message with all calls and results of its items. `sources` has the index of each
-    item as it was given.
+    item in the given history.
     """
 
     items: list[Item]
@@ -27,18 +27,19 @@ class Turns(NamedTuple):
     sources: list[int]
 
     def items_of(self, turns: Iterable[int]) -> list[int]:
-        """Return the places of the items of these turns."""
+        """Return the indices of the items of these turns."""
         return [item for turn in turns for item in self.groups[turn]]
 
     def sources_of(self, items: Iterable[int]) -> tuple[int, ...]:
-        """Return the places of the items in the history as it was given."""
+        """Return the indices of the items in the given history."""
         return tuple(dict.fromkeys(self.sources[item] for item in items))
 
 
 def read_turns(messages: Sequence[object], format: MessageFormat | None) -> Turns:
     """Return the turns of a history; without a format each message is one.
 
-    What a model gave in a row is one turn: OpenAI takes no call without the reasoning before it.
+    Consecutive items of a model are one turn: OpenAI rejects a call without the reasoning before
+    it.
     """
     if format is None:
         plain = plain_messages(messages)
@@ -90,7 +91,7 @@ def _merge(messages: Sequence[Message]) -> Message:
 
 
 def user_item(text: str, format: MessageFormat | None) -> Item:
-    """Return a message in the user's role, as the vendor takes it."""
+    """Return a message in the user's role, in the vendor's shape."""
     if format == "gemini":
         return {"role": "user", "parts": [{"text": text}]}
     return {"role": "user", "content": text}

@@ -1,4 +1,4 @@
-"""Write the request of a vendor: what its package takes, with the texts that were put in place."""
+"""Write a vendor's request: the arguments of its package, with the texts of skills in place."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from skillbelt.conversation.vendors.shapes import (
     text_of,
 )
 
-# Marks for a cache that Anthropic takes in one request.
+# How many cache marks Anthropic accepts in one request.
 MAX_CACHE_MARKS = 4
 _MARK = {"type": "ephemeral"}
 _TEXTS = ("text", "input_text")
 
 
 class Outgoing(NamedTuple):
-    """A history on its way to a vendor: its messages have the system text first."""
+    """A history to be sent to a vendor: its messages have the system text first."""
 
     format: MessageFormat
     history: History
@@ -35,7 +35,7 @@ class Outgoing(NamedTuple):
 
 
 class _Placed(NamedTuple):
-    """What was put in place: the system text, the skills that have no other place, the items."""
+    """The texts in place: the system text, the skills without another place, the items."""
 
     system: Content
     context: str
@@ -45,7 +45,7 @@ class _Placed(NamedTuple):
 def read_outgoing(history: Sequence[object], format: MessageFormat, system: object) -> Outgoing:
     """Return the messages of a history, after the `system` text of the host.
 
-    System messages at the beginning join that text where the vendor takes it apart.
+    System messages at the beginning join that text where the vendor takes it separately.
     """
     found = read_history(history, format)
     given = need_parts(system, "system", format)
@@ -103,7 +103,7 @@ def write_request(
 
 
 def _place(outgoing: Outgoing, made: Sequence[Message]) -> _Placed:
-    """Put what changed into the items; leave out the items whose message is gone."""
+    """Put the changed messages into the items; drop the items whose message is gone."""
     vendor = find_vendor(outgoing.format)
     before = {one[AT]: one.get("content") for one in outgoing.messages if AT in one}
     items: dict[int, Item] = dict(enumerate(outgoing.history.items))
@@ -122,7 +122,7 @@ def _place(outgoing: Outgoing, made: Sequence[Message]) -> _Placed:
         if one["role"] in SYSTEM_ROLES and one[AT] not in kept:
             del items[one[AT].item]
     if outgoing.format == "openai":
-        # A message is an item here, and those that were put in have their place among them.
+        # Here a message is an item, and added messages have their place among them.
         return _Placed("", "", [items[one[AT].item] if AT in one else one for one in made])
     return _Placed(system, context, [*items.values()])
 
@@ -140,8 +140,8 @@ def _write_anthropic(placed: _Placed, tools: Sequence[object]) -> dict[str, Any]
 
     Tools come before the system text in the vendor's cache, so its mark covers them. A mark at the
     end of the messages would have to move with every request; the argument for the whole request
-    leaves what was sent as it was. A host that marks messages itself has its own plan: a mark of
-    ours before one that is to last longer would be refused.
+    leaves earlier messages unchanged. A host that marks messages itself has its own plan: the
+    vendor would refuse our mark before one with a longer lifetime.
     """
     blocks = _to_parts(placed.system) if placed.system else []
     own = _count_marks(blocks) + _count_marks(tools)

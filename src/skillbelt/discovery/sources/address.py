@@ -1,4 +1,4 @@
-"""The address of a source: which kind it names, and what pulling it gives.
+"""The address of a source: its kind, and the result of pulling it.
 
 Every command imports this module, so it imports nothing that takes time.
 """
@@ -24,7 +24,7 @@ class SourceFolder(NamedTuple):
 
 
 class Pulled(NamedTuple):
-    """The result of pulling one source; no folder when there is no copy, new or old."""
+    """The result of pulling one source; without a folder when there is no copy, new or old."""
 
     folders: tuple[SourceFolder, ...]
     diagnostics: tuple[Diagnostic, ...]
@@ -56,7 +56,7 @@ def command_source(label: str, command: str) -> str:
 
 
 def origin_of(kind: OriginKind, url: str) -> Origin:
-    """Return the origin that is shown and trusted: without user names and commands."""
+    """Return the origin for display and trust: without user names and commands."""
     if kind != "mcp":
         return Origin(kind, url)
     if url.lower().startswith(MCP_COMMAND):

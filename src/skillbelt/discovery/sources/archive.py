@@ -51,7 +51,7 @@ def detect(head: bytes) -> Format | None:
 
 
 def unpack(file: IO[bytes], dir_fd: int, *, source: str, budget: PullBudget) -> int:
-    """Write every file of the archive below the folder and return how many there were.
+    """Write every file of the archive below the folder; return how many there were.
 
     Raises ArchiveRefused for anything unsafe, damaged or too large, OutOfTime at the budget's
     deadline, and OSError when this machine cannot write.
@@ -206,7 +206,7 @@ def unpack_into(part: str, file: IO[bytes], url: str, budget: PullBudget) -> Non
 
 
 def _has_skill(folder: str) -> bool:
-    """Whether there is a SKILL.md, in any spelling: the scan tells of a wrong one."""
+    """Whether there is a SKILL.md, in any spelling: the scan reports a wrong one."""
     wanted = SKILL_FILE.lower()
     return any(name.lower() == wanted for _, _, names in os.walk(folder) for name in names)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-# One download. With the two below: the bounds of other clients for the same archives.
+# One download. Like the next two, the limit of other clients for the same archives.
 MAX_DOWNLOAD_BYTES = 64 * 2**20
 # One file of an archive.
 MAX_EXTRACTED_FILE_BYTES = 64 * 2**20
@@ -26,7 +26,7 @@ MAX_ARCHIVE_FILES = 10_000
 MAX_REMOTE_INDEX_BYTES = 8 * 2**20
 # Skills that one index may list.
 MAX_REMOTE_SKILLS = 10_000
-# One remote source as a whole, so that a slow one does not hold up a listing.
+# One remote source in total, so that a slow one does not hold up a listing.
 SOURCE_TIMEOUT_SECONDS = 60.0
 # Age of a remote copy before the server is asked again; `refresh` asks at once.
 REMOTE_REFRESH_SECONDS = 300.0

@@ -135,7 +135,7 @@ class CachedSource:
             return None
 
     def _load(self) -> CopyState | None:
-        """As `read`, but raise OSError when the disk fails: there may still be a copy."""
+        """Like `read`, but raise OSError when the disk fails: there may still be a copy."""
         try:
             with open(os.path.join(self.path, READY), "rb") as file:
                 state = _decode(read_json(file.read(_MAX_STATE_BYTES)))

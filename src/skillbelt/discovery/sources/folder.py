@@ -25,7 +25,10 @@ _FOLDS_CASE = sys.platform in ("darwin", "win32")
 
 
 class Found(NamedTuple):
-    """A SKILL.md and what shows whether it changed. `identity` is its folder's device and inode."""
+    """A SKILL.md and the stamp that shows whether it changed.
+
+    `identity` is its folder's device and inode.
+    """
 
     location: str
     size: int
@@ -48,7 +51,7 @@ class WalkRules(NamedTuple):
 
 
 class WalkProgress:
-    """Shared by a walk and its waiting caller: where the walk is, and whether to stop.
+    """Shared by a walk and its waiting caller: the position of the walk, and whether to stop.
 
     A system call on a dead network mount may never return, so the caller watches `beats`.
     """

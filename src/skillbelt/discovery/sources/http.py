@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Each hop is checked again; honest servers need one or two.
 MAX_REDIRECTS = 5
-# A server that says more by mistake must not keep its skills old for ever.
+# A server that gives a longer time by mistake must not keep its skills outdated for ever.
 MAX_FRESH_SECONDS = 86_400.0
 
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -46,7 +46,7 @@ class HttpResponse(NamedTuple):
     content_type: str
     encoding: str
     sha256: str
-    # For how many seconds it may be used without asking; below 0 if the server does not say.
+    # For how many seconds it may be used without asking; below 0 if the server gives no time.
     fresh_seconds: float = -1.0
 
 
@@ -200,7 +200,7 @@ def _to_response(url: str, response: httpx2.Response, sha256: str) -> HttpRespon
 def fresh_seconds(headers: Mapping[str, str]) -> float:
     """Return for how long a response may be used; below 0 if it does not say.
 
-    Like a browser, not like a proxy that many share, so `private` and `s-maxage` do not matter.
+    Like a browser, not like a shared proxy, so `private` and `s-maxage` do not matter.
     """
     control = headers.get("cache-control", "").lower()
     rules = [rule.strip() for rule in control.split(",")]
@@ -214,7 +214,7 @@ def fresh_seconds(headers: Mapping[str, str]) -> float:
 
 
 def _seconds(text: str) -> float:
-    """Return a number of seconds; 0 for anything else, which asks the server again."""
+    """Return a number of seconds; 0 for anything else, so that the server is asked again."""
     text = text.strip()
     return float(text) if text.isascii() and text.isdigit() and len(text) < 12 else 0.0
 

@@ -163,7 +163,7 @@ def _escape(char: str) -> str:
 def _link_blobs(
     cached: CachedSource, old: CopyState | None, stage: Generation, skills: Iterable[McpSkill]
 ) -> None:
-    """Take over the files that were fetched before and are still listed."""
+    """Link the files that were fetched before and are still listed."""
     folder = os.path.join(stage.path, BLOBS)
     os.mkdir(folder, 0o700)
     if old is None:

@@ -26,7 +26,7 @@ class McpServer(NamedTuple):
 def label_of(source: str) -> str:
     """Return the label of an MCP server: the user's own, or one derived from the address.
 
-    Empty for a source that is no MCP server, and for an address that cannot be parsed.
+    Empty if the source is not an MCP server, and for an address that cannot be parsed.
     """
     source = source.strip()
     if source.lower().startswith(MCP_COMMAND):

@@ -62,7 +62,7 @@ EXTENSION = "io.modelcontextprotocol/skills"
 _MAX_PAGES = 1_000
 _MAX_EMPTY_PAGES = 50
 _OVERHEAD_BYTES = 2**20  # of a response, besides the requested content
-_MAX_ESCAPE_BYTES = 6  # that JSON may need for one byte of text
+_MAX_ESCAPE_BYTES = 6  # bytes of JSON that one byte of text may need
 _SHOWN = 200
 _VALIDATOR = re.compile(r"\d+ validation errors? for .*", re.DOTALL)
 _REQUEST_TIMEOUT = -32001  # the official client's code for a timeout
@@ -146,7 +146,7 @@ def _run(
     url: str,
     seconds: float,
 ) -> T:
-    """Run it in a thread with its own event loop: the caller may be in a loop already."""
+    """Run the coroutine in a thread with its own event loop: the caller may be in a loop."""
 
     async def main() -> T:
         async with asyncio.timeout(seconds), connection as client:
@@ -455,7 +455,7 @@ async def _collect_stderr(process: Process, tail: bytearray) -> None:
 
 
 async def _end(process: Process, patience: float) -> None:
-    """Wait so long for it to exit; then kill its process group."""
+    """Wait this long for the process to exit; then kill its process group."""
     with suppress(OSError):
         if process.stdin is not None:
             await process.stdin.aclose()

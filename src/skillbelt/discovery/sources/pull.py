@@ -102,7 +102,7 @@ def run(jobs: list[PullJob]) -> list[Pulled]:
 def _label_clashes(jobs: list[PullJob]) -> dict[str, int]:
     """Return the labels that several MCP servers share, with how many share each.
 
-    None of these servers gets the label: a rule that names it could be meant for any of them.
+    None of these servers gets the label: a rule that names it could mean any of them.
     """
     counted = Counter(label_of(url) for url in {job.url for job in jobs})
     return {label: count for label, count in counted.items() if label and count > 1}
@@ -161,7 +161,7 @@ def _from_cache(job: PullJob, cached: CachedSource) -> Pulled | None:
 
 
 def _recent(state: CopyState) -> bool:
-    """Whether the copy may be used without asking: as its server said, or else for a while."""
+    """Whether the copy may be used without a request: for the server's time, or a default one."""
     said = state.fresh_seconds
     return 0 <= time.time() - state.checked < (REMOTE_REFRESH_SECONDS if said < 0 else said)
 

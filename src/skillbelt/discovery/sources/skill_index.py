@@ -27,7 +27,7 @@ _WELL_KNOWN = "/.well-known/"
 
 
 class IndexItem(NamedTuple):
-    """One skill of a list. `key` changes with its content; empty when the list does not tell."""
+    """One skill of a list. `key` changes with its content; empty when the list has no version."""
 
     name: str
     kind: Literal["files", "skill-md", "archive"]

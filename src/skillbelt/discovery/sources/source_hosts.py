@@ -156,7 +156,7 @@ def uses_proxy(url: str) -> bool:
 
 
 class PinnedTransport(httpx2.AsyncHTTPTransport):
-    """Connections to allowed hosts only, to the very address that was checked."""
+    """Connections to allowed hosts only, to exactly the address that was checked."""
 
     def __init__(self, allowed: SourceHosts, trusted: ssl.SSLContext) -> None:
         super().__init__(verify=trusted)

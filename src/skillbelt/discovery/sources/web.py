@@ -135,7 +135,7 @@ async def _pull_archive(web: WebPull) -> Update:
 
 
 def _stop_unless_archive(write: Callable[[bytes], object], url: str) -> Callable[[bytes], None]:
-    """Wrap `write` to stop a download as soon as its first bytes show that it is no archive."""
+    """Wrap `write` to stop a download as soon as its first bytes are not those of an archive."""
     head = b""
 
     def checked(data: bytes) -> None:
