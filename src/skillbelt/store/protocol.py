@@ -30,7 +30,7 @@ class SessionKey(NamedTuple):
 
 
 class SessionInfo(NamedTuple):
-    """What is known of a session without reading it; times in Unix seconds."""
+    """The entry of a session, known without reading its events; times in Unix seconds."""
 
     key: SessionKey
     created: float
@@ -222,9 +222,7 @@ def lease_topic(key: SessionKey) -> str:
 
 
 def check_lease(found: Lease | None, number: str) -> None:
-    """Raise LeaseLost if a number is given and the lease with that number does not hold the
-    session.
-    """
+    """Raise LeaseLost if a number is given and that lease does not hold the session."""
     if number and (found is None or found.number != number):
         raise LeaseLost
 

@@ -51,7 +51,7 @@ class Movable(OpenedStore, Protocol):
 
 
 class Moved(NamedTuple):
-    """What the other store holds now, and how many sessions were added or extended this time."""
+    """The content of the other store, and how many sessions were added or extended this time."""
 
     sessions: int
     events: int

@@ -80,9 +80,7 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
 class Tenant(NamedTuple):
-    """The tenant whose rows a transaction may see under row-level security, encoded as in the
-    tables.
-    """
+    """The tenant whose rows a transaction may see (row-level security), as the tables encode it."""
 
     app: str
     user: str
@@ -132,8 +130,7 @@ class Database:
         return self.insist(attempt, changes=False)
 
     def write(self, work: Work[T], tenant: Tenant | None = None) -> T:
-        """Run `work` in one transaction that takes effect once; return its result, which must be
-        JSON.
+        """Run `work` in one transaction, with effect once; return its result, which must be JSON.
 
         `work` is called again when the connection was lost or the server aborted the transaction,
         so it must have no effect outside the database.
@@ -186,9 +183,7 @@ class Database:
         return Bell(self._bells, mark_topic(topic), self._look, POLL_SECONDS)
 
     def _look(self) -> object:
-        """Return a value that changes when news may have been missed, and on every poll while none
-        can arrive.
-        """
+        """Return a value that changes when news may have been missed, or while none can arrive."""
         with self._lock:
             if self._listener is None and not _ENDED.is_set():
                 self._listener = Listener(self._bells, self.connect, self.wake)
@@ -228,7 +223,7 @@ class Database:
         self._begin()
 
     def prune(self) -> None:
-        """Now and then, delete the numbers of changes that no call retries any more."""
+        """Delete, now and then, the numbers of changes that no call retries any more."""
         now = time.monotonic()
         if now - self._pruned < _PRUNE_SECONDS:
             return

@@ -25,8 +25,7 @@ class PostgresOrigins:
         self._failed: tuple[float, ConfigError] | None = None
 
     def entries(self) -> list[TrustEntry]:
-        """Return the origins in the order they were added; a row that `add` did not write is left
-        out.
+        """Return the origins in the order they were added, without rows that `add` did not write.
 
         While the server is away, only one call in ten seconds waits for it.
         """
