@@ -345,7 +345,7 @@ def test_a_name_that_leads_out_is_not_staged(bench: Bench, name: str) -> None:
     """Case 72."""
     skill = bench.runtime.get_skill(SKILL)._replace(name=name)
     who = Asker(SessionKey("skillbelt", "ada", "chat"), "user")
-    with pytest.raises(RunRefused, match="is no name for a skill"):
+    with pytest.raises(RunRefused, match="is not a name for a skill"):
         bench.runtime.workbench.run(skill, RunCall("true"), who)
     assert {path.name for path in bench.tree.root.glob("**/evil")} == set()
 

@@ -1,7 +1,7 @@
-"""Hosts on the network: rules that name them, what two rules share, which addresses are private.
+"""Network hosts: rules that name them, the intersection of two rules, private addresses.
 
 A rule is `example.com`, `*.example.com`, `example.com:8443`, `192.0.2.7` or `[2001:db8::7]:80`.
-Without a port it means 443 and 80. The star stands for one or more whole labels in front.
+Without a port it means 443 and 80. The star stands for one or more whole labels at the start.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ PORTS = frozenset((80, 443))
 _MAX_NAME = 253
 _MAX_LABEL = 63
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
-# Cloud machines serve their credentials here without authentication; one is in a public range.
+# Cloud machines serve their credentials here without authentication; one address is public.
 _METADATA = frozenset(
     map(ip_address, ("169.254.169.254", "fd00:ec2::254", "168.63.129.16", "100.100.100.200"))
 )
 _UNICAST = IPv6Network("2000::/3")
-# Obsolete tunnels, and documentation; Python's answer for them differs by version.
+# Obsolete tunnels, and documentation; Python classifies them differently by version.
 _UNUSED = (IPv6Network("2002::/16"), IPv6Network("2001::/32"), IPv6Network("3fff::/20"))
 _NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
 
@@ -67,12 +67,12 @@ def parse_rule(text: str) -> HostRule:
     host, port = split_port(text[2:] if below else text)
     name = host_name(_ascii(host))
     if below and (address_of(name) or "." not in name):
-        raise ValueError("a star stands before a name of two or more labels")
+        raise ValueError("a star must come before a name of two or more labels")
     return HostRule(name, below, PORTS if port is None else frozenset((port,)))
 
 
 def names_host(texts: Iterable[str], host: str) -> bool:
-    """Whether one of the texts, rules or URLs, names the host; ports do not count."""
+    """Whether one of the texts, rules or URLs, names the host; ports are ignored."""
     for text in texts:
         plain = text.removeprefix("https://").removeprefix("http://").partition("/")[0]
         try:
@@ -85,7 +85,7 @@ def names_host(texts: Iterable[str], host: str) -> bool:
 
 
 def origin(url: str) -> tuple[str, str, int]:
-    """Return scheme, host and port, which define the same origin; port -1 if it is not a number."""
+    """Return scheme, host and port, which identify an origin; port -1 if it is not a number."""
     parts = urlsplit(url)
     try:
         port = parts.port
@@ -99,7 +99,7 @@ def split_port(text: str) -> tuple[str, int | None]:
     if text.startswith("["):
         host, closed, rest = text[1:].partition("]")
         if not closed or ":" not in host or (rest and not rest.startswith(":")):
-            raise ValueError("an IPv6 address stands in brackets, the port behind them")
+            raise ValueError("write an IPv6 address in brackets, and the port after them")
         return host, _port(rest[1:]) if rest else None
     if text.count(":") > 1:
         return text, None
@@ -179,7 +179,7 @@ class Private:
 
 
 def _embedded_addresses(address: Address) -> list[Address]:
-    """Return the IPv4 addresses that packets to this one may end at."""
+    """Return the IPv4 addresses that packets to this address may be routed to."""
     if isinstance(address, IPv4Address):
         return []
     found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
@@ -202,7 +202,7 @@ def _fault(address: Address) -> str:
 def _inside(address: Address) -> bool:
     if isinstance(address, IPv4Address):
         return not address.is_global or address.is_reserved
-    if address in _NAT64[0]:  # the IPv4 address in it is checked by itself
+    if address in _NAT64[0]:  # the embedded IPv4 address is checked separately
         return False
     unused = any(address in network for network in _UNUSED)
     return unused or address not in _UNICAST or not address.is_global

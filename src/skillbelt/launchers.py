@@ -1,4 +1,4 @@
-"""Programs that start the command which follows them, and shells."""
+"""Programs that start another command, such as `env` and `timeout`, and shells."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 
 class Prefix(NamedTuple):
-    """How the words before the command read: options that take a word, and plain words."""
+    """The words between a launcher and its command: options that take a word, and plain words."""
 
     valued: str = ""
     flags: str = ""
     operands: int = 0
 
 
-# An option that is not listed makes the line unclear: it may take the next word, or do more.
+# An option that is not listed makes the line ambiguous: it may take the next word, or do more.
 PREFIXES: Mapping[str, Prefix] = {
     "env": Prefix("-u -C --unset --chdir", "-i - -0 -v --ignore-environment --null --debug"),
     "nice": Prefix("-n --adjustment"),

@@ -1,7 +1,7 @@
-"""Figures about what this process does, for Prometheus.
+"""Metrics of this process, for Prometheus.
 
-They are counted here in plain numbers, whether or not a server shows them, and nothing is imported
-for that. `render` writes them with the package of Prometheus, and `Figures` is a collector for the
+They are plain numbers, counted whether or not a server exports them, and nothing is imported for
+that. `render` writes them with the Prometheus package, and `Figures` is a collector for the
 registry of a program that has one. No label holds a text that a skill, a user or a model wrote, and
 each label has few values: from `MAX_VALUES` on, a further one is counted as `other`.
 """
@@ -22,7 +22,7 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 
 
 
 class Metric(NamedTuple):
-    """What is counted; a `counter` only grows, a `gauge` is a present number."""
+    """A metric; a `counter` only grows, a `gauge` is a current number."""
 
     kind: Literal["counter", "gauge", "histogram"]
     help: str
@@ -32,18 +32,18 @@ class Metric(NamedTuple):
 METRICS: dict[str, Metric] = {
     "runs": Metric("counter", "Runs of commands that ended.", ("outcome", "sandbox")),
     "run_duration_seconds": Metric("histogram", "How long commands ran.", ("sandbox",)),
-    "runs_running": Metric("gauge", "Commands that run now."),
-    "runs_queued": Metric("gauge", "Runs that wait for a free place."),
-    "run_output_bytes": Metric("counter", "What commands printed.", ("stream",)),
-    "tool_calls": Metric("counter", "Calls of tools.", ("tool", "outcome")),
+    "runs_running": Metric("gauge", "Commands that are running."),
+    "runs_queued": Metric("gauge", "Runs in the queue."),
+    "run_output_bytes": Metric("counter", "Bytes that commands printed.", ("stream",)),
+    "tool_calls": Metric("counter", "Tool calls.", ("tool", "outcome")),
     "permission_questions": Metric("counter", "Permission questions that ended.", ("outcome",)),
-    "permission_questions_waiting": Metric("gauge", "Permission questions that wait now."),
+    "permission_questions_waiting": Metric("gauge", "Permission questions that are pending."),
     "permission_answer_seconds": Metric("histogram", "How long questions waited.", ("outcome",)),
-    "store_errors": Metric("counter", "Failures of the store of sessions.", ("store",)),
+    "store_errors": Metric("counter", "Failures of the session store.", ("store",)),
     "object_store_errors": Metric("counter", "Failures of the object store.", ("operation",)),
     "object_store_bytes": Metric("counter", "Bytes to and from the object store.", ("direction",)),
     "http_requests": Metric("counter", "Requests that were answered.", ("server", "status")),
-    "http_request_seconds": Metric("histogram", "Until a request was answered.", ("server",)),
+    "http_request_seconds": Metric("histogram", "Time to answer a request.", ("server",)),
     "forwarded_requests": Metric("counter", "Requests that another server answered.", ("outcome",)),
 }
 Labels = tuple[str, ...]
@@ -80,7 +80,7 @@ def observe(name: str, seconds: float, **labels: str) -> None:
 
 @contextmanager
 def held(name: str) -> Iterator[None]:
-    """Count one in a gauge while the block lasts."""
+    """Add one to a gauge while the block lasts."""
     count(name)
     try:
         yield
@@ -90,13 +90,13 @@ def held(name: str) -> Iterator[None]:
 
 @contextmanager
 def timed(name: str) -> Iterator[Callable[..., None]]:
-    """Measure a block; call what it yields with the labels, at its end."""
+    """Measure a block; call the yielded function with the labels, at its end."""
     begun = monotonic()
     yield lambda **labels: observe(name, monotonic() - begun, **labels)
 
 
 def _key(found: dict[Labels, Any], metric: Metric, given: dict[str, str]) -> Labels:
-    """Return the values of the labels in their order; each label has a bounded number of them."""
+    """Return the values of the labels in their order; each label has a bounded number of values."""
     key = tuple(given.get(name, "") for name in metric.labels)
     if key in found:
         return key
@@ -108,7 +108,7 @@ def _key(found: dict[Labels, Any], metric: Metric, given: dict[str, str]) -> Lab
 
 
 class Figures:
-    """A collector for a registry of Prometheus: `registry.register(Figures())`."""
+    """A collector for a Prometheus registry: `registry.register(Figures())`."""
 
     def collect(self) -> Iterable[Any]:
         """Yield every metric with its numbers as they are now."""
@@ -135,7 +135,7 @@ def _copy(kept: dict[str, dict[Labels, Any]], name: str) -> dict[Labels, Any]:
 
 
 def _cumulate(buckets: list[int]) -> list[tuple[str, float]]:
-    """Return the buckets as Prometheus has them: each holds all that is smaller."""
+    """Return the buckets as Prometheus wants them: each includes all smaller ones."""
     bounds, total, found = [*map(str, _SECONDS), "+Inf"], 0, []
     for bound, number in zip(bounds, buckets, strict=True):
         total += number
@@ -161,7 +161,7 @@ def _import() -> Any:
 
 
 def forget() -> None:
-    """Begin anew: a forked process has done nothing yet."""
+    """Reset all metrics: a forked process has done nothing yet."""
     global _lock
     _lock = threading.Lock()
     _numbers.clear()

@@ -1,4 +1,4 @@
-"""Rules about where skills come from: patterns for sources, and who is trusted to sign them.
+"""Rules about the sources of skills: patterns for addresses, and trusted signers.
 
 Both are texts of settings. A pattern is compared with the address that is opened, never with the
 name that a lock gives it.
@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 SigningMethod = Literal["key", "certificate", "sigstore"]
 METHODS: tuple[SigningMethod, ...] = ("key", "certificate", "sigstore")
 SIGNATURE_RULES = ("off", "warn", "require")  # the strictest last
-# From which findings of a scan on a skill is refused, the strictest last.
+# The severity of scan findings from which a skill is refused, the strictest last.
 SCAN_LEVELS = ("block", "ask", "note")
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "key": (),
@@ -22,20 +22,20 @@ _HOSTS = {"github.com": "github", "gitlab.com": "gitlab"}
 _WORD = re.compile(r'(?:"[^"]*"|[^\s"])+')
 _SCHEME = re.compile(r"[A-Za-z][\w+.@-]*:")
 _EVERYTHING = ("*", "**")
-# As urllib reads an address; most processes compare none, and would load that for nothing.
+# As urllib reads an address; importing urllib would cost processes that compare none.
 _ADDRESS = re.compile(
     r"([a-z][a-z0-9+.-]*)://(?:[^/?#]*@)?([^/?#:\[\]@]*|\[[0-9a-f:.]*\])(?::(\d*))?(/[^?#]*)?([?#].*)?",
     re.IGNORECASE,
 )
-# What a server may take for a step up, so that the path is not where the text says.
+# Text that a server may take for a step up, so that the path is not what it seems.
 _STEPS = re.compile(r"(?:^|/)\.\.?(?:/|$)|\\|%2e|%2f|%5c", re.IGNORECASE)
 
 
 class TrustedSigner(NamedTuple):
-    """Who may sign the skills of the sources that match the pattern.
+    """A party that may sign the skills of the sources that match the pattern.
 
     `value` is the file of a public key or of root certificates, or a Sigstore identity. `identity`
-    and `issuer` narrow whose certificate it is; `root` is a file with the trust root of Sigstore.
+    and `issuer` restrict whose certificate it is; `root` is a file with the trust root of Sigstore.
     """
 
     pattern: str
@@ -68,7 +68,7 @@ def parse_signer(text: str) -> TrustedSigner:
 
 
 def check_pattern(pattern: str) -> None:
-    """Raise ValueError for a text that is no pattern of sources."""
+    """Raise ValueError for a text that is not a pattern of sources."""
     if not pattern or not pattern.isprintable() or len(pattern) > 500 or " " in pattern:
         raise ValueError(f"{pattern[:80]!r} is not a pattern, such as acme/* or https://host/**")
 
@@ -98,7 +98,7 @@ def _translate(pattern: str) -> re.Pattern[str]:
 
 
 def _normal(url: str) -> tuple[str, ...]:
-    """Return the ways to write an address; none for one whose path may lead elsewhere."""
+    """Return the equivalent spellings of an address; none if its path may lead elsewhere."""
     if url.startswith("/"):
         return (os.path.normpath(url),)
     if "://" not in url:

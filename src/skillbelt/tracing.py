@@ -33,7 +33,7 @@ SpanName = Literal[
 _API = "opentelemetry.trace"
 _PROVIDER = "OTEL_PYTHON_TRACER_PROVIDER"  # makes the library configure itself on import
 _MAX_CHARS = 4096
-# What a trace is carried in; nothing else of a stranger's headers reaches the library.
+# The headers that carry a trace; no other header of a request reaches the library.
 CARRIED = ("traceparent", "tracestate")
 
 
@@ -52,7 +52,7 @@ class Span(Protocol):
 
 
 class _Untraced:
-    """The span without tracing."""
+    """A span that does nothing, for use without tracing."""
 
     __slots__ = ()
 
@@ -95,7 +95,7 @@ def span(name: SpanName, subject: str = "", /, **attributes: object) -> Span:
     """Return a span for a block; an exception is recorded in it and propagates.
 
     Attributes are strings, numbers, booleans and lists of strings; None is left out. `subject`
-    follows the name: a word that is one of few, such as a tool.
+    follows the name: one of few words, such as the name of a tool.
     """
     api = sys.modules.get(_API) or _import_if_configured()
     if api is None:
@@ -105,12 +105,12 @@ def span(name: SpanName, subject: str = "", /, **attributes: object) -> Span:
 
 
 def is_tracing() -> bool:
-    """Whether a span would be recorded by someone, so that costly attributes are worth finding."""
+    """Whether spans are recorded, so that costly attributes are worth computing."""
     return _API in sys.modules or bool(os.environ.get(_PROVIDER))
 
 
 def _import_if_configured() -> ModuleType | None:
-    """Import the library if the environment asks for it, though no module has imported it."""
+    """Import the library if the environment asks for it and no other module has imported it."""
     return _import() and sys.modules[_API] if os.environ.get(_PROVIDER) else None
 
 
@@ -123,9 +123,9 @@ def _import() -> ModuleType | None:
 
 
 def inject() -> dict[str, str]:
-    """Return what continues the current trace in another process, as `extract` takes it.
+    """Return the headers that continue the current trace in another process, for `extract`.
 
-    It is empty without tracing and outside of any span.
+    Empty without tracing and outside of any span.
     """
     carrier: dict[str, str] = {}
     if is_tracing() and (propagate := _import()):
@@ -135,7 +135,7 @@ def inject() -> dict[str, str]:
 
 @contextmanager
 def extract(carrier: Mapping[str, str]) -> Iterator[None]:
-    """Continue the trace of another process in a block; what is no trace is ignored.
+    """Continue the trace of another process in a block; an invalid carrier is ignored.
 
     `carrier` comes from `inject`, or holds the `CARRIED` headers of an HTTP request.
     """
@@ -154,7 +154,7 @@ def extract(carrier: Mapping[str, str]) -> Iterator[None]:
 def skill_attributes(
     name: str, location: str, url: str = "", description: str = ""
 ) -> dict[str, str]:
-    """Return the attributes that name a skill, with its URL or else its file."""
+    """Return the attributes that identify a skill, with its URL or else its file."""
     found = {"gen_ai.skill.name": name, "gen_ai.skill.source.uri": url or file_url(location)}
     return {**found, "gen_ai.skill.description": description} if description else found
 

@@ -1,11 +1,11 @@
-"""What the user trusts: project folders, and origins that skills come from.
+"""The user's trust: project folders, and origins of skills.
 
 Kept in one small file in the state folder. Trust is bound to the folder itself: another folder at
 the same path is not trusted. If the file cannot be read, or another user could have written it,
 nothing is trusted.
 
-Origins may also be kept where all machines of a team see them. Folders never are: a path says
-nothing about what is there on another machine, and no machine can see who may write it.
+Trusted origins may also be shared by all machines of a team. Folders are not: a path says nothing
+about its content on another machine, and no machine can check who may write to it there.
 """
 
 import json
@@ -39,9 +39,9 @@ _REMEDY = "fix it or move it away, and add again what you trust with `skillbelt 
 class TrustEntry(NamedTuple):
     """A trusted folder or origin, and since when (Unix seconds).
 
-    `identity` says which folder it was. A folder without one was trusted by its path alone, which
-    is no longer enough. `place` is where an entry is kept that counts on every machine, and `by` is
-    who added it; both are "" for this machine's own.
+    `identity` identifies the folder. A folder without one was trusted by its path alone, which is
+    no longer enough. `place` is where an entry is kept that counts on every machine, and `by` is
+    the user who added it; both are "" for this machine's own.
     """
 
     kind: Literal["project", "origin"]
@@ -72,9 +72,10 @@ Record = Callable[[TrustEntry], None]
 
 
 class Trust:
-    """What is trusted; each question reads the file if it changed, and asks for `shared` origins.
+    """The trusted folders and origins.
 
-    While those cannot be read, none of them is trusted.
+    Each query rereads the file if it changed, and asks `shared`. While the shared origins cannot be
+    read, none of them is trusted.
     """
 
     def __init__(self, state_dir: str, shared: SharedOrigins | None = None) -> None:
@@ -162,7 +163,7 @@ class Trust:
         return added
 
     def _shared_entries(self) -> list[TrustEntry]:
-        """Return the shared origins; none, and why in the diagnostics, when they are away."""
+        """Return the shared origins; [] if they cannot be read, and why in the diagnostics."""
         self._away = ""
         if self._shared is None:
             return []
@@ -174,7 +175,7 @@ class Trust:
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """Say why nothing is trusted although there is a file, or a place for all machines."""
+        """Return why nothing is trusted although a file exists, or why no shared origin is."""
         self._reload()
         self._shared_entries()
         found = []
@@ -261,7 +262,7 @@ class Trust:
 
 
 class Neighbours:
-    """Decides which folders and files of other users may be used as the user's own."""
+    """Decides which folders and files of other users may be used like the user's own."""
 
     def __init__(self, state_dir: Callable[[], str], env: Mapping[str, str]) -> None:
         self._state_dir, self._env = state_dir, env
@@ -320,7 +321,7 @@ def _user_name() -> str:
 
 
 def _is_there(entry: TrustEntry) -> bool:
-    """Whether it is still the folder that was trusted; always true for an origin."""
+    """Whether the path still holds the folder that was trusted; always true for an origin."""
     if entry.kind == "origin":
         return True
     return bool(entry.identity) and folder_identity(entry.value) == entry.identity
@@ -348,7 +349,7 @@ def _diagnose_exchange(entry: TrustEntry, path: str) -> Diagnostic:
 
 
 def normal_url(url: str) -> str:
-    """Return the URL in the spelling that is compared; "" for one that could mean another place.
+    """Return the URL in its normal spelling, for comparison; "" if it could mean another place.
 
     The host is lower case, without a default port or a slash at the end. A user name, `..` in any
     escaping, and invisible characters are refused.
@@ -367,7 +368,7 @@ def normal_url(url: str) -> str:
 
 
 def _split(rest: str) -> tuple[str, str, str]:
-    """Split what follows the scheme into host and port, path, and the rest from `?` or `#` on."""
+    """Split the part after the scheme into host and port, path, and the rest from `?` or `#` on."""
     end = min((at for mark in "?#" if (at := rest.find(mark)) >= 0), default=len(rest))
     before, extra = rest[:end], rest[end:]
     place, slash, path = before.partition("/")
@@ -391,7 +392,7 @@ def _normal_place(scheme: str, place: str) -> str:
 
 
 def _plain_path(path: str) -> bool:
-    """Whether no part of the path is `.` or `..`, also after unescaping it any number of times."""
+    """Whether no part of the path is `.` or `..`, even after unescaping it any number of times."""
     return all(_plain_part(part) for part in path.split("/"))
 
 
@@ -401,7 +402,7 @@ def _plain_part(part: str) -> bool:
 
         while (once := unquote(part)) != part:
             part = once
-    # Some servers remove a parameter first.
+    # Some servers remove a path parameter first.
     name = part.partition(";")[0]
     return name not in (".", "..") and part.isprintable() and not ("/" in part or "\\" in part)
 
@@ -422,7 +423,7 @@ def _upward(kind: str, value: str) -> Iterator[str]:
 
 
 def _target(value: str) -> tuple[Literal["project", "origin"], str]:
-    """Return what a value from the command line stands for; ConfigError if it cannot be trusted."""
+    """Return the kind and the value of an argument; ConfigError if it cannot be trusted."""
     if "://" in value:
         url = normal_url(_url(value))
         if not url:
@@ -443,7 +444,7 @@ def _target(value: str) -> tuple[Literal["project", "origin"], str]:
 
 
 def _spellings(value: str) -> set[tuple[str, str]]:
-    """Return the entries that a value may mean, also when the folder no longer exists."""
+    """Return the entries that a value may mean, even when the folder no longer exists."""
     if "://" in value:
         return {("origin", normal_url(_url(value)) or value)}
     if not value or "\0" in value:
@@ -453,7 +454,7 @@ def _spellings(value: str) -> set[tuple[str, str]]:
 
 
 def _url(value: str) -> str:
-    """Return the URL of an origin as `skillbelt list` prints it, without the kind before it."""
+    """Strip the kind that `skillbelt list` prints before the URL of an origin."""
     for kind in _KINDS:
         if value.startswith(kind):
             return value[len(kind) :]
@@ -461,7 +462,7 @@ def _url(value: str) -> str:
 
 
 def _unsafe(info: os.stat_result) -> str:
-    """Return why the file cannot be relied on; "" if it can."""
+    """Return why the file is not safe to use; "" if it is."""
     if not stat.S_ISREG(info.st_mode):
         return "is not a file"
     if info.st_uid not in (os.getuid(), 0):

@@ -1,8 +1,8 @@
-"""The one reader of JSON that another party wrote: a skill, a file, a server, a model, a process.
+"""The one parser for untrusted JSON: from a skill, a file, a server, a model, a process.
 
 A document is UTF-8 (a byte order mark is skipped), bounded in size, and holds no NaN or Infinity,
 which are not JSON and compare unequal to themselves. Of equal keys the last one wins, as in the
-parsers of other languages: a reader that refused them would reject files that every client reads.
+parsers of other languages: refusing them would reject files that every client reads.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from functools import cache
 from json import JSONDecoder
 from typing import Any, NoReturn
 
-# More than any document we read; callers that know better pass their own bound.
+# More than any document we read; callers with a tighter bound pass their own.
 MAX_JSON_BYTES = 256 * 2**20
-# A string is matched too, so that nothing inside one is taken for a comment or a comma.
+# Matches strings too, so that nothing inside one is taken for a comment or a comma.
 _STRING = r'"(?:[^"\\\n]|\\.)*+"'
-# Compiled when first used: most processes read no such document.
+# Compiled on first use: most processes read no such document.
 _COMMENT = _STRING + r"|//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)"
 _COMMA = _STRING + r"|,(?=\s*[\]}])"
 
@@ -24,7 +24,7 @@ _COMMA = _STRING + r"|,(?=\s*[\]}])"
 class BadJson(ValueError):
     """The text is not a JSON document we accept.
 
-    `deep`: it is nested too deeply to be read. `key`: the one that an object has twice.
+    `deep`: it is nested too deeply to be read. `key`: a key that an object has twice.
     """
 
     def __init__(self, reason: str, *, deep: bool = False, key: str = "") -> None:
@@ -64,7 +64,7 @@ def read_json(
 def read_jsonc(data: bytes, *, most: int = MAX_JSON_BYTES) -> Any:
     """Return the value of a JSON document with comments and trailing commas; BadJson otherwise.
 
-    A position in the reason is that in the text: comments become blanks.
+    Comments become blanks, so that a position in the reason is that in the text.
     """
     if len(data) > most:
         raise BadJson(f"is longer than {most} bytes")
@@ -76,7 +76,7 @@ def read_jsonc(data: bytes, *, most: int = MAX_JSON_BYTES) -> Any:
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Return a string as it is, and blanks in place of anything else."""
+    """Return a string as it is, and blanks for anything else."""
     found = match[0]
     return found if found[0] == '"' else re.sub(r"[^\n]", " ", found)
 

@@ -1,7 +1,7 @@
-"""The values that rooms pass to each other. All are frozen.
+"""The values that packages pass to each other. All are frozen.
 
 They are named tuples rather than dataclasses: `import dataclasses` alone takes as long as the
-interpreter needs to start, and a catalogue builds them by the ten thousand (design/values.md).
+interpreter needs to start, and a catalogue builds tens of thousands of them (design/values.md).
 """
 
 from collections.abc import Mapping
@@ -10,20 +10,20 @@ from typing import Literal, NamedTuple
 
 Severity = Literal["error", "warning", "info"]
 Scope = Literal["explicit", "project", "user", "remote", "builtin"]
-# How much of a skill an overview shows: name and description, the name, or nothing.
+# How an overview shows a skill: name and description, the name, or nothing.
 Visibility = Literal["full", "name", "manual"]
 OriginKind = Literal["local", "archive", "index", "well-known", "url", "builtin", "mcp"]
 
 SCOPES: tuple[Scope, ...] = ("explicit", "project", "user", "remote", "builtin")
 SKILL_FILE = "SKILL.md"
-# A run takes no longer unless the call asks for more, up to `run_timeout_seconds` of the settings.
+# The default timeout of a run; a call may ask for more, up to the setting `run_timeout_seconds`.
 USUAL_TIMEOUT_SECONDS = 300.0
 # Flags of a skill in the index: who may use it, and what kind of skill it is.
 USER, MODEL, DERIVED, INTERNAL, SKIPPED = 1, 2, 4, 8, 16
 
 
 class Diagnostic(NamedTuple):
-    """One thing that was skipped, repaired or is wrong, and what to do about it."""
+    """Something that was skipped, repaired or is wrong, and its remedy."""
 
     code: str
     severity: Severity
@@ -39,7 +39,7 @@ class Diagnostic(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where a skill came from. `url` is empty for a skill on this disk."""
+    """The source of a skill. `url` is empty for a skill on this disk."""
 
     kind: OriginKind = "local"
     url: str = ""
@@ -81,7 +81,7 @@ class Frontmatter(NamedTuple):
 
 
 class Requirements(NamedTuple):
-    """What a skill says it needs on the machine. Nothing is ever installed because of it.
+    """The requirements that a skill states. Nothing is ever installed because of them.
 
     `env` are the variables it needs, `optional_env` those it can do without.
     """
@@ -112,11 +112,11 @@ class Manifest(NamedTuple):
 
 
 class Capabilities(NamedTuple):
-    """What a run may do beyond reading the system and writing to its workspace and `/tmp`.
+    """The permissions of a run beyond reading the system and writing to its workspace and `/tmp`.
 
-    Paths are absolute and as on the host. A host is a name or an address, with `:port` for another
-    port than 443 and 80; none means no network. Without `processes` the program cannot start
-    other processes.
+    Paths are absolute paths on the host. A host is a name or an address, with `:port` for another
+    port than 443 and 80; none means no network. Without `processes` the program cannot start other
+    processes.
     """
 
     read: tuple[str, ...] = ()
@@ -126,13 +126,13 @@ class Capabilities(NamedTuple):
 
 
 class SkillSettings(NamedTuple):
-    """What the settings say about one skill. The defaults change nothing.
+    """The settings for one skill. The defaults change nothing.
 
-    `env` names variables that a run gets from the secret store, `values` holds those that are
-    written out. `hosts` are the only hosts that a run may ask for, None for those that the skill
-    names. An empty `sandbox` and a `timeout` of 0 are the usual ones. `gpus` are those that a node
-    of a cluster must have. `sources` says where each key was set, `ignored` where a project tried
-    to loosen one.
+    `env` names variables that a run gets from the secret store, `values` holds those with literal
+    values. `hosts` are the only hosts that a run may ask for, None for those that the skill names.
+    An empty `sandbox` and a `timeout` of 0 mean the general setting. `gpus` is the number that a
+    node of a cluster must have. `sources` says where each key was set, `ignored` where a project
+    tried to loosen one.
     """
 
     enabled: bool = True

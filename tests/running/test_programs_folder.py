@@ -83,7 +83,7 @@ def test_a_folder_that_was_changed_is_made_again(open_tree: Tree) -> None:
     uv.unlink()
     uv.write_text("#!/bin/sh\necho planted\n")
     Path(made.folder, "git").symlink_to("/bin/true")
-    folder._checked.cache_clear()  # another process
+    folder._is_intact.cache_clear()  # another process
     again = provide_programs(place, path="", project="")
     assert again == made and uv.read_text() == text
     assert not Path(made.folder, "git").is_symlink()

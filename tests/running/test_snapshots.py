@@ -252,7 +252,7 @@ def test_links_are_never_followed(objects: Objects, machine: Machine, tmp_path: 
     (Path(one.path) / "work" / "folder").symlink_to(tmp_path)
     (Path(one.path) / "out").rmdir()
     (Path(one.path) / "out").symlink_to(tmp_path)
-    with pytest.raises(ObjectError, match="'out' is no folder"):
+    with pytest.raises(ObjectError, match="'out' is not a folder"):
         snapshot(one, objects, KEY)
     (Path(one.path) / "out").unlink()
     assert snapshot(one, objects, KEY).files == 0
@@ -316,7 +316,7 @@ def test_a_name_that_leads_to_another_kind_of_tree_is_refused(
     with pytest.raises(ObjectDamaged, match="no tree of a workspace"):
         restore(machine("two"), objects, KEY)
     space.write(name.path, b"nonsense")
-    with pytest.raises(ObjectError, match="is no record"):
+    with pytest.raises(ObjectError, match="is not a record"):
         restore(machine("two"), objects, KEY)
     assert made.number == 1
 

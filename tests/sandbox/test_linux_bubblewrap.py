@@ -238,11 +238,11 @@ def test_a_folder_of_the_system_may_go_while_a_runtime_lives(
     """A package of the system that is removed meanwhile takes its folder in /etc along."""
     gone = Path(place.folder, "gone")
     gone.mkdir()
-    bubblewrap._fixed.cache_clear()
+    bubblewrap._common_flags.cache_clear()
     monkeypatch.setattr(bubblewrap, "shown_folders", lambda: (str(gone),))
     try:
         assert inside(place, "true").exit_code == 0
         gone.rmdir()
         assert inside(place, "true").exit_code == 0
     finally:
-        bubblewrap._fixed.cache_clear()
+        bubblewrap._common_flags.cache_clear()

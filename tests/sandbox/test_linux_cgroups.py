@@ -267,7 +267,7 @@ def test_all_processes_of_a_group_move_into_another() -> None:
             child.kill()
             child.wait()
         for folder in (source, target):
-            while not cgroups._removed(folder):
+            while not cgroups._try_remove(folder):
                 time.sleep(0.001)
 
 

@@ -1,4 +1,4 @@
-"""Artifacts: files of a conversation that outlive their workspace, every version of them."""
+"""Artifacts: versioned files of a conversation that outlive their workspace."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ ARTIFACT_FOLDER = "artifacts"
 
 
 def open_artifacts(settings: Settings, url: str = "") -> ArtifactStore:
-    """The artifacts in the object store at a URL such as `s3://bucket`, else in the state folder.
+    """Return the artifact store at a URL such as `s3://bucket`, else that in the state folder.
 
-    Without a URL they are in the object store of the deployment, if the setting `objects` names
-    one. Nothing is opened or made before it is needed.
+    Without a URL it is in the object store of the deployment, if the setting `objects` names
+    one. Nothing is opened or created before it is needed.
     """
     if url:
         return ObjectArtifacts.from_url(url)

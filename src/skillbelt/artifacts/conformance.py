@@ -1,4 +1,4 @@
-"""A suite for pytest that your own store of artifacts must pass: see docs/how-to/files.md."""
+"""A pytest suite that your own artifact store must pass: see docs/how-to/files.md."""
 
 import hashlib
 import io
@@ -37,10 +37,13 @@ THREADS = 4
 
 
 class ArtifactStoreConformance:
-    """Every promise of `ArtifactStore`. Give an `artifacts` fixture: an empty one for each test."""
+    """Every promise of `ArtifactStore`.
+
+    Provide an `artifacts` fixture: an empty store for each test.
+    """
 
     def test_a_new_store_is_empty(self, artifacts: ArtifactStore) -> None:
-        """Asking for what does not exist makes nothing."""
+        """Asking for a missing artifact creates nothing."""
         assert artifacts.versions(KEY, "a") == []
         assert artifacts.delete(KEY, "a") is False
         _refused(lambda: artifacts.find(KEY, "a"))
@@ -48,13 +51,13 @@ class ArtifactStoreConformance:
         assert artifacts.latest(KEY) == []
 
     def test_bytes_come_back_exactly(self, artifacts: ArtifactStore) -> None:
-        """Empty, binary, or with line ends of any kind."""
+        """Empty, binary, or with any line ends."""
         for data in BYTES:
             artifacts.save(KEY, "a", data)
             assert read(artifacts, KEY, "a")[1] == data
 
     def test_a_version_is_described(self, artifacts: ArtifactStore) -> None:
-        """By what was saved, and by the time of now."""
+        """The record has the saved values and the current time."""
         before = time.time()
         saved = artifacts.save(KEY, "a/b.txt", b"text", "text/plain")
         assert before <= saved.time <= time.time()
@@ -65,7 +68,7 @@ class ArtifactStoreConformance:
         assert artifacts.find(KEY, "a/b.txt") == saved
 
     def test_versions_count_from_0(self, artifacts: ArtifactStore) -> None:
-        """Each name for itself; also when the bytes are the same again."""
+        """Each name has its own count; saving the same bytes again counts too."""
         data = [b"one", b"two", b"one"]
         saved = [artifacts.save(KEY, "a", one) for one in data]
         assert artifacts.save(KEY, "b", b"one").version == 0
@@ -84,7 +87,7 @@ class ArtifactStoreConformance:
         assert [one.version for one in artifacts.versions(KEY, "a")] == list(range(12))
 
     def test_what_is_not_there_is_an_error(self, artifacts: ArtifactStore) -> None:
-        """A version as well as a name."""
+        """A missing version is an error as well as a missing name."""
         artifacts.save(KEY, "a", b"x")
         for version in (1, 10, -1, 2**63, 2**70):
             _refused(lambda version=version: artifacts.find(KEY, "a", version))  # type: ignore[misc]
@@ -92,7 +95,7 @@ class ArtifactStoreConformance:
         _refused(lambda: artifacts.find(KEY, "A"))
 
     def test_any_name_is_kept_as_it_is(self, artifacts: ArtifactStore) -> None:
-        """Not folded, cut, normalised, or taken for a path."""
+        """A name is not folded, cut, normalised, or taken for a path."""
         for name in NAMES:
             artifacts.save(KEY, name, name.encode())
         assert [one.name for one in artifacts.latest(KEY)] == sorted(NAMES)
@@ -102,7 +105,7 @@ class ArtifactStoreConformance:
             assert artifacts.delete(KEY, name)
 
     def test_names_that_can_not_be_shown_are_refused(self, artifacts: ArtifactStore) -> None:
-        """By every method, and without a trace."""
+        """Every method refuses them, without storing anything."""
         for name in (*REFUSED, "x" * (MAX_NAME_BYTES + 1), "é" * MAX_NAME_BYTES):
             for call in (artifacts.find, artifacts.open, artifacts.versions, artifacts.delete):
                 _refused(lambda call=call, name=name: call(KEY, name))  # type: ignore[misc]
@@ -110,13 +113,13 @@ class ArtifactStoreConformance:
         assert artifacts.latest(KEY) == []
 
     def test_a_mime_type_is_one_short_line(self, artifacts: ArtifactStore) -> None:
-        """Anything else is refused without a trace."""
+        """Anything else is refused, without storing anything."""
         for mime in ("text/plain\r\nX: y", "\0", "x" * 256):
             _refused(lambda mime=mime: artifacts.save(KEY, "a", b"x", mime))  # type: ignore[misc]
         assert artifacts.latest(KEY) == []
 
     def test_each_session_has_its_own(self, artifacts: ArtifactStore) -> None:
-        """No two keys share a name, however alike they are."""
+        """No two keys share a name, however similar they are."""
         for key in ALL:
             artifacts.save(key, "a", "|".join(key).encode())
         for key in ALL:
@@ -124,7 +127,7 @@ class ArtifactStoreConformance:
             assert read(artifacts, key, "a")[1] == "|".join(key).encode()
 
     def test_user_names_are_shared_by_the_users_sessions(self, artifacts: ArtifactStore) -> None:
-        """In one app only, and counted together."""
+        """They are shared in one app only, and have one count."""
         artifacts.save(KEY, "user:a", b"1")
         second = artifacts.save(SAME_USER, "user:a", b"2")
         own = artifacts.save(KEY, "a", b"own")
@@ -136,7 +139,7 @@ class ArtifactStoreConformance:
         assert artifacts.latest(KEY) == [own]
 
     def test_any_key_will_do(self, artifacts: ArtifactStore) -> None:
-        """And its parts do not run together."""
+        """Its parts are not concatenated."""
         keys = [SessionKey(text, text, text) for text in KEYS]
         for mark in ("", "/", ":", "\0"):
             keys += [SessionKey("a", f"b{mark}c", "d"), SessionKey(f"a{mark}b", "c", "d")]
@@ -146,7 +149,7 @@ class ArtifactStoreConformance:
             assert read(artifacts, key, "a")[1] == b"%d" % number
 
     def test_a_file_is_saved_from_where_it_stands(self, artifacts: ArtifactStore) -> None:
-        """And is left open."""
+        """The file is left open."""
         file = io.BytesIO(b"head and rest")
         file.seek(5)
         assert artifacts.save(KEY, "a", file).size == 8
@@ -154,7 +157,7 @@ class ArtifactStoreConformance:
         assert not file.closed
 
     def test_a_large_file_is_read_in_pieces(self, artifacts: ArtifactStore) -> None:
-        """Never whole when saving; any number of bytes when reading."""
+        """Never as a whole when saving; any number of bytes when reading."""
         source = _Large(BIG)
         saved = artifacts.save(KEY, "a", cast(BinaryIO, source))
         assert (saved.size, source.largest <= 2**23) == (BIG, True)
@@ -166,21 +169,21 @@ class ArtifactStoreConformance:
         assert read(artifacts, KEY, "a")[0] == saved
 
     def test_a_file_that_fails_leaves_nothing(self, artifacts: ArtifactStore) -> None:
-        """What it gave before it failed is not kept."""
+        """Bytes read before the failure are not kept."""
         artifacts.save(KEY, "a", b"whole")
         _refused(lambda: artifacts.save(KEY, "a", cast(BinaryIO, _Large(BIG, fails=True))))
         assert [one.size for one in artifacts.versions(KEY, "a")] == [5]
         assert read(artifacts, KEY, "a")[1] == b"whole"
 
     def test_an_open_file_outlives_a_new_version(self, artifacts: ArtifactStore) -> None:
-        """It stays what was asked for."""
+        """The open file keeps its content."""
         artifacts.save(KEY, "a", b"old")
         with artifacts.open(KEY, "a") as file:
             artifacts.save(KEY, "a", b"new")
             assert file.read() == b"old"
 
     def test_delete_takes_every_version(self, artifacts: ArtifactStore) -> None:
-        """Of that name only, and not the bytes that another name shares."""
+        """It deletes that name only, and not the bytes that another name shares."""
         for name in ("a", "a", "b"):
             artifacts.save(KEY, name, b"same")
         artifacts.save(SAME_USER, "a", b"same")
@@ -192,7 +195,7 @@ class ArtifactStoreConformance:
         assert artifacts.delete(KEY, "a") is False
 
     def test_a_number_is_never_given_again(self, artifacts: ArtifactStore) -> None:
-        """So that a reference never comes to mean other bytes."""
+        """A reference never comes to mean other bytes."""
         for expected in (0, 1):
             assert artifacts.save(KEY, "a", b"old").version == expected
         artifacts.delete(KEY, "a")
@@ -205,13 +208,13 @@ class ArtifactStoreConformance:
         assert read(artifacts, KEY, "a")[1] == b"old"
 
     def test_a_reference_finds_what_was_saved(self, artifacts: ArtifactStore) -> None:
-        """For every kind of name."""
+        """The reference works for every kind of name."""
         for name in (*NAMES, "user:a@1"):
             saved = artifacts.save(KEY, name, b"x")
             assert artifacts.find(KEY, *parse_reference(reference(name, 0))) == saved
 
     def test_threads_get_numbers_of_their_own(self, artifacts: ArtifactStore) -> None:
-        """Without gaps; each finds what it saved."""
+        """Numbers have no gaps, and each thread finds the version it saved."""
 
         def work(thread: int) -> None:
             for turn in range(8):
@@ -224,7 +227,7 @@ class ArtifactStoreConformance:
         assert numbers == list(range(THREADS * 8))
 
     def test_a_version_is_whole_while_others_delete(self, artifacts: ArtifactStore) -> None:
-        """What is found can be read, or is gone; no number comes twice."""
+        """A listed version can be read or is deleted; no number is used twice."""
         numbers: list[int] = []
 
         def work(thread: int) -> None:
@@ -244,7 +247,7 @@ class ArtifactStoreConformance:
 
 
 class _Large:
-    """A file that is never there as a whole."""
+    """A file that is never in memory as a whole."""
 
     def __init__(self, size: int, *, fails: bool = False) -> None:
         self._left, self._fails, self.largest = size, fails, 0
@@ -267,7 +270,7 @@ def _refused(call: Callable[[], object]) -> None:
 
 
 def _maybe(call: Callable[[], object]) -> None:
-    """What was deleted meanwhile is an ArtifactError that does not speak of damage."""
+    """Call it; accept an ArtifactError that does not report damage: the version was deleted."""
     try:
         call()
     except ArtifactError as error:
@@ -275,7 +278,7 @@ def _maybe(call: Callable[[], object]) -> None:
 
 
 def together(work: Callable[[int], None], count: int = THREADS) -> None:
-    """Run the work in many threads; what one raises is raised here."""
+    """Run the work in many threads; raise here what one of them raises."""
     failures: list[BaseException] = []
 
     def guarded(thread: int) -> None:

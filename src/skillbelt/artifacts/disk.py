@@ -1,9 +1,9 @@
 """Artifacts in a folder that all processes of a user share.
 
-Each version is a number claimed by making the link `<number>.data`, then the record
-`<number>.json` beside it, which makes it visible. The data is one more link to the blob of its
-hash, so a blob with no other links is unused: no locks are needed, and a process that dies halfway
-leaves nothing visible.
+A version claims its number by creating the link `<number>.data`, then the record `<number>.json`
+beside it, which makes it visible. The data is one more hard link to the blob of its hash, so a blob
+with no other links is unused: no locks are needed, and a process that dies halfway leaves nothing
+visible.
 """
 
 import errno
@@ -25,23 +25,23 @@ from skillbelt.artifacts.protocol import (
     digest,
     encoded,
     is_version,
+    log_damaged,
     missing,
     owner,
     owners,
     refuse_damaged,
-    tell_damaged,
 )
 from skillbelt.errors import ArtifactError
 from skillbelt.files.contain import FOLLOW_FOLDER, NEW_FILE, READ_FILE
 from skillbelt.files.private import make_folder
 from skillbelt.store.protocol import SessionKey
 
-# After so long, what was begun and not finished was left by a process that died.
+# After this long, an unfinished file was left by a process that died.
 _STALE_SECONDS = 24 * 3600.0
 
 
 class DiskArtifacts:
-    """Artifacts below a folder, which is made when the first is saved, for its user alone."""
+    """Artifacts below a folder, which is created by the first save, for its user alone."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = os.path.abspath(folder)
@@ -50,70 +50,70 @@ class DiskArtifacts:
     def save(
         self, key: SessionKey, name: str, data: bytes | BinaryIO, mime: str = DEFAULT_MIME
     ) -> Artifact:
-        """Keep the bytes, or what is left of the file, as the next version: whole or not at all."""
+        """Store the bytes, or the rest of the file, as the next version: all or nothing."""
         check_name(name)
         check_mime(mime)
-        with _reported(f"artifact {name!r} cannot be kept"):
+        with _convert_errors(f"artifact {name!r} cannot be kept"):
             self._prepare()
             with self._part() as part:
                 sha256, size = _write(part, chunks(data))
-                with self._shared(part, sha256) as blob:
+                with self._share_blob(part, sha256) as blob:
                     known = Artifact(
                         name=name, version=0, size=size, sha256=sha256, mime=mime, time=time.time()
                     )
-                    return self._claimed(self._place(key, name), blob, known)
+                    return self._record_version(self._place(key, name), blob, known)
 
     def find(self, key: SessionKey, name: str, version: int | None = None) -> Artifact:
-        """What is known of a version; of the newest when none is given."""
+        """Return the entry of a version; of the newest when none is given."""
         folder = self._place(key, check_name(name))
-        with _reported(f"artifact {name!r} cannot be read"):
+        with _convert_errors(f"artifact {name!r} cannot be read"):
             numbers = _newest_first(folder) if version is None else [version]
             for found in _records(folder, numbers, damaged=refuse_damaged):
                 return found
         raise missing(name, version)
 
     def open(self, key: SessionKey, name: str, version: int | None = None) -> BinaryIO:
-        """A file with the bytes of a version, for reading. The caller closes it."""
+        """Open the bytes of a version for reading. The caller closes the file."""
         found = self.find(key, name, version)
-        with _reported(f"artifact {name!r} cannot be read"), suppress(FileNotFoundError):
+        with _convert_errors(f"artifact {name!r} cannot be read"), suppress(FileNotFoundError):
             path = f"{self._place(key, name)}/{found.version}.data"
             handle = os.open(path, READ_FILE)
-            # An empty file keeps the place of a number that was deleted a moment ago.
+            # An empty file reserves a number that was deleted a moment ago.
             if os.fstat(handle).st_size == found.size:
                 return os.fdopen(handle, "rb")
             os.close(handle)
         raise missing(name, found.version)
 
     def latest(self, key: SessionKey) -> list[Artifact]:
-        """The newest version of each artifact the session sees, in order of their names."""
+        """Return the newest version of each artifact the session sees, in order of their names."""
         newest: list[Artifact] = []
-        with _reported("the artifacts cannot be listed"):
+        with _convert_errors("the artifacts cannot be listed"):
             for folder in self._folders(key):
                 newest += islice(_records(folder, _newest_first(folder)), 1)
         return sorted(newest)
 
     def damaged(self, key: SessionKey) -> list[str]:
-        """The files of records that the session sees and that cannot be read."""
+        """Return the files of the session's records that cannot be read."""
         paths: list[str] = []
-        with _reported("the artifacts cannot be listed"):
+        with _convert_errors("the artifacts cannot be listed"):
             for folder in self._folders(key):
                 numbers = _numbers(folder, ".json")
                 list(_records(folder, numbers, damaged=lambda path, _: paths.append(path)))
         return sorted(paths)
 
     def versions(self, key: SessionKey, name: str) -> list[Artifact]:
-        """Every version that is there, oldest first; none for a name that does not exist."""
+        """Return all existing versions, oldest first; none for a name that does not exist."""
         folder = self._place(key, check_name(name))
-        with _reported(f"artifact {name!r} cannot be read"):
+        with _convert_errors(f"artifact {name!r} cannot be read"):
             return list(_records(folder, _numbers(folder, ".json"), damaged=refuse_damaged))
 
     def delete(self, key: SessionKey, name: str) -> bool:
-        """Forget every version of it; whether there was one."""
+        """Delete every version of it; return whether there was one."""
         folder = self._place(key, check_name(name))
-        with _reported(f"artifact {name!r} cannot be deleted"):
+        with _convert_errors(f"artifact {name!r} cannot be deleted"):
             numbers = _numbers(folder, ".json")
             gone = list(_records(folder, numbers))
-            # Not before: the last must be no lower than any that goes.
+            # Not before: the last number must be no lower than any that is removed.
             claims = _numbers(folder, ".data")
             hashes = {found.version: found.sha256 for found in gone}
             hashes |= _list_abandoned(folder, claims[:-1])
@@ -134,7 +134,7 @@ class DiskArtifacts:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Remove what processes that died had begun."""
+        """Remove the unfinished files of processes that died."""
         folder = f"{self.folder}/new"
         for name in os.listdir(folder):
             if _stale(f"{folder}/{name}"):
@@ -143,7 +143,7 @@ class DiskArtifacts:
 
     @contextmanager
     def _part(self) -> Iterator[str]:
-        """Yield a path for a temporary file; remove the file at the end if it is still there."""
+        """Yield a path for a temporary file; remove the file at the end if it still exists."""
         path = f"{self.folder}/new/{os.urandom(16).hex()}"
         try:
             yield path
@@ -151,7 +151,7 @@ class DiskArtifacts:
             _unlink(path)
 
     @contextmanager
-    def _shared(self, part: str, sha256: str) -> Iterator[tuple[str, str]]:
+    def _share_blob(self, part: str, sha256: str) -> Iterator[tuple[str, str]]:
         """Yield the blob of these bytes, and our own link to it that no other process removes."""
         # The name tells `_sweep` which blob may be left without a user.
         own, blob = f"{part}-{sha256}", self._blob(sha256)
@@ -164,8 +164,8 @@ class DiskArtifacts:
         finally:
             _unlink(own)
 
-    def _claimed(self, folder: str, sources: tuple[str, str], known: Artifact) -> Artifact:
-        """The artifact with the number it got."""
+    def _record_version(self, folder: str, sources: tuple[str, str], known: Artifact) -> Artifact:
+        """Claim a number and write the record; return the artifact."""
         for path in (os.path.dirname(folder), folder):
             _make_folder(path)
         artifact = known._replace(version=_claim(folder, *sources))
@@ -181,7 +181,7 @@ class DiskArtifacts:
         return artifact
 
     def _forget(self, folder: str, number: int, *, last: bool) -> None:
-        """Remove a version. An empty file keeps the last number, so that it is not given again."""
+        """Remove a version. An empty file keeps the last number, so that it is not used again."""
         _unlink(f"{folder}/{number}.json")
         if not last:
             _unlink(f"{folder}/{number}.data")
@@ -204,7 +204,7 @@ class DiskArtifacts:
 
 
 @contextmanager
-def _reported(what: str) -> Iterator[None]:
+def _convert_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -212,7 +212,7 @@ def _reported(what: str) -> Iterator[None]:
 
 
 def _write(path: str, data: Iterator[bytes]) -> tuple[str, int]:
-    """The hash and the size of what is now on the disk."""
+    """Write the data to disk; return its hash and size."""
     hashed, size = hashlib.sha256(), 0
     with open(os.open(path, NEW_FILE, 0o600), "wb", buffering=0) as file:
         for chunk in data:
@@ -248,7 +248,7 @@ def _claim(folder: str, blob: str, own: str) -> int:
 
 
 def _numbers(folder: str, ending: str) -> list[int]:
-    """The numbers that have a file of that kind, in order."""
+    """Return the numbers with a file of that kind, in order."""
     try:
         names = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -265,11 +265,11 @@ def _records(
     folder: str,
     numbers: Iterable[int],
     *,
-    damaged: Callable[[str, ArtifactError], object] = tell_damaged,
+    damaged: Callable[[str, ArtifactError], object] = log_damaged,
 ) -> Iterator[Artifact]:
-    """The records of these numbers that are there; one may go at any time.
+    """Yield the records of these numbers that exist; one may disappear at any time.
 
-    A damaged one is left out after `damaged` was called with its path.
+    A damaged record is left out, after `damaged` was called with its path.
     """
     for number in filter(is_version, numbers):
         path = f"{folder}/{number}.json"
@@ -285,13 +285,13 @@ def _records(
 
 
 def _list_abandoned(folder: str, claims: list[int]) -> dict[int, str]:
-    """Numbers without a record, whose writer is not at work any more, with the data's hash."""
+    """Return the numbers without a record whose writer has died, with the data's hash."""
     without = set(claims) - set(_numbers(folder, ".json"))
     return _hashes(folder, (number for number in without if _stale(f"{folder}/{number}.data")))
 
 
 def _hashes(folder: str, numbers: Iterable[int]) -> dict[int, str]:
-    """The hash of the data of each number that has some."""
+    """Return the hash of the data of each number that has data."""
     found = {}
     for number in numbers:
         with suppress(FileNotFoundError), open(f"{folder}/{number}.data", "rb") as file:
@@ -301,14 +301,17 @@ def _hashes(folder: str, numbers: Iterable[int]) -> dict[int, str]:
 
 def _stale(path: str) -> bool:
     try:
-        # Not the time of writing: the data may be far older than the link.
+        # Not the modification time: the data may be far older than the link.
         return os.stat(path).st_ctime < time.time() - _STALE_SECONDS
     except FileNotFoundError:
         return False
 
 
 def _drop(blob: str) -> None:
-    """Remove the blob when no version links to it. One that does so now keeps the data."""
+    """Remove the blob when no version links to it.
+
+    A version that links to it now keeps the data.
+    """
     with suppress(FileNotFoundError):
         if os.stat(blob).st_nlink == 1:
             os.unlink(blob)

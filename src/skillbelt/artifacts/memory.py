@@ -22,7 +22,7 @@ _Place = tuple[tuple[str, ...], str]
 
 
 class MemoryArtifacts:
-    """Artifacts in memory, for tests and for what need not outlive the process."""
+    """Artifacts in memory, for tests and for files that need not outlive the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,7 +33,7 @@ class MemoryArtifacts:
     def save(
         self, key: SessionKey, name: str, data: bytes | BinaryIO, mime: str = DEFAULT_MIME
     ) -> Artifact:
-        """Keep the bytes, or what is left of the file, as the next version: whole or not at all."""
+        """Store the bytes, or the rest of the file, as the next version: all or nothing."""
         place = owner(key, check_name(name)), name
         check_mime(mime)
         blob = b"".join(chunks(data))
@@ -54,29 +54,29 @@ class MemoryArtifacts:
         return artifact
 
     def find(self, key: SessionKey, name: str, version: int | None = None) -> Artifact:
-        """What is known of a version; of the newest when none is given."""
+        """Return the entry of a version; of the newest when none is given."""
         with self._lock:
-            return self._found(key, name, version)
+            return self._find(key, name, version)
 
     def open(self, key: SessionKey, name: str, version: int | None = None) -> BinaryIO:
-        """A file with the bytes of a version, for reading. The caller closes it."""
+        """Open the bytes of a version for reading. The caller closes the file."""
         with self._lock:
-            return io.BytesIO(self._blobs[self._found(key, name, version).sha256])
+            return io.BytesIO(self._blobs[self._find(key, name, version).sha256])
 
     def latest(self, key: SessionKey) -> list[Artifact]:
-        """The newest version of each artifact the session sees, in order of their names."""
+        """Return the newest version of each artifact the session sees, in order of their names."""
         with self._lock:
             kept = [found for (whose, _), found in self._kept.items() if whose in owners(key)]
             return sorted(found[max(found)] for found in kept)
 
     def versions(self, key: SessionKey, name: str) -> list[Artifact]:
-        """Every version that is there, oldest first; none for a name that does not exist."""
+        """Return all existing versions, oldest first; none for a name that does not exist."""
         with self._lock:
             kept = self._kept.get((owner(key, check_name(name)), name), {})
             return [kept[version] for version in sorted(kept)]
 
     def delete(self, key: SessionKey, name: str) -> bool:
-        """Forget every version of it; whether there was one."""
+        """Delete every version of it; return whether there was one."""
         with self._lock:
             gone = self._kept.pop((owner(key, check_name(name)), name), {})
             used = {one.sha256 for kept in self._kept.values() for one in kept.values()}
@@ -84,7 +84,7 @@ class MemoryArtifacts:
                 del self._blobs[sha256]
         return bool(gone)
 
-    def _found(self, key: SessionKey, name: str, version: int | None) -> Artifact:
+    def _find(self, key: SessionKey, name: str, version: int | None) -> Artifact:
         kept = self._kept.get((owner(key, check_name(name)), name), {})
         wanted = max(kept, default=None) if version is None else version
         if wanted not in kept:

@@ -1,12 +1,13 @@
-"""Artifacts in an object store: S3 and what speaks like it, through obstore.
+"""Artifacts in an object store: S3 and compatible ones, through obstore.
 
-A number is claimed by a put that fails where something is. Below each name there are
-`versions/<number>`, the records, of which an empty one is the mark of a deletion, and
-`data/<epoch>/<hash>`, the bytes. The epoch is the number after the last mark.
+A number is claimed by a put that fails if the object exists. Below each name there are
+`versions/<number>`, the records, of which an empty one is a deletion mark, and
+`data/<epoch>/<hash>`, the bytes. The epoch is the number after the last deletion mark.
 
-Saving and deleting need no lock. A saver looks for new marks once it has its number, and begins
-again when there is one. A deleter looks for new records once it has left its mark, and then takes
-only bytes of epochs up to that mark which no record needs. So one of the two always sees the other.
+Saving and deleting need no lock. A saver checks for new marks after it claimed its number, and
+starts again when there is one. A deleter checks for new records after it wrote its mark, and then
+removes only bytes of epochs up to that mark which no record needs. So one of the two always sees
+the other.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from skillbelt.artifacts.protocol import (
     digest,
     encoded,
     is_version,
+    log_damaged,
     missing,
     owner,
     owners,
     refuse_damaged,
-    tell_damaged,
 )
 from skillbelt.errors import ArtifactError
 from skillbelt.metrics import count
@@ -44,14 +45,14 @@ from skillbelt.store.protocol import SessionKey
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-_IN_MEMORY = 8 * CHUNK  # beyond that, what is uploaded waits in a file
+_IN_MEMORY = 8 * CHUNK  # larger uploads are buffered in a file
 _READ_AHEAD = 4 * CHUNK
 _PARTS_AT_ONCE = 4  # each is 5 MiB in memory
 _DIGITS = 19  # so that names sort like numbers
 
 
 class _Claim(NamedTuple):
-    """A number that was given. `live` is false for the mark of a deletion."""
+    """A version number that was used. `live` is false for a deletion mark."""
 
     number: int
     path: str
@@ -59,7 +60,7 @@ class _Claim(NamedTuple):
 
 
 class ObjectArtifacts:
-    """Artifacts in a store of obstore's. Equal versions of one name share their bytes."""
+    """Artifacts in an obstore store. Equal versions of one name share their bytes."""
 
     def __init__(self, store: ObjectStore, prefix: str = "") -> None:
         _obstore()
@@ -68,19 +69,19 @@ class ObjectArtifacts:
 
     @classmethod
     def from_url(cls, url: str, **config: Any) -> ObjectArtifacts:
-        """The store at `s3://bucket/prefix` or the like; `config` is obstore's for its kind."""
+        """Open the store at `s3://bucket/prefix` or the like; `config` is passed to obstore."""
         obstore = _obstore()
-        with _reported(f"{url} cannot be used for artifacts"):
+        with _convert_errors(f"{url} cannot be used for artifacts"):
             return cls(obstore.store.from_url(url, **config))
 
     def save(
         self, key: SessionKey, name: str, data: bytes | BinaryIO, mime: str = DEFAULT_MIME
     ) -> Artifact:
-        """Keep the bytes, or what is left of the file, as the next version: whole or not at all."""
+        """Store the bytes, or the rest of the file, as the next version: all or nothing."""
         folder = self._place(key, check_name(name))
         check_mime(mime)
         with (
-            _reported(f"artifact {name!r} cannot be kept"),
+            _convert_errors(f"artifact {name!r} cannot be kept"),
             tempfile.SpooledTemporaryFile(_IN_MEMORY) as file,
         ):
             hashed, size = hashlib.sha256(), 0
@@ -98,19 +99,19 @@ class ObjectArtifacts:
             return self._save(folder, known, cast(BinaryIO, file))
 
     def find(self, key: SessionKey, name: str, version: int | None = None) -> Artifact:
-        """What is known of a version; of the newest when none is given."""
-        return self._found(key, name, version)[1]
+        """Return the entry of a version; of the newest when none is given."""
+        return self._find(key, name, version)[1]
 
     def open(self, key: SessionKey, name: str, version: int | None = None) -> BinaryIO:
-        """A file with the bytes of a version, for reading. The caller closes it."""
-        epoch, found = self._found(key, name, version)
+        """Open the bytes of a version for reading. The caller closes the file."""
+        epoch, found = self._find(key, name, version)
         blob = _Blob(self._store, _data(self._place(key, name), epoch, found.sha256), found)
         return io.BufferedReader(blob, _READ_AHEAD)
 
     def latest(self, key: SessionKey) -> list[Artifact]:
-        """The newest version of each artifact the session sees, in order of their names."""
+        """Return the newest version of each artifact the session sees, in order of their names."""
         newest: list[Artifact] = []
-        with _reported("the artifacts cannot be listed"):
+        with _convert_errors("the artifacts cannot be listed"):
             for folder in self._folders(key):
                 for _, found in self._records(reversed(self._claims(folder))):
                     newest.append(found)
@@ -118,25 +119,25 @@ class ObjectArtifacts:
         return sorted(newest)
 
     def damaged(self, key: SessionKey) -> list[str]:
-        """The records that the session sees and that cannot be read."""
+        """Return the session's records that cannot be read."""
         paths: list[str] = []
-        with _reported("the artifacts cannot be listed"):
+        with _convert_errors("the artifacts cannot be listed"):
             for folder in self._folders(key):
                 claims = self._claims(folder)
                 list(self._records(claims, damaged=lambda path, _: paths.append(path)))
         return sorted(paths)
 
     def versions(self, key: SessionKey, name: str) -> list[Artifact]:
-        """Every version that is there, oldest first; none for a name that does not exist."""
+        """Return all existing versions, oldest first; none for a name that does not exist."""
         folder = self._place(key, check_name(name))
-        with _reported(f"artifact {name!r} cannot be read"):
+        with _convert_errors(f"artifact {name!r} cannot be read"):
             claims = self._claims(folder)
             return [found for _, found in self._records(claims, damaged=refuse_damaged)]
 
     def delete(self, key: SessionKey, name: str) -> bool:
-        """Forget every version of it; whether there was one."""
+        """Delete every version of it; return whether there was one."""
         folder = self._place(key, check_name(name))
-        with _reported(f"artifact {name!r} cannot be deleted"):
+        with _convert_errors(f"artifact {name!r} cannot be deleted"):
             claims = self._claims(folder)
             if not claims:
                 return False
@@ -176,10 +177,10 @@ class ObjectArtifacts:
             else:
                 return wanted
 
-    def _found(self, key: SessionKey, name: str, version: int | None) -> tuple[int, Artifact]:
-        """The version, and the epoch of its bytes."""
+    def _find(self, key: SessionKey, name: str, version: int | None) -> tuple[int, Artifact]:
+        """Return the version, and the epoch of its bytes."""
         folder = self._place(key, check_name(name))
-        with _reported(f"artifact {name!r} cannot be read"):
+        with _convert_errors(f"artifact {name!r} cannot be read"):
             if version is None:
                 wanted = self._claims(folder)[::-1]
             else:
@@ -193,11 +194,11 @@ class ObjectArtifacts:
         self,
         claims: Iterable[_Claim],
         *,
-        damaged: Callable[[str, ArtifactError], object] = tell_damaged,
+        damaged: Callable[[str, ArtifactError], object] = log_damaged,
     ) -> Iterator[tuple[int, Artifact]]:
-        """The records that are there, each with the epoch of its bytes.
+        """Yield the records that exist, each with the epoch of its bytes.
 
-        A damaged one is left out after `damaged` was called with its path.
+        A damaged record is left out, after `damaged` was called with its path.
         """
         for claim in claims:
             if claim.live:
@@ -213,7 +214,7 @@ class ObjectArtifacts:
                         yield int(epoch), found
 
     def _claims(self, folder: str) -> list[_Claim]:
-        """Every number that was given and is still known, in order."""
+        """Return every version number that was used and is still known, in order."""
         listed = self._list(f"{folder}/versions")
         return sorted(_Claim(int(path[-_DIGITS:]), path, size > 0) for path, size in listed)
 
@@ -256,7 +257,7 @@ class _Blob(io.RawIOBase):
         length = min(len(buffer), self._artifact.size - self._at)
         if length <= 0:
             return 0
-        with _reported(f"artifact {self._artifact.name!r} cannot be read"):
+        with _convert_errors(f"artifact {self._artifact.name!r} cannot be read"):
             data = self._store.get_range(self._path, start=self._at, length=length)
         buffer[: len(data)] = memoryview(data)
         self._at += len(data)
@@ -280,7 +281,7 @@ def _obstore() -> Any:
 
 
 @contextmanager
-def _reported(what: str) -> Iterator[None]:
+def _convert_errors(what: str) -> Iterator[None]:
     failed = _obstore().exceptions.BaseError
     try:
         yield

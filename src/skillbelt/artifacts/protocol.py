@@ -1,6 +1,6 @@
-"""What a store of artifacts promises, and what every store needs to keep the promise.
+"""The contract of an artifact store, and the helpers that every store needs.
 
-`skillbelt.artifacts.conformance` holds each promise as a test.
+`skillbelt.artifacts.conformance` tests each promise.
 """
 
 import hashlib
@@ -39,39 +39,39 @@ class Artifact(NamedTuple):
 
 
 class ArtifactStore(Protocol):
-    """Where files of a conversation are kept, by name, every version of them.
+    """A store for the files of a conversation, by name, in every version.
 
-    Versions count from 0. A version never changes, and its number is never given again, not even
+    Versions count from 0. A version never changes, and its number is never used again, not even
     after `delete`. A name that begins with `user:` is shared by all sessions of the user in the
-    app; every other name is the session's own. Safe to use from many threads. ArtifactError for a
-    name that is refused, for what is not there, and for what cannot be kept or read.
+    app; every other name belongs to the session. Safe to use from many threads. ArtifactError for a
+    name that is refused, for a missing artifact, and when storing or reading fails.
     """
 
     def save(
         self, key: SessionKey, name: str, data: bytes | BinaryIO, mime: str = DEFAULT_MIME
     ) -> Artifact:
-        """Keep the bytes, or what is left of the file, as the next version: whole or not at all."""
+        """Store the bytes, or the rest of the file, as the next version: all or nothing."""
 
     def find(self, key: SessionKey, name: str, version: int | None = None) -> Artifact:
-        """What is known of a version; of the newest when none is given."""
+        """Return the entry of a version; of the newest when none is given."""
 
     def open(self, key: SessionKey, name: str, version: int | None = None) -> BinaryIO:
-        """A file with the bytes of a version, for reading. The caller closes it."""
+        """Open the bytes of a version for reading. The caller closes the file."""
 
     def latest(self, key: SessionKey) -> list[Artifact]:
-        """The newest version of each artifact the session sees, in order of their names."""
+        """Return the newest version of each artifact the session sees, in order of their names."""
 
     def versions(self, key: SessionKey, name: str) -> list[Artifact]:
-        """Every version that is there, oldest first; none for a name that does not exist."""
+        """Return all existing versions, oldest first; none for a name that does not exist."""
 
     def delete(self, key: SessionKey, name: str) -> bool:
-        """Forget every version of it; whether there was one."""
+        """Delete every version of it; return whether there was one."""
 
 
 def read(
     store: ArtifactStore, key: SessionKey, name: str, version: int | None = None
 ) -> tuple[Artifact, bytes]:
-    """A version and all its bytes; ArtifactError when they are not those that were saved."""
+    """Return a version and all its bytes; ArtifactError when they are not those that were saved."""
     found = store.find(key, name, version)
     with store.open(key, name, found.version) as file:
         data = file.read()
@@ -81,29 +81,29 @@ def read(
 
 
 class SessionArtifacts:
-    """The artifacts of one session, for who need not know which session it is."""
+    """The artifacts of one session, for callers that need not know which session it is."""
 
     def __init__(self, store: ArtifactStore, key: SessionKey) -> None:
         self.store, self.key = store, key
 
     def resolve(self, name: str, version: int | None = None) -> int:
-        """The number of the version that is meant; of the newest when none is given."""
+        """Return the number of the version; of the newest when none is given."""
         return self.store.find(self.key, name, version).version
 
     def open(self, name: str, version: int | None = None) -> BinaryIO:
-        """A file with the bytes of a version, for reading. The caller closes it."""
+        """Open the bytes of a version for reading. The caller closes the file."""
         return self.store.open(self.key, name, version)
 
     def save(self, name: str, data: bytes | BinaryIO, mime: str = DEFAULT_MIME) -> int:
-        """Keep the bytes; the number of their version. ArtifactError if the store cannot."""
+        """Store the bytes; return the number of their version. ArtifactError if the store fails."""
         try:
             return self.store.save(self.key, name, data, mime).version
-        except OSError as error:  # of a host's own store: the run that gave the file is over
+        except OSError as error:  # of a host's own store: the run that produced the file is over
             raise ArtifactError(f"the artifact store failed: {error}") from error
 
 
 def parse_reference(text: str) -> tuple[str, int | None]:
-    """The name and the version of `artifact://name[@version]`; ArtifactError for anything else.
+    """Return the name and the version of `artifact://name[@version]`; ArtifactError otherwise.
 
     Only a number after the last `@` is a version; anything else belongs to the name.
     """
@@ -120,12 +120,12 @@ def parse_reference(text: str) -> tuple[str, int | None]:
 
 
 def reference(name: str, version: int) -> str:
-    """The text that `parse_reference` reads."""
+    """Return the reference that `parse_reference` reads."""
     return f"{SCHEME}{name}@{version}"
 
 
 def check_name(name: str) -> str:
-    """The name, when an artifact may have it; ArtifactError with the reason otherwise."""
+    """Return the name if an artifact may have it; ArtifactError with the reason otherwise."""
     fault = _fault(name, MAX_NAME_BYTES)
     if not name.removeprefix(USER_PREFIX).strip():
         fault = "is empty"
@@ -135,7 +135,7 @@ def check_name(name: str) -> str:
 
 
 def check_mime(mime: str) -> str:
-    """The MIME type, when it can be kept; ArtifactError with the reason otherwise."""
+    """Return the MIME type if it is valid; ArtifactError with the reason otherwise."""
     if fault := _fault(mime, MAX_MIME_BYTES):
         raise ArtifactError(f"{mime[:_SHOWN]!r} cannot be a MIME type: it {fault}")
     return mime
@@ -148,17 +148,17 @@ def _fault(text: str, most: int) -> str:
 
 
 def owner(key: SessionKey, name: str) -> tuple[str, ...]:
-    """Whose artifact it is: the parts of the key that count."""
+    """Return the owner of an artifact: the parts of the key that count."""
     return key[:2] if name.startswith(USER_PREFIX) else key[:]
 
 
 def owners(key: SessionKey) -> tuple[tuple[str, ...], ...]:
-    """All whose artifacts the session sees."""
+    """Return all owners whose artifacts the session sees."""
     return key[:2], key[:]
 
 
 def digest(*parts: str) -> str:
-    """Letters and digits that stand for the texts, so that no text becomes part of a path."""
+    """Return a digest of the texts, so that no text becomes part of a path."""
     hashed = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
@@ -167,7 +167,7 @@ def digest(*parts: str) -> str:
 
 
 def chunks(data: bytes | BinaryIO) -> Iterator[bytes]:
-    """The bytes in pieces; a file is never read whole."""
+    """Yield the bytes in pieces; a file is never read as a whole."""
     if isinstance(data, bytes):
         yield data
         return
@@ -183,12 +183,12 @@ def _piece(file: BinaryIO) -> bytes:
 
 
 def encoded(artifact: Artifact) -> bytes:
-    """The record of a version, as it is kept."""
+    """Return the record of a version, as it is stored."""
     return json.dumps(artifact._asdict()).encode()
 
 
 def decoded(data: bytes) -> Artifact:
-    """What `encoded` was given; ArtifactError when the record was damaged."""
+    """Return the artifact of a record; ArtifactError when the record is damaged."""
     try:
         found = Artifact(**read_json(data))
         # The hash becomes part of a path.
@@ -200,21 +200,21 @@ def decoded(data: bytes) -> Artifact:
 
 
 def refuse_damaged(path: str, error: ArtifactError) -> None:
-    """Raise ArtifactError for a damaged record, with its place and the remedy."""
+    """Raise ArtifactError for a damaged record, with its path and the remedy."""
     raise ArtifactError(f"{path}: {error}; remove it, or delete the artifact") from error
 
 
-def tell_damaged(path: str, error: ArtifactError) -> None:
+def log_damaged(path: str, error: ArtifactError) -> None:
     """Log a damaged record that is left out."""
     log_warning(f"{path}: {error}; it is left out")
 
 
 def is_version(number: int) -> bool:
-    """Whether any artifact could have a version of that number."""
+    """Whether an artifact could have a version of that number."""
     return 0 <= number <= _MAX_VERSION
 
 
 def missing(name: str, version: object = None) -> ArtifactError:
-    """The error for what is not there."""
+    """Return the error for a missing artifact."""
     which = "" if version is None else f" in version {version}"
     return ArtifactError(f"there is no artifact {name[:_SHOWN]!r}{which}")

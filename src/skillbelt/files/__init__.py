@@ -1,1 +1,1 @@
-"""Everything that touches a hostile file system: opening, hashing, locking, removing."""
+"""Safe use of a hostile file system: opening, hashing, locking, removing."""

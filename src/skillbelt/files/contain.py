@@ -1,9 +1,9 @@
-"""Opening what others wrote: the only place where a path from outside is joined to a folder.
+"""Open untrusted paths: the only module that joins a path from outside to a folder.
 
-Names are checked as text first. Then everything is opened relative to a directory handle, so that
-nothing between the check and the use can lead elsewhere. A fence is a folder that no link leads a
-reader out of: the project, for what lies in one. The user's own folders have none, so that skills
-there may be linked from anywhere.
+Names are checked as text first. Then everything is opened relative to a directory handle, so that a
+change between the check and the use cannot lead elsewhere. A fence is a folder that no link may
+lead out of, such as the project. The user's own folders have no fence, so that skills there may be
+linked from anywhere.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ READ_WRITE_FILE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_
 LOCK_FILE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 APPEND_FILE = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 REPLACE_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-# A handle that needs no permission to read; elsewhere than on Linux there is none.
+# A handle that needs no permission to read; only Linux has it.
 FOLLOW_PATH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
 PATH_ONLY = FOLLOW_PATH | os.O_NOFOLLOW
 PATH_ONLY_FOLDER = PATH_ONLY | os.O_DIRECTORY
@@ -48,13 +48,13 @@ _CONTROL = frozenset(map(chr, (*range(32), 127)))
 _MAX_SHOWN = 200  # a hostile name may be as long as the archive
 _CHUNK = 2**20
 
-_OPENAT2 = 437  # the same number on every Linux architecture but alpha
+_OPENAT2 = 437  # the same number on every Linux architecture except alpha
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
 _RACES = 8  # the kernel returns EAGAIN while a folder on the way is being renamed
 
-# File systems whose files the kernel generates as they are read: processes with their environment
-# and memory, keys, settings. By the number that statfs returns, from linux/magic.h.
+# File systems whose files the kernel generates on reading: processes with their environment and
+# memory, keys, settings. The numbers are those that statfs returns, from linux/magic.h.
 _PROC = 0x9FA0
 _GENERATED = frozenset(
     (_PROC, 0x62656572, 0x27E0EB, 0x63677270, 0x64626720, 0x74726163, 0x73636673, 0xF97CFF8C,
@@ -66,7 +66,10 @@ _generated_devices: dict[int, bool] = {}
 
 
 def inside(path: str, folder: str) -> bool:
-    """Whether the path, with all links resolved, lies in the folder; not a check before opening."""
+    """Whether the path, with all links resolved, lies in the folder.
+
+    Not enough to open it safely.
+    """
     return bool(below(os.path.realpath(path), os.path.realpath(folder)))
 
 
@@ -95,15 +98,15 @@ def check_relative(name: str, root: str = ".") -> str:
 
 
 def name_fault(path: str) -> str:
-    """Return why the path is no plain relative path; "" if it is one."""
+    """Return why the path is not a plain relative path; "" if it is one."""
     return _text_fault(path) or _parts_fault(path)
 
 
 def entry_fault(path: str) -> str:
-    """Return why nothing in a tree can have that path; "" if something can.
+    """Return why no entry of a tree can have that path; "" if one can.
 
-    Takes every name that a disk takes, also one that `name_fault` refuses because it cannot be
-    asked for.
+    Accepts every name that a disk accepts, even one that `name_fault` refuses because no caller can
+    ask for it.
     """
     if "\0" in path:
         return "holds a NUL"
@@ -217,7 +220,7 @@ def _failure(code: int, relative: str) -> Exception:
 
 
 def load_ctypes() -> Any:
-    """Return the `ctypes` module; None for a Python that was built without it."""
+    """Return the `ctypes` module; None for a Python built without it."""
     try:
         import ctypes  # cost: 4 ms, only for calls that Python itself does not have
     except ImportError:
@@ -227,7 +230,7 @@ def load_ctypes() -> Any:
 
 @lru_cache(maxsize=1)
 def _openat2() -> Callable[[int, str, int], int] | None:
-    """Return openat2 as a function that returns the handle or -errno; None where it is missing."""
+    """Return openat2 as a function that returns the handle or -errno; None without it."""
     ctypes = load_ctypes()
     if ctypes is None or not sys.platform.startswith("linux"):
         return None
@@ -330,7 +333,7 @@ def set_folder_mode(dir_fd: int, name: str, mode: int) -> None:
 
 
 class Fence:
-    """Opens files and folders, none of them outside the folder; "" means no boundary at all.
+    """Opens files and folders, none of them outside the folder; "" means no boundary.
 
     The folder's handle stays open until `close`.
     """
@@ -381,7 +384,7 @@ class Fence:
                 once = flags if flags & os.O_DIRECTORY else flags | os.O_NOFOLLOW
                 return open_beneath(self._handle, relative, once)
             except PathEscape:
-                pass  # a link, which may still lead inside
+                pass  # a link that may still lead inside
         # A link with an absolute target may still lead inside. Its target is opened without
         # following further links, so a swap after this check cannot lead elsewhere.
         real = below(os.path.realpath(path), os.path.realpath(self.folder))
@@ -392,7 +395,10 @@ class Fence:
         return self._open_linked(path, real, flags)
 
     def _open_linked(self, path: str, real: str, flags: int) -> int:
-        """Open the file inside that a link leads to; PathEscape if it must not be read."""
+        """Open the file inside the fence that a link leads to.
+
+        PathEscape if it must not be read.
+        """
         why = _link_fault(path, real)
         if why:
             raise PathEscape(path, self.folder, why)
@@ -408,10 +414,10 @@ class Fence:
 
 
 def astray(path: str, fence: str) -> str:
-    """Return why the link at that path is not followed to a file inside the fence; "" if it may be.
+    """Return why the link must not be followed to a file inside the fence; "" if it may be.
 
-    Without this check the author of a checkout could publish any file of the project as part of a
-    skill: the user's private files, and what git keeps.
+    Without this check the author of a checkout could publish any file of the project
+    as part of a skill: the user's private files, and those in `.git`.
     """
     if not fence:
         return ""
@@ -475,13 +481,13 @@ def _is_generated(handle: int, device: int) -> bool:
 
 
 def _file_system(handle: int, device: int) -> int:
-    """Return the number of the file system; 0 where there is no such call."""
+    """Return the type number of the file system; 0 on systems without statfs."""
     if not sys.platform.startswith("linux"):
         return 0
     ctypes = load_ctypes()
     if ctypes is None:  # then only /proc and /sys are recognised, by their devices
         return _PROC if device in (os.stat("/proc").st_dev, os.stat("/sys").st_dev) else 0
-    answer = (ctypes.c_long * 32)()  # larger than any form of the structure; the number is first
+    answer = (ctypes.c_long * 32)()  # larger than any form of the structure; the number comes first
     if ctypes.CDLL(None, use_errno=True).fstatfs(ctypes.c_int(handle), ctypes.byref(answer)):
         raise OSError(ctypes.get_errno(), "cannot determine its file system")
     return int(answer[0]) & 0xFFFF_FFFF

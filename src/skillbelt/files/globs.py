@@ -1,7 +1,7 @@
-"""Patterns for files below a folder, matched name by name while the folder is walked.
+"""Glob patterns for files below a folder, matched name by name while the folder is walked.
 
 `*`, `?` and `[...]` stay within one name, `**` as a whole name means any number of folders, and
-`{a,b}` gives alternatives. As in a shell, only a name that begins with a dot matches one that does.
+`{a,b}` gives alternatives. As in a shell, a name that begins with a dot needs a pattern that does.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import NamedTuple
 MAX_GLOBS = 100
 MAX_GLOB_CHARS = 1024
 MAX_ALTERNATIVES = 1000
-# What may be compared in one walk: pattern characters times name characters.
+# The bound on comparisons in one walk: pattern characters times name characters.
 MAX_WORK = 10**9
 _ALTERNATIVES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _WILD = re.compile(r"[*?\[]")
 
-# How far each pattern has come: its number and the position in it, sorted.
+# The progress of each pattern: its number and the position in it, sorted.
 State = tuple[tuple[int, int], ...]
 
 
@@ -39,10 +39,11 @@ class _Part(NamedTuple):
 
 
 class Globs:
-    """Several patterns at once. Each is a relative path with `/`; ValueError with the reason.
+    """Several glob patterns matched at once. Each is a relative path with `/`.
 
-    Begin with `start`, `step` with each name on the way down. An empty state means that nothing
-    below can match; `accepted` says which patterns match exactly what was walked so far.
+    ValueError otherwise. Begin with `start`, `step` with each name on the way down. An empty state
+    means that nothing below can match; `accepted` returns the patterns that match the path walked
+    so far.
     """
 
     def __init__(self, globs: Sequence[str]) -> None:
@@ -61,7 +62,7 @@ class Globs:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the patterns and names are such that going on would take too long."""
+        """Whether matching has used up its bound on comparisons."""
         return self._left < 0
 
     def step(self, state: State, name: str) -> State:

@@ -1,7 +1,6 @@
-"""Handles of open files: closing them after a failure, and how many this process may have.
+"""File handles: close them after a failure, and count how many this process may have.
 
-A process that runs out of handles must get them back by itself, so nothing may keep one after an
-error.
+A process that runs out of handles must recover by itself, so no handle may leak after an error.
 """
 
 import errno
@@ -10,9 +9,9 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# What this process has open besides connections and runs: streams, the store, the log, the loop.
+# Handles this process has open besides connections and runs: streams, the store, the log, the loop.
 _OWN = 24
-# The most that are asked for; some systems allow a thousand million.
+# The most handles to ask for; some systems allow a thousand million.
 _MOST = 2**16
 _OUT = (errno.EMFILE, errno.ENFILE)
 BUSY = "busy: there are no file handles for this now (see ulimit -n); try again later"
@@ -43,7 +42,7 @@ def closed_on_error() -> Iterator[Handles]:
 
 
 def is_shortage(error: BaseException | None) -> bool:
-    """Whether the error, or what caused it, is that there are no handles left."""
+    """Whether the error, or its cause, is a lack of handles."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _OUT:
             return True
@@ -52,7 +51,7 @@ def is_shortage(error: BaseException | None) -> bool:
 
 
 def spare_handles() -> int:
-    """Return how many handles there are for connections and runs; at least 1."""
+    """Return how many handles are free for connections and runs; at least 1."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST if files == resource.RLIM_INFINITY else max(1, min(files, _MOST) - _OWN)
 

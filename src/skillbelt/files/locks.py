@@ -43,7 +43,7 @@ def release(handle: int) -> None:
 
 @contextmanager
 def held(path: str, seconds: float, error: Exception) -> Iterator[None]:
-    """Hold an exclusive lock; raise the error when it is not free within so many seconds."""
+    """Hold an exclusive lock; raise `error` when it is not free within `seconds`."""
     end = monotonic() + seconds
     while (handle := _try_hold(path)) is None:
         if monotonic() > end:

@@ -1,7 +1,7 @@
 """The files of a skill as one value: their sizes, hashes and MIME types, and one hash over all.
 
-The hash covers the content of every file, where each link leads, and which files are executable.
-Approvals are bound to it. Asking for it again costs a walk, not reading the files.
+The hash covers the content of every file, the target of each link, and which files are executable.
+Approvals are bound to it. A second call walks the folder but does not read the files again.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 # Bytes hashed for one skill, about a second of work.
 MAX_MANIFEST_BYTES = 256 * 2**20
-# The end of the hash of a skill of which not everything could be read.
+# The suffix of the hash of a skill that could not be read completely.
 PARTIAL = "+partial"
 _MAX_CACHED = 4_096
-# Two writes within a tick of the file system's clock leave the same times behind.
+# Two writes within one tick of the file system's clock leave the same times.
 TICK_NS = 2_000_000_000
 _CHUNK = 2**20
 _INCOMPLETE = ("skill-too-large", "unreadable")
@@ -72,7 +72,7 @@ _TYPES = {
 _cache: dict[tuple[str, str], tuple[str, str]] = {}
 
 
-# The files of each digest that was computed, by path. The digest covers them, so none can be wrong.
+# The files of each digest that was computed, by path. The digest covers them, so they stay true.
 _contents: dict[str, dict[str, str]] = {}
 _MAX_CONTENTS = 256
 
@@ -81,7 +81,7 @@ class SkillFiles(Protocol):
     """The files of one skill: on this disk, or listed by an MCP server."""
 
     def entries(self) -> Sequence[TreeEntry]:
-        """Return what is in the skill's folder, as of the first call."""
+        """Return the entries of the skill's folder, as of the first call."""
         ...
 
     def open(self, path: str, most: int = sys.maxsize) -> BinaryIO:
@@ -89,7 +89,10 @@ class SkillFiles(Protocol):
         ...
 
     def digest(self) -> str:
-        """Return the hash over the whole skill; it ends with PARTIAL if it does not cover all."""
+        """Return the hash over the whole skill.
+
+        It ends with PARTIAL if it does not cover everything.
+        """
         ...
 
     def manifest(self) -> Manifest:
@@ -113,7 +116,7 @@ class LocalFiles:
         self._walked_ns = 0
 
     def entries(self) -> tuple[TreeEntry, ...]:
-        """Return what is in the folder, as of the first call."""
+        """Return the entries of the folder, as of the first call."""
         if self._entries is None:
             self._walked_ns = time.time_ns()
             self._entries = _walk(self.folder, self.fence)
@@ -122,8 +125,8 @@ class LocalFiles:
     def open(self, path: str, most: int = sys.maxsize) -> BinaryIO:
         """Open a regular file of the skill.
 
-        A link is followed as long as it stays inside, that of the SKILL.md as far as the fence.
-        Raises PathEscape, FileTypeRefused, FileTooLarge, FileUnreadable or OSError.
+        A link is followed as long as it stays inside; that of the SKILL.md may lead as far as the
+        fence. Raises PathEscape, FileTypeRefused, FileTooLarge, FileUnreadable or OSError.
         """
         handle = self._open(path)
         try:
@@ -147,7 +150,7 @@ class LocalFiles:
         if known is not None and known[0] == stamp.text:
             return known[1]
         manifest = self.manifest()
-        # Cached only if it was read whole and nothing can have changed without a trace meanwhile.
+        # Cached only if everything was read and nothing can have changed unnoticed meanwhile.
         if (
             self._walked_ns - stamp.newest_ns >= TICK_NS
             and all(diagnostic.code != "unreadable" for diagnostic in manifest.diagnostics)
@@ -159,7 +162,7 @@ class LocalFiles:
         return manifest.hash
 
     def manifest(self) -> Manifest:
-        """Read every regular file; the diagnostics name links and what cannot be read."""
+        """Read every regular file; the diagnostics name links and entries that cannot be read."""
         entries = self.entries()
         said = [
             _diagnose(self.folder, entry)
@@ -210,7 +213,7 @@ class LocalFiles:
 
 
 class TextFiles:
-    """The files of a skill that was made from text: none. The text is hashed in their place."""
+    """The files of a skill that was made from text: none. The hash covers the text instead."""
 
     def __init__(self, location: str, source: str) -> None:
         self._location, self._source = location, source
@@ -237,7 +240,7 @@ class TextFiles:
 
 
 class TreeStamp(NamedTuple):
-    """What a walk saw, as one text to compare, and the time of the newest change."""
+    """The entries that a walk saw, as one text to compare, and the time of the newest change."""
 
     text: str
     newest_ns: int
@@ -258,7 +261,7 @@ def build_manifest(folder: str, limits: Limits | None = None, fence: str = "") -
     """Return every regular file below a skill's folder, and the hash over all of it.
 
     Links are named in a diagnostic and not followed; only the SKILL.md may be a link, as far as the
-    fence allows. `limits` has no effect any more.
+    fence allows. `limits` no longer has any effect.
     """
     return LocalFiles(folder, fence).manifest()
 
@@ -270,7 +273,7 @@ def _sha256(data: bytes = b"") -> _Hash:
 
 
 def content_hash(files: Iterable[tuple[str, str]], facts: Iterable[str] = ()) -> str:
-    """Return one hash over paths with their SHA-256, sorted, and over facts beside the content."""
+    """Return one hash over sorted paths with their SHA-256, and over `facts` beside the content."""
     digest = _sha256()
     for path, sha256 in files:
         digest.update(path.encode("utf-8", "surrogateescape") + b"\0")
@@ -283,10 +286,10 @@ def content_hash(files: Iterable[tuple[str, str]], facts: Iterable[str] = ()) ->
 
 
 def fact_of(entry: TreeEntry, folder: str = "") -> str:
-    """Return what the hash covers of an entry beside its content; "" for nothing.
+    """Return the part of an entry beside its content that the hash covers; "" for nothing.
 
     A link that names the skill's own `folder` by its absolute path counts as the relative link that
-    a copy of the skill has: the hash is the same in every place.
+    a copy of the skill has, so the hash is the same in every place.
     """
     if entry.executable:
         return f"{entry.path}\0executable"
@@ -299,7 +302,7 @@ def fact_of(entry: TreeEntry, folder: str = "") -> str:
 
 
 def holds(digest: str, path: str, sha256: str) -> bool:
-    """Whether the skill of that digest is known to hold the file with that content."""
+    """Whether the skill of that digest is known to contain the file with that content."""
     return _contents.get(digest, {}).get(path) == sha256
 
 
@@ -347,7 +350,7 @@ def _walk(folder: str, fence: str) -> tuple[TreeEntry, ...]:
 def _hash_files(
     tree: SkillTree, entries: Iterable[TreeEntry], files: list[FileEntry], said: list[Diagnostic]
 ) -> None:
-    """Add each file and its hash, until there are too many bytes."""
+    """Add each file and its hash, until the bound on bytes is reached."""
     left = MAX_MANIFEST_BYTES
     for entry in entries:
         if entry.kind != "file":
@@ -365,7 +368,7 @@ def _hash_files(
 
 
 def _hash_file(tree: SkillTree, entry: TreeEntry, most: int) -> FileEntry:
-    """Hash a file; one of more than `most` bytes is read only until that shows."""
+    """Hash a file; stop reading a file that turns out to have more than `most` bytes."""
     with open(tree.open(entry), "rb") as file:
         head = file.read(_SNIFFED)
         digest, size = _sha256(head), len(head)

@@ -48,7 +48,7 @@ def replace_file(path: str, data: bytes, *, mode: int = 0o600) -> None:
     A process that is killed meanwhile leaves either the old file or the new one.
     """
     part = f"{path}.part"
-    # A killed writer left it; the caller holds the lock, so no other writer is active.
+    # A writer that was killed left it; the caller holds the lock, so no other writer is active.
     with suppress(FileNotFoundError):
         os.unlink(part)
     handle = os.open(part, NEW_FILE, mode)
@@ -64,7 +64,7 @@ def replace_file(path: str, data: bytes, *, mode: int = 0o600) -> None:
 
 
 def is_missing(path: str) -> bool:
-    """Whether there is nothing at the path; OSError when that cannot be known."""
+    """Whether nothing exists at the path; OSError when that cannot be determined."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

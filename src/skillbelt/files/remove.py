@@ -1,7 +1,7 @@
-"""Remove any tree, also one that a skill made hard to remove, and nothing beside it.
+"""Remove any tree, even one that a skill made hard to remove, and nothing beside it.
 
-The walk does not descend: each folder is first moved up to the top, then emptied there. So a
-tree of any depth needs a few handles, and what cannot be moved (a mount) is never entered.
+The walk does not descend: each folder is first moved up to the top, then emptied there. So a tree
+of any depth needs only a few handles, and an entry that cannot be moved (a mount) is never entered.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from time import monotonic
 
 from skillbelt.files.contain import FOLLOW_FOLDER, READ_FOLDER, set_folder_mode
 
-GONE = ".gone-"  # prefix of what is being removed
+GONE = ".gone-"  # prefix of trees that are being removed
 _AT_A_TIME = 1000
 _MAX_REPORTED = 100  # entries that could not be removed
 
 
 def open_anyhow(dir_fd: int, name: str) -> int:
-    """Open a folder of ours; if its mode does not allow that, it becomes 0700."""
+    """Open a folder of ours; if its mode does not allow that, set it to 0700."""
     try:
         handle = os.open(name, READ_FOLDER, dir_fd=dir_fd)
         if os.geteuid() == 0 or os.fstat(handle).st_mode & 0o700 == 0o700:
@@ -39,9 +39,9 @@ def remove_tree(path: str, *, seconds: float = 600.0) -> tuple[str, ...]:
     """Remove a folder; return what could not be removed with the reasons, at most a hundred.
 
     Follows no link, enters no other file system, and uses a bounded number of handles and little
-    memory for any tree. The parent of `path` must belong to the caller. What cannot be removed
-    stays in `path`, maybe in a folder of another name. Stops after `seconds`, which only a tree
-    that is still being filled takes.
+    memory for any tree. The parent of `path` must belong to the caller. Entries that cannot be
+    removed stay in `path`, maybe in a folder of another name. Stops after `seconds`; only a tree
+    that is still being filled takes that long.
     """
     parent, name = os.path.split(os.path.abspath(path))
     holder = os.open(parent, FOLLOW_FOLDER)
@@ -52,7 +52,7 @@ def remove_tree(path: str, *, seconds: float = 600.0) -> tuple[str, ...]:
 
 
 def _remove(holder: int, name: str, seconds: float) -> tuple[str, ...]:
-    """Move it aside, which fails for a mount, then empty and remove it."""
+    """Move the folder aside, which fails for a mount, then empty and remove it."""
     aside = f"{GONE}{os.urandom(8).hex()}"
     try:
         if not _is_folder(holder, name):
@@ -126,7 +126,7 @@ class _Sweep:
         return found
 
     def attempt(self, action: Callable[[], None], name: str, stuck: set[str]) -> bool:
-        """Do it; on an error record the reason, so that it is not tried again."""
+        """Run the action; on an error record the reason, so that it is not tried again."""
         try:
             action()
         except FileNotFoundError:
@@ -138,7 +138,7 @@ class _Sweep:
         return True
 
     def dissolve(self, name: str) -> None:
-        """Rename a folder of the top to a name of ours, move its folders up, and remove it."""
+        """Rename a folder of the top to a name of ours, move its subfolders up, and remove it."""
         own = next(self.names)
         if not self.attempt(partial(_move, self.top, name, self.top, own), name, self.stuck):
             return
@@ -181,7 +181,7 @@ def _empty(holder: int, name: str, seconds: float) -> tuple[str, ...]:
 
 
 def remove_leftovers(folder: str) -> tuple[str, ...]:
-    """Remove what a killed process left in a folder of ours."""
+    """Remove the trees that a killed process left half removed in a folder of ours."""
     left: tuple[str, ...] = ()
     with suppress(FileNotFoundError), os.scandir(folder) as listing:
         for entry in listing:

@@ -1,6 +1,6 @@
-"""Keep results by a digest of all that they depend on, in a folder of the user's cache.
+"""Cache results by a digest of everything they depend on, in a folder of the user's cache.
 
-A result is written as soon as it is known. So a run that was killed goes on where it was, and
+A result is written as soon as it is known. So a run that was killed resumes where it stopped, and
 nothing is paid for twice.
 """
 
@@ -17,11 +17,11 @@ from skillbelt.files.private import make_folder
 from skillbelt.untrusted_json import BadJson, read_json
 
 _MOST = 20_000  # results that are kept
-_MOST_BYTES = 16 * 2**20  # of one
+_MOST_BYTES = 16 * 2**20  # of one result
 
 
 class ResultCache:
-    """Results in a folder, a file for each. With `fresh` none is read, and all are written."""
+    """A cache of results, one file for each. With `fresh`, none is read and all are written."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class ResultCache:
         self._most, self._most_bytes = most, most_bytes
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """Return the result of that key; None if there is none, or it is damaged."""
+        """Return the result of that key; None if there is none or it is damaged."""
         if self._fresh:
             return None
         try:
@@ -46,7 +46,7 @@ class ResultCache:
         return found if isinstance(found, dict) else None
 
     def put(self, key: str, result: Mapping[str, object]) -> None:
-        """Keep a result. A process that is killed meanwhile leaves the old one or the new one."""
+        """Store a result. A process that is killed meanwhile leaves the old one or the new one."""
         data = json.dumps(result, default=str).encode()
         if len(data) >= self._most_bytes:
             return
@@ -62,7 +62,7 @@ class ResultCache:
             raise
 
     def tidy(self) -> None:
-        """Remove the oldest results beyond what is kept."""
+        """Remove the oldest results beyond the bounds."""
         with suppress(OSError):
             found = sorted(os.scandir(self._folder), key=lambda one: one.stat().st_mtime_ns)
             for one in found[: max(len(found) - self._most, 0)]:

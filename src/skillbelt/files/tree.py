@@ -1,8 +1,9 @@
 """Walk a skill's folder. Every reader of a skill takes its files from here.
 
-`check`, the list a model sees, the hash, the copy that is run, search and the MCP server therefore
-agree on what belongs to a skill. What is left out is left out of all of them; what cannot be used
-has the same word (`TreeEntry.problem`) for all of them. The reasons are in design/layout.md.
+So `check`, the list a model sees, the hash, the copy that is run, search and the MCP server agree
+on what belongs to a skill. An entry that is left out is left out of all of them; an entry that
+cannot be used has the same word (`TreeEntry.problem`) in all of them. The reasons are in
+design/layout.md.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from skillbelt.values import SKILL_FILE
 # Histories of version control, and what a package manager or an interpreter creates again. None of
 # it runs in a copy: a `.venv` holds absolute paths, and packages are installed for each run.
 LEFT_OUT = frozenset((".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__"))
-# The names that a run puts its own folders at, in the copy of a skill.
+# The names of folders that a run creates in its copy of a skill.
 RUN_FOLDERS = ("inputs", "out", "work")
-# Entries of one skill's folder; hashing more would hold up every run.
+# Entries of one skill's folder; hashing more would delay every run.
 MAX_MANIFEST_FILES = 10_000
-# Components of a path below a skill: no longer path can be asked for (`check_relative`).
+# Components of a path below a skill: `check_relative` refuses longer paths.
 MAX_ENTRY_DEPTH = MAX_PATH_PARTS
 
 EntryKind = Literal["file", "folder", "link", "other"]
@@ -56,7 +57,7 @@ class TreeEntry(NamedTuple):
 
     `path` is relative to the folder. `target` is the text of a link; a SKILL.md that is a link is a
     file with a target. `problem` says in one word why the entry cannot be used, `reason` in a few.
-    `stamp` changes whenever the entry does.
+    `stamp` changes whenever the entry changes.
     """
 
     path: str
@@ -75,11 +76,10 @@ class TreeEntry(NamedTuple):
 
 
 class TreeRules(NamedTuple):
-    """What a walk yields: of a skill's folder by default.
+    """The entries that a walk yields: by default those of a skill's folder.
 
-    `left_out` are names at any depth, `folders_left_out` those of folders alone. `most` is the
-    number of entries, 0 for that of a skill. `only` are the names at the top to look at, all if
-    empty.
+    `left_out` are names at any depth, `folders_left_out` those of folders only. `most` is the bound
+    on entries, 0 for that of a skill. `only` are the names at the top to look at, all if empty.
     `exact` takes the tree as it is: a SKILL.md is an entry like any other, and every link is kept.
     """
 
@@ -94,10 +94,10 @@ _OF_A_SKILL = TreeRules()
 
 
 class SkillTree:
-    """An open skill's folder; nothing outside it is opened but a linked SKILL.md.
+    """An open skill's folder; nothing outside it is opened except a linked SKILL.md.
 
     That one file may lead as far as the fence allows. Raises OSError or PathEscape when the folder
-    itself cannot be opened. By other `rules` it is a folder that a run wrote to.
+    itself cannot be opened. With other `rules` it is a folder that a run wrote to.
     """
 
     def __init__(self, folder: str, fence: str = "", rules: TreeRules = _OF_A_SKILL) -> None:
@@ -118,7 +118,7 @@ class SkillTree:
         name = below.rstrip("/") or "."
         if "/" in name:
             self._here = open_beneath(self._top, name, READ_FOLDER)
-        else:  # no folder on the way that could be a link
+        else:  # no folder on the way could be a link
             self._here = os.open(name, READ_FOLDER, dir_fd=self._top)
         self._below = below
 
@@ -128,10 +128,10 @@ class SkillTree:
             self._here = -1
 
     def entries(self) -> Iterator[TreeEntry]:
-        """Yield what is in the folder, the nearest folders first, the names of each sorted.
+        """Yield the entries of the folder, the nearest folders first, the names of each sorted.
 
-        An entry that is left out is not yielded, but counts towards the most entries there may be.
-        OSError when there are no handles left.
+        An entry that is left out is not yielded, but counts towards the bound on entries. OSError
+        when the process is out of file handles.
         """
         most = self.rules.most or MAX_MANIFEST_FILES
         left, pending = most, [""]
@@ -140,7 +140,7 @@ class SkillTree:
             try:
                 names, found = self._list(below, left)
             except (OSError, PathEscape) as error:
-                if is_shortage(error):  # that says nothing about the folder
+                if is_shortage(error):  # a lack of handles says nothing about the folder
                     raise
                 reason = f"cannot be read: {getattr(error, 'strerror', '') or error}"
                 yield TreeEntry(below.rstrip("/"), "folder", problem="unreadable", reason=reason)
@@ -161,7 +161,7 @@ class SkillTree:
             return open_file(os.path.join(self.folder, entry.path), self.fence)
         above, slash, name = entry.path.rpartition("/")
         if self._here >= 0 and self._below == above + slash:
-            # One name in an open folder, and no link: there is no way out of it.
+            # One name in an open folder, and not a link: it cannot lead out.
             try:
                 return os.open(name, READ_FILE, dir_fd=self._here)
             except OSError as error:
@@ -170,7 +170,7 @@ class SkillTree:
         return open_beneath(self._top, entry.path, READ_FILE)
 
     def _list(self, below: str, most: int) -> tuple[int, list[TreeEntry]]:
-        """Return how many names a folder has, at most `most` + 1, and the entries of `most`."""
+        """Return how many names a folder has, at most `most` + 1, and the first `most` entries."""
         left_out, only = self.rules.left_out, self.rules.only
         self._enter_folder(below)
         with os.scandir(self._here) as listing:
@@ -269,9 +269,9 @@ def is_left_out(path: str) -> bool:
 def relative_target(root: str, path: str, target: str) -> str:
     """Return the target of a link at `path` of a tree as a relative path; "" if it leads out.
 
-    A target that names the tree by its absolute path is rewritten. Decides by the text alone, which
-    holds as long as every link of the tree is checked: steps up may only come first, since the
-    folders above a link are no links, while those it leads through may be.
+    A target that names the tree by its absolute path is rewritten. The text alone decides, which is
+    safe because every link of the tree is checked: steps up may only come first, since the folders
+    above a link are not links, while those it leads through may be.
     """
     start = os.path.join(root, "")
     if root and target.startswith(start):
@@ -306,7 +306,7 @@ def _head(tree: SkillTree, entry: TreeEntry) -> bytes:
     try:
         handle = tree.open(entry)
     except (OSError, PathEscape):
-        return b""  # then only its name counts
+        return b""  # then only its name decides
     try:
         return os.read(handle, HEAD_BYTES)
     except OSError:

@@ -1,7 +1,7 @@
-"""Measure what a folder takes on disk, also when a skill tries to hide it.
+"""Measure the disk usage of a folder, even when a skill tries to hide it.
 
 A skill can nest folders without end and remove their permissions. So the walk goes up by `..`,
-which needs one handle for any depth, and gives a closed folder permissions while it is read.
+which needs one handle for any depth, and gives an unreadable folder permissions while it is read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _READABLE = stat.S_IRUSR | stat.S_IXUSR
 
 
 class FolderUsage(NamedTuple):
-    """The sum of a folder. `hidden`: some of it could not be read. `largest`: of one file."""
+    """The totals of a folder.
+
+    `hidden`: some of it could not be read. `largest`: the size of the largest file.
+    """
 
     bytes: int = 0
     files: int = 0
@@ -29,7 +32,10 @@ class FolderUsage(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """A folder on the way down: its identity, its mode if that was changed, folders left to do."""
+    """A folder on the way down.
+
+    Its identity, the mode to restore, and the subfolders left to visit.
+    """
 
     identity: tuple[int, int]
     mode: int | None
@@ -37,7 +43,7 @@ class _Level(NamedTuple):
 
 
 def measure_folder(path: str, max_bytes: int, max_files: int = sys.maxsize) -> FolderUsage:
-    """Sum up a folder without following any link; stop as soon as one bound is passed."""
+    """Sum up a folder without following any link; stop as soon as a bound is exceeded."""
     total = FolderUsage()
     linked: set[int] = set()
     try:
@@ -69,7 +75,7 @@ def _add(total: FolderUsage, found: os.stat_result | None, linked: set[int]) -> 
 
 
 class _Walk:
-    """A walk of everything below a folder, with one handle and the trail that leads to it."""
+    """A walk of everything below a folder, with one handle and the list of folders above it."""
 
     def __init__(self, top: int) -> None:
         """Take the folder's handle, which is closed at the end."""
@@ -115,7 +121,7 @@ class _Walk:
         yield from self._list()
 
     def _up(self) -> bool:
-        """Go back to the folder above; False when that is another folder by now."""
+        """Go back to the parent folder; False when another folder has taken its place."""
         left = self._trail.pop()
         try:
             above = os.open("..", READ_FOLDER, dir_fd=self._here)

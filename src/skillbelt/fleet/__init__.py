@@ -1,1 +1,1 @@
-"""Many machines: what a node can do, and the nodes of a cluster."""
+"""Many machines: the capabilities of a node, and the nodes of a Ray cluster."""

@@ -1,7 +1,7 @@
 """The token of a Ray cluster: one default for nodes, servers and commands.
 
-By itself Ray opens a cluster to anyone who reaches it. Here the token is always on, whether or not
-RAY_AUTH_MODE says so, and nothing works without one.
+Ray itself opens a cluster to anyone who reaches it. Here token authentication is always on, whether
+or not RAY_AUTH_MODE asks for it, and nothing works without a token.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ TOKEN_MODE = "token"
 
 
 def require_token(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a Ray process with its token on; ConfigError when there is none."""
+    """Return the environment of a Ray process with token authentication on.
+
+    ConfigError without a token.
+    """
     mode = environ.get(AUTH_MODE) or TOKEN_MODE
     if mode.lower() != TOKEN_MODE:
         raise ConfigError(
@@ -37,7 +40,7 @@ def require_token(environ: Mapping[str, str]) -> dict[str, str]:
         AUTH_MODE: TOKEN_MODE,
         # Under `uv run`, Ray would send the folder of the project to every node.
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-        # Ray starts workers with a niceness of 15, and runs would begin with it.
+        # Ray starts workers with a niceness of 15, and their runs would inherit it.
         "RAY_worker_niceness": "0",
     }
 

@@ -1,4 +1,4 @@
-"""Where commands run, as the settings say: on this machine, or in a cluster."""
+"""Choose where commands run, by the settings: on this machine, or in a cluster."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make_workbench(
 
 
 def _find_executor(settings: Settings, progress: Callable[[str], None] | None) -> Executor | None:
-    """Return the executor that the settings name; None for this machine, the usual one."""
+    """Return the executor that the settings name; None for this machine, the default."""
     if settings.executor == "local":
         return None
     if not settings.ray_address:

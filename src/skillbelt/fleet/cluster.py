@@ -1,7 +1,7 @@
-"""A Ray cluster as `skillbelt fleet` sees it: its nodes, what waits, a function on every node.
+"""A Ray cluster for `skillbelt fleet`: its nodes, its queue, and functions called on every node.
 
-Ray waits for minutes for a cluster that is not there, and half a minute before it says that a token
-is wrong. So the connection is tried before Ray is asked to make it.
+Ray waits for minutes for a cluster that does not answer, and half a minute before it reports a
+wrong token. So the connection is tested before Ray connects.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from skillbelt.sandbox.registry import AUTO
 from skillbelt.text import one_line
 
 NAMESPACE = "skillbelt"
-WORKSPACES = "skillbelt-workspaces-"  # how the names of the actors that keep workspaces begin
+WORKSPACES = "skillbelt-workspaces-"  # prefix of the names of the actors that keep workspaces
 # The first call on a node starts a worker and imports the product; a busy machine takes minutes.
 _ANSWER_SECONDS = 300.0
-# Actors that keep workspaces are there already.
+# Actors that keep workspaces run already.
 _KEEPER_SECONDS = 60.0
-# A node that attacks builds an interpreter first, and then answers after each attack.
+# A node that runs the attacks builds an interpreter first, and then answers after each attack.
 _SILENT_SECONDS = 900.0
 _MACHINES_AT_ONCE = 64
 _DRAIN_REASON = "DRAIN_NODE_REASON_PREEMPTION"
@@ -48,7 +48,10 @@ _WORD = "skillbelt fleet drain"
 
 
 class NodeState(NamedTuple):
-    """A node as Ray knows it. `used` is how many runs and workspaces hold a share of it."""
+    """A node as Ray reports it.
+
+    `used` is the number of runs and workspaces that hold a share of it.
+    """
 
     id: str
     host: str
@@ -66,24 +69,24 @@ class NodeState(NamedTuple):
 
     @property
     def runs(self) -> bool:
-        """Whether it takes runs at all; the head and the machines of servers need not."""
+        """Whether the node takes runs; the head and the machines of servers need not."""
         return PRODUCT in self.can
 
     @property
     def sandboxes(self) -> tuple[str, ...]:
-        """The names of the sandboxes that it announces."""
+        """Return the names of the sandboxes that it announces."""
         begin = f"{PRODUCT}_sandbox_"
         names = (one.removeprefix(begin) for one in self.can if one.startswith(begin))
         return tuple(one for one in names if one != AUTO)
 
     @property
     def state(self) -> str:
-        """One word: up, draining or down."""
+        """Return one word: up, draining or down."""
         return "down" if not self.alive else "draining" if self.draining else "up"
 
 
 class NodeAnswer(NamedTuple):
-    """What a function returned on a node, or why it did not."""
+    """The result of a function on a node, or why there is none."""
 
     value: Any = None
     problem: str = ""
@@ -107,7 +110,7 @@ def connect(address: str) -> None:
     check_reachable(address)
     os.environ.update(require_token(os.environ))
     check_token(address)
-    logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of threads, for one
+    logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of threads, for example
     try:
         with printing_nothing():
             ray.init(
@@ -117,17 +120,17 @@ def connect(address: str) -> None:
                 logging_level=logging.ERROR,
                 configure_logging=False,
             )
-    except Exception as error:  # Ray raises what its parts raise
+    except Exception as error:  # Ray raises the exceptions of its parts
         raise _explain(address, error) from error
 
 
 @contextmanager
 def printing_nothing() -> Iterator[None]:
-    """Keep a connection that is made in the block from printing what happens in the cluster.
+    """Keep Ray from printing events of the cluster over a connection that is made in the block.
 
     Ray starts a thread that prints to stdout when a worker or a node dies, and has no setting for
-    it. Stdout may be a document of JSON, or a conversation of MCP. Ray's logs have the same lines.
-    With a Ray that does this otherwise, nothing is printed by Ray's loggers, and the rest may be.
+    it. Stdout may be a JSON document, or an MCP conversation. Ray's logs have the same lines. With
+    a Ray version that works differently, only the output of Ray's loggers is suppressed.
     """
     listen = getattr(ray_worker, "listen_error_messages", None)
     if listen is None:
@@ -141,10 +144,10 @@ def printing_nothing() -> Iterator[None]:
 
 
 def look_at_node(address: str, start: str) -> str:
-    """Return what the head says of the node that was started with that word; "" for nothing."""
+    """Return the state that the head reports for the node with that `start` word; "" for none."""
     try:
         nodes = GcsClient(address=address).get_all_node_info(timeout=CONNECT_SECONDS)
-    except Exception:  # the head may not have begun yet, and Ray raises what its parts raise
+    except Exception:  # the head may not have started; Ray raises the exceptions of its parts
         return ""
     for one in nodes.values():
         if one.labels.get(START_LABEL) == start:
@@ -153,7 +156,7 @@ def look_at_node(address: str, start: str) -> str:
 
 
 class Cluster:
-    """A connection to a cluster. Not to be shared between threads."""
+    """A connection to a cluster. Do not share it between threads."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -166,7 +169,7 @@ class Cluster:
         return sorted(found, key=lambda one: (not one.alive, not one.head, one.host, one.id))
 
     def find(self, text: str) -> NodeState:
-        """Return the node that is up with the id, the beginning of an id, the host or address."""
+        """Return the running node with that id, prefix of an id, host or address."""
         up = [one for one in self.nodes() if one.alive]
         near = [one for one in up if text in (one.id, one.host, one.address)]
         near = near or [one for one in up if len(text) >= 4 and one.id.startswith(text)]
@@ -206,10 +209,10 @@ class Cluster:
         calls: Iterable[tuple[NodeState, object]],
         seconds: float = _SILENT_SECONDS,
     ) -> dict[str, NodeAnswer]:
-        """Call a function that yields, on each node with an argument of its own.
+        """Call a generator function on each node, with an argument of its own.
 
-        Return what each yielded, also of one that failed or was silent for `seconds`. Nodes of one
-        machine take turns: what one does would disturb the others.
+        Return what each node yielded, also when it failed or was silent for `seconds`. Nodes of one
+        machine take turns, so that they do not disturb each other.
         """
         turns: dict[str, list[tuple[NodeState, object]]] = {}
         for node, argument in calls:
@@ -230,7 +233,10 @@ class Cluster:
     def _collect(
         self, asked: Mapping[str, Any], seconds: float, *, force: bool = False
     ) -> dict[str, NodeAnswer]:
-        """Return the answers; with `force`, which Ray allows for no actor, the late ones end."""
+        """Return the answers.
+
+        `force`, which Ray does not allow for actors, kills the late calls.
+        """
         if asked:
             ray.wait(list(asked.values()), num_returns=len(asked), timeout=seconds)
         found = {}
@@ -240,7 +246,7 @@ class Cluster:
             except ray.exceptions.GetTimeoutError:
                 ray.cancel(reference, force=force)
                 found[key] = NodeAnswer(problem=f"no answer within {seconds:g} seconds")
-            except Exception as error:  # what the function raised there, or Ray
+            except Exception as error:  # raised by the function there, or by Ray
                 found[key] = NodeAnswer(problem=first_line(error))
         return found
 
@@ -284,7 +290,7 @@ class Cluster:
 
 
 def _on(node: NodeState, function: Callable[..., object], **options: object) -> Any:
-    """Return the function as a task of Ray on that node."""
+    """Return the function as a Ray task on that node."""
     there = NodeAffinitySchedulingStrategy(node.id, soft=False)
     remote: Any = ray.remote(function)
     return remote.options(
@@ -293,7 +299,7 @@ def _on(node: NodeState, function: Callable[..., object], **options: object) -> 
 
 
 def _follow(task: Any, argument: object, seconds: float) -> NodeAnswer:
-    """Call a task that yields; return all that it yielded, and why it yielded no more."""
+    """Call a generator task; return all that it yielded, and why it stopped."""
     found: list[object] = []
     yielded = task.remote(argument)
     while True:
@@ -305,7 +311,7 @@ def _follow(task: Any, argument: object, seconds: float) -> NodeAnswer:
             found.append(ray.get(next(yielded)))
         except StopIteration:
             return NodeAnswer(found)
-        except Exception as error:  # what the function raised there, or Ray
+        except Exception as error:  # raised by the function there, or by Ray
             return NodeAnswer(found, first_line(error))
 
 
@@ -338,7 +344,7 @@ def check_token(address: str) -> None:
 def _ask_head(address: str, cluster_id: str | None = None) -> str:
     """Ask the head one question; return the id of its cluster.
 
-    Who does not give the id asks for it, and Ray prints when it may not.
+    Without an id, the client asks for it, and Ray prints when that is refused.
     """
     head = GcsClient(address=address, cluster_id=cluster_id)
     head.check_alive([], timeout=CONNECT_SECONDS)
@@ -346,7 +352,7 @@ def _ask_head(address: str, cluster_id: str | None = None) -> str:
 
 
 def _use_token(on: bool) -> None:
-    """Set whether Ray's requests carry the token from now on; the environment stays as it is."""
+    """Set whether Ray's requests carry the token from now on; the environment does not change."""
     Config.initialize(json.dumps({"AUTH_MODE": TOKEN_MODE if on else "disabled"}))
 
 
@@ -360,7 +366,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Whether Ray refused a token, or that there was none."""
+    """Whether Ray refused a wrong or missing token."""
     text = _text_of(error)
     return "AuthToken" in text or "UNAUTHENTICATED" in text or "Unauthenticated" in text
 
@@ -374,14 +380,15 @@ def _explain(address: str, error: Exception) -> ClusterAway:
     text = _text_of(error)
     if "node_ip_address" in text or ("raylet" in text and "find" in text):
         return ClusterAway(
-            f"this machine is no node of the Ray cluster at {address}: run the command on a node, "
-            f"or let this machine join without runs: `skillbelt fleet join {address} --no-runs`"
+            f"this machine is not a node of the Ray cluster at {address}: run the command on a "
+            "node, or let this machine join without runs: "
+            f"`skillbelt fleet join {address} --no-runs`"
         )
     return ClusterAway(f"the Ray cluster at {address} does not answer: {first_line(error)}")
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error of Ray says, without the stack of the other process."""
+    """Return the message of a Ray error, without the traceback of the other process."""
     lines = [line for line in str(error).split("\n") if line.strip()]
     cause = getattr(error, "cause", None)
     if cause is not None and str(cause):

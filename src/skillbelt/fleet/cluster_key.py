@@ -1,4 +1,4 @@
-"""What servers and nodes of one cluster know of it, asked of Ray itself."""
+"""Facts about the cluster that servers and nodes share, from Ray itself."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from skillbelt.fleet.ray_parts import (
 
 
 class ClusterTies:
-    """Ties of this process to its cluster: its node, its job, and the key that seals orders.
+    """The connection of this process to its cluster.
 
-    The key is made of the cluster's token; ConfigError without one.
+    Its node, its job, and the key that seals orders. The key is derived from the cluster's token;
+    ConfigError without one.
     """
 
     def __init__(self) -> None:
@@ -35,14 +36,14 @@ class ClusterTies:
                 "before Ray is connected; every server and node has the same RAY_AUTH_TOKEN, or "
                 "RAY_AUTH_TOKEN_PATH with the file that holds it"
             )
-        # A Ray that does not say which servers are gone is an error now, not when one is gone.
+        # A Ray version that cannot list dead servers is an error now, not when a server dies.
         self.find_dead_jobs()
         self.key = hmac.new(token.encode(), b"skillbelt orders", hashlib.sha256).digest()
 
     def find_dead_jobs(self) -> set[str]:
-        """Return the jobs of servers that are gone; Ray notices when the process of one ends.
+        """Return the jobs of servers that are gone; Ray notices when a server's process ends.
 
-        Its public ways to ask need the dashboard, which is off.
+        Ray's public API for this needs the dashboard, which is off.
         """
         jobs: Any = getattr(ray_state, "jobs", None)
         if jobs is not None:
@@ -54,5 +55,5 @@ class ClusterTies:
         return {job.hex() for job, one in told.items() if one.is_dead}
 
     def end_this_actor(self) -> None:
-        """End the actor that this process is."""
+        """End the actor in this process."""
         ray.kill(ray.get_runtime_context().current_actor)

@@ -1,8 +1,8 @@
-"""Carries out runs on the nodes of a Ray cluster.
+"""An executor that carries out runs on the nodes of a Ray cluster.
 
-Everything was decided before: an order names what was allowed, and a node does that and nothing
-else. Ray places the actors that keep workspaces on nodes that announce what is needed, and finds
-them by name; a conversation goes to the same actor each time, as long as that lives.
+All decisions come before: an order lists what was allowed, and a node does that and nothing else.
+Ray places the actors that keep workspaces on nodes that announce what is needed, and finds them by
+name; a conversation goes to the same actor each time, as long as the actor lives.
 """
 
 from __future__ import annotations
@@ -87,14 +87,14 @@ try:
 except ImportError as error:
     raise MissingExtra("ray", "running skills on a Ray cluster") from error
 
-# Runs of this server that wait for a node, in all and of one user.
+# Runs of this server that may wait for a node, in total and for one user.
 MAX_WAITING = 1_000
 MAX_WAITING_OF_USER = 250
-# What a node may find that is the strongest first; the same names as the sandboxes have.
+# The sandboxes that a node may choose by itself, the strongest first.
 _AUTO = ("bubblewrap", "landlock")
 _LEVELS = {"bubblewrap": 2, "landlock": 1, WASM: 2, CONTAINER: 2}
-# An actor that was not heard of for this long is asked whether it lives before it gets a run: what
-# is sent to one that is gone counts as lost, though nothing was started.
+# An actor that did not answer for this long is pinged before it gets a run: a run that is sent to a
+# dead actor counts as lost, though nothing was started.
 _SURE_SECONDS = 0.05
 _PING_SECONDS = 2.0
 _CREATION_SECONDS = 120.0
@@ -110,22 +110,22 @@ _LOST = (exceptions.ActorDiedError, exceptions.ActorUnavailableError,
 
 
 class NodeSandbox(Keepless):
-    """A sandbox that nodes announce; only its name and what it promises are known here."""
+    """A sandbox that nodes announce; this server knows only its name and level."""
 
     def __init__(self, name: str) -> None:
         self.name, self.level, self.remaps = name, _LEVELS[name], name != "landlock"
 
     def unavailable(self) -> str | None:
-        """Return nothing: a node announces what it can use."""
+        """Return None: a node announces only sandboxes that work."""
         return None
 
     def start(self, job: Job, listener: Listener | None = None) -> Running:
-        """Refuse: it starts commands on a node only."""
+        """Raise: the sandbox starts commands only on a node."""
         raise SandboxUnavailable(f"the sandbox {self.name!r} is one of the nodes")
 
 
 class NodeNetwork:
-    """The network of a run on a node: what it reached is known at the end."""
+    """The network of a run on a node; the hosts it reached are known at the end."""
 
     folder = "/run/skillbelt-node"
 
@@ -138,7 +138,7 @@ class NodeNetwork:
 
 
 class _Known:
-    """What an actor has of a workspace, as far as this server knows."""
+    """The state of a workspace on an actor, as far as this server knows."""
 
     def __init__(self, mirror: Mirror) -> None:
         self.mirror, self.lock = mirror, threading.Lock()
@@ -155,7 +155,7 @@ class _Actor(NamedTuple):
 
 
 class RayExecutor(Sandboxes):
-    """Sends allowed runs to nodes, and brings back what they wrote."""
+    """Sends allowed runs to nodes, and brings back the files that they wrote."""
 
     elsewhere = True  # no command runs on this machine
 
@@ -179,7 +179,7 @@ class RayExecutor(Sandboxes):
         self._nodes: tuple[AnnouncedNode, ...] = ()
         self._looked = 0.0
         self._class: Any = _wrap()
-        # Where nodes find skills; without it they are sent with orders.
+        # Where nodes find skills; without it, skills are sent with orders.
         self.objects = Objects.from_settings(settings) if settings.objects else None
 
     # What nodes announce
@@ -204,9 +204,9 @@ class RayExecutor(Sandboxes):
         raise lacking_sandbox(name)
 
     def of(self, skill: Skill, needs: str = "", said: SkillSettings = _NOTHING_SAID) -> Sandbox:
-        """Return the sandbox for a run of the skill, before anyone is asked.
+        """Return the sandbox for a run of the skill, before any permission question.
 
-        SandboxUnavailable or RunRefused when no node has what it needs.
+        SandboxUnavailable or RunRefused when no node meets the needs.
         """
         sandbox = super().of(skill, needs, said)
         memory = self._settings.limits.max_memory_bytes
@@ -215,7 +215,7 @@ class RayExecutor(Sandboxes):
         return sandbox
 
     def _place(self, run: Run) -> NodePlacement:
-        """Return where the run may go."""
+        """Return the nodes that may take the run."""
         kind = run.sandbox.name
         needs = NodeNeeds(
             sandbox=kind,
@@ -231,7 +231,7 @@ class RayExecutor(Sandboxes):
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many runs of this server go on, and how many wait."""
+        """Return how many runs of this server are running, and how many wait."""
         return self._slots.counts
 
     # Runs
@@ -245,16 +245,16 @@ class RayExecutor(Sandboxes):
         """Keep the connection: other executors of this process may use it."""
 
     def enter(self, run: Run) -> QueuePlace:
-        """Take a place in the queue."""
+        """Enter the queue."""
         return self._slots.enter(tenant_of(run))
 
     def known_for(self, run: Run) -> _Known:
-        """Return what is known of the run's workspace elsewhere."""
+        """Return the known state of the run's workspace on its actor."""
         made = _Known(Mirror(run.limits.max_workspace_files))
         if run.who.once:
             return made
         with self._guard:
-            # The one that was used last is the last one; what is not known is sent again.
+            # Least recently used first; a workspace that is not known is sent again.
             made = self._known.pop(run.workspace.path, made)
             self._known[run.workspace.path] = made
             while len(self._known) > _MAX_KNOWN:
@@ -263,10 +263,10 @@ class RayExecutor(Sandboxes):
 
     @contextmanager
     def choosing(self, run: Run) -> Iterator[tuple[NodePlacement, int]]:
-        """Yield where the run may go and the number of its actor, which has it while that lasts.
+        """Yield the placement of the run and the number of its actor.
 
-        It is that of its conversation, else the one with the least to do; counted at once, so that
-        runs which begin together do not all choose the same one.
+        Reserve the actor in the block. It is the actor of the conversation, else the least loaded
+        one; counted at once, so that runs that start together do not all choose the same one.
         """
         place = self._place(run)
         with self._guard:
@@ -290,8 +290,8 @@ class RayExecutor(Sandboxes):
         until = time.monotonic() + min(seconds, _CREATION_SECONDS)
         lost = passed = 0
         while lost < _TRIES and time.monotonic() < until and not is_over():
-            # The others come after the first; as many names again are of actors yet to be made,
-            # for when all that are there are on a node which is drained.
+            # The others come after the first. The same number of further names is for actors that
+            # do not exist yet, in case all existing ones are on a draining node.
             which = (number + passed) % (2 * place.actors)
             actor = self._known_actor(f"{place.name}-{which}", place)
             if time.monotonic() - self._heard.get(actor.id, 0.0) < _SURE_SECONDS:
@@ -303,9 +303,9 @@ class RayExecutor(Sandboxes):
                     return actor
                 passed += 1  # it is drained
             except exceptions.GetTimeoutError:
-                continue  # it is being made, which takes as long as a node needs
+                continue  # it is being created, which takes as long as a node needs
             except exceptions.ActorUnavailableError:
-                passed += 1  # its node is gone, and Ray needs some seconds to be sure of that
+                passed += 1  # its node is gone, and Ray needs some seconds to notice
             except exceptions.RayError:
                 lost += 1
             self.drop(actor)
@@ -321,10 +321,10 @@ class RayExecutor(Sandboxes):
         return actor or self._open_actor(name, place)
 
     def _open_actor(self, name: str, place: NodePlacement) -> _Actor:
-        """Return the actor of that name; Ray makes it on a node that announces what it needs."""
+        """Return the actor of that name; Ray creates it on a node that announces what it needs."""
         try:
             handle: Any = self._class.options(
-                # Servers of another version have actors of their own, while a fleet is renewed.
+                # Servers of another version have their own actors, during an upgrade of the fleet.
                 name=f"{WORKSPACES}{label_of(__version__)}-{name}",
                 namespace=NAMESPACE,
                 lifetime="detached",
@@ -344,7 +344,7 @@ class RayExecutor(Sandboxes):
         return actor
 
     def hear(self, actor: _Actor) -> None:
-        """Note that the actor answered."""
+        """Record that the actor answered."""
         with self._guard:
             self._heard[actor.id] = time.monotonic()
 
@@ -361,14 +361,14 @@ class RayExecutor(Sandboxes):
         return (actor.id, hash) in self._sent
 
     def note_skills(self, actor: _Actor, hashes: Mapping[str, str]) -> None:
-        """Note that the actor has these skills."""
+        """Record that the actor has these skills."""
         with self._guard:
             self._sent.update((actor.id, hash) for hash in hashes.values())
 
     def forget(self, key: SessionKey, workspaces: Sequence[str]) -> None:
         """Have the actors that this server knows remove the workspaces of a conversation.
 
-        Others remove them when they were not used for an hour.
+        Other actors remove them after an hour without use.
         """
         with self._guard:
             actors = list(self._actors.values())
@@ -379,12 +379,12 @@ class RayExecutor(Sandboxes):
                 method.remote(tenant, hash_texts(*key, name))
 
     def sealed(self, order: RunOrder, values: PrivateValues) -> tuple[bytes, str, bytes]:
-        """Return the order, its seal and the values that belong to it."""
+        """Return the order, its seal and its private values."""
         return seal_order(self._key, order._replace(job=self._job), values)
 
 
 class RemoteRun:
-    """A command on a node. `wait` waits for its turn, sends it and brings back what it wrote."""
+    """A command on a node. `wait` waits in the queue, sends the order and brings back its files."""
 
     def __init__(
         self, executor: RayExecutor, run: Run, job: Job, listener: Listener | None
@@ -399,14 +399,14 @@ class RemoteRun:
         self._killed, self._heard = False, False
         self._turn = executor.enter(run)
 
-    # As `Running`
+    # The interface of `Running`
 
     def write(self, data: bytes) -> None:
-        """Write to its stdin; BrokenPipeError once it takes no more."""
+        """Write to its stdin; BrokenPipeError after stdin was closed."""
         self._write(data, False)
 
     def close_stdin(self) -> None:
-        """Close its stdin after what was written."""
+        """Close its stdin after the data that was written."""
         self._write(b"", True)
 
     def _write(self, data: bytes, close: bool) -> None:
@@ -425,14 +425,14 @@ class RemoteRun:
         raise BrokenPipeError("the run takes no more input")
 
     def kill(self) -> None:
-        """End it on its node, now or once it is there."""
+        """Kill the command on its node, now or as soon as it is there."""
         with self._lock:
             self._killed, actor = True, self._actor
         if actor is not None:
             actor.handle.kill.options(concurrency_group="control").remote(self._id)
 
     def wait(self, timeout_seconds: float | None = None) -> Outcome | None:
-        """Return the outcome. The first call carries the run out in its thread."""
+        """Return the outcome. The first call carries out the run in its thread."""
         if not self._ended.is_set():
             try:
                 self._outcome = self._carry_out()
@@ -473,7 +473,7 @@ class RemoteRun:
                     continue
             if reply.ran:
                 return self._take_back(actor, known, reply)
-            # Each message brings a batch, as long as the node lacks less each time.
+            # Each message sends a batch, as long as the node reports fewer missing parts each time.
             fewer = len(reply.lacks["contents"]) < len(lacks.get("contents", ()))
             lacks, tries = reply.lacks, tries + (not fewer)
         raise RunRefused("the node lacks what the run needs, though it was sent; nothing was run")
@@ -481,7 +481,10 @@ class RemoteRun:
     def _send(
         self, actor: _Actor, known: _Known, lacks: Mapping[str, tuple[str, ...]]
     ) -> NodeReply:
-        """Send the order with what the node may lack; return its answer, or raise its error."""
+        """Send the order with the parts that the node may lack.
+
+        Return its answer, or raise its error.
+        """
         run, executor = self._run, self._executor
         with known.lock:
             facts = known.mirror.look(run.workspace, run.folder)
@@ -489,7 +492,7 @@ class RemoteRun:
         changed = {path: fact for path, fact in facts.items() if there.get(path) != fact}
         wanted = set(lacks.get("contents", ())) or {fact.content for fact in changed.values()}
         needed = {p: f for p, f in facts.items() if f.kind == "file" and f.content in wanted}
-        # A single run has one message: nothing of it is kept on the node for the next one.
+        # A single run has one message: the node keeps nothing of it for the next run.
         sending = carry(run.workspace, needed, batch_bytes=_batch_bytes(run))
         if sending.left or (run.who.once and sending.later):
             (path, *_) = (*sending.left, *sending.later)
@@ -523,11 +526,11 @@ class RemoteRun:
         return reply
 
     def _call(self, actor: _Actor, *sent: Any) -> object:
-        """Send it and wait for its end; RunLost when the node is gone meanwhile."""
+        """Send the order and wait for its end; RunLost when the node dies meanwhile."""
         try:
             if self._run.followed:
                 return self._listen(actor, actor.handle.stream, *sent)
-            # The history alone wants the output, and of a short run only with its end: one message.
+            # Only the history needs the output, and for a short run only at its end: one message.
             call = actor.handle.run.options(concurrency_group="runs", name="skillbelt.run")
             return self._await_end(actor, call.remote(*sent))
         except _LOST as error:
@@ -541,7 +544,7 @@ class RemoteRun:
             raise lost_run(first_line(error)) from error
 
     def _pass_on_rest(self, outcome: Outcome) -> None:
-        """Pass on what a run printed that ended before anything of it was streamed."""
+        """Pass on the output of a run that ended before anything was streamed."""
         if self._listener is None or self._heard:
             return
         if outcome.stdout.data:
@@ -550,7 +553,7 @@ class RemoteRun:
             self._listener("stderr", outcome.stderr.data)
 
     def _await_end(self, actor: _Actor, end: Any) -> object:
-        """Wait for the end; of a run that lasts, pass on the output while it comes."""
+        """Wait for the end; for a long run, pass on the output as it arrives."""
         while True:
             with suppress(exceptions.GetTimeoutError):
                 told: object = ray.get(end, timeout=LIVE_SECONDS if self._listener else None)
@@ -558,7 +561,7 @@ class RemoteRun:
             self._listen(actor, actor.handle.follow, self._id, group="followers")
 
     def _listen(self, actor: _Actor, method: Any, *sent: Any, group: str = "runs") -> object:
-        """Call what streams output, and pass it on; return what came with the end, if anything."""
+        """Call a streaming method and pass on its output; return the value of its end, if any."""
         call = method.options(
             concurrency_group=group, name="skillbelt.run", num_returns="streaming"
         )
@@ -579,7 +582,7 @@ class RemoteRun:
         return None
 
     def _take_back(self, actor: _Actor, known: _Known, reply: NodeReply) -> Outcome:
-        """Put what the command wrote into the workspace here, and return how it ended."""
+        """Write the changed files into the workspace here; return the outcome of the command."""
         run = self._run
         self._put(actor, known, reply.carried)
         run.warnings += tuple(
@@ -598,7 +601,10 @@ class RemoteRun:
             known.facts = known.mirror.look(self._run.workspace, self._run.folder)
 
     def _collect(self, actor: _Actor, known: _Known, last: Carried) -> Carried:
-        """Bring back what had no room in the first answer, batch by batch; return the last one."""
+        """Fetch the files that did not fit into the first answer, batch by batch.
+
+        Return the last batch.
+        """
         run = self._run
         while last.later:
             method = actor.handle.collect.options(concurrency_group="runs")
@@ -631,6 +637,6 @@ def _noted(network: NodeNetwork) -> Iterator[NodeNetwork]:
 
 
 def _wrap() -> Any:
-    """Return the class of the actor as Ray has it."""
+    """Return the Ray actor class."""
     remote: Any = ray.remote
     return remote(concurrency_groups=CONCURRENCY)(WorkspaceActor)

@@ -1,8 +1,7 @@
-"""What a machine can do for runs, as a value, and the Ray resources that announce it.
+"""The capabilities of a machine, as a value, and the Ray resources that announce them.
 
-Nothing of Ray is imported here. A resource says that a node can do something, not how often:
-processors, memory and GPUs bound how much runs at once. So each has `UNITS`, of which a run takes
-`SHARE`.
+Does not import Ray. A resource says that a node can do something, not how often: processors, memory
+and GPUs bound how much runs at once. So each has `UNITS`, of which a run takes `SHARE`.
 """
 
 from __future__ import annotations
@@ -36,23 +35,24 @@ VERSION_LABEL, SETTINGS_LABEL, START_LABEL = (
     "skillbelt-start",
 )
 PYTHON = "python"
-# Programs that scripts of skills begin with, besides Python. Their versions are what they print.
+# Interpreters of skill scripts, besides Python. Each prints its version.
 INTERPRETERS = ("bash", "node", "deno", "bun", "ruby", "perl", "php", "Rscript", "java", "go")
 _VERSION = re.compile(r"\d+(?:\.\d+){1,3}|\d+")
-# A script asks for these by two numbers, and for the others by one.
+# Scripts name two numbers of these versions, and one of the others.
 _BY_TWO_NUMBERS = (PYTHON, "ruby")
 _PROBE_SECONDS = 10.0
-# Where it cannot be built, each run of Python would fail.
+# Without a built interpreter, each run of Python would fail.
 _UNPROVED = (
     "its interpreter of Python is not built here; `skillbelt doctor --sandbox` builds and attacks "
     "it, then join again"
 )
-# What belongs to one machine: where it keeps things, what it has, and who asks.
+# Settings of one machine: its folders, its programs, and how it is used.
 _OWN = frozenset(
     ("cache_dir", "container_engine", "executor", "host_roots", "mcp_commands", "model",
      "program_folders", "ray_address", "secrets_store", "state_dir")
 )  # fmt: skip
-# What only some machines have: the head needs neither, a node no store. Where it is set, it agrees.
+# Settings that only some machines have: the head needs neither, a node needs no store. Machines
+# that have one must agree.
 _WHERE_SET = frozenset(("objects", "store"))
 _NOT_LABEL = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -71,9 +71,10 @@ class SandboxFact(NamedTuple):
 
 
 class NodeFacts(NamedTuple):
-    """What a machine can do. `settings` has a digest of each setting that must agree by its name.
+    """The capabilities of a machine.
 
-    `auto` is the sandbox that a run gets there which names none; "" when none works.
+    `settings` has a digest of each setting that must agree, by name. `auto` is the sandbox of a run
+    there that names none; "" when none works.
     """
 
     version: str
@@ -90,12 +91,12 @@ class NodeFacts(NamedTuple):
 
     @property
     def settings_digest(self) -> str:
-        """One digest of all settings that must agree on every node."""
+        """Return one digest of all settings that must agree on every node."""
         shared = {name: one for name, one in self.settings.items() if name not in _WHERE_SET}
         return _digest(dict(sorted(shared.items())))
 
     def resources(self) -> dict[str, float]:
-        """Return the Ray resources that announce this."""
+        """Return the Ray resources that announce these facts."""
         names = [PRODUCT, *(f"{PRODUCT}_sandbox_{one.name}" for one in self.sandboxes if one.works)]
         if self.auto:
             names.append(f"{PRODUCT}_sandbox_{registry.AUTO}")
@@ -104,7 +105,7 @@ class NodeFacts(NamedTuple):
         return dict.fromkeys(names, UNITS)
 
     def labels(self) -> dict[str, str]:
-        """Return the Ray labels that say which product and which settings this node has."""
+        """Return the Ray labels with the version of the product and the digest of the settings."""
         return {
             VERSION_LABEL: label_of(self.version),
             SETTINGS_LABEL: self.settings_digest,
@@ -123,12 +124,12 @@ class NodeFacts(NamedTuple):
 
     @classmethod
     def from_json(cls, document: Mapping[str, object]) -> NodeFacts:
-        """Return what `to_json` wrote; ValueError for a document that is none of ours."""
+        """Return the facts that `to_json` wrote; ValueError for any other document."""
         try:
             values = {name: document[name] for name in cls._fields}
             listed = values.pop("sandboxes")
             if not isinstance(listed, list):
-                raise TypeError("sandboxes is no list")
+                raise TypeError("sandboxes is not a list")
             found = tuple(
                 SandboxFact(name=one["name"], level=one["level"], reason=one["reason"])
                 for one in listed
@@ -139,7 +140,7 @@ class NodeFacts(NamedTuple):
 
 
 def read_facts(text: str) -> NodeFacts:
-    """Return the facts that another machine sent as JSON; ValueError when they are none."""
+    """Return the facts that another machine sent as JSON; ValueError when they are invalid."""
     try:
         document = read_json(text)
     except BadJson as error:
@@ -150,12 +151,12 @@ def read_facts(text: str) -> NodeFacts:
 
 
 def label_of(version: str) -> str:
-    """Return a version as a label of Ray."""
+    """Return a version as a Ray label."""
     return _NOT_LABEL.sub("-", version)
 
 
 def needs_of(sandbox: str = registry.AUTO, interpreters: Iterable[str] = ()) -> dict[str, float]:
-    """Return the Ray resources that a run asks for: a sandbox and interpreters, by their names.
+    """Return the Ray resources that a run needs: a sandbox and interpreters, by their names.
 
     An interpreter may have a version: `python3.11`, `node22`.
     """
@@ -164,7 +165,7 @@ def needs_of(sandbox: str = registry.AUTO, interpreters: Iterable[str] = ()) -> 
 
 
 def find_facts(settings: Settings) -> NodeFacts:
-    """Look at this machine: try every sandbox, and ask every interpreter for its version."""
+    """Examine this machine: try every sandbox, and ask every interpreter for its version."""
     return NodeFacts(
         version=__version__,
         python=platform.python_version(),
@@ -183,7 +184,7 @@ def find_facts(settings: Settings) -> NodeFacts:
 def settings_digests(settings: Settings) -> dict[str, str]:
     """Return a digest of each setting that must be the same on every node, by its name.
 
-    A digest tells that two differ, without the value. Passwords in URLs do not count.
+    A digest shows that two values differ, without the value. Passwords in URLs are ignored.
     """
     values: dict[str, object] = {**settings._asdict(), **settings.limits._asdict()}
     left_out = _OWN | {name for name in _WHERE_SET if not values[name]}
@@ -192,7 +193,7 @@ def settings_digests(settings: Settings) -> dict[str, str]:
 
 
 def differing(facts: Mapping[str, NodeFacts]) -> list[str]:
-    """Return what differs between nodes that should be alike, one sentence for each."""
+    """Return the differences between nodes that should be alike, one sentence for each."""
     found = []
     for what in ("version", "python"):
         by_value: dict[str, list[str]] = {}
@@ -265,12 +266,12 @@ def _version_of(path: str, option: str = "--version") -> str:
 
 
 def _shorten(name: str, version: str) -> str:
-    """Return the part of a version that a script asks for: 3.11 of Python, 22 of Node."""
+    """Return the part of a version that scripts name: 3.11 of Python, 22 of Node."""
     return ".".join(version.split(".")[: 2 if name in _BY_TWO_NUMBERS else 1])
 
 
 def _processors() -> float:
-    """Return how many this process may use: those it is bound to, or its cgroup's quota."""
+    """Return how many processors this process may use: its CPU affinity, or its cgroup's quota."""
     bound = getattr(os, "sched_getaffinity", None)
     found = float(len(bound(0)) if bound else os.cpu_count() or 1)
     words = _first_line("/sys/fs/cgroup/cpu.max").split()

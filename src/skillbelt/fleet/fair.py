@@ -1,4 +1,4 @@
-"""A bounded queue with fair shares: whose turn it is goes around among the tenants that wait."""
+"""A bounded fair queue: the tenants that wait take turns."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from skillbelt.errors import RunRefused
 
 
 class QueuePlace:
-    """A place in the queue. `end` gives it back, at any time and as often as one likes."""
+    """A place in the queue. `end` releases it, at any time; further calls do nothing."""
 
     def __init__(self, slots: FairSlots, tenant: str) -> None:
         self._slots, self.tenant = slots, tenant
         self.running = self.ended = False
 
     def wait(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> bool:
-        """Wait until it is this one's turn; False when it came too late, or `is_over`."""
+        """Wait for the turn of this place; False on timeout, or when `is_over`."""
         return self._slots._wait(self, seconds, is_over)
 
     def end(self) -> None:
-        """Give the place back."""
+        """Release the place."""
         self._slots._end(self)
 
 
 class FairSlots:
-    """So many run at once; the others wait, up to a bound for all and for each tenant.
+    """A fixed number run at once; the others wait, up to a bound for all and for each tenant.
 
-    A tenant that waits with a thousand runs delays another one by a single run of its own.
+    A tenant with a thousand waiting runs delays another one by a single run.
     """
 
     def __init__(self, most: int, *, max_waiting: int, max_of_tenant: int) -> None:
@@ -61,12 +61,12 @@ class FairSlots:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many run, and how many wait."""
+        """Return how many run, and how many wait."""
         with self._changed:
             return {"running": self._running, "waiting": sum(map(len, self._waiting.values()))}
 
     def _advance(self) -> None:
-        """Let the next ones run; the tenant whose turn it was goes to the end of the round."""
+        """Let the next ones run; the tenant whose turn it was goes to the end of the queue."""
         while self._running < self._most and self._waiting:
             tenant, turns = self._waiting.popitem(last=False)
             turn = turns.popleft()

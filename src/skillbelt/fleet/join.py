@@ -1,8 +1,8 @@
-"""Start a node of the cluster that announces what this machine can do.
+"""Start a node of the cluster that announces the capabilities of this machine.
 
-`ray start` is Ray's own way to become a node. This adds what an administrator would have to write
-by hand, and refuses to begin without a token: who reaches a Ray node without one can run any
-program on it.
+`ray start` is Ray's own way to become a node. This module adds the options that an administrator
+would have to write by hand, and refuses to start without a token: anyone who reaches a Ray node
+without one can run any program on it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from skillbelt.fleet.facts import START_LABEL, NodeFacts
 
 HEAD_PORT = 6379
 STARTER = "ray.scripts.scripts"  # the module behind the command `ray`
-# Contents travel through the object store of the fleet; Ray carries calls and results only.
+# Files travel through the object store of the fleet; Ray carries only calls and results.
 OBJECT_BYTES = 256 * 2**20
 UP, DOWN = "up", "down"
-# Ray gives these to its workers, and fails with a traceback when its head has one of them.
+# Ray passes these on to its workers, and its head fails with a traceback when one is set.
 WORKER_PORTS = range(10002, 20000)
 _POLL_SECONDS, _LOOK_SECONDS = 0.2, 3.0
-# Ray gives up a node that needs more than half a minute to start, as one on a busy machine may.
+# Ray gives up on a node that takes more than half a minute to start, as on a busy machine.
 _TRIES = 3
 # Ray drains a node for half a minute after SIGTERM.
 _END_SECONDS = 45.0
 
 
 class NodePlan(NamedTuple):
-    """How a node is started: `address` of the head, or "" to be the head itself.
+    """The options of a node: `address` of the head, or "" to be the head itself.
 
     Without `runs` it takes no work: the head, and the machines of servers.
     """
@@ -47,7 +47,7 @@ class NodePlan(NamedTuple):
     object_bytes: int = OBJECT_BYTES
     folder: str = ""
     node_address: str = ""
-    start: str = ""  # a random word, by which the node is known to have joined
+    start: str = ""  # a random word that identifies the node after it joined
 
 
 def start_arguments(plan: NodePlan, facts: NodeFacts) -> list[str]:
@@ -70,7 +70,7 @@ def start_arguments(plan: NodePlan, facts: NodeFacts) -> list[str]:
         *("--disable-usage-stats", "--block"),
     ]
     if plan.runs:
-        # What Ray finds by itself depends on what else uses memory at this moment.
+        # Ray's own measurement depends on what else uses memory at this moment.
         made += ["--memory", str(max(1, facts.memory_bytes - plan.object_bytes))]
     if plan.folder and not plan.address:
         made += ["--temp-dir", plan.folder]
@@ -85,12 +85,12 @@ def run_node(
     command: Sequence[str],
     look: Callable[[], str],
 ) -> int:
-    """Be the node until it ends, and run the command beside it; return the exit code.
+    """Run the node until it ends, and the command beside it; return the exit code.
 
-    `look` returns what the cluster says of this node: UP, DOWN, or "" when it does not say. The
-    command begins once the node is up. The node ends with the command, and the command with the
-    node. SIGTERM is passed on: Ray then takes no new work and waits for what runs. A drained node
-    ends with 0. SkillbeltError when the node ended several times before it had joined.
+    `look` returns the state of this node in the cluster: UP, DOWN, or "" when it is unknown. The
+    command starts when the node is up. The node ends with the command, and the command with the
+    node. SIGTERM is passed on: Ray then takes no new work and waits for running work. A drained
+    node ends with 0. SkillbeltError when the node ended several times before it had joined.
     """
     running: list[subprocess.Popen[bytes]] = []
     with _passing_on(running) as stopped:
@@ -98,7 +98,7 @@ def run_node(
             for tries in range(1, _TRIES + 1):
                 node = subprocess.Popen(arguments, env=dict(environ), start_new_session=True)
                 running.append(node)
-                if stopped.is_set():  # it came before the node was one of those it is passed to
+                if stopped.is_set():  # the signal came before the node was one of the processes
                     node.terminate()
                 if _has_joined(node, look):
                     break
@@ -127,7 +127,7 @@ _NOT_JOINED = (
 
 
 def _has_joined(node: subprocess.Popen[bytes], look: Callable[[], str]) -> bool:
-    """Wait until the cluster knows the node; False when it ended before."""
+    """Wait until the cluster knows the node; False when the node ended before."""
     while not look():
         if node.poll() is not None:
             return False
@@ -145,7 +145,7 @@ def _wait_for_end(
         for one in filter(None, (beside, node)):
             if one.poll() is not None:
                 return _exit_code(one)
-        # `ray start` goes on when its node was drained.
+        # `ray start` does not end when its node was drained.
         if time.monotonic() - looked > _LOOK_SECONDS:
             if look() == DOWN:
                 return 0

@@ -1,7 +1,7 @@
 """The actor on a node that keeps workspaces of conversations and carries out their runs.
 
-A Ray worker is trusted: it starts the sandbox, and no code of a skill runs in it. What it gets and
-returns is plain data. One actor keeps the workspaces of many conversations.
+A Ray worker is trusted: it starts the sandbox, and no code of a skill runs in it. Its arguments and
+results are plain data. One actor keeps the workspaces of many conversations.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from skillbelt.sandbox.protocol import Running
 
 # Runs that one actor carries out at once; there is an actor for each processor of the cluster.
 RUNS_AT_ONCE = 8
-# Those that wait for a turn: what servers send beyond is refused.
+# Runs that wait for a turn: an actor refuses more.
 MAX_WAITING_RUNS = 48
-# Threads of an actor for runs, for their output, and for what must not wait behind them.
+# Threads of an actor for runs, for their output, and for calls that must not wait behind them.
 CONCURRENCY = {
     "runs": RUNS_AT_ONCE + MAX_WAITING_RUNS, "followers": RUNS_AT_ONCE, "control": 8
 }  # fmt: skip
@@ -45,7 +45,7 @@ _log = logging.getLogger("skillbelt")
 
 
 class WorkspaceActor:
-    """Carries out the orders of servers. Made by the Ray executor; `ray.remote` wraps it."""
+    """Carries out the orders of servers. The Ray executor creates it; `ray.remote` wraps it."""
 
     def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
         from skillbelt.fleet.cluster_key import ClusterTies  # extra: ray
@@ -67,11 +67,11 @@ class WorkspaceActor:
     # Runs
 
     def run(self, *sent: Any) -> dict[str, Any]:
-        """Carry out an order and return how it ended, as plain data; `follow` has its output."""
+        """Carry out an order and return its outcome, as plain data; `follow` yields its output."""
         return self._perform(sent, OutputFeed())
 
     def stream(self, *sent: Any) -> Iterator[tuple[str, Any]]:
-        """Carry out an order; yield its output while it comes, and last how it ended."""
+        """Carry out an order; yield its output as it arrives, then its outcome."""
         feed = OutputFeed()
         feed.follow()
         name = "skillbelt-node-run"
@@ -79,14 +79,17 @@ class WorkspaceActor:
         yield from feed.pieces()
 
     def follow(self, id: str) -> Iterator[tuple[str, Any]]:
-        """Yield the output of a run from its beginning, while it lasts; nothing if it does not."""
+        """Yield the output of a run from its beginning, while it lasts.
+
+        Nothing if the run is unknown.
+        """
         run = self._runs.get(id)
         if run is not None and run.goes_on:
             run.feed.follow()
             yield from (piece for piece in run.feed.pieces() if piece[0] != FEED_END)
 
     def _perform(self, came: tuple[Any, ...], feed: OutputFeed) -> dict[str, Any]:
-        """Carry out an order. Its feed ends with what is returned, also after an error."""
+        """Carry out an order. Its feed ends with the returned value, also after an error."""
         done = self._try_order(came, feed)
         feed.end(done)
         return done
@@ -105,7 +108,7 @@ class WorkspaceActor:
                 self._leave(order, run)
         except (SkillbeltError, OSError) as error:
             return {"error": plain_error(error, self._node), "node": self._node}
-        except Exception as error:  # who follows the output would wait for its end for ever
+        except Exception as error:  # a follower of the output would wait for its end forever
             _log.exception("an order failed")
             told = {"kind": RunLost.kind, "message": f"{type(error).__name__}: {error}"}
             return {"error": told, "node": self._node}
@@ -129,7 +132,7 @@ class WorkspaceActor:
             self._changed.notify_all()
 
     def collect(self, tenant: str, workspace: str, folder: str) -> dict[str, Any]:
-        """Return the next batch of what the runs of a conversation changed, as plain data."""
+        """Return the next batch of files that the runs of a conversation changed, as plain data."""
         try:
             return plain_carried(self.bench.collect(tenant, workspace, folder))
         except (SkillbeltError, OSError) as error:
@@ -138,7 +141,7 @@ class WorkspaceActor:
     # Control
 
     def kill(self, id: str) -> bool:
-        """End a run, now or once it comes; return whether it was here."""
+        """Kill a run, now or as soon as it arrives; return whether it was here."""
         with self._changed:
             if len(self._killed) >= _MAX_KILLED:
                 self._killed.clear()
@@ -149,22 +152,22 @@ class WorkspaceActor:
         return run is not None
 
     def write(self, id: str, data: bytes, close: bool) -> bool:
-        """Write to the stdin of a run; False once it takes no more."""
+        """Write to the stdin of a run; False when it is closed."""
         run = self._runs.get(id)
         return run is not None and run.write(data, close)
 
     def note_taken(self, id: str, total: int) -> None:
-        """Let a run print more: its server took so many bytes of live output in all."""
+        """Let a run print more: its server has taken `total` bytes of live output."""
         run = self._runs.get(id)
         if run is not None:
             run.feed.window.note_taken(total)
 
     def ping(self) -> str:
-        """Say that it is there; return its node, "" when it takes no more runs."""
+        """Return the id of this node, "" when it takes no more runs."""
         return "" if self._draining else self._node
 
     def counts(self) -> dict[str, int]:
-        """Return how many runs go on here, and how many wait."""
+        """Return how many runs are running here, and how many wait."""
         return self._slots.counts
 
     def list(self) -> list[dict[str, Any]]:
@@ -189,9 +192,9 @@ class WorkspaceActor:
         self.bench.forget(tenant, workspace)
 
     def drain(self, seconds: float = 3600.0) -> bool:
-        """Take no more runs, wait for those that go on, and end; return whether all ended in time.
+        """Take no more runs, wait for the running ones, and end; return whether all ended in time.
 
-        The server has what each run wrote as soon as it ends.
+        The server gets the files of each run as soon as it ends.
         """
         with self._changed:
             self._draining = True
@@ -200,7 +203,10 @@ class WorkspaceActor:
     # By itself
 
     def _watch(self) -> None:
-        """End what servers left that are gone, and what is not used: workspaces, and this actor."""
+        """Kill the runs of servers that are gone.
+
+        Remove unused workspaces, and end an unused actor.
+        """
         while True:
             time.sleep(_WATCH_SECONDS)
             with self._changed:
@@ -217,7 +223,10 @@ class WorkspaceActor:
                     self._used.pop(name, None)
 
     def _end_orphans(self, runs: Sequence[_NodeRun]) -> None:
-        """Kill the runs of servers that are gone. While the head is away, none is known to be."""
+        """Kill the runs of servers that are gone.
+
+        While the head is away, none is known to be gone.
+        """
         if not runs:
             return
         with suppress(Exception):
@@ -232,7 +241,7 @@ class WorkspaceActor:
 
 
 class _NodeRun:
-    """A run that waits or goes on."""
+    """A run that waits or is running."""
 
     def __init__(self, slots: FairSlots, order: RunOrder, feed: OutputFeed) -> None:
         self.order, self.turn, self.feed = order, slots.enter(order.tenant), feed
@@ -246,7 +255,7 @@ class _NodeRun:
         return self._running is not None
 
     def note_start(self, running: Running) -> None:
-        """Remember the command, to end it."""
+        """Record the running command, so that `kill` can end it."""
         with self._lock:
             self._running, killed = running, self.killed
         self.feed.window.end_after(self.order.timeout_seconds)
@@ -254,7 +263,7 @@ class _NodeRun:
             running.kill()
 
     def kill(self) -> None:
-        """End it, now or once it starts."""
+        """Kill it, now or as soon as it starts."""
         with self._lock:
             self.killed, running = True, self._running
         self.feed.window.end_after(0)
@@ -262,7 +271,7 @@ class _NodeRun:
             running.kill()
 
     def write(self, data: bytes, close: bool) -> bool:
-        """Write to its stdin; False once it takes no more."""
+        """Write to its stdin; False when it is closed."""
         running = self._running
         if running is None:
             return False
@@ -298,7 +307,7 @@ def _plain(done: Performed, node: str) -> dict[str, Any]:
 
 
 def plain_carried(carried: Carried) -> dict[str, Any]:
-    """Return what is carried as plain data."""
+    """Return the carried files as plain data."""
     changed = {path: tuple(fact) for path, fact in carried.changed.items()}
     return {**carried._asdict(), "changed": changed}
 

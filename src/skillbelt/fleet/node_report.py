@@ -1,4 +1,4 @@
-"""What a node says about itself: its facts, and what lies on its disk. Runs on the node."""
+"""The report of a node about itself: its facts and its disk usage. Runs on the node."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from skillbelt.running.cleanup import LOCKS
 from skillbelt.running.workspace import places
 from skillbelt.settings import Settings, load_settings
 
-# Enough to see what fills a disk; a walk without an end would hold up the answer.
+# Enough to see what fills a disk; a walk without a bound would delay the answer.
 _MOST_BYTES, _MOST_FILES = 2**50, 200_000
 
 
 class Held(NamedTuple):
-    """What lies in a folder of a node: entries, bytes, and whether the walk was cut short."""
+    """The content of a folder on a node: entries, bytes, and whether the walk was cut short."""
 
     entries: int = 0
     bytes: int = 0
@@ -28,13 +28,13 @@ class Held(NamedTuple):
 
 
 def report_node() -> dict[str, object]:
-    """Return the facts of this machine and what it holds, as plain values."""
+    """Return the facts and the disk usage of this machine, as plain values."""
     settings = load_settings()
     return {"facts": find_facts(settings).to_json(), **report_disk(settings)}
 
 
 def report_disk(settings: Settings) -> dict[str, object]:
-    """Return what this machine holds of workspaces and environments, and how much disk is left."""
+    """Return the disk usage of workspaces and environments, and the free disk space."""
     workspaces = places(os.path.join(settings.state_dir, "workspaces"))
     packages = places(os.path.join(settings.cache_dir, "packages"))
     return {
@@ -59,7 +59,7 @@ def _measure(folders: Sequence[str]) -> Held:
 
 
 def _free_bytes(folder: str) -> int:
-    """Return what is free on the disk of a folder, which need not exist yet."""
+    """Return the free space on the disk of a folder, which need not exist yet."""
     while folder and not os.path.isdir(folder) and folder != "/":
         folder = os.path.dirname(folder)
     return shutil.disk_usage(folder or "/").free

@@ -1,4 +1,4 @@
-"""A skill's files as plain data, to bring it to a node where no object store does."""
+"""A skill's files as plain data, to send it to a node without an object store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skillbelt.running.staging import MAX_STAGED_BYTES
 
 MAX_SKILLS = 500
 _UNUSED_SECONDS = 3600.0
-# By path: the kind of entry, whether it can be executed, and its content or target.
+# By path: the kind of entry, whether it is executable, and its content or target.
 Pack = Mapping[str, tuple[str, bool, bytes]]
 
 
@@ -42,9 +42,9 @@ def pack_skill(folder: str, fence: str = "") -> dict[str, tuple[str, bool, bytes
 
 
 class SkillShelf:
-    """The skills that a node was sent, each in a folder named by its hash.
+    """The skills that were sent to a node, each in a folder named by its hash.
 
-    Of more than `MAX_SKILLS`, those go that were not asked for in the last hour.
+    Beyond `MAX_SKILLS`, those that were not used in the last hour are removed.
     """
 
     def __init__(self, folder: str) -> None:
@@ -98,7 +98,7 @@ class SkillShelf:
     def _place(self, name: str, hash: str) -> str:
         digits = hash.rpartition(":")[2]
         if not digits.isalnum() or "/" in name or name in ("", ".", ".."):
-            raise RunRefused(f"skill {name!r}: {hash!r} is no hash of a skill")
+            raise RunRefused(f"skill {name!r}: {hash!r} is not the hash of a skill")
         return os.path.join(self._folder, digits, name)
 
 
@@ -123,5 +123,5 @@ def _unpack(folder: str, pack: Pack) -> None:
 
 
 def _in_order(pack: Pack) -> Iterator[tuple[str, tuple[str, bool, bytes]]]:
-    """Yield the links last: no file is written through one."""
+    """Yield the links last, so that no file is written through one."""
     yield from sorted(pack.items(), key=lambda item: (item[1][0] == "link", item[0]))

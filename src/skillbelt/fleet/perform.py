@@ -1,6 +1,6 @@
-"""What a node does with an order: check it, bring everything in place, run it, bring back the rest.
+"""Carry out an order on a node: check it, prepare the workspace, run the command, return the files.
 
-Nothing is decided here. What the grant of the order does not hold is refused.
+Nothing is decided here. What the grant of the order does not include is refused.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ from skillbelt.tracing import extract, span
 from skillbelt.values import Capabilities, SkillSettings
 
 _NEW_SECONDS = 60.0
-# A node removes a conversation's workspace that was not used for so long, and the oldest ones of
-# more than so many: the server has all that is in them, and sends it again.
+# A node removes a conversation's workspace that was not used for this long, and the oldest ones
+# beyond this number: the server has all their files, and sends them again.
 KEEP_SECONDS, KEEP_WORKSPACES = 3600.0, 500
-_ALIVE = ".alive"  # a file that the process of a node holds a lock on
+_ALIVE = ".alive"  # a file on which the process of a node holds a lock
 
 
 class Sent(NamedTuple):
-    """An order as it came, with what belongs to it: nothing in it is trusted yet."""
+    """An order as it was received, with its data: nothing in it is trusted yet."""
 
     order: bytes
     seal: str
@@ -91,14 +91,14 @@ class Sent(NamedTuple):
 
 
 class MissingParts(NamedTuple):
-    """What a node needs to carry out an order: hashes of contents, and of skills."""
+    """The parts that a node needs to carry out an order: hashes of contents, and of skills."""
 
     contents: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
 
 
 class Performed(NamedTuple):
-    """How the command of an order ended, and what it left. Nothing ran if something `lacks`."""
+    """The outcome of the command of an order, and its files. Nothing ran if something `lacks`."""
 
     outcome: Outcome
     carried: Carried
@@ -108,7 +108,7 @@ class Performed(NamedTuple):
 
 
 class _Held:
-    """The state of a conversation's workspace on this node: as the server knows it."""
+    """The state of a conversation's workspace on this node, as the server knows it."""
 
     def __init__(self, mirror: Mirror) -> None:
         self.lock, self.mirror = threading.Lock(), mirror
@@ -119,7 +119,7 @@ class _Held:
 def node_settings(name: str) -> Settings:
     """Return the settings of a node, with folders that no server on the same machine uses.
 
-    What processes left here that were killed is ended and removed.
+    Kills the processes and removes the files that killed node processes left here.
     """
     end_stuck()
     settings = load_settings(os.sep)
@@ -134,12 +134,12 @@ def node_settings(name: str) -> Settings:
 
 
 def remove_left(nodes: str) -> None:
-    """Remove the folders of processes that are gone; those that live hold a lock in theirs."""
+    """Remove the folders of processes that are gone; a live process holds a lock in its folder."""
     for name in os.listdir(nodes):
         state = os.path.join(nodes, name)
         with suppress(OSError):
             mark = os.path.join(state, _ALIVE)
-            # One that is just made has no lock yet.
+            # A folder that was just created has no lock yet.
             if time.time() - os.stat(mark).st_mtime < _NEW_SECONDS:
                 continue
             release(hold(mark, fcntl.LOCK_EX | fcntl.LOCK_NB))
@@ -158,7 +158,7 @@ class NodeBench:
     def __init__(self, settings: Settings, key: bytes) -> None:
         self.settings, self._key = settings, key
         self._executor = LocalExecutor(settings)
-        # Every question here is refused: a node decides nothing.
+        # Refuses every permission question: a node decides nothing.
         self._gate = Gate(settings, MemoryStore, rules=(Rule("*", "*", "deny"),))
         self._shelf = SkillShelf(os.path.join(settings.state_dir, "skills"))
         self._folder = os.path.join(settings.state_dir, "workspaces")
@@ -167,11 +167,11 @@ class NodeBench:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Release what is kept ready."""
+        """Release the sandboxes that are kept ready."""
         self._executor.close()
 
     def remove(self) -> None:
-        """Close it, and remove all that it keeps on this machine."""
+        """Close it, and remove all its files on this machine."""
         self.close()
         self._spare.remove()
         _remove_state(self.settings.state_dir)
@@ -188,7 +188,7 @@ class NodeBench:
         listener: Listener | None,
         started: Callable[[Running], None],
     ) -> Performed:
-        """Carry out an order that was read; raises what a run raises when nothing was run."""
+        """Carry out an order that was read; raises the errors of a run when nothing was run."""
         private = read_private(self._key, order, sent.private)
         facts = read_facts(sent.facts, order)
         lacks = self._find_lacking(order, sent)
@@ -216,7 +216,10 @@ class NodeBench:
     # Its steps
 
     def _find_lacking(self, order: RunOrder, sent: Sent) -> MissingParts:
-        """Unpack the skills that came or are in the object store; return those that are nowhere."""
+        """Unpack the skills that were sent or are in the object store.
+
+        Return those that are missing.
+        """
         missing = []
         for name, hash in order.hashes.items():
             if self._shelf.find(name, hash):
@@ -254,7 +257,7 @@ class NodeBench:
         if order.workspace:
             key = SessionKey(order.tenant, "node", order.workspace)
             return stack.enter_context(open_workspace(self._folder, key, owner))
-        # Another run of the same user with the same skill may get it.
+        # Another run of the same user with the same skill may get this workspace.
         purpose = (order.tenant, order.hash)
         workspace = self._spare.take(purpose) or open_workspace(self._folder, None, owner)
         stack.callback(self._spare.put_aside, workspace, purpose)
@@ -282,7 +285,7 @@ class NodeBench:
         facts: Mapping[str, EntryFact],
         contents: Mapping[str, bytes],
     ) -> MissingParts:
-        """Change in the workspace what the server changed since the last run."""
+        """Apply the changes that the server made in the workspace since the last run."""
         known = held.known
         if known is None:
             known = held.mirror.look(workspace, order.folder)
@@ -295,7 +298,7 @@ class NodeBench:
         if order.stdin and order.stdin not in contents:
             missing.add(order.stdin)
         if missing:
-            if order.workspace:  # the next message brings more, and not the same again
+            if order.workspace:  # the next message sends more, and not the same again
                 here = {
                     path: fact
                     for path, fact in changed.items()
@@ -379,20 +382,20 @@ class NodeBench:
         return job._replace(env={**job.env, **added}, waited=True)
 
     def _finish(self, order: RunOrder, run: Run, outcome: Outcome, held: _Held) -> Performed:
-        """Return how it ended, with what the command changed."""
+        """Return the outcome, with the files that the command changed."""
         reached: tuple[Connection, ...] = ()
         hit: tuple[str, ...] = ()
         if run.egress is not None:
             run.egress.close()
             reached, hit = run.egress.connections, run.egress.limits_hit
-        # The workspace of a single run is gone afterwards, so all of it goes now.
+        # The workspace of a single run is removed afterwards, so send all of it now.
         batch = BATCH_BYTES if order.workspace else MAX_CARRIED_BYTES
         with held.lock:
             carried = _take_changed(held, run.workspace, run.folder, batch)
         return Performed(outcome, carried, reached, hit)
 
     def collect(self, tenant: str, workspace: str, folder: str) -> Carried:
-        """Return the next batch of what the runs of a conversation changed."""
+        """Return the next batch of files that the runs of a conversation changed."""
         _check_folder(folder)
         with self._lock:
             held = self._held.get(f"{tenant}/{workspace}")
@@ -426,7 +429,7 @@ class NodeBench:
         """Remove a conversation's workspace from this node."""
         with self._lock:
             self._held.pop(f"{tenant}/{workspace}", None)
-        with suppress(OSError, SkillbeltError):  # what is left goes with the actor
+        with suppress(OSError, SkillbeltError):  # the rest is removed with the actor
             key = SessionKey(tenant, "node", workspace)
             opened = open_workspace(self._folder, key, run_identity())
             opened.close()
@@ -436,14 +439,14 @@ class NodeBench:
 def _check_folder(folder: str) -> None:
     top, _, name = folder.partition("/")
     if top != RUNS or not name.replace("-", "").isalnum():
-        raise RunRefused(f"{folder!r} is no folder of a run")
+        raise RunRefused(f"{folder!r} is not the folder of a run")
 
 
 def _take_changed(held: _Held, workspace: Workspace, folder: str, batch_bytes: int) -> Carried:
-    """Return what changed since the server knew it; that is what the server knows from now on."""
+    """Return the changes that the server does not know yet; from now on it knows them."""
     now, known = held.mirror.look(workspace, folder), held.known or {}
     changed, removed = differing(known, now)
-    # The folders of other runs were not looked at.
+    # The folders of other runs were not examined.
     others = {
         path: fact
         for path, fact in known.items()
@@ -451,7 +454,7 @@ def _take_changed(held: _Held, workspace: Workspace, folder: str, batch_bytes: i
     }
     gone = tuple(path for path in removed if path not in others)
     carried = carry(workspace, changed, gone, batch_bytes)
-    # What was left behind is offered again, after the next run at the latest.
+    # Files that were left behind are offered again, after the next run at the latest.
     waits = {*carried.left, *carried.later}
     kept = {path: fact for path, fact in now.items() if path not in waits}
     held.known = {**others, **kept, **carried.changed}

@@ -1,7 +1,7 @@
-"""Which nodes have what a run needs; a clear refusal when none has.
+"""Find the nodes that meet the needs of a run, or refuse with a clear reason.
 
-Ray places: this only says on which nodes it may, and how much a run takes. Nothing of Ray is
-imported here.
+Ray places runs: this module only says on which nodes it may, and how much a run takes. It does not
+import Ray.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from skillbelt.fleet.facts import INTERPRETERS, PRODUCT, VERSION_LABEL, label_of
 from skillbelt.sandbox.registry import CONTAINER, WASM
 from skillbelt.text import one_line
 
-# As Ray names them.
+# Ray's names of these resources.
 CPU, GPU, MEMORY, NODE_LABEL = "CPU", "GPU", "memory", "ray.io/node-id"
 _MAX_SHOWN = 8
 _MIB = 2**20
 
 
 class AnnouncedNode(NamedTuple):
-    """A living node, what it has in all, and its version of the product; "" when it says none."""
+    """A live node, its total resources, and its product version; "" when it announces none."""
 
     id: str
     host: str
@@ -39,7 +39,7 @@ class AnnouncedNode(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """Its name for a person."""
+        """Return its name for people."""
         return f"{self.host} ({self.id[:12]})"
 
     def has(self, names: Iterable[str]) -> bool:
@@ -48,7 +48,7 @@ class AnnouncedNode(NamedTuple):
 
 
 class NodeNeeds(NamedTuple):
-    """What a run needs of a node. An interpreter that no node announces is not waited for."""
+    """The needs of a run. An interpreter that no node announces is not waited for."""
 
     sandbox: str
     memory_bytes: int
@@ -57,13 +57,13 @@ class NodeNeeds(NamedTuple):
 
     @property
     def name(self) -> str:
-        """One word for them: runs that need the same share actors."""
+        """Return one word for the needs: runs with the same needs share actors."""
         words = [self.sandbox, f"{-(-self.memory_bytes // _MIB)}m", self.interpreter]
         return "-".join(filter(None, (*words, f"gpu{self.gpus}" if self.gpus else "")))
 
 
 class NodePlacement(NamedTuple):
-    """Where Ray may make actors for some needs: how many there are, and its options for one."""
+    """The placement of actors for some needs: how many actors, and Ray's options for one."""
 
     name: str
     actors: int
@@ -71,14 +71,17 @@ class NodePlacement(NamedTuple):
 
 
 def interpreter_of(argv: Sequence[str], sandbox: str) -> str:
-    """Return the interpreter that a command begins with, if nodes announce such; else ""."""
-    if sandbox in (WASM, CONTAINER) or not argv:  # these have their own
+    """Return the interpreter that a command begins with, if nodes announce it; else ""."""
+    if sandbox in (WASM, CONTAINER) or not argv:  # these sandboxes have their own interpreters
         return ""
     return argv[0] if argv[0] in INTERPRETERS else ""
 
 
 def find_placement(nodes: Sequence[AnnouncedNode], needs: NodeNeeds) -> NodePlacement:
-    """Return where runs with these needs go; RunRefused names the need that no node meets."""
+    """Return the placement of runs with these needs.
+
+    RunRefused names the need that no node meets.
+    """
     all_takers = [one for one in nodes if one.has([PRODUCT])]
     takers = [one for one in all_takers if one.version in ("", label_of(__version__))]
     if all_takers and not takers:
@@ -108,7 +111,7 @@ def find_placement(nodes: Sequence[AnnouncedNode], needs: NodeNeeds) -> NodePlac
         )
     wanted = needs_of(needs.sandbox, filter(None, (needs.interpreter,)))
     chosen = [one for one in able if one.has(wanted)]
-    if not chosen:  # the command then says itself what is missing, as on one machine
+    if not chosen:  # the command itself then reports what is missing, as on one machine
         chosen, wanted = able, needs_of(needs.sandbox)
     options: dict[str, Any] = {"resources": wanted}
     if len(enough) < len(fitting) or len(takers) < len(all_takers):

@@ -1,8 +1,8 @@
-"""The parts of Ray that it does not promise to keep, all in one place.
+"""The private parts of Ray that skillbelt uses, all in one place.
 
-Its public ways to ask for the same need the dashboard, which is off. The extra `ray` allows one
-minor version of Ray; with another one that lacks a part, this is one readable error. Two more parts
-have a second way where they are used: `ray._private.state.jobs` (`cluster_key`), and
+Ray's public API for the same needs the dashboard, which is off. The extra `ray` allows one minor
+version of Ray; with another one that lacks a part, the user gets one readable error. Two more parts
+have a fallback where they are used: `ray._private.state.jobs` (`cluster_key`), and
 `ray._private.worker.listen_error_messages` (`cluster`).
 """
 
@@ -15,7 +15,7 @@ import ray
 
 from skillbelt.errors import ConfigError
 
-# By module: the names, with a dot for what an object has.
+# By module: the names, with a dot for attributes of an object.
 PARTS = {
     "ray._private.state": (
         "actors", "state.get_draining_nodes", "state.available_resources_per_node"
@@ -35,7 +35,7 @@ PARTS = {
 
 
 def find_part(module: str, name: str = "") -> Any:
-    """Return a part of Ray; ConfigError when this version has it no more."""
+    """Return a part of Ray; ConfigError when this version does not have it."""
     try:
         found: Any = import_module(module)
         for word in filter(None, name.split(".")):
@@ -50,7 +50,7 @@ def find_part(module: str, name: str = "") -> Any:
 
 
 def check_parts() -> None:
-    """Look for every part; ConfigError names the first one that is missing."""
+    """Check every part; ConfigError names the first one that is missing."""
     for module, names in PARTS.items():
         for name in names or ("",):
             find_part(module, name)

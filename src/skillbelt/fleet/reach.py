@@ -1,4 +1,4 @@
-"""Whether what a fleet needs answers, and how quickly: the head, the store, the object store."""
+"""Check that the head, the store and the object store of a fleet answer, and how quickly."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_reachable(address: str) -> float:
 
 
 def try_part(part: str, use: Callable[[], object]) -> PartState:
-    """Use a part once, and say whether it answered."""
+    """Use a part once, and return whether it answered."""
     start = time.perf_counter()
     try:
         use()

@@ -1,7 +1,7 @@
-"""What a node answers to an order, read as what it is: the word of another machine.
+"""Parse the answer of a node to an order as untrusted data from another machine.
 
-A node of another version, or one that was taken over, may answer anything. What does not have the
-form of an answer is one error, and nothing of it is used.
+A node of another version, or a compromised one, may answer anything. An answer of a wrong form is
+one error, and nothing of it is used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FAILED = (
 
 
 class NodeReply(NamedTuple):
-    """How a node carried out an order. Nothing ran if it `lacks` something."""
+    """The answer of a node to an order. Nothing ran if it `lacks` something."""
 
     outcome: Outcome
     carried: Carried
@@ -68,14 +68,14 @@ def error_of(skill: str, reply: object) -> SkillbeltError | None:
 
 
 class ActorEnded(RunRefused):
-    """The actor takes no more runs; another one does."""
+    """The actor takes no more runs; the caller tries another one."""
 
     kind = ENDED
 
 
 def read_reply(reply: object) -> NodeReply:
-    """Return the answer of a node that carried out an order; RunLost when it is none."""
-    with _expected():
+    """Return the answer of a node that carried out an order; RunLost when it has a wrong form."""
+    with _check_form():
         plain = _mapping(reply)
         return NodeReply(
             outcome=_outcome(_mapping(plain["outcome"])),
@@ -87,19 +87,22 @@ def read_reply(reply: object) -> NodeReply:
 
 
 def read_carried(reply: object) -> Carried:
-    """Return what a node brings back of a workspace; RunLost when it is nothing of the kind."""
-    with _expected():
+    """Return the files that a node sends back of a workspace.
+
+    RunLost when they have a wrong form.
+    """
+    with _check_form():
         return _carried(_mapping(reply))
 
 
 @contextmanager
-def _expected() -> Iterator[None]:
-    """Raise RunLost for what does not have the form of an answer."""
+def _check_form() -> Iterator[None]:
+    """Raise RunLost for an answer of a wrong form."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        told = f"{type(error).__name__}: {error}"
-        raise lost_run(f"its answer is none of this version ({told})") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise lost_run(f"its answer does not fit this version ({reason})") from error
 
 
 def _carried(plain: Mapping[str, Any]) -> Carried:

@@ -1,4 +1,4 @@
-"""A run that the server allowed, as the order for a node."""
+"""Turn a run that the server allowed into the order for a node."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from skillbelt.tracing import inject
 
 
 def seal_order(key: bytes, order: RunOrder, values: PrivateValues) -> tuple[bytes, str, bytes]:
-    """Return the order as text, its seal and the values that belong to it."""
+    """Return the order as text, its seal and its private values."""
     private = write_private(values)
     data = write_order(order._replace(private=private_seal(key, order.id, private)))
     return data, seal(key, data), private
 
 
 def tenant_of(run: Run) -> str:
-    """Return whose run it is, for fair shares: a hash of the application and the user."""
+    """Return the tenant of a run, for fair shares: a hash of the application and the user."""
     return hash_texts(*run.who.key[:2])
 
 
@@ -84,12 +84,12 @@ def order_of(
 
 
 def pack_of(run: Run, name: str) -> dict[str, tuple[str, bool, bytes]]:
-    """Return a skill that the run sees, as data."""
+    """Return the files of a skill that the run sees, as plain data."""
     return pack_skill(*_source_of(run, name))
 
 
 def is_kept(objects: Objects | None, run: Run, name: str, hash: str) -> bool:
-    """Put a skill that the run sees into the object store; whether a node finds it there."""
+    """Put a skill that the run sees into the object store; return whether a node finds it there."""
     if objects is None:
         return False
     try:

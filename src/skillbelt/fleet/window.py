@@ -1,7 +1,7 @@
 """The live output of a run, on its way from a node to a server.
 
-Nothing between the two bounds it: Ray keeps what is sent until it is taken. So the server says how
-much it took, and the node lets the command wait while too much is under way, as a pipe does.
+Nothing between the two bounds it: Ray keeps sent data until it is taken. So the server reports how
+much it took, and the node makes the command wait while too much is in flight, as a pipe does.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from collections.abc import Iterator
 from typing import Any
 
 WINDOW_BYTES = 4 * 2**20
-# How often the server says what it took: often enough that the node does not wait for it.
+# How often the server reports what it took: often enough that the node does not wait for it.
 TOLD_BYTES = WINDOW_BYTES // 8
-# Kept of each stream of a run that no server follows yet.
+# Bytes kept of each stream of a run that no server follows yet.
 _EARLY_BYTES = 2**18
 _PIECE_BYTES = 2**16
 FEED_END = "end"
 
 
 class OutputWindow:
-    """Room for the live output of one run.
+    """Flow control for the live output of one run.
 
-    The command waits for room only while it may run: afterwards what has no room is dropped. The
-    result has the beginning of each stream anyway.
+    The command waits for room only while it may run: afterwards, output without room is dropped.
+    The result has the beginning of each stream anyway.
     """
 
     def __init__(self, max_bytes: int = WINDOW_BYTES) -> None:
@@ -35,13 +35,13 @@ class OutputWindow:
         self._until = math.inf
 
     def end_after(self, seconds: float) -> None:
-        """Let the command wait for room no longer than that; once it was ended, not at all."""
+        """Let the command wait for room no longer than `seconds`; 0 after it was killed."""
         with self._changed:
             self._until = min(self._until, time.monotonic() + seconds)
             self._changed.notify_all()
 
     def enter(self, size: int) -> bool:
-        """Wait until so many bytes more may be sent; False when they are to be dropped."""
+        """Wait until `size` more bytes may be sent; False when they must be dropped."""
         with self._changed:
             while self._sent - self._taken and self._sent + size - self._taken > self._max_bytes:
                 left = self._until - time.monotonic()
@@ -52,7 +52,7 @@ class OutputWindow:
             return True
 
     def note_taken(self, total: int) -> None:
-        """Note how many bytes the server took in all."""
+        """Record how many bytes the server has taken in total."""
         with self._changed:
             self._taken = max(self._taken, min(total, self._sent))
             self._changed.notify_all()
@@ -69,7 +69,7 @@ class OutputFeed:
         self._pieces: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
 
     def listen(self, stream: str, data: bytes) -> None:
-        """Take output of the command; wait for room once a server follows."""
+        """Accept output of the command; wait for room once a server follows."""
         with self._lock:
             if not self._followed:
                 data = data[: self._room[stream]]
@@ -81,16 +81,16 @@ class OutputFeed:
             self._pieces.put((stream, data))
 
     def end(self, value: object) -> None:
-        """Note that the run ended, and with what."""
+        """Record that the run ended, and its value."""
         self._pieces.put((FEED_END, value))
 
     def follow(self) -> None:
-        """Have everything from now on sent."""
+        """Send everything from now on."""
         with self._lock:
             self._followed = True
 
     def pieces(self) -> Iterator[tuple[str, Any]]:
-        """Yield the pieces, and last ("end", value); those of one stream that wait as one."""
+        """Yield the pieces, joining those of one stream, and last ("end", value)."""
         name = ""
         while name != FEED_END:
             name, value = self._pieces.get()
@@ -98,11 +98,11 @@ class OutputFeed:
             while name != FEED_END and not self._pieces.empty():
                 waiting.append(self._pieces.get())
                 name = waiting[-1][0]
-            yield from _joined(waiting)
+            yield from _join(waiting)
 
 
-def _joined(pieces: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield the pieces, those of one stream that follow each other as one."""
+def _join(pieces: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield the pieces, joining consecutive ones of one stream."""
     name, data = pieces[0]
     for next_name, next_data in pieces[1:]:
         if next_name == name != FEED_END and len(data) < _PIECE_BYTES:

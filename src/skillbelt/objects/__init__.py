@@ -1,1 +1,1 @@
-"""Contents by digest in an object store, so that every machine can have them."""
+"""Files by digest in an object store, available to every machine."""

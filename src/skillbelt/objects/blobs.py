@@ -2,13 +2,14 @@
 
     <prefix>/blobs/<2 digits>/<62 digits>/<copy>   the bytes of that SHA-256
     <prefix>/trees/<2 digits>/<62 digits>/<copy>   the list of a tree of that digest; see `tree`
-    <prefix>/names/...                             what has a name, and changes
+    <prefix>/names/...                             names, which change what they refer to
 
-A copy has a random name and is written once. A writer relies on a copy that is young, and otherwise
-writes another one. So `collect` can remove an old one that nothing refers to: nothing will.
+A copy has a random name and is written once. A writer relies on a copy only while it is young, and
+otherwise writes another one. So `collect` can remove an old copy that nothing refers to: no writer
+will refer to it later.
 
-Nothing of it is trusted when it comes back: another machine may have written it. Each reader
-hashes what it reads before it gives it on.
+Nothing in the store is trusted: another machine may have written it. Each reader hashes what it
+reads before it passes it on.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, cast
 
 from skillbelt.errors import ObjectDamaged, ObjectError, ObjectMissing, ObjectsAway
 from skillbelt.metrics import count
-from skillbelt.objects.remote import load_obstore, reported
+from skillbelt.objects.remote import convert_errors, load_obstore
 from skillbelt.store.key_hash import hash_texts
 
 if TYPE_CHECKING:
@@ -33,18 +34,18 @@ if TYPE_CHECKING:
     from skillbelt.store.protocol import SessionKey
 
 CHUNK = 2**20
-# One request for each so many bytes of an object: its retries begin again there, not at the start.
+# One request for each range of this many bytes: a retry begins at its range, not at the start.
 PIECE_BYTES = 8 * 2**20
-# What is older than half of this is written again by who needs it, so that `collect` may remove
-# what is older than all of it without looking at who is about to need it.
+# A writer writes another copy of an object that is older than half of this. So `collect` may remove
+# objects that are older than all of it, without knowing which ones a writer is about to need.
 GRACE_SECONDS = 24 * 3600.0
 MAX_FILE_BYTES = 16 * 2**30
-# Skills that no machine has put for so long are removed.
+# Skills that no machine has put for this long are removed.
 SKILL_SECONDS = 30 * 24 * 3600.0
 TENANTS = "tenants"
-_IN_MEMORY = 8 * CHUNK  # beyond that, what is put or read waits in a file
+_IN_MEMORY = 8 * CHUNK  # larger objects are buffered in a file
 _PARTS_AT_ONCE = 4
-# What is put: bytes, a file, or chunks. Chunks that end with an exception put nothing.
+# The data to put: bytes, a file, or chunks. Chunks that end with an exception put nothing.
 Content = bytes | BinaryIO | Iterator[bytes]
 _COPY = re.compile(r"/[0-9a-f]{16}\Z")
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
@@ -62,7 +63,7 @@ def digits_of(digest: str) -> str:
     """Return the 64 digits of `sha256:...`; ObjectError for anything else."""
     match = _DIGEST.fullmatch(digest)
     if match is None:
-        raise ObjectError(f"{digest[:100]!r} is no digest: it is `sha256:` and 64 digits")
+        raise ObjectError(f"{digest[:100]!r} is not a digest: write `sha256:` and 64 digits")
     return match[1]
 
 
@@ -76,7 +77,7 @@ class Blobs:
     # Bytes by digest
 
     def put_file(self, data: bytes | BinaryIO | str) -> str:
-        """Keep the bytes, the rest of a file, or the file at a path; return the digest."""
+        """Store the bytes, the rest of a file, or the file at a path; return the digest."""
         if isinstance(data, str):
             with open(data, "rb") as file:
                 return self.put_file(file)
@@ -94,7 +95,10 @@ class Blobs:
         return f"sha256:{hashed.hexdigest()}"
 
     def put_blob(self, digits: str, size: int, read: Callable[[], Content]) -> tuple[str, bool]:
-        """Keep what `read` returns, which has these digits; return the copy, and if it was sent."""
+        """Store the data that `read` returns, whose SHA-256 is `digits`.
+
+        Return the copy, and if it was sent.
+        """
         for found in self.copies("blobs", digits):
             if found.size == size and found.age < GRACE_SECONDS / 2:
                 return f"{digits}/{found.path.rpartition('/')[2]}", False
@@ -104,12 +108,12 @@ class Blobs:
         return blob, True
 
     def copies(self, kind: Literal["blobs", "trees"], digits: str) -> list[ListedObject]:
-        """Return what is kept under a digest, the newest first."""
+        """Return the copies under a digest, the newest first."""
         found = self.walk(f"{kind}/{digits[:2]}/{digits[2:]}")
         return sorted((one for one in found if _COPY.search(one.path)), key=lambda one: one.age)
 
     def has_file(self, digest: str) -> bool:
-        """Whether something is kept under that digest; `open_file` finds out if it is whole."""
+        """Whether a copy exists under that digest; `open_file` checks that it is complete."""
         return bool(self.copies("blobs", digits_of(digest)))
 
     def open_file(self, digest: str, most: int = MAX_FILE_BYTES) -> BinaryIO:
@@ -150,16 +154,16 @@ class Blobs:
         return cast(BinaryIO, kept)
 
     def pieces(self, blob: str, start: int, length: int) -> Iterator[bytes]:
-        """Yield a range of a copy, not verified; ObjectDamaged when it is shorter."""
+        """Yield a range of a copy, not verified; ObjectDamaged when the copy is shorter."""
         path = blob_path(blob)
         while length > 0:
             wanted = min(length, PIECE_BYTES)
             try:
                 data = self.read_range(path, start, wanted)
             except FileNotFoundError as error:
-                raise ObjectMissing(f"sha256:{blob[:64]}", self._shown(path)) from error
+                raise ObjectMissing(f"sha256:{blob[:64]}", self._display(path)) from error
             except ObjectsAway:
-                # Stores refuse a range beyond the end in various words.
+                # Stores report a range beyond the end in various ways.
                 found = self.stat(path)
                 if found is None or found.size >= start + wanted:
                     raise
@@ -171,15 +175,15 @@ class Blobs:
             start, length = start + wanted, length - wanted
 
     def damaged(self, blob: str, reason: str) -> ObjectDamaged:
-        """Return the error for a copy that is not what its name says."""
-        return ObjectDamaged(f"sha256:{blob[:64]}", self._shown(blob_path(blob)), reason)
+        """Return the error for a copy whose content differs from its name."""
+        return ObjectDamaged(f"sha256:{blob[:64]}", self._display(blob_path(blob)), reason)
 
     # Objects by path
 
     def stat(self, path: str) -> ListedObject | None:
-        """Return what is known of an object; None if there is none."""
+        """Return the entry of an object; None if there is none."""
         try:
-            with self._reported("cannot be looked at", path):
+            with self._convert_errors("cannot be looked at", path):
                 found = self._store.head(self.prefix + path)
         except FileNotFoundError:
             return None
@@ -187,14 +191,14 @@ class Blobs:
         return ListedObject(path, found["size"], age)
 
     def write(self, path: str, data: Content) -> None:
-        """Put an object, whole or not at all, in the place of the one that was there."""
-        with self._reported("cannot be written", path):
+        """Put an object, all or nothing, and replace the existing one."""
+        with self._convert_errors("cannot be written", path):
             self._store.put(self.prefix + path, data, max_concurrency=_PARTS_AT_ONCE)
 
     def create(self, path: str, data: bytes) -> bool:
-        """Put an object where there is none; return whether there was none."""
+        """Put an object if the path is free; return whether it was."""
         taken = load_obstore("keeping objects in an object store").exceptions.AlreadyExistsError
-        with self._reported("cannot be written", path):
+        with self._convert_errors("cannot be written", path):
             try:
                 self._store.put(self.prefix + path, data, mode="create")
             except taken:
@@ -213,22 +217,22 @@ class Blobs:
         """Return the bytes of an object; FileNotFoundError, or ObjectError beyond `most`."""
         found = self.stat(path)
         if found is None:
-            raise FileNotFoundError(self._shown(path))
+            raise FileNotFoundError(self._display(path))
         if found.size > most:
             raise ObjectError(
-                f"{self._shown(path)} has {found.size:,} bytes; at most {most:,} are read"
+                f"{self._display(path)} has {found.size:,} bytes; at most {most:,} are read"
             )
         return found.size
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """Return a part of an object; FileNotFoundError if there is none."""
-        with self._reported("cannot be read", path):
+        with self._convert_errors("cannot be read", path):
             return bytes(self._store.get_range(self.prefix + path, start=start, length=length))
 
     def walk(self, folder: str) -> Iterator[ListedObject]:
         """Yield the objects below a folder, in no order."""
         now = time.time()
-        with self._reported("cannot be listed", folder):
+        with self._convert_errors("cannot be listed", folder):
             for page in self._store.list(self.prefix + folder, chunk_size=1000):
                 for one in page:
                     path = one["path"].removeprefix(self.prefix)
@@ -236,32 +240,32 @@ class Blobs:
 
     def folders(self, folder: str) -> list[str]:
         """Return the folders in a folder, as paths below the prefix."""
-        with self._reported("cannot be listed", folder):
+        with self._convert_errors("cannot be listed", folder):
             found = self._store.list_with_delimiter(self.prefix + folder)["common_prefixes"]
         return sorted(path.removeprefix(self.prefix) for path in found)
 
     def delete(self, path: str) -> None:
         """Remove an object, if there is one."""
-        with suppress(FileNotFoundError), self._reported("cannot be removed", path):
+        with suppress(FileNotFoundError), self._convert_errors("cannot be removed", path):
             self._store.delete(self.prefix + path)
 
-    def _reported(self, failed: str, path: str) -> AbstractContextManager[None]:
-        return reported(f"the object store: {self._shown(path)} {failed}")
+    def _convert_errors(self, failed: str, path: str) -> AbstractContextManager[None]:
+        return convert_errors(f"the object store: {self._display(path)} {failed}")
 
-    def _shown(self, path: str) -> str:
+    def _display(self, path: str) -> str:
         return os.path.join(self.prefix, path)
 
 
 def tenant_prefix(key: SessionKey) -> str:
-    """Return the prefix of the key's `app` and `user`."""
+    """Return the prefix of the tenant: the key's `app` and `user`."""
     return f"{TENANTS}/{hash_texts(key.app, key.user)}"
 
 
 def text_space(store: ObjectStore, key: SessionKey) -> Blobs:
-    """Return where the long texts of a conversation are, by their SHA-256."""
+    """Return the space for the long texts of a conversation, by their SHA-256."""
     return Blobs(store, f"{tenant_prefix(key)}/texts/{hash_texts(*key)}")
 
 
 def blob_path(blob: str) -> str:
-    """Return where a copy is: `<digits>/<copy>`."""
+    """Return the path of a copy: `<digits>/<copy>`."""
     return f"blobs/{blob[:2]}/{blob[2:]}"

@@ -1,7 +1,7 @@
-"""Folders that came from an object store, kept by digest on this machine within a bound.
+"""A cache of folders from an object store, by digest on this machine, bounded in size.
 
 <cache>/<digits>/<name>     the folder
-<cache>/<digits>.lock       held by who uses it; its time is the last use
+<cache>/<digits>.lock       held while the folder is in use; its time is the last use
 """
 
 from __future__ import annotations
@@ -33,11 +33,14 @@ def kept_folder(
     is_whole: Callable[[str], bool],
     most: int = MAX_KEPT_BYTES,
 ) -> Iterator[str]:
-    """Yield the folder, fetched if it is not there whole; it stays until the end of the block."""
+    """Yield the folder, fetched if it is not there complete.
+
+    It stays until the end of the block.
+    """
     try:
         check_segment(name)
     except PathEscape as escape:
-        raise ObjectError(f"{name[:80]!r} is no name for a folder: {escape}") from escape
+        raise ObjectError(f"{name[:80]!r} is not a name for a folder: {escape}") from escape
     path = os.path.join(cache, digits, name)
     lock = os.path.join(cache, f"{digits}{_LOCK}")
     make_folder(cache)
@@ -45,10 +48,10 @@ def kept_folder(
     try:
         filled = 0
         while not (os.path.isdir(path) and is_whole(path)):
-            # Another process may have removed it meanwhile. A store may also have sent what this
-            # machine does not take for the whole.
+            # Another process may have removed it meanwhile. A store may also have sent a folder
+            # that this machine does not consider complete.
             if filled == _ATTEMPTS:
-                raise ObjectError(f"{path} is not whole after it was fetched {filled} times")
+                raise ObjectError(f"{path} is not complete after it was fetched {filled} times")
             release(handle)
             handle = -1
             _fill(path, lock, fetch, is_whole)
@@ -65,7 +68,7 @@ def kept_folder(
 def _fill(
     path: str, lock: str, fetch: Callable[[str], None], is_whole: Callable[[str], bool]
 ) -> None:
-    """Fetch the folder; of many who want it at once, one does."""
+    """Fetch the folder; of many callers at once, one fetches and the others wait."""
     alone = hold(lock, fcntl.LOCK_EX)
     try:
         if not (os.path.isdir(path) and is_whole(path)):
@@ -77,7 +80,7 @@ def _fill(
 
 
 def _clean(cache: str, most: int, keep: str) -> None:
-    """Remove the folders that were not used for longest, until the rest is within the bound."""
+    """Evict the least recently used folders until the rest is within the bound."""
     found = []
     for name in os.listdir(cache):
         if name.endswith(_LOCK):

@@ -1,9 +1,9 @@
-"""Remove from an object store what nothing refers to any more, beside machines that write.
+"""Garbage collection in an object store, while other machines write to it.
 
-A tree is referred to by a name, or it is young; a blob is referred to by a tree, or it is young.
-Young is less than GRACE_SECONDS old. Who needs an object that is half as old and not referred to
-writes another copy of it, under a name of its own. So what a machine is about to refer to is never
-removed, and no machine needs a lock.
+A tree is kept while a name refers to it or it is young; a blob is kept while a tree refers to it or
+it is young. Young is less than GRACE_SECONDS old. A writer that needs an object which is half as
+old and not referred to writes another copy of it, under a name of its own. So an object that a
+machine is about to refer to is never removed, and no machine needs a lock.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from skillbelt.objects.space import Objects
 from skillbelt.objects.tree import TreeLimits, decode_tree
 from skillbelt.untrusted_json import read_json
 
-# Names that were not renewed for so long: of conversations that are gone without being deleted.
+# Names not renewed for this long: of conversations that are gone without being deleted.
 NAME_SECONDS = 30 * 24 * 3600.0
 _ANY = TreeLimits(max_bytes=2**62, max_entries=2_000_000)
 _MAX_RECORD = 4096
 
 
 class CollectedObjects(NamedTuple):
-    """What was removed: how many names and texts, trees and blobs, and their bytes."""
+    """The totals of a collection: removed names and texts, trees and blobs, and their bytes."""
 
     names: int = 0
     trees: int = 0
@@ -44,7 +44,7 @@ def collect(
 ) -> CollectedObjects:
     """Remove old names and texts, then the trees and blobs that nothing refers to.
 
-    Return what is gone. Raises ObjectsAway; what was not removed by then is removed next time.
+    Return what was removed. Raises ObjectsAway; the rest is removed by the next collection.
     """
     total = CollectedObjects()
     for space in objects.spaces():
@@ -54,7 +54,7 @@ def collect(
         total = CollectedObjects(*map(sum, zip(total, found, strict=True)))
     packages = objects.packages
     for one in [*packages.walk("wheels"), *packages.walk("archives")]:
-        # Who misses one fetches it from its index, and keeps it here again.
+        # A machine that misses one fetches it from its index, and stores it here again.
         if one.age > skill_seconds and _remove(packages, one.path, skill_seconds):
             total = total._replace(blobs=total.blobs + 1, size=total.size + one.size)
     for one in list(objects.deleted.walk("")):
@@ -64,8 +64,8 @@ def collect(
 
 
 def _collect(space: Blobs, name_seconds: float, tree_seconds: float) -> CollectedObjects:
-    # Names before trees, and trees before blobs, as against the order in which they are written: a
-    # name that is seen has its tree in the list of trees, and what is written later is young.
+    # Names before trees, and trees before blobs, the reverse of the order of writing: the tree of a
+    # name that was seen is in the list of trees, and what is written later is young.
     listed = [*space.walk("names"), *space.walk("texts")]
     old = [one for one in listed if one.age > name_seconds]
     names = [one for one in listed if one.age <= name_seconds and one.path.startswith("names")]
@@ -78,7 +78,7 @@ def _collect(space: Blobs, name_seconds: float, tree_seconds: float) -> Collecte
         del trees[tree.path]
     used = {blob for path in trees for blob in _blobs_of(space, path)}
     gone = [one for one in space.walk("blobs") if one.path not in used and one.age > GRACE_SECONDS]
-    # Trees before blobs: no tree is left that lacks some.
+    # Trees before blobs, so that no tree is left without its blobs.
     done = [
         [one for one in ones if _remove(space, one.path, seconds)]
         for ones, seconds in ((old, name_seconds), (unused, tree_seconds), (gone, GRACE_SECONDS))
@@ -88,7 +88,7 @@ def _collect(space: Blobs, name_seconds: float, tree_seconds: float) -> Collecte
 
 
 def _remove(space: Blobs, path: str, seconds: float) -> bool:
-    """Remove an object if it is still as old: a name may have been written again meanwhile."""
+    """Remove an object if it is still as old: a name may have been renewed meanwhile."""
     found = space.stat(path)
     if found is None or found.age <= seconds:
         return False
@@ -102,23 +102,23 @@ def _tree_of(space: Blobs, name: ListedObject) -> str:
         data = space.read(name.path, _MAX_RECORD)
         digits = digits_of(str(read_json(data or b"{}").get("tree", "")))
     except (ValueError, AttributeError, ObjectError) as error:
-        _only_damaged(error)
+        _raise_unless_damaged(error)
         return ""
     return f"trees/{digits[:2]}/{digits[2:]}"
 
 
 def _blobs_of(space: Blobs, path: str) -> Iterator[str]:
-    """Yield the paths of the blobs of a tree. One that cannot be read refers to none."""
+    """Yield the paths of the blobs of a tree. A tree that cannot be read refers to none."""
     try:
         tree = decode_tree(space.read(path, _ANY.list_bytes) or b"", _ANY)
     except ObjectError as error:
-        _only_damaged(error)
-        log_warning(f"{space.prefix}{path} is no list of a tree, and keeps nothing: {error}")
+        _raise_unless_damaged(error)
+        log_warning(f"{space.prefix}{path} is not the list of a tree, and keeps nothing: {error}")
         return
     yield from map(blob_path, tree.blobs)
 
 
-def _only_damaged(error: Exception) -> None:
-    """Raise the error of a store that is away: what it does not say must not be removed."""
+def _raise_unless_damaged(error: Exception) -> None:
+    """Re-raise the error of a store that is away: no answer is not a reason to remove anything."""
     if isinstance(error, ObjectError) and type(error) is not ObjectError:
         raise error

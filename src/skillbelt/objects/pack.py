@@ -21,21 +21,21 @@ from skillbelt.objects.tree import (
     mode_of,
 )
 
-# Files below this size are put together into packs of about PACK_BYTES.
+# Files below this size are combined into packs of about PACK_BYTES.
 SMALL_BYTES = 256 * 2**10
 PACK_BYTES = 8 * 2**20
 _AT_ONCE = 4  # uploads; each holds a pack or some chunks of a file in memory
 
-# Returns the entry of an earlier tree that is still true of this one; None if it must be read.
+# Returns the entry of an earlier tree if it still holds; None if the file must be read.
 Reuse = Callable[[TreeEntry], StoredEntry | None]
 
 
 class PackRules(NamedTuple):
-    """How a folder is packed.
+    """The way a folder is packed.
 
-    `what` names it in errors. `runner` is the user whose hard links are taken: a link to the file
-    of another user could expose a secret. `earlier` is a tree of the same space whose blobs are
-    known to be there, `reuse` says which of its entries still hold.
+    `what` names the folder in errors. `runner` is the user whose hard links are accepted: a link to
+    another user's file could expose a secret. `earlier` is a tree of the same space whose blobs are
+    known to exist, `reuse` decides which of its entries still hold.
     """
 
     what: str
@@ -50,7 +50,7 @@ class PackRules(NamedTuple):
 class Packed(NamedTuple):
     """A tree that is in the store, and how many bytes had to be sent.
 
-    `left_out` are pipes, sockets and devices, which mean nothing on another machine.
+    `left_out` are pipes, sockets and devices, which are useless on another machine.
     """
 
     tree: StoredTree
@@ -59,7 +59,10 @@ class Packed(NamedTuple):
 
 
 def pack_tree(blobs: Blobs, source: SkillTree, rules: PackRules) -> Packed:
-    """Put the files of a folder and the list of them; ObjectError for what cannot be packed."""
+    """Put the files of a folder and the list of them.
+
+    ObjectError for a file that cannot be packed.
+    """
     try:
         with ThreadPoolExecutor(_AT_ONCE, "skillbelt-objects") as pool:
             job = _Packing(blobs, source, rules, pool)
@@ -71,9 +74,9 @@ def pack_tree(blobs: Blobs, source: SkillTree, rules: PackRules) -> Packed:
 
 
 def put_list(blobs: Blobs, tree: StoredTree) -> str:
-    """Put the list of a tree whose blobs are there; return its digest.
+    """Put the list of a tree whose blobs exist; return its digest.
 
-    Always another copy of it: the blobs of an older one may be about to be removed.
+    Always writes another copy of the list: the blobs of an older copy may be about to be removed.
     """
     digest = tree.digest()
     digits = digest.removeprefix("sha256:")
@@ -87,12 +90,12 @@ class _Packing:
         self, blobs: Blobs, source: SkillTree, rules: PackRules, pool: ThreadPoolExecutor
     ) -> None:
         self.blobs, self.source, self.rules, self.pool = blobs, source, rules, pool
-        # Numbers of blobs, by the digits or, of an earlier tree, by the copy.
+        # The numbers of blobs, by digits, or by copy for those of an earlier tree.
         self.numbers: dict[str, int] = {}
-        self.copies: dict[str, str] = {}  # of what was put, by the digits
+        self.copies: dict[str, str] = {}  # copies that were put, by digits
         self.places: dict[str, tuple[str, int]] = {}  # blob and offset, by SHA-256 of a file
         self.pack = bytearray()
-        self.waiting: list[StoredEntry] = []  # what is in the pack that is not sent yet
+        self.waiting: list[StoredEntry] = []  # entries of the pack that is not sent yet
         self.packed: dict[str, int] = {}  # offsets in that pack, by SHA-256
         self.entries: list[StoredEntry] = []
         self.pending: list[tuple[str, int, Future[tuple[str, bool]]]] = []
@@ -105,7 +108,7 @@ class _Packing:
 
     def run(self) -> StoredTree:
         found = [entry for entry in self.source.entries() if self.check(entry)]
-        # The size that is said, not the blocks: a sparse file would be read as its zeros.
+        # The apparent size, not the blocks: a sparse file would be read with its zeros.
         self.count(sum(entry.size for entry in found))
         self.bytes = 0
         for entry in found:
@@ -117,9 +120,9 @@ class _Packing:
         return StoredTree(self.rules.kind, blobs, tuple(self.entries), self.rules.facts)
 
     def check(self, entry: TreeEntry) -> bool:
-        """Whether the entry belongs to the tree; ObjectError for one that must not be there."""
+        """Whether the entry belongs to the tree; ObjectError for one that is not allowed."""
         if entry.path in self.source.rules.only and entry.kind != "folder":
-            self.refuse(entry.path, "is no folder")
+            self.refuse(entry.path, "is not a folder")
         if self.rules.kind == "exact" and entry.problem == "not-a-file":
             self.left_out.append(entry.path)
             return False
@@ -170,7 +173,7 @@ class _Packing:
         self.place(made)
 
     def place(self, entry: StoredEntry) -> None:
-        """Add a file whose bytes have a place."""
+        """Add a file whose bytes are stored."""
         if entry.size:
             digits, offset = self.places[entry.sha256]
             number = self.numbers.setdefault(digits, len(self.numbers))
@@ -178,7 +181,7 @@ class _Packing:
         self.entries.append(entry)
 
     def read(self, entry: TreeEntry) -> bytes | tuple[int, str]:
-        """Return a small file; of another one its size and SHA-256."""
+        """Return the content of a small file; for a larger one its size and SHA-256."""
         with open(self.open(entry), "rb", 0) as file:
             head = file.read(SMALL_BYTES) or b""
             while len(head) < SMALL_BYTES and (more := file.read(SMALL_BYTES - len(head))):
@@ -194,7 +197,7 @@ class _Packing:
         return size, hashed.hexdigest()
 
     def again(self, entry: TreeEntry, size: int, digits: str) -> Iterator[bytes]:
-        """Yield the file once more; an exception at its end when it is another by now."""
+        """Yield the file once more; raise at the end if it changed."""
         hashed, left = hashlib.sha256(), size
         with open(self.open(entry), "rb", 0) as file:
             while left and (chunk := file.read(min(left, CHUNK))):

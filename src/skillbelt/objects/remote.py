@@ -17,7 +17,7 @@ from skillbelt.metrics import count
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-# obstore's own defaults try for three minutes, in which a run would hang without a word.
+# obstore retries for three minutes by default, during which a run would hang silently.
 _RETRIES = {"max_retries": 4, "retry_timeout": timedelta(seconds=20)}
 _VARIABLES = (
     "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID",
@@ -36,10 +36,10 @@ def load_obstore(purpose: str) -> Any:
 
 
 def open_store(url: str, **config: Any) -> ObjectStore:
-    """Open the store at `s3://bucket/prefix`, `file:///folder` or the like; ConfigError if wrong.
+    """Open the store at `s3://bucket/prefix`, `file:///folder` or the like; ConfigError if invalid.
 
-    Nothing is contacted yet. `config` is obstore's for the kind of store; what it does not say
-    comes from the environment, such as AWS_ENDPOINT_URL.
+    Nothing is contacted yet. `config` is passed to obstore; options that it does not set come from
+    the environment, such as AWS_ENDPOINT_URL.
     """
     obstore = load_obstore("keeping objects in an object store")
     kind = urlsplit(url).scheme
@@ -65,29 +65,29 @@ def open_store(url: str, **config: Any) -> ObjectStore:
 
 
 def _refuse_empty(kind: str) -> None:
-    """Raise ConfigError for a variable that is set to nothing: obstore takes it for a value.
+    """Raise ConfigError for a variable that is set to "": obstore takes it for a value.
 
-    With an empty AWS_ENDPOINT_URL it ends in a panic, which is no exception that callers expect.
+    With an empty AWS_ENDPOINT_URL obstore panics, which callers do not expect as an exception.
     """
     for name in _VARIABLES if kind in ("s3", "s3a") else ():
         if os.environ.get(name) == "":
-            raise ConfigError(f"{name} is set to nothing; give it a value, or unset it")
+            raise ConfigError(f"{name} is empty; give it a value, or unset it")
 
 
 @lru_cache(maxsize=16)
 def open_once(url: str) -> ObjectStore:
-    """Open the store at the URL; the same one for each caller, with its connections."""
+    """Open the store at the URL; all callers share one, with its connections."""
     return open_store(url)
 
 
 def _client_options() -> dict[str, Any]:
-    """Return the options of the HTTP client. Plain HTTP only where the environment asks for it."""
+    """Return the options of the HTTP client; plain HTTP only where the environment allows it."""
     plain = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true")
     return {**_CLIENT, "allow_http": True} if plain else dict(_CLIENT)
 
 
 @contextmanager
-def reported(what: str) -> Iterator[None]:
+def convert_errors(what: str) -> Iterator[None]:
     """Turn the failures of obstore into ObjectsAway; a missing object stays FileNotFoundError."""
     failed = load_obstore("keeping objects in an object store").exceptions.BaseError
     try:
@@ -98,5 +98,5 @@ def reported(what: str) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the reason; obstore adds its structures below it."""
+    """Return the first line of the reason; obstore adds its structures below."""
     return str(error).strip().partition("\n")[0]

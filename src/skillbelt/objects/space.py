@@ -1,12 +1,12 @@
-"""The object store of a deployment: skills that all share, and a space for each tenant.
+"""The object store of a deployment: skills that all tenants share, and a space for each tenant.
 
     packages/wheels, archives/...   files of packages, by the hashes that locks name
     skills/...                   skills, by the digest that approvals are bound to
     deleted/<digits>             a mark for each conversation that was deleted, for other machines
     tenants/<digits>/...         of one `app` and `user`: files, trees, snapshots of workspaces
 
-A space has its own blobs. So a tenant neither finds out what another one has, nor reads what
-another one wrote under a name. Skills are shared: their digest says what they are.
+Each space has its own blobs. So a tenant neither finds out what another one has, nor reads what
+another one wrote under a name. Skills are shared: their digest identifies their content.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ if TYPE_CHECKING:
 _LIMITS = TreeLimits()
 _EVERYTHING = TreeRules(left_out=frozenset(), exact=True)
 _SKILLS, _PACKAGES, _DELETED = "skills", "packages", "deleted"
-_SURE_SECONDS = 600.0  # a skill that was seen in the store is not looked for again meanwhile
+_SURE_SECONDS = 600.0  # for this long, a skill that was seen in the store is not checked again
 
 
 class ObjectSpace(Blobs):
     """Files and folders by digest, in a space of their own."""
 
     def put_tree(self, folder: str, *, limits: TreeLimits = _LIMITS) -> str:
-        """Keep a folder as it is: files with modes and times, links, empty folders.
+        """Store a folder as it is: files with modes and times, links, empty folders.
 
-        Return its digest. ObjectError for what cannot be read, or is beyond the limits.
+        Return its digest. ObjectError for a folder that cannot be read, or exceeds the limits.
         """
         rules = _EVERYTHING._replace(most=limits.max_entries)
-        with _opened(folder, "", rules) as tree:
+        with _open_tree(folder, "", rules) as tree:
             packed = pack_tree(self, tree, PackRules(folder, "exact", limits))
         return put_list(self, packed.tree)
 
@@ -119,7 +119,7 @@ class Objects:
         return self._space(tenant_prefix(key))
 
     def spaces(self) -> Iterator[ObjectSpace]:
-        """Yield the space of skills, and that of each tenant that has something."""
+        """Yield the space of skills, and that of each tenant with data."""
         yield self.skills
         whole = Blobs(self._store, self._prefix)
         for folder in whole.folders(TENANTS):
@@ -131,7 +131,7 @@ class Objects:
     # Skills
 
     def put_skill(self, skill: Skill) -> str:
-        """Keep the files of a skill; return its digest, which is `skill.files.digest()`.
+        """Store the files of a skill; return its digest, which is `skill.files.digest()`.
 
         ObjectError for a skill that cannot be run: it has no files, or the digest does not cover
         all of them.
@@ -150,7 +150,7 @@ class Objects:
         return digest
 
     def keep_folder(self, digest: str, find: Callable[[], tuple[str, str]], *, what: str) -> None:
-        """Keep the skill of that digest, unless it is there; `find` returns its folder and fence.
+        """Store the skill of that digest, unless it is there; `find` returns its folder and fence.
 
         ObjectError when the folder has another digest.
         """
@@ -166,21 +166,21 @@ class Objects:
         self._sure[digest] = time.monotonic()
 
     def put_folder(self, folder: str, fence: str = "", *, what: str = "") -> str:
-        """Keep the skill in a folder; return its digest."""
-        with _opened(folder, fence, TreeRules()) as tree:
+        """Store the skill in a folder; return its digest."""
+        with _open_tree(folder, fence, TreeRules()) as tree:
             packed = pack_tree(self.skills, tree, PackRules(what or folder, "skill"))
         return put_list(self.skills, packed.tree)
 
     def get_skill(self, digest: str, into: str) -> None:
-        """Write the files of a skill to a new folder; they have the digest, or it is an error."""
+        """Write the files of a skill to a new folder; ObjectError unless they have the digest."""
         self.skills.get_tree(digest, into, kind="skill")
 
     @contextmanager
     def skill_folder(self, digest: str, cache_dir: str, name: str) -> Iterator[str]:
         """Yield a folder of that name with the files of a skill, from the cache if it is there.
 
-        The cache does not remove it before the end of the block. The files are hashed each time
-        the folder looks different than before.
+        The cache does not remove it before the end of the block. The files are hashed again
+        whenever the entries of the folder changed.
         """
         digits = digits_of(digest)
         folder = os.path.join(cache_dir, "objects", "skills")
@@ -196,7 +196,7 @@ class Objects:
 
 
 @contextmanager
-def _opened(folder: str, fence: str, rules: TreeRules) -> Iterator[SkillTree]:
+def _open_tree(folder: str, fence: str, rules: TreeRules) -> Iterator[SkillTree]:
     try:
         tree = SkillTree(folder, fence, rules)
     except (OSError, PathEscape) as error:

@@ -1,9 +1,11 @@
 """A folder as a value: its entries, and where the bytes of each file are.
 
-The list of a tree is one JSON document a line: a head, then each entry. So it is counted before it
-is read, and a hostile one takes no more memory than a good one. Files are in blobs: a large one
-alone, small ones together in a pack, since a request for each would take longer than its bytes.
-The digest of a tree covers what the folder holds and not where that is kept, so a tree that is
+The list of a tree is one JSON document per line: a head, then each entry. So the entries are
+counted before they are parsed, and a hostile list takes no more memory than a good one. Files are
+in blobs: a large one alone, small ones together in a pack, since a request for each would take
+longer than its bytes.
+
+The digest of a tree covers the content of the folder and not where it is stored, so a tree that is
 packed in another way is the same tree. For a skill it is the digest that approvals are bound to.
 """
 
@@ -24,16 +26,16 @@ TreeKind = Literal["skill", "exact"]
 
 _FORMAT = 1
 _MAX_TARGET = 4096
-# A path and a target are at most 20 KiB, and six times as long when they are escaped.
+# A path and a target have at most 20 KiB, six times as much when they are escaped.
 _MAX_LINE = 256 * 2**10
 _MAX_NUMBER = 2**62
 _DIGITS = frozenset("0123456789abcdef")
 _SKILL_MODES = (0o755, 0o644)
-_NOWHERE = -1  # the blob of an empty file
+_NOWHERE = -1  # the blob number of an empty file
 
 
 class TreeLimits(NamedTuple):
-    """The most that a tree may hold; all of it is checked before anything is written."""
+    """The bounds of a tree; all of them are checked before anything is written."""
 
     max_bytes: int = MAX_MANIFEST_BYTES
     max_entries: int = MAX_MANIFEST_FILES
@@ -41,15 +43,15 @@ class TreeLimits(NamedTuple):
 
     @property
     def list_bytes(self) -> int:
-        """The most bytes that the list of a tree may have."""
+        """Return the most bytes that the list of a tree may have."""
         return 4096 + self.max_entries * 1024
 
 
 class StoredEntry(NamedTuple):
-    """An entry of a tree. `blob` is the number of the blob that has the file, at `offset`.
+    """An entry of a tree. `blob` is the number of the blob with the file's bytes, at `offset`.
 
-    `mode` has the permission bits. `changed_ns` is the time of the last change, 0 if it is not
-    part of the tree.
+    `mode` has the permission bits. `changed_ns` is the time of the last change, 0 if it is not part
+    of the tree.
     """
 
     path: str
@@ -64,7 +66,7 @@ class StoredEntry(NamedTuple):
 
 
 class StoredTree(NamedTuple):
-    """A tree. `blobs` are copies of blobs, `facts` what else belongs to it."""
+    """A tree. `blobs` are copies of blobs, `facts` are further values that the digest covers."""
 
     kind: TreeKind
     blobs: tuple[str, ...]
@@ -73,11 +75,11 @@ class StoredTree(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The bytes of all files."""
+        """Return the bytes of all files."""
         return sum(entry.size for entry in self.entries)
 
     def digest(self) -> str:
-        """Return the digest of what the tree holds."""
+        """Return the digest of the tree's content."""
         files = sorted((one.path, one.sha256) for one in self.entries if one.kind == "file")
         if self.kind == "skill":
             return content_hash(files, sorted(filter(None, map(_skill_fact, self.entries))))
@@ -112,12 +114,12 @@ def decode_tree(data: bytes, limits: TreeLimits) -> StoredTree:
             _refuse(f"it has format {head['format']!r}; this version reads {_FORMAT}")
         kind, facts = head["kind"], head["facts"]
         if kind not in ("skill", "exact") or not isinstance(facts, dict):
-            _refuse("it is no list of a tree")
-        blobs = tuple(_checked_blob(one) for one in head["blobs"])
+            _refuse("it is not the list of a tree")
+        blobs = tuple(_check_blob(one) for one in head["blobs"])
         rows = (decode_entry(read_json(line, most=_MAX_LINE)) for line in lines)
         entries = tuple(rows) if kind == "exact" else tuple(map(_plain, rows))
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise ObjectError(f"it is no list of a tree: {str(error)[:200]}") from error
+        raise ObjectError(f"it is not the list of a tree: {str(error)[:200]}") from error
     tree = StoredTree(kind, blobs, entries, facts)
     check_tree(tree, limits)
     return tree
@@ -126,7 +128,8 @@ def decode_tree(data: bytes, limits: TreeLimits) -> StoredTree:
 def _plain(entry: StoredEntry) -> StoredEntry:
     """Return an entry of a skill with the mode that `pack_tree` gives it, and without a time.
 
-    The digest does not cover the rest of them: a file that none may read would never be whole.
+    The digest covers no other mode bits: a file that its owner may not read would never be
+    complete.
     """
     if entry.kind == "link":
         return entry
@@ -154,9 +157,9 @@ def check_tree(tree: StoredTree, limits: TreeLimits) -> None:
         kinds[entry.path] = entry.kind
     for path in kinds:
         parent = path.rpartition("/")[0]
-        # So no link is ever passed through while the tree is written.
+        # So no link is ever followed while the tree is written.
         if parent and kinds.get(parent) != "folder":
-            _refuse(f"{path[:200]!r} is in no folder of the tree")
+            _refuse(f"{path[:200]!r} is not in a folder of the tree")
 
 
 def _link_fault(kind: TreeKind, entry: StoredEntry) -> str:
@@ -165,9 +168,9 @@ def _link_fault(kind: TreeKind, entry: StoredEntry) -> str:
     except UnicodeEncodeError:
         size = 0
     if not 0 < size <= _MAX_TARGET or "\0" in entry.target:
-        return "is a link to what is no path"
+        return "is a link to something that is not a path"
     if kind == "exact" or entry.path.partition("/")[0] in RUN_FOLDERS:
-        return ""  # a run has its own there, so that a skill's is never followed
+        return ""  # a run creates its own entry there, so a skill's link is never followed
     inside = relative_target("", entry.path, entry.target)
     return "" if inside else "is a link that leads out of the folder"
 
@@ -176,7 +179,7 @@ def _file_fault(entry: StoredEntry, blobs: int) -> str:
     if not all(0 <= one <= _MAX_NUMBER for one in (entry.size, entry.offset, entry.changed_ns)):
         return "has an impossible size, place or time"
     if entry.size and not 0 <= entry.blob < blobs:
-        return "is in no blob of the tree"
+        return "is not in a blob of the tree"
     return ""
 
 
@@ -207,46 +210,46 @@ def _row(entry: StoredEntry) -> list[object]:
 
 def decode_entry(row: Any) -> StoredEntry:
     """Return the entry of a row, with fields of the right types; ObjectError otherwise."""
-    kind, path = row[0], _checked(row[1], str)
+    kind, path = row[0], _check(row[1], str)
     if kind == "d" and len(row) == 3:
-        return StoredEntry(path, "folder", mode=_checked_mode(row[2]))
+        return StoredEntry(path, "folder", mode=_check_mode(row[2]))
     if kind == "l" and len(row) == 3:
-        return StoredEntry(path, "link", target=_checked(row[2], str))
+        return StoredEntry(path, "link", target=_check(row[2], str))
     if kind != "f" or len(row) != 8:
         _refuse("it has an entry of an unknown kind")
     return StoredEntry(
         path,
         "file",
-        mode=_checked_mode(row[2]),
-        size=_checked(row[3], int),
-        sha256=_checked_digits(row[4]),
-        blob=_checked(row[5], int),
-        offset=_checked(row[6], int),
-        changed_ns=_checked(row[7], int),
+        mode=_check_mode(row[2]),
+        size=_check(row[3], int),
+        sha256=_check_digits(row[4]),
+        blob=_check(row[5], int),
+        offset=_check(row[6], int),
+        changed_ns=_check(row[7], int),
     )
 
 
-def _checked(value: Any, kind: type) -> Any:
+def _check(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         _refuse(f"it has {str(value)[:50]!r} in place of a {kind.__name__}")
     return value
 
 
-def _checked_mode(value: Any) -> int:
-    return int(_checked(value, int)) & 0o777  # no set-user-ID bit comes out of a store
+def _check_mode(value: Any) -> int:
+    return int(_check(value, int)) & 0o777  # a set-user-ID bit in a store is dropped
 
 
-def _checked_digits(value: Any) -> str:
+def _check_digits(value: Any) -> str:
     if not isinstance(value, str) or len(value) != 64 or not _DIGITS.issuperset(value):
-        _refuse(f"{str(value)[:80]!r} is no SHA-256")
+        _refuse(f"{str(value)[:80]!r} is not a SHA-256")
     return value
 
 
-def _checked_blob(value: Any) -> str:
+def _check_blob(value: Any) -> str:
     digits, _, copy = str(value).partition("/")
     if len(copy) != 16 or not _DIGITS.issuperset(copy):
-        _refuse(f"{str(value)[:100]!r} is no blob")
-    return f"{_checked_digits(digits)}/{copy}"
+        _refuse(f"{str(value)[:100]!r} is not a blob")
+    return f"{_check_digits(digits)}/{copy}"
 
 
 def _refuse(reason: str) -> NoReturn:
@@ -254,7 +257,7 @@ def _refuse(reason: str) -> NoReturn:
 
 
 def mode_of(kind: TreeKind, mode: int) -> int:
-    """Return the permission bits that a tree keeps of a file: of a skill's only executability."""
+    """Return the permission bits that a tree keeps of a file: only executability for a skill's."""
     if kind == "exact":
         return stat.S_IMODE(mode) & 0o777
     return _SKILL_MODES[not mode & 0o111]

@@ -18,13 +18,13 @@ from skillbelt.objects.tree import StoredEntry, StoredTree, TreeKind, TreeLimits
 Give = Callable[[int], None]
 
 _AT_ONCE = 4
-_GAP_BYTES = 64 * 2**10  # reading on over so many costs less than another request
+_GAP_BYTES = 64 * 2**10  # reading over a gap this long costs less than another request
 
 
 def read_tree(blobs: Blobs, digest: str, kind: TreeKind, limits: TreeLimits) -> StoredTree:
     """Return the tree of that digest; another tree under that name is refused.
 
-    Of several copies the newest that is good counts.
+    The newest copy that is valid is used.
     """
     digits = digits_of(digest)
     failed: ObjectError = ObjectMissing(digest, f"{blobs.prefix}trees")
@@ -49,7 +49,7 @@ def read_tree(blobs: Blobs, digest: str, kind: TreeKind, limits: TreeLimits) -> 
 def unpack_tree(blobs: Blobs, tree: StoredTree, target: int, give: Give | None = None) -> None:
     """Write a checked tree below an empty folder; `give` is called with each handle at its end.
 
-    On an error some of it is there: the caller removes the folder.
+    On an error the folder is incomplete: the caller removes it.
     """
     writing = _Writing(blobs, tree, target, give)
     with _writing_errors():
@@ -114,16 +114,14 @@ class _Writing:
                     view = view[os.write(handle, view) :]
             if hashed.hexdigest() != entry.sha256:
                 blob = self.tree.blobs[entry.blob] if entry.size else f"{entry.sha256}/"
-                reason = (
-                    f"its bytes for {entry.path[:200]!r} have another digest than its list says"
-                )
+                reason = f"its bytes for {entry.path[:200]!r} do not have the digest in its list"
                 raise self.blobs.damaged(blob, reason)
             self.end(handle, entry)
         finally:
             os.close(handle)
 
     def finish(self) -> None:
-        """Create the links, when nothing is written through them any more; close the folders."""
+        """Create the links, after all files are written; close the folders."""
         for entry in self.of("link"):
             with self.parent(entry.path) as (parent, name):
                 os.symlink(entry.target, name, dir_fd=parent)
@@ -143,7 +141,7 @@ class _Writing:
             os.utime(handle, ns=(entry.changed_ns, entry.changed_ns))
 
     def of(self, kind: str) -> list[StoredEntry]:
-        """Return the entries of a kind, each folder before what is in it."""
+        """Return the entries of a kind, each folder before its entries."""
         return sorted(entry for entry in self.tree.entries if entry.kind == kind)
 
     @contextmanager
@@ -157,7 +155,7 @@ class _Writing:
 
 
 def _group(entries: list[StoredEntry]) -> Iterator[list[StoredEntry]]:
-    """Yield files that one request can have: near each other, and together within bounds."""
+    """Yield groups of files for one request each: near each other, and together within bounds."""
     group: list[StoredEntry] = []
     start = end = 0
     for entry in entries:

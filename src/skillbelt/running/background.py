@@ -26,14 +26,14 @@ from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Running, Stream
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten
 
-# Runs in the background of one conversation.
+# Background runs of one conversation.
 MAX_SESSION_RUNS = 8
-# Runs in the background of all conversations together.
+# Background runs of all conversations together.
 MAX_BACKGROUND_RUNS = 64
-# Kept in memory of each stream until the caller reads it.
+# Bytes of each stream kept in memory until the caller reads them.
 MAX_BACKGROUND_BYTES = 256 * 2**10
 
-# How many ended runs are kept, of one conversation and in all.
+# How many ended runs are kept, of one conversation and in total.
 MAX_SESSION_ENDED = 8
 MAX_ENDED = 128
 MAX_WAIT_SECONDS = 60.0
@@ -43,9 +43,9 @@ _END_SECONDS = 30.0
 class Polled(NamedTuple):
     """The output of a run from the given offsets on, and its state.
 
-    Offsets count the bytes of a stream after redaction; those here are for the next poll.
-    `dropped` counts requested bytes that are no longer kept. `more` says that there is already
-    more to read. `result` comes with the end; `error` says why there is none.
+    Offsets count the bytes of a stream after redaction; those here are for the next poll. `dropped`
+    counts requested bytes that are no longer kept. `more` says that there is already more to read.
+    `result` is set after the end; `error` says why there is none.
     """
 
     stdout: str
@@ -113,19 +113,19 @@ class Tail:
 
 
 class Elsewhere(Protocol):
-    """Runs of other servers, which hold them; each id says which server that is."""
+    """The runs that other servers hold; the id of a run names its server."""
 
     def mark(self, text: str, key: SessionKey) -> str:
-        """Return an id of this server for a run of the conversation, which others learn of."""
+        """Return an id of this server for a run of the conversation, and tell the other servers."""
 
     def forget(self, key: SessionKey) -> bool:
-        """Let all other servers forget the runs of a conversation; whether there was one."""
+        """Let all other servers forget the runs of a conversation; return whether there was one."""
 
     def holds(self, id: str) -> bool:
         """Whether another server holds the run."""
 
     def ask(self, operation: str, key: SessionKey, id: str, **arguments: object) -> Polled | None:
-        """Let that server do it; what `poll` gives, or nothing."""
+        """Let that server do the operation; return the result of `poll`, or None."""
 
 
 class _BackgroundRun:
@@ -190,7 +190,7 @@ class _BackgroundRun:
             self.running.kill()
 
     def poll(self, stdout_offset: int, stderr_offset: int, most: int) -> Polled:
-        """Return what there is now; the caller holds the lock."""
+        """Return the current output and state; the caller holds the lock."""
         out, err = self.streams["stdout"], self.streams["stderr"]
         one = out.read(stdout_offset, most, self.ended)
         two = err.read(stderr_offset, most, self.ended)
@@ -223,7 +223,7 @@ class Background:
     def start(self, skill: Skill, call: RunCall, who: Asker) -> str:
         """Start the command and return its id; stdin stays open after the input of the call.
 
-        Raises what `Workbench.run` raises, and RunRefused when too many runs are going on.
+        Raises the errors of `Workbench.run`, and RunRefused when too many runs are running.
         """
         check_stdin(call)
         run = _BackgroundRun(
@@ -250,7 +250,8 @@ class Background:
             going = [one for one in self._runs.values() if not one.ended]
             mine = [one for one in going if one.who.key == run.who.key]
             own = [one for one in going if one.who.key[:2] == run.who.key[:2]]
-            # No user takes more places than are left, so that each user always finds one.
+            # A user with as many runs as there are free places gets no more, so that others find
+            # one.
             free = MAX_BACKGROUND_RUNS - len(going)
             if len(mine) >= MAX_SESSION_RUNS or len(own) >= free:
                 raise RunRefused(
@@ -379,7 +380,10 @@ class Background:
         self._wait(runs)
 
     def forget(self, key: SessionKey, *, everywhere: bool = True) -> bool:
-        """Kill all runs of a conversation and forget their results; whether there was one."""
+        """Kill all runs of a conversation and forget their results.
+
+        Return whether there was one.
+        """
         theirs = everywhere and self._elsewhere is not None and self._elsewhere.forget(key)
         self.end(key)
         with self._changed:

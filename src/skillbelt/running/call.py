@@ -44,7 +44,7 @@ _INTERPRETERS = frozenset(("python", "python3", "bash", "sh", "node", "perl", "r
 
 
 class Asker(NamedTuple):
-    """Who asks for a run: the conversation, the initiator, the agent; optionally its own gate.
+    """The initiator of a run: its conversation, user and agent; optionally its own gate.
 
     `once` marks a run outside any conversation. It gets an empty workspace, which is removed
     afterwards unless it holds files that exist nowhere else: `whole` says that the caller gets the
@@ -59,9 +59,9 @@ class Asker(NamedTuple):
 
 
 class RunCall(NamedTuple):
-    """The arguments of one run. A tuple is executed as it is, a string by `bash -c`.
+    """The arguments of one run. A tuple is executed directly, a string by `bash -c`.
 
-    A timeout of 0 is the usual one; a call may ask for more, up to the settings. Copies of the
+    A timeout of 0 means the default; a call may ask for more, up to the settings. Copies of the
     output files go to `output_dir`, a folder of the host: it is for users and hosts, never for a
     model. `packages` are needed beside those of the skill; without `install` there are none at all.
     `secrets` are names of stored secrets, which the command gets as variables.
@@ -88,23 +88,23 @@ class RunCall(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The command as one line."""
+        """Return the command as one line."""
         if isinstance(self.command, str):
             return self.command
         return shlex.join(self.command)
 
     @property
     def shown(self) -> str:
-        """The command as one line, with the run's secrets redacted."""
+        """Return the command as one line, with the run's secrets redacted."""
         return redacted(self.text, secrets_of(self.env))
 
 
 class RunResult(NamedTuple):
-    """How a run ended and what it left. A command that fails has a result too.
+    """The outcome of a run and its files. A command that fails has a result too.
 
     `enforced` maps each protection to the layer of the `sandbox` that enforced it; `hosts` are
     those that the run reached. `hints` say what a command lacked, and what provides it; `observed`
-    is what it tried, and whether its skill states that.
+    is what it tried, and whether its skill declares that.
     """
 
     stdout: str
@@ -144,10 +144,10 @@ class RunResult(NamedTuple):
 
 
 def wanted_outputs(call: RunCall, max_file_bytes: int = 0) -> Wanted | None:
-    """Return what to collect; None when the call names nothing. `output_files` wins.
+    """Return which files to collect; None when the call names none. `output_files` wins.
 
-    With an `output_dir` or `all_outputs`, and no names, everything below `out` is meant.
-    `max_file_bytes` is for a call that does not name its own.
+    With an `output_dir` or `all_outputs`, and no names, it is everything below `out`.
+    `max_file_bytes` is for a call that does not set its own limit.
     """
     files = call.output_files or (_ALL if call.output_dir or call.all_outputs else ())
     if call.outputs is not None and not call.output_files:
@@ -257,7 +257,7 @@ def scripts_named(command: str, depth: int = 2) -> Iterator[str]:
 
 
 def describe_call(call: RunCall) -> str:
-    """Describe what belongs to the call beside the command, for the permission request."""
+    """Describe the parts of the call beside the command, for the permission request."""
     parts = [
         f"in {shorten(one_line(call.cwd), _SHOWN)}" if call.cwd else "",
         f"with {shorten(one_line(', '.join(call.env)), _SHOWN)} set" if call.env else "",
@@ -305,10 +305,10 @@ def without_secrets(result: RunResult, secrets: Mapping[str, str]) -> RunResult:
     def shown(file: OutputFile) -> OutputFile:
         return file._replace(content=redacted(file.content, secrets, cut=file.truncated))
 
-    # A hint has hosts in small letters, also where others were printed.
+    # Hints have hosts in lower case, even if the output has not.
     small = {name: value.lower() for name, value in secrets.items()}
 
-    def told(text: str) -> str:
+    def redact(text: str) -> str:
         return redacted(redacted(text, secrets), small)
 
     cut = [f"{stream} truncated" in result.warnings for stream in ("stdout", "stderr")]
@@ -320,7 +320,7 @@ def without_secrets(result: RunResult, secrets: Mapping[str, str]) -> RunResult:
         warnings=tuple(redacted(text, secrets) for text in result.warnings),
         errors=tuple(redacted(text, secrets) for text in result.errors),
         hints=tuple(
-            one._replace(name=told(one.name), message=told(one.message)) for one in result.hints
+            one._replace(name=redact(one.name), message=redact(one.message)) for one in result.hints
         ),
     )
 
@@ -344,7 +344,7 @@ def _is_complete(file: OutputFile) -> bool:
 
 
 def details_of(result: RunResult, call: RunCall, inputs: Iterable[str]) -> dict[str, object]:
-    """Return what the history of runs has beside the record of the audit log."""
+    """Return the details that the history has beside the record in the audit log."""
     return {
         "shell": isinstance(call.command, str),
         "cancelled": result.cancelled,
@@ -362,7 +362,7 @@ def details_of(result: RunResult, call: RunCall, inputs: Iterable[str]) -> dict[
 
 
 def keep_call(call: RunCall) -> dict[str, object] | None:
-    """Return the call as a document, so that it can be made again; None where it cannot be.
+    """Return the call as a document, so that it can be repeated; None where it cannot be.
 
     That is a call with a secret value, at a terminal, or with a long input.
     """
@@ -402,7 +402,7 @@ def read_call(document: Mapping[str, Any]) -> RunCall:
             }
         )
     except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError("this is no call of a run") from error
+        raise ValueError("this is not the call of a run") from error
 
 
 _LISTED = ("output_files", "secrets", "packages")
@@ -410,7 +410,7 @@ _REPEATED = (
     "command", "cwd", "timeout_seconds", "save_as_artifacts", "artifact_prefix",
     "omit_inline_content", "all_outputs", "install", *_LISTED,
 )  # fmt: skip
-# A longer call is not kept, so that it cannot be repeated.
+# A longer call is not kept, so it cannot be repeated.
 MAX_CALL_CHARS = 32_768
 
 

@@ -44,7 +44,7 @@ class Cleaned(NamedTuple):
 def clean_workspaces(
     folder_of_all: str, *, idle_seconds: float, max_bytes: int, now: float
 ) -> list[Cleaned]:
-    """Remove idle workspaces, then the least recently used ones until `max_bytes` suffice.
+    """Remove idle workspaces, then the least recently used ones until the rest fits in `max_bytes`.
 
     A workspace in use is never touched.
     """
@@ -184,7 +184,7 @@ def _try_hold(path: str, operation: int) -> Iterator[int | None]:
 def clean_environments(cache_dir: str, *, max_bytes: int) -> list[Cleaned]:
     """Remove unused environments, the least recently used first, until the rest fits.
 
-    Before that, remove what a process that died left half made or half removed.
+    Before that, remove environments that a dead process left half created or half removed.
     """
     folder = os.path.join(cache_dir, FOLDER)
     if not os.path.isdir(folder) or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):

@@ -150,11 +150,12 @@ class Workbench:
         executor: Executor | None = None,
         locked: LockedFiles = lambda skill: {},
     ) -> None:
-        """`find` returns the skill of a name, `skills` all of them; `progress` gets status texts.
+        """Create a workbench; `find` returns a skill by name, `skills` all.
 
-        A host file that belongs to one of the `skills` needs the permission to use that skill.
-        Commands run on this machine, unless an `executor` carries them out elsewhere. `locked`
-        returns the packages that the lock of a skill names, by the file that declares them.
+        `progress` gets status texts. A host file that belongs to one of the `skills` needs the
+        permission to use that skill. Commands run on this machine, unless an `executor` carries
+        them out elsewhere. `locked` returns the packages that the lock of a skill names, by the
+        file that declares them.
         """
         self._settings, self.gate, self.find = settings, gate, find
         self._skills, self._locked = skills, locked
@@ -166,11 +167,11 @@ class Workbench:
 
     @property
     def settings(self) -> Settings:
-        """The settings as they are now; the sandboxes keep those they began with."""
+        """Return the current settings; the sandboxes keep those they started with."""
         return self._settings() if callable(self._settings) else self._settings
 
     def close(self) -> None:
-        """Release what is kept ready for the next run."""
+        """Release everything kept ready for the next run."""
         self._spare.remove()
         self._executor.close()
 
@@ -182,7 +183,7 @@ class Workbench:
 
     @cached_property
     def policy(self) -> CommandPolicy:
-        """The lists of commands of the settings."""
+        """Return the allow and deny lists of commands in the settings."""
         return policy_from(self.settings.allowed_commands, self.settings.denied_commands)
 
     @property
@@ -202,12 +203,12 @@ class Workbench:
 
     @property
     def owner(self) -> tuple[int, int] | None:
-        """The user and group that own workspaces, where commands run as another user."""
+        """Return the user and group that own workspaces, where commands run as another user."""
         return run_identity()
 
     @property
     def folder(self) -> str:
-        """The folder of all workspaces."""
+        """Return the folder of all workspaces."""
         return os.path.join(self.settings.state_dir, "workspaces")
 
     def workspace(self, key: SessionKey) -> Workspace:
@@ -225,7 +226,7 @@ class Workbench:
 
     @cached_property
     def _keeper(self) -> WorkspaceKeeper | None:
-        """Who keeps workspaces for other machines; None where only this one has them."""
+        """Return the keeper that shares workspaces with other machines; None on one machine."""
         if not self.settings.objects:
             return None
         from skillbelt.running.keeper import WorkspaceKeeper  # cost: 20 ms, only with many machines
@@ -248,7 +249,7 @@ class Workbench:
                 now=time.time(),
             )
         if self.owner is not None:
-            # The shelters are those of all projects: one of these looks through them each day.
+            # The shelters belong to all projects: one of these checks them each day.
             shelters = [one for one in SHELTERS if os.path.isdir(one)]
             due = [one for one in shelters if now or _due(os.path.join(one, ".tidied"))]
             idle = WORKSPACE_IDLE_SECONDS
@@ -265,12 +266,12 @@ class Workbench:
 
     @property
     def secret_store(self) -> SecretStore:
-        """The user's secrets."""
+        """Return the user's secrets."""
         return SecretStore(self.settings)
 
     @property
     def given_secrets(self) -> dict[str, str]:
-        """The secrets that runs of this workbench were given so far, to redact them elsewhere."""
+        """Return the secrets that runs of this workbench got so far, to redact them elsewhere."""
         return dict(self._given)
 
     @property
@@ -278,7 +279,7 @@ class Workbench:
         return os.path.join(self.settings.cache_dir, "packages")
 
     def forget(self, key: SessionKey) -> bool:
-        """Remove the workspaces of a conversation, in all projects; return whether one is gone.
+        """Remove the workspaces of a conversation, in all projects; return whether one was removed.
 
         Those that a run uses stay. Their snapshots in the object store are removed too.
         """
@@ -292,7 +293,7 @@ class Workbench:
         return gone > 0
 
     def forget_deleted(self) -> None:
-        """Remove workspaces of conversations that other machines deleted while this was away."""
+        """Remove workspaces of conversations that were deleted on other machines meanwhile."""
         if self._keeper is not None:
             self._keeper.clean(self.folder)
 
@@ -306,7 +307,7 @@ class Workbench:
     def forget_artifacts(self, key: SessionKey) -> bool:
         """Delete the artifacts of a conversation; return whether there was one.
 
-        Those that all sessions of the user share are kept.
+        Artifacts that all sessions of the user share are kept.
         """
         if not self.has_artifacts:
             return False
@@ -315,7 +316,7 @@ class Workbench:
         return sum(store.delete(key, name) for name in own) > 0
 
     def forget_runs(self, key: SessionKey) -> int:
-        """Delete what the history has of a conversation's runs; return how many."""
+        """Delete a conversation's runs from the history; return how many."""
         return RunHistory(self.gate.store).forget(session_id(key))
 
     # One run
@@ -328,7 +329,7 @@ class Workbench:
         watch: Watch = UNWATCHED,
     ) -> RunResult:
         """Run a command of a skill; RunRefused or PermissionDenied when it was not run."""
-        with _counted_refusals(), self.prepare(skill, call, who) as run:
+        with _count_refusals(), self.prepare(skill, call, who) as run:
             self.carry_out(run, watch)
             result = self.finish(run)
         self.tidy()
@@ -346,22 +347,23 @@ class Workbench:
         observed: bool = False,
         secrets: bool = True,
     ) -> Iterator[Run]:
-        """Yield the run, allowed and ready to start; the end of the block releases what it holds.
+        """Yield the run, allowed and ready to start; the end of the block releases its resources.
 
-        `grant` returns what the allowed run may do; each host in it is asked for. The default is
-        to start processes, and to reach the hosts that the skill names. `needs` names the only
-        sandbox that can carry this out. `observed` has the proxy note which hosts the command asks
-        for even where it may reach none. Without `secrets` it gets none that is stored, even if a
-        rule allows it.
+        `grant` returns the capabilities of the allowed run; each host in it is asked for. The
+        default is to start processes, and to reach the hosts that the skill names. `needs` names
+        the only sandbox that can carry this out. `observed` makes the proxy record which hosts the
+        command asks for even where it may reach none. Without `secrets` it gets no stored secret,
+        even if a rule allows it.
         """
         with busy_without_handles(), ExitStack() as stack:
-            with _full_disk_named():
+            with _raise_disk_full():
                 run = self._check(skill, call, who, needs)
                 run.observed = observed and run.remaps
                 with run.clock.step("stage"):
                     self._stage(run, stack)
                 with run.clock.step("ask"):
-                    # A single script does not use a shell; the grant says what it may start.
+                    # A single script does not use a shell; the grant says which programs it may
+                    # start.
                     self._ask(run, () if grant else SHELL_TOOLS, secrets=secrets)
                 with run.clock.step("provide"):
                     self._provide(run, grant or _grant_commands, stack)
@@ -372,7 +374,7 @@ class Workbench:
     def carry_out(self, run: Run, watch: Watch = UNWATCHED) -> Outcome:
         """Start the command and wait for its end.
 
-        RunRefused when the skill is not what was asked for any more.
+        RunRefused when the skill changed since the question.
         """
         with run.workspace.running() as others:
             check_unchanged(run.workspace, run.staged, run.limits)
@@ -407,7 +409,7 @@ class Workbench:
     # Its steps
 
     def _check(self, skill: Skill, call: RunCall, who: Asker, needs: str) -> Run:
-        """Return the run, or raise for a call that cannot be carried out; nothing is touched."""
+        """Return the run, or raise for a call that cannot be carried out; nothing is changed."""
         said, limits = self.settings.for_skill(skill.name), self.limits_for(skill)
         call = call._replace(
             env={**said.values, **call.env},
@@ -416,7 +418,7 @@ class Workbench:
         argv = self._argv(call)
         check_stdin(call)
         timeout_of(call, limits.run_timeout_seconds)
-        # Users need not ask for what their own settings allow.
+        # Users need no permission for what their own settings allow.
         most = self.settings.limits.max_output_file_bytes if who.initiator == "user" else 0
         run = Run(
             skill=skill,
@@ -445,17 +447,17 @@ class Workbench:
 
     def _argv(self, call: RunCall) -> tuple[str, ...]:
         check_vector(() if isinstance(call.command, str) else call.command, call.env)
-        clean_environment(call.env)  # refuse faults in it before anyone is asked
+        clean_environment(call.env)  # refuse errors in it before anyone is asked
         if isinstance(call.command, str):
             words = prepare(call.command, self.policy)
-            # The shell is ours: no PATH of the caller's leads to it.
+            # The shell is ours: the caller's PATH does not apply to it.
             return words if self.policy.active else (shell(), *words[1:])
         if not call.command or not call.command[0].strip():
             raise RunRefused("skill and command are required")
         return prepare(call.text, self.policy) if self.policy.active else call.command
 
     def _stage(self, run: Run, stack: ExitStack) -> None:
-        """Copy the skill into the workspace, and the inputs aside."""
+        """Copy the skill into the workspace, and the inputs to a private folder."""
         run.workspace = self._enter_workspace(run, stack)
         self._say(f"staging {run.skill.name}")
         seconds = timeout_of(run.call, run.limits.run_timeout_seconds)
@@ -479,7 +481,7 @@ class Workbench:
             return workspace
         with span("workspace.create", exec_id=session_id(who.key)) as creating:
             if self._runs_elsewhere:
-                # No command writes here: the copy of the skill in it is as good for the next run.
+                # No command writes here: the next run can use the same copy of the skill.
                 purpose = (*who.key[:2], run.skill.dir)
                 workspace = self._spare.take(purpose) or self._open_once()
                 stack.callback(self._spare.put_aside, workspace, purpose)
@@ -500,10 +502,13 @@ class Workbench:
             retire(os.path.dirname(workspace.path), workspace.name)
 
     def _inputs(self, run: Run) -> Inputs:
-        """Return the inputs of the call, copied aside; `run.others` gets the skills they need."""
+        """Return the inputs of the call, copied to a private folder.
+
+        `run.others` gets the skills they need.
+        """
 
         def stage_other(name: str) -> str:
-            # The skill that runs stays the copy that was asked for.
+            # The skill that runs stays the copy that was approved.
             if name == run.skill.name:
                 return run.staged.home
             other = self.find(name)
@@ -530,7 +535,7 @@ class Workbench:
 
     @property
     def host_roots(self) -> tuple[str, ...]:
-        """The folders that files may be taken from unasked; the project's own by default."""
+        """Return the folders whose files need no permission; by default the project's own."""
         return self.settings.host_roots or (self.settings.project,)
 
     def _ask(self, run: Run, tools: tuple[str, ...], *, secrets: bool = True) -> None:
@@ -563,7 +568,7 @@ class Workbench:
         bind_answer(run, decision.by, (run.folder, *(one.to for one in put)))
 
     def _needs(self, run: Run) -> Needs | None:
-        """Return the packages for the run; none where it is to do without."""
+        """Return the packages for the run; None where it runs without."""
         call, settings = run.call, self.settings
         if not call.install:
             return None
@@ -588,8 +593,8 @@ class Workbench:
     def _require_use(
         self, run: Run, skill: Skill, hash: str, request: Request | None = None
     ) -> None:
-        """Refuse a skill that the asker may not have, and ask where a rule says so."""
-        if skill.scope == "builtin":  # code of an answer belongs to no skill of a user
+        """Refuse a skill that the asker may not use, and ask where a rule says so."""
+        if skill.scope == "builtin":  # code in a model's reply belongs to no skill of a user
             return
         who = run.who
         session = None if who.once else who.key
@@ -597,10 +602,10 @@ class Workbench:
         run.gate.require_use(wanted, request)
 
     def _require_file(self, run: Run, host: HostInput) -> None:
-        """Ask for files of the host, and for each other skill that they are a part of."""
+        """Ask for files of the host, and for each other skill that they belong to."""
         paths = (host.path, *host.files)
         if any(inside(path, self.secret_store.folder) for path in paths):
-            raise PermissionDenied(run.skill.name, "your secrets are no input of a run")
+            raise PermissionDenied(run.skill.name, "your secrets cannot be an input of a run")
         known = self._skills()
         disabled = known.disabled if isinstance(known, Snapshot) else {}
         for name, (skill, where) in disabled.items():
@@ -613,7 +618,7 @@ class Workbench:
         require_file(run, host)
 
     def _provide(self, run: Run, grant: Callable[[Run], Capabilities], stack: ExitStack) -> None:
-        """Install the packages and open the network, each once it is allowed."""
+        """Install the packages and open the network, after each was allowed."""
         if run.needs is not None and run.needs.requirements:
             # cost: 20 ms, most runs need no packages
             from skillbelt.running.provide_packages import PackageProvider
@@ -645,21 +650,21 @@ class Workbench:
     # Afterwards
 
     def finish(self, run: Run) -> RunResult:
-        """Collect what the run left, record it, and return the result."""
+        """Collect the files of the run, record it, and return the result."""
         with run.clock.step("collect"):
             result = self._gather(run)
         facts = record_of(result, run.shown, run.secrets)
         if run.recorder is not None:
             facts["run"] = run.recorder.id
-            told = {**facts, **details_of(result, run.call, run.inputs.places)}
-            run.recorder.end(told, run.clock.steps)
+            details = {**facts, **details_of(result, run.call, run.inputs.places)}
+            run.recorder.end(details, run.clock.steps)
             run.recorder = None
         steps = {one.name: one.duration_ms for one in run.clock.steps}
         run.gate.record("run", run.request, {**facts, "steps_ms": steps})
         return result
 
     def _gather(self, run: Run) -> RunResult:
-        """Collect what the run left, and return the result without secrets."""
+        """Collect the files of the run, and return the result without secrets."""
         if run.egress is not None:
             run.egress.close()  # reports the connections that were still open
         patterns = run.wanted.globs if run.wanted else ()
@@ -668,20 +673,23 @@ class Workbench:
             collected = self._collect(run)
         once = run.who.once
         if once:  # without a conversation, no later call can name a file
-            said = tuple(text for text in collected.warnings if text != HINT)
-            collected = collected._replace(warnings=said)
+            kept = tuple(text for text in collected.warnings if text != HINT)
+            collected = collected._replace(warnings=kept)
         result = self._with_hints(run, _result(run, collected))
         if once and left_behind(result, run.workspace.results(), shown=once == "whole"):
             run.workspace.wanted = True
-            told = f"its files are kept in {run.workspace.path} until they are cleared away"
-            result = result._replace(warnings=(*result.warnings, told))
+            warning = f"its files are kept in {run.workspace.path} until they are cleared away"
+            result = result._replace(warnings=(*result.warnings, warning))
         if self._keeper is not None and not once:
-            told = self._keeper.keep(run.workspace, run.who.key)
-            result = result._replace(warnings=(*result.warnings, *filter(None, (told,))))
+            warning = self._keeper.keep(run.workspace, run.who.key)
+            result = result._replace(warnings=(*result.warnings, *filter(None, (warning,))))
         return add_observed(run, without_secrets(result, run.redacts))
 
     def _with_hints(self, run: Run, result: RunResult) -> RunResult:
-        """Add what the command lacked; a module has no programs, and says itself what it lacks."""
+        """Add hints about what the command lacked.
+
+        A module has no programs and reports that itself.
+        """
         if run.sandbox.name == WASM or not (run.outcome.exit_code or result.stderr):
             return result
         from skillbelt.running.programs.lacking import lacking  # cost: 30 ms, only for failures
@@ -717,7 +725,7 @@ class Workbench:
         )
 
     def _saving(self, run: Run) -> Save | None:
-        """Return what saves a file, when files are to be saved and there is a store."""
+        """Return the function that saves a file; None without a request to save or a store."""
         if run.wanted is None or not run.wanted.save or not self.has_artifacts:
             return None
         return self.artifacts(run.who.key).save
@@ -745,7 +753,7 @@ def _begin_record(run: Run) -> RunRecorder:
 
 
 def _give_up_record(run: Run) -> None:
-    """Take a run out of the history that did not come to an end of its own."""
+    """Remove a run from the history that did not end by itself."""
     if run.recorder is not None:
         run.recorder.end(None, ())
 
@@ -765,7 +773,7 @@ def _refusal(run: Run, host: str) -> str:
         return "it is this machine; name its address, such as 127.0.0.1:8080, and allow that"
     asked = network_request(run.request, host)
     decision = run.gate.check(asked)
-    # The skill named the address. A private one needs more than a rule about all hosts.
+    # The skill named the address. A private one needs more than a general rule for hosts.
     general = decision.by == "rule" and decision.rule.pattern not in (host, *asked.patterns)
     if decision.allowed and general and leads_inside(host):
         rule = one_line(decision.rule.pattern)
@@ -774,7 +782,7 @@ def _refusal(run: Run, host: str) -> str:
 
 
 def _refused_connections(connections: Iterable[Connection]) -> list[str]:
-    """Return what the proxy refused, the first reasons of many."""
+    """Return the first reasons why the proxy refused connections."""
     reasons = dict.fromkeys(one.reason for one in connections if not one.allowed and one.reason)
     return [f"refused: {one_line(reason)}" for reason in islice(reasons, _MAX_REFUSED)]
 
@@ -831,8 +839,8 @@ def _count_outcome(outcome: Outcome, sandbox: str) -> None:
 
 
 @contextmanager
-def _counted_refusals() -> Iterator[None]:
-    """Count a run that did not begin, by the kind of its error."""
+def _count_refusals() -> Iterator[None]:
+    """Count a run that did not start, by the kind of its error."""
     try:
         yield
     except (PermissionDenied, RunRefused, SandboxUnavailable) as error:
@@ -841,7 +849,7 @@ def _counted_refusals() -> Iterator[None]:
 
 
 @contextmanager
-def _full_disk_named() -> Iterator[None]:
+def _raise_disk_full() -> Iterator[None]:
     """Raise DiskFull for a full disk in any step before a command."""
     try:
         yield

@@ -1,8 +1,8 @@
-"""Where the commands of allowed runs are carried out: on this machine, or by nodes elsewhere.
+"""Executors carry out the commands of allowed runs: on this machine, or on nodes elsewhere.
 
-The workbench decides everything before: it checks, stages, asks and resolves. An executor gets a
-run that is allowed, and starts its command. Afterwards the workbench finds in the workspace of this
-machine what the command wrote, on any machine; it collects and records that.
+The workbench makes all decisions before: it checks, stages, asks and resolves. An executor gets an
+allowed run and starts its command. Afterwards the workbench finds the files that the command wrote,
+on any machine, in the workspace of this machine; it collects and records them.
 
 `skillbelt.testing.ExecutorConformance` tests all of it.
 """
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 
 class Executor(Protocol):
-    """A place where the commands of runs are carried out. Safe to use from any thread.
+    """Carries out the commands of runs. Safe to use from any thread.
 
-    One that runs no command on this machine may say so by an attribute `elsewhere = True`. One that
-    keeps workspaces elsewhere may have a method `forget(key, workspaces)`, by which those of a
-    deleted conversation go there too.
+    An executor that runs no command on this machine may say so by an attribute `elsewhere = True`.
+    One that keeps workspaces elsewhere may have a method `forget(key, workspaces)`, which removes
+    those of a deleted conversation.
     """
 
     def of(self, skill: Skill, needs: str, said: SkillSettings) -> Sandbox:
         """Return the sandbox for a run of the skill; SandboxUnavailable when there is none.
 
-        `needs` names the only sandbox that can carry it out, `said` is what the settings say about
-        the skill. Its `start` is not called but by the executor.
+        `needs` names the only sandbox that can carry it out, `said` are the settings of the skill.
+        Only the executor calls its `start`.
         """
 
     def warnings(self, sandbox: Sandbox) -> tuple[str, ...]:
@@ -49,13 +49,13 @@ class Executor(Protocol):
         """Let the command of the run reach these hosts, which were all allowed."""
 
     def start(self, run: Run, job: Job, listener: Listener | None = None) -> Running:
-        """Start the command of an allowed run; RunRefused when it surely did not start.
+        """Start the command of an allowed run; RunRefused when it certainly did not start.
 
-        When `Running.wait` has returned, the workspace has what the command wrote.
+        When `Running.wait` has returned, the workspace has the files that the command wrote.
         """
 
     def close(self) -> None:
-        """Release what is kept ready for the next run; it can still be used."""
+        """Release everything kept ready for the next run; it can still be used."""
 
 
 class LocalExecutor(Sandboxes):

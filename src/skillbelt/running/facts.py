@@ -1,4 +1,4 @@
-"""The facts of a permission request for the person who decides: everything that it carries.
+"""The facts of a permission request for the person who decides: everything that it contains.
 
 One list for every user interface, complete and escaped. `shown` shortens it where a person can ask
 for the rest, and says how much is missing.
@@ -41,7 +41,7 @@ class Shown(NamedTuple):
 
 
 def facts(request: Request) -> list[Fact]:
-    """Return everything that the request carries; several facts may share a label."""
+    """Return everything that the request contains; several facts may share a label."""
     secrets = _secrets(request.metadata)
     return [
         Fact(exact(label), exact(redacted(value, secrets)))
@@ -116,7 +116,7 @@ def _list_facts(request: Request) -> Iterator[tuple[str, str]]:
 
 
 def _flatten(metadata: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Yield the metadata, with the facts of a call in place of the call."""
+    """Yield the metadata, with the facts of a call instead of the call itself."""
     for key, value in metadata.items():
         if key == _CALL and isinstance(value, Mapping):
             yield from ((str(name), one) for name, one in value.items())

@@ -1,6 +1,6 @@
-"""Following a run while it lasts: its output for a callback, an event loop or a terminal; its end.
+"""Follow a run: its output for a callback, an event loop or a terminal, and its end.
 
-A sandbox reports output from a thread of its own, in pieces that may end within a character.
+A sandbox reports output from its own thread, in pieces that may end within a character.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Item = TypeVar("_Item")
 
 
 class Watch(NamedTuple):
-    """What follows a run: `listener` gets its output, `started` the command once it runs.
+    """Callbacks for a run: `listener` gets its output, `started` the command once it runs.
 
     `is_over` says right before the start whether the call was cancelled.
     """
@@ -35,7 +35,7 @@ UNWATCHED = Watch()
 
 
 class Follower:
-    """Follows the commands of one call and ends them, from any thread; hand on its `watch`.
+    """Follows the commands of one call and kills them, from any thread; pass its `watch` on.
 
     `take` gets their output. When it raises, the commands are killed and `check` raises the error.
     """
@@ -50,7 +50,7 @@ class Follower:
         self.watch = Watch(listener, self._note_start, lambda: self.killed)
 
     def kill(self) -> bool:
-        """Kill the commands, now or once they start; return whether any was started."""
+        """Kill the commands, now or as soon as they start; return whether any was started."""
         with self._lock:
             self.killed, running = True, list(self._running)
         for one in running:
@@ -58,7 +58,7 @@ class Follower:
         return bool(running)
 
     def check(self) -> None:
-        """Raise what `take` raised."""
+        """Raise the exception that `take` raised."""
         if self._error is not None:
             raise self._error
 
@@ -94,7 +94,7 @@ class Decoder:
             self._take(stream, text)
 
     def end(self) -> None:
-        """Give what is left of a character that was cut."""
+        """Pass on the rest of a truncated character."""
         for stream in ("stdout", "stderr"):
             self(stream, b"", final=True)
 
@@ -102,8 +102,8 @@ class Decoder:
 class LoopQueue(Generic[_Item]):
     """A queue from any thread to a reader in the event loop.
 
-    While output waits unread, more than `max_bytes` of it is dropped and counted; the result of
-    the run has its beginning anyway.
+    Unread output above `max_bytes` is dropped and counted; the result of the run has its beginning
+    anyway.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -140,7 +140,7 @@ class LoopQueue(Generic[_Item]):
         return item
 
     def peek(self) -> _Item | None:
-        """Return the next item without taking it; None when there is none yet."""
+        """Return the next item without removing it; None when there is none yet."""
         with self._lock:
             return self._items[0][0] if self._items else None
 
@@ -154,7 +154,7 @@ class LoopQueue(Generic[_Item]):
 class TerminalOutput:
     """A listener that writes to this process's own streams.
 
-    A pipe gets the very bytes. On a terminal, control characters are shown as escapes.
+    A pipe gets the bytes unchanged. On a terminal, control characters are shown as escapes.
     """
 
     def __init__(self) -> None:
@@ -166,7 +166,7 @@ class TerminalOutput:
         }
 
     def __call__(self, stream: Stream, data: bytes) -> None:
-        """Write more of a stream; OSError when that is not possible any more."""
+        """Write more of a stream; OSError when that is no longer possible."""
         target = sys.stdout if stream == "stdout" else sys.stderr
         if target.isatty():
             target.write(visible(self._decoders[stream].decode(data)))

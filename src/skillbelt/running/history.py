@@ -1,7 +1,7 @@
 """The history of runs: what ran, how it ended, how long each step took, and what it printed.
 
-It is in the store, so that every process which shares that sees it. A short run is written once, at
-its end. A longer one is written while it lasts, and ends when another process asks for that.
+It is in the store, so that every process that shares the store sees it. A short run is written
+once, at its end. A longer one is written while it lasts, and another process can ask it to end.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from skillbelt.untrusted_json import BadJson, read_json
 
 APP = "skillbelt:runs"
 TOPIC = APP  # woken when a run begins, prints or ends
-# Kept of all runs in a store; the oldest go first.
+# The number of runs kept in a store; the oldest are removed first.
 MAX_RUNS = 2_000
-# Kept of each stream of a run.
+# Bytes kept of each stream of a run.
 MAX_OUTPUT_BYTES = 256 * 2**10
-# When a run counts as long, and how often it is written then.
+# After how long a run counts as long, and how often it is written then.
 LIVE_SECONDS = 1.0
 FLUSH_SECONDS = 0.5
 STEPS = ("stage", "ask", "provide", "run", "collect")
@@ -76,7 +76,7 @@ class StepClock:
 class PastRun(NamedTuple):
     """A run of the history. `state` is `running`, `ended` or `lost`: its process is gone.
 
-    `facts` are what its record in the audit log has, with the files in and out, the protections
+    `facts` are those of its record in the audit log, with the files in and out, the protections
     that the sandbox enforced and the warnings.
     """
 
@@ -100,7 +100,7 @@ class PastRun(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """How it ended, in a word or two."""
+        """Return how it ended, in a word or two."""
         if self.state != "ended":
             return self.state
         if self.facts.get("timed_out"):
@@ -128,7 +128,7 @@ class RunHistory:
         self._store = store
 
     def page(self, after: str = "", limit: int = 50) -> tuple[list[PastRun], str]:
-        """Return the next runs, and the id to go on after; "" when there are no more."""
+        """Return the next runs, and the id to continue after; "" when there are no more."""
         start = SessionKey(APP, _OWNER, after) if after else None
         infos = self._store.sessions(APP, _OWNER, after=start, limit=limit + 1)
         found = [run for info in infos[:limit] if (run := self.find(info.key.session))]
@@ -138,7 +138,7 @@ class RunHistory:
         self, *, skill: str = "", state: str = "", session: str = "", after: str = "",
         limit: int = 50,
     ) -> tuple[list[PastRun], str]:  # fmt: skip
-        """Return the next runs that fit, and the id to go on after."""
+        """Return the next matching runs, and the id to continue after."""
         found: list[PastRun] = []
         while True:
             runs, after = self.page(after, limit)
@@ -160,7 +160,7 @@ class RunHistory:
         return _decode(id, text) if text else None
 
     def output(self, id: str) -> list[PrintedText]:
-        """Return what the run printed, in order as far as that is known."""
+        """Return the output of the run, in order as far as that is known."""
         events = self._store.events(SessionKey(APP, _OWNER, id))
         return [
             PrintedText(str(one.data.get("stream")), str(one.data.get("text")))
@@ -169,7 +169,7 @@ class RunHistory:
         ]
 
     def stop(self, id: str, by: str) -> bool:
-        """Ask the process of a run to end it; False when it does not go on."""
+        """Ask the process of a run to end it; False when the run is not running."""
         run = self.find(id)
         if run is None or run.state != "running":
             return False
@@ -194,10 +194,10 @@ class RunHistory:
 
 
 class RunRecorder:
-    """Writes one run into the history. A store that fails is logged and stops no run."""
+    """Writes one run into the history. A failing store is logged and stops no run."""
 
     def __init__(self, store: Store, run: PastRun) -> None:
-        """`run` is what is known of it before the start; its id is made here."""
+        """Take the facts that are known before the start, and create the id of the run."""
         self.id = f"{_LATEST - int(run.time * 1000):014x}{_mark(run.session)}{os.urandom(4).hex()}"
         self._run = run._replace(id=self.id)
         self._store, self._key = store, SessionKey(APP, _OWNER, self.id)
@@ -211,7 +211,7 @@ class RunRecorder:
         self._thread: threading.Thread | None = None
 
     def listen(self, stream: Stream, data: bytes) -> None:
-        """Take output, without secrets."""
+        """Accept output, without secrets."""
         with self._lock:
             data = data[: self._left[stream]]
             self._left[stream] -= len(data)
@@ -222,18 +222,20 @@ class RunRecorder:
                     self._parts.append(PrintedText(stream, text))
 
     def start(self, running: Running) -> None:
-        """Note that the command runs; from now on it is written while it lasts."""
+        """Record that the command runs; from now on it is written while it lasts."""
         self._running = running
-        self._thread = threading.Thread(target=self._go_on, name="skillbelt-history", daemon=True)
+        self._thread = threading.Thread(
+            target=self._write_while_running, name="skillbelt-history", daemon=True
+        )
         self._thread.start()
 
     def end(self, facts: Mapping[str, Any] | None, steps: Iterable[Step]) -> None:
-        """Write how the run ended; without facts it did not start, and nothing is written."""
+        """Write the end of the run; without facts it did not start, and nothing is written."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
         if facts is None:
-            with _logged():
+            with _log_errors():
                 self._store.delete(self._key)
             return
         ended = self._run._replace(
@@ -244,15 +246,15 @@ class RunRecorder:
             steps=tuple(steps),
             facts=facts,
         )
-        with _logged():
+        with _log_errors():
             self._write(ended)
             if os.urandom(1)[0] * _PRUNED_ONE_IN < 256:
                 RunHistory(self._store).prune()
 
-    def _go_on(self) -> None:
+    def _write_while_running(self) -> None:
         if self._over.wait(LIVE_SECONDS):
             return
-        with _logged():
+        with _log_errors():
             self._write(self._run)
             with closing(self._store.watch(TOPIC)) as watch:
                 while not self._over.is_set():
@@ -272,7 +274,7 @@ class RunRecorder:
 
 
 def record_output(watch: Watch, recorder: RunRecorder | None) -> Watch:
-    """Return a watch that also writes what it sees into the history."""
+    """Return a watch that also writes its output into the history."""
     if recorder is None:
         return watch
     listener, started = watch.listener, watch.started
@@ -291,7 +293,7 @@ def record_output(watch: Watch, recorder: RunRecorder | None) -> Watch:
 
 
 def begin_record(store: Store, run: PastRun) -> RunRecorder:
-    """Return what writes the run into the history."""
+    """Return the recorder that writes the run into the history."""
     return RunRecorder(
         store,
         run._replace(user=user_name(), machine=machine_name(), facts={"process": process_mark()}),
@@ -299,7 +301,7 @@ def begin_record(store: Store, run: PastRun) -> RunRecorder:
 
 
 @contextmanager
-def _logged() -> Iterator[None]:
+def _log_errors() -> Iterator[None]:
     try:
         yield
     except Exception:
@@ -315,7 +317,7 @@ def _has_state(run: PastRun, state: str) -> bool:
 
 
 def _mark(session: str) -> str:
-    """Return what ids of the runs of a conversation have in common."""
+    """Return the common part of the ids of a conversation's runs."""
     return f"-{hashlib.sha256(session.encode('utf-8', 'replace')).hexdigest()[:12]}-"
 
 

@@ -50,7 +50,7 @@ from skillbelt.running.workspace import (
 )
 from skillbelt.values import Limits
 
-# The input files of a run together; they are copied into the workspace.
+# The bound on the input files of a run together; they are copied into the workspace.
 MAX_INPUT_BYTES = 2**30
 
 Mode = Literal["copy", "link"]
@@ -62,7 +62,10 @@ _LISTED = 1000  # file names in a permission request
 
 
 class Artifacts(Protocol):
-    """What inputs need of an artifact store. Both raise ArtifactError for an unknown artifact."""
+    """The part of an artifact store that inputs need.
+
+    Both raise ArtifactError for an unknown artifact.
+    """
 
     def resolve(self, name: str, version: int | None) -> int:
         """Return the version; the latest one for None."""
@@ -72,7 +75,7 @@ class Artifacts(Protocol):
 
 
 class StagedInput(NamedTuple):
-    """An input in the workspace; `mode` is what was done, not what was asked for."""
+    """An input in the workspace; `mode` is how it was placed, not what was asked for."""
 
     source: str
     to: str
@@ -83,10 +86,10 @@ class StagedInput(NamedTuple):
 
 
 class HostInput(NamedTuple):
-    """A file or folder of the host. `path` is resolved, `written` is as the caller spelt it.
+    """A file or folder of the host. `path` is resolved, `written` is the caller's spelling.
 
     A `free` one lies below a host root, so it needs no permission. `files` are the paths of all
-    files in it, `secret` those that look as if they held secrets.
+    files in it, `secret` those that look like secrets.
     """
 
     path: str
@@ -97,7 +100,7 @@ class HostInput(NamedTuple):
     sha256: str = ""
 
 
-class _Wish(NamedTuple):
+class _ParsedInput(NamedTuple):
     """One input, checked as text."""
 
     source: str
@@ -109,13 +112,13 @@ class _Wish(NamedTuple):
     asked: str = ""
 
 
-class _Taken(NamedTuple):
-    """An input, copied to the private folder as `name`; without a name a link, or nothing.
+class _CopiedInput(NamedTuple):
+    """An input, copied to the private folder as `name`; without a name it is a link, or failed.
 
     `fault` is why it could not be copied; it is raised only after the permission was given.
     """
 
-    wanted: _Wish
+    wanted: _ParsedInput
     staged: StagedInput
     name: str = ""
     folder: bool = False
@@ -126,12 +129,12 @@ class _Taken(NamedTuple):
 
     @property
     def sha256(self) -> str:
-        """A hash over the names and contents of the copied files; empty if there are none."""
+        """Return a hash over the names and contents of the copied files; "" if there are none."""
         return digest({"rows": self.rows}) if self.name else ""
 
     @property
     def facts(self) -> dict[str, object]:
-        """The facts for the permission request."""
+        """Return the facts for the permission request."""
         staged, wanted = self.staged, self.wanted
         listed = self.host.files if self.host else tuple(path for path, _, _ in self.rows if path)
         facts: dict[str, object] = {"from": staged.source, "to": wanted.asked, "mode": staged.mode}
@@ -191,7 +194,7 @@ def skills_named(inputs: object) -> list[str]:
 
 
 def skill_of(source: str) -> str | None:
-    """Return the skill whose files a reference names, also by its staged copy; None for others."""
+    """Return the skill whose files a reference names, even by its staged copy; None for others."""
     scheme, _, path = source.partition("://")
     if scheme == "workspace":
         top, _, path = path.removeprefix("./").partition("/")
@@ -199,7 +202,7 @@ def skill_of(source: str) -> str | None:
     return path.partition("/")[0] if scheme == "skill" else None
 
 
-def _read(item: object, run: str) -> _Wish:
+def _read(item: object, run: str) -> _ParsedInput:
     if not isinstance(item, Mapping):
         raise RunRefused(f"an input is an object with `from`, not {str(item)[:200]!r}")
     source, to, mode, pin = (item.get(key) for key in ("from", "to", "mode", "pin"))
@@ -216,15 +219,15 @@ def _read(item: object, run: str) -> _Wish:
         raise RunRefused(f"input {source[:200]!r}: `to` is a path, not {str(to)[:80]!r}")
     target = destination(to or "", _basename(scheme, rest), run)
     kind: Mode = "link" if mode == "link" else "copy"
-    # The folder of a run has another name each time; the request shows what the caller wrote.
+    # The folder of a run has another name each time; the request shows the caller's spelling.
     asked = to if to and to.startswith("$") else target
-    return _Wish(
+    return _ParsedInput(
         source=source, scheme=scheme, rest=rest, to=target, mode=kind, pin=bool(pin), asked=asked
     )
 
 
-def _check_apart(wanted: Iterable[_Wish]) -> None:
-    """Raise RunRefused for two inputs of which one would replace the other."""
+def _check_apart(wanted: Iterable[_ParsedInput]) -> None:
+    """Raise RunRefused for two inputs that would overwrite each other."""
     taken: dict[str, str] = {}
     for one in wanted:
         other = taken.setdefault(one.to, one.source)
@@ -242,7 +245,7 @@ def _basename(scheme: str, rest: str) -> str:
 
 
 def artifact_reference(text: str) -> tuple[str, int | None]:
-    """Split `name@3` into name and version; a suffix that is no number belongs to the name."""
+    """Split `name@3` into name and version; a suffix that is not a number belongs to the name."""
     name, mark, version = text.rpartition("@")
     if not mark or not (version.isascii() and version.isdigit()) or len(version) > _MOST_DIGITS:
         name, version = text, ""
@@ -296,7 +299,7 @@ class Inputs:
         remaps: bool = True,
         limits: Limits = _LIMITS,
     ) -> None:
-        """Copy the inputs; an invalid one raises RunRefused, and no copy stays."""
+        """Copy the inputs; an invalid one raises RunRefused, and no copy is left."""
         wanted = [_read(item, run) for item in inputs]
         _check_apart(wanted)
         self.workspace, self.artifacts = workspace, artifacts
@@ -304,7 +307,7 @@ class Inputs:
         self.stage_skill, self.run, self.remaps = stage_skill, run, remaps
         self.bytes, self.entries = MAX_INPUT_BYTES, limits.max_workspace_files
         self._handle = -1
-        self._taken: list[_Taken] = []
+        self._taken: list[_CopiedInput] = []
         self._names: list[str] = []
         try:
             for each in wanted:
@@ -330,17 +333,17 @@ class Inputs:
 
     @property
     def places(self) -> list[str]:
-        """Where each goes, as paths of the workspace."""
+        """Return the destination of each, as paths of the workspace."""
         return [one.staged.to for one in self._taken]
 
     @property
     def host_paths(self) -> list[str]:
-        """The files and folders of the host among them."""
+        """Return the files and folders of the host among them."""
         return [one.host.path for one in self._taken if one.host is not None]
 
     @property
     def facts(self) -> list[dict[str, object]]:
-        """The facts of each for the permission request."""
+        """Return the facts of each for the permission request."""
         return [one.facts for one in self._taken]
 
     @property
@@ -360,20 +363,20 @@ class Inputs:
             if one.fault is not None:
                 raise one.fault
         for one in self._taken:
-            with _naming_errors(one.wanted):
+            with _name_input_in_errors(one.wanted):
                 self._put(one)
         return [one.staged for one in self._taken]
 
-    def _take(self, wanted: _Wish) -> _Taken:
+    def _take(self, wanted: _ParsedInput) -> _CopiedInput:
         """Copy one input to the private folder."""
-        with _naming_errors(wanted):
+        with _name_input_in_errors(wanted):
             if wanted.scheme == "artifact":
                 return self._artifact(wanted)
             if wanted.scheme == "host":
                 return self._host(wanted)
             return self._inner(wanted)
 
-    def _artifact(self, wanted: _Wish) -> _Taken:
+    def _artifact(self, wanted: _ParsedInput) -> _CopiedInput:
         if self.artifacts is None:
             raise RunRefused(f"input {wanted.source[:200]!r}: there is no artifact store")
         name, version = artifact_reference(wanted.rest)
@@ -384,7 +387,9 @@ class Inputs:
         warning = "an artifact is always copied" if wanted.mode == "link" else ""
         return self._done(wanted, copy, aside, version=found, warning=warning)
 
-    def _version(self, artifacts: Artifacts, wanted: _Wish, name: str, version: int | None) -> int:
+    def _version(
+        self, artifacts: Artifacts, wanted: _ParsedInput, name: str, version: int | None
+    ) -> int:
         """Return the version to copy: the first one at this destination, if it is pinned."""
         if version is not None:
             return artifacts.resolve(name, version)
@@ -398,7 +403,7 @@ class Inputs:
                 first = metadata.pins[wanted.to] = Pin(name, latest)
         return first.version if wanted.pin else latest
 
-    def _host(self, wanted: _Wish) -> _Taken:
+    def _host(self, wanted: _ParsedInput) -> _CopiedInput:
         if not wanted.rest.startswith("/") or "\0" in wanted.rest:
             raise RunRefused(f"input {wanted.source[:200]!r}: host:// takes an absolute path")
         path = os.path.normpath("/" + wanted.rest.lstrip("/"))
@@ -409,20 +414,23 @@ class Inputs:
                 return self._copy_unpermitted(wanted, path, real)
             return self._copy_host(wanted, keep(inside), HostInput(real, path, True))
 
-    def _copy_unpermitted(self, wanted: _Wish, path: str, real: str) -> _Taken:
-        """Copy what needs permission. Until it is given, not even its existence is revealed."""
+    def _copy_unpermitted(self, wanted: _ParsedInput, path: str, real: str) -> _CopiedInput:
+        """Copy a source that needs permission.
+
+        Until it is given, not even its existence is revealed.
+        """
         host = HostInput(real, path, False)
         try:
-            with _naming_errors(wanted), handles() as keep:
+            with _name_input_in_errors(wanted), handles() as keep:
                 return self._copy_host(wanted, keep(open_exactly(real)), host)
         except RunRefused as fault:
             staged = StagedInput(wanted.source, wanted.to, "copy")
-            return _Taken(wanted, staged, host=host, fault=fault)
+            return _CopiedInput(wanted, staged, host=host, fault=fault)
 
-    def _copy_host(self, wanted: _Wish, source: int, host: HostInput) -> _Taken:
+    def _copy_host(self, wanted: _ParsedInput, source: int, host: HostInput) -> _CopiedInput:
         if is_generated(source):
             raise RunRefused(
-                f"input {wanted.source[:200]!r}: it lies on no disk, the kernel generates it"
+                f"input {wanted.source[:200]!r}: it is not on a disk, the kernel generates it"
             )
         copy = self._copy(wanted, root=host.written)
         folder = stat.S_ISDIR(os.fstat(source).st_mode)
@@ -459,7 +467,7 @@ class Inputs:
         return path or "folder", os.path.basename(host.written) if host.free else host.written
 
     def _open_free(self, path: str, real: str) -> int | None:
-        """Open what needs no permission; None for anything else."""
+        """Open a source that needs no permission; None for anything else."""
         for root in self.host_roots:
             real_root = os.path.realpath(root)
             for name in (below(path, root), below(path, real_root), below(real, real_root)):
@@ -470,7 +478,7 @@ class Inputs:
                         continue  # a link leads out of the root, so it needs permission
         return None
 
-    def _inner(self, wanted: _Wish) -> _Taken:
+    def _inner(self, wanted: _ParsedInput) -> _CopiedInput:
         """Copy or link a file of the workspace or of a staged skill."""
         path = self._inner_path(wanted)
         place = self._locate(path, wanted)
@@ -490,7 +498,7 @@ class Inputs:
         link = (path if self.remaps else place) if path != wanted.to else ""
         return self._done(wanted, copy, "", mode="link")._replace(link=link)
 
-    def _inner_path(self, wanted: _Wish) -> str:
+    def _inner_path(self, wanted: _ParsedInput) -> str:
         rest = wanted.rest.rstrip("/")
         if wanted.scheme == "skill":
             checked_name(rest.partition("/")[0])
@@ -502,7 +510,7 @@ class Inputs:
             raise PathEscape(rest, "the workspace", f"is not below {SKILLS}, {', '.join(WRITABLE)}")
         return path
 
-    def _locate(self, path: str, wanted: _Wish) -> str:
+    def _locate(self, path: str, wanted: _ParsedInput) -> str:
         """Return the path on disk; RunRefused for a skill that is not staged and may not be.
 
         A run sees only the skills that are staged for it, and a link needs its target.
@@ -528,14 +536,14 @@ class Inputs:
                 )
         return open_inside(self.workspace.handle, path, FOLLOW_FILE)
 
-    def _copy(self, wanted: _Wish, *, root: str = "", runner: int | None = None) -> TreeCopy:
+    def _copy(self, wanted: _ParsedInput, *, root: str = "", runner: int | None = None) -> TreeCopy:
         what = f"input {wanted.source[:200]!r}"
         give = self.workspace.give
         return TreeCopy(what, self.bytes, self.entries, root=root, runner=runner, give=give)
 
     def _done(
         self,
-        wanted: _Wish,
+        wanted: _ParsedInput,
         copy: TreeCopy,
         aside: str,
         *,
@@ -543,7 +551,7 @@ class Inputs:
         warning: str = "",
         mode: Mode = "copy",
         folder: bool = False,
-    ) -> _Taken:
+    ) -> _CopiedInput:
         self.bytes -= copy.bytes
         self.entries -= copy.entries
         staged = StagedInput(
@@ -554,7 +562,9 @@ class Inputs:
             version=version,
             warning=warning,
         )
-        return _Taken(wanted=wanted, staged=staged, name=aside, folder=folder, rows=copy.rows())
+        return _CopiedInput(
+            wanted=wanted, staged=staged, name=aside, folder=folder, rows=copy.rows()
+        )
 
     def _write_source(self, source: int, copy: TreeCopy, omitted: Sequence[str] = ()) -> str:
         """Copy a file or a folder to the private folder; return its name there."""
@@ -575,7 +585,7 @@ class Inputs:
             write(keep(os.open(name, NEW_FILE, 0o600, dir_fd=self._private())))
         return name
 
-    def _put(self, taken: _Taken) -> None:
+    def _put(self, taken: _CopiedInput) -> None:
         """Move one to its destination; an existing file is replaced, never written to."""
         last = posixpath.basename(taken.wanted.to)
         if taken.link:
@@ -588,7 +598,7 @@ class Inputs:
                 else:
                     os.rename(taken.name, last, src_dir_fd=self._private(), dst_dir_fd=parent)
 
-    def _link(self, path: str, wanted: _Wish) -> None:
+    def _link(self, path: str, wanted: _ParsedInput) -> None:
         name, private = self._new_name(), self._private()
         with handles() as keep:
             to = posixpath.relpath(path, posixpath.dirname(wanted.to))
@@ -599,7 +609,7 @@ class Inputs:
             last = posixpath.basename(wanted.to)
             os.rename(name, last, src_dir_fd=private, dst_dir_fd=parent)
 
-    def _parent(self, wanted: _Wish) -> int:
+    def _parent(self, wanted: _ParsedInput) -> int:
         return self.workspace.make_folders(posixpath.dirname(wanted.to))
 
     def _replace_folder(self, private: int, name: str, parent: int, last: str) -> None:
@@ -620,7 +630,7 @@ class Inputs:
 
 
 @contextmanager
-def _naming_errors(wanted: _Wish) -> Iterator[None]:
+def _name_input_in_errors(wanted: _ParsedInput) -> Iterator[None]:
     """Turn an error about an input into a RunRefused that names it."""
     try:
         yield

@@ -24,7 +24,7 @@ _EDITOR = b'#!/bin/sh\n/bin/cat "${0%/*}/editor-text" > "$1"\n'
 def own_script(run: Run) -> str:
     """Return the file of the skill itself that the command runs, relative to it; "" if none.
 
-    What a run can write is not the skill's own, though links in its folder lead there.
+    A file that a run can write is not the skill's own, though links in its folder lead there.
     """
     home, cwd = run.staged.path, start_folder(run)
 
@@ -45,7 +45,7 @@ def start_folder(run: Run) -> str:
 
 
 def make_job(run: Run) -> Job:
-    """Return the job for the sandbox, once everything that it needs is granted and there."""
+    """Return the job for the sandbox, after everything that it needs is granted and present."""
     call, egress = run.call, run.egress
     cwd = run.workspace.resolve_cwd(call.cwd, run.skill.name, run.folder)
     run.workspace.enter(cwd, run.homes)
@@ -66,7 +66,7 @@ def make_job(run: Run) -> Job:
 
 
 def mounts(run: Run) -> tuple[Mount, ...]:
-    """Return the skill itself, those that inputs come from, and what a run may write."""
+    """Return the mounts: the skill, the skills that inputs come from, and the writable folders."""
     workspace, homes = run.workspace, run.homes
     skills = [(f"{SKILLS}/{name}", False) for name in homes]
     own = ((f"{SKILLS}/{run.skill.name}/{VENV}", True), *workspace.mounts(run.folder))
@@ -77,7 +77,7 @@ def mounts(run: Run) -> tuple[Mount, ...]:
 
 
 def _outer_mounts(run: Run, net: str) -> Iterable[Mount]:
-    """Yield what lies outside the workspace: packages, the interpreter, the network proxy."""
+    """Yield the mounts from outside the workspace: packages, the interpreter, the network proxy."""
     packages = run.packages
     if packages is not None:
         yield Mount(packages.path, packages.path)
@@ -102,11 +102,12 @@ def environment(run: Run) -> dict[str, str]:
     programs = run.programs
     ours = _place_of_programs(run)
     first = bool(programs and programs.first)
-    # Nothing a run can write is on it, and no program of a package comes before the system's.
+    # No folder that a run can write is on it, and no program of a package comes before the
+    # system's.
     path = [packages.interpreter if packages else "", ours if first else "", _SYSTEM_PATH,
             _python_folder(), *_of_packages(run), "" if first else ours,
             *(folder for _, folder in run.program_folders), *_own_programs(run)]  # fmt: skip
-    # Without mounts of its own, a run would share /tmp with everyone; it is closed there.
+    # Without its own mounts, a run would share /tmp with all users; it is closed there.
     temporary = "/tmp" if run.remaps else os.path.join(run.root, run.folder)
     env = {
         "PATH": ":".join(filter(None, path)),
@@ -119,7 +120,7 @@ def environment(run: Run) -> dict[str, str]:
         **run.workspace.variables(run.root, name, run.folder, run.skills),
     }
     if not run.remaps:
-        # git fails at a system file of its own that it may not read; a missing one is fine.
+        # git fails when it cannot read its system file; a missing file is fine.
         env |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1"}
     if packages is not None and packages.modules:
         env["NODE_PATH"] = packages.modules
@@ -132,14 +133,14 @@ def environment(run: Run) -> dict[str, str]:
 
 
 def _place_of_programs(run: Run) -> str:
-    """Return where a command sees our folder of programs: not by the path of the user's state."""
+    """Return the path of our programs inside: it does not show the path of the user's state."""
     if run.programs is None:
         return ""
     return _PROGRAMS if run.remaps else run.programs.folder
 
 
 def _of_packages(run: Run) -> Iterable[str]:
-    """Yield the folder of the packages' programs, and first ours for what must not listen."""
+    """Yield the folder of the packages' programs, after ours for those that must not listen."""
     if run.packages is None:
         return
     confined = run.egress is not None or not run.remaps
@@ -150,7 +151,7 @@ def _of_packages(run: Run) -> Iterable[str]:
 
 
 def _own_programs(run: Run) -> Iterable[str]:
-    """Yield the skill's own `bin`, unless it is a link: that may lead to what a run can write."""
+    """Yield the skill's own `bin`, unless it is a link: a run may be able to write its target."""
     if not os.path.islink(os.path.join(run.staged.path, "bin")):
         yield run.inside(f"{SKILLS}/{run.skill.name}/bin")
 
@@ -161,14 +162,14 @@ def _python_folder() -> str:
 
 
 def shell() -> str:
-    """Return the bash of this machine that only root can change, as /bin/bash where it is that."""
+    """Return the bash of this machine that only root can change, as /bin/bash if it is the same."""
     found = trusted_program("bash")
     usual = os.path.realpath("/bin/bash") == found
     return "/bin/bash" if usual else found or "bash"
 
 
 def write_editor(run: Run, text: str) -> None:
-    """Write a program for `$EDITOR` that replaces the file it is given by the text."""
+    """Write a program for `$EDITOR` that replaces the content of its file by the text."""
     folder = run.workspace.make_folders(run.folder)
     try:
         for name, data in (("editor", _EDITOR), ("editor-text", text.encode("utf-8", "replace"))):

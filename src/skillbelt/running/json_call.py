@@ -38,7 +38,7 @@ from skillbelt.text import one_line
 from skillbelt.untrusted_json import read_json
 from skillbelt.values import Capabilities, Limits
 
-# A call without a timeout of its own (`timeout_ms`); from the interface that scripts expect.
+# The timeout of a call without `timeout_ms`; from the interface that scripts expect.
 EXEC_TIMEOUT_SECONDS = 30.0
 
 ExitKind = Literal["success", "failed", "timeout", "permission_denied"]
@@ -55,7 +55,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class ExitStatus(NamedTuple):
-    """How it ended. `code` is the exit code; None when it was not started, see `reason`."""
+    """The end of a script. `code` is the exit code; None when it was not started, see `reason`."""
 
     kind: ExitKind
     code: int | None = None
@@ -115,7 +115,7 @@ class Execution(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What to execute: a path below the skill, and how."""
+    """The script or module to execute: a path below the skill, and how."""
 
     mode: Literal["script", "wasm"]
     path: str
@@ -145,13 +145,13 @@ def execute(
     """Run the skill on the input. A script that fails, or takes too long, is a result.
 
     `inputs` are files for the run and `arguments` words for the script, as for `RunCall`, and so
-    are `packages`, `install` and `secrets`; `outputs` are patterns of files to give back. Without
-    any, a run outside a conversation gives back all of `out`, which nothing else can have written
-    to, and one with `all_outputs` too. `observed` has the hosts noted that it asks for, also where
-    it may reach none.
+    are `packages`, `install` and `secrets`; `outputs` are patterns of files to return. Without any,
+    a run outside a conversation returns all of `out`, which nothing else can have written to, and
+    so does one with `all_outputs`. `observed` records the hosts that it asks for, even where it may
+    reach none.
 
-    RunRefused, PathEscape, PermissionDenied and SandboxUnavailable mean that nothing was run; for
-    a model `denied` makes a result of the third. A `timeout_ms` of 0 is the one of the settings.
+    RunRefused, PathEscape, PermissionDenied and SandboxUnavailable mean that nothing was run; for a
+    model `denied` makes a result of the third. A `timeout_ms` of 0 means that of the settings.
     """
     limits = workbench.limits_for(skill)
     target = detect(skill, input, script=script, wasm_module=wasm_module)
@@ -175,7 +175,7 @@ def execute(
 
 
 def plain_call(skill: Skill, input: object, *, script: str = "") -> RunCall:
-    """Return the command that `execute` would start, for what asks about it before."""
+    """Return the command that `execute` would start, for checks before the run."""
     return RunCall(_command(detect(skill, input, script=script)), stdin=_json(input))
 
 
@@ -200,7 +200,7 @@ def detect(
     script: str = "",
     wasm_module: str = "",
 ) -> Target:
-    """Choose what `execute` runs; RunRefused when that is ambiguous.
+    """Choose the script or module that `execute` runs; RunRefused when that is ambiguous.
 
     In this order: the given module or script; a WASM module; the script that the input's `action`
     names; the one that `metadata.script` declares; the only one there is.
@@ -241,7 +241,10 @@ def _named_module(name: str, paths: Sequence[str], skill: Skill) -> str:
 
 
 def _module(paths: Sequence[str], skill: Skill) -> str:
-    """Return the WASM module of the skill; "" without one. Deeper ones are not its entry point."""
+    """Return the WASM module of the skill; "" without one.
+
+    Modules in deeper folders do not count.
+    """
     usual = [path for path in _WASM if path in paths]
     if usual:
         return usual[0]
@@ -293,7 +296,7 @@ def _choose(input: object, paths: Sequence[str], scripts: Sequence[str], skill: 
 
 
 def _refuse_nothing(skill: Skill, paths: Sequence[str]) -> NoReturn:
-    """Say where a module or a script would be found, and what lies deeper."""
+    """Raise RunRefused that says where a module or a script is expected, and which lie deeper."""
     places = (
         "no .wasm in its folder or in wasm/, no script in scripts/ and no main, index or script"
     )
@@ -358,12 +361,12 @@ def _json(value: object) -> bytes:
 
 
 def _grant(run: Run, settings: Settings) -> Capabilities:
-    """Return what the run may do, by the declared tools that the skill may have."""
+    """Return the capabilities of the run, by the declared tools that the skill may have."""
     sandboxed = run.sandbox.name != "none"
     tools = run.frontmatter.allowed_tools
     granted = run.gate.declared(run.skill, run.request, tools=tools, sandboxed=sandboxed)
     run.granted_tools = granted.tools
-    # A skill that was denied every tool it declares is not one that declares none.
+    # A skill that was denied all its declared tools is not a skill that declares none.
     if not tools and settings.empty_allowed_tools == "allow":
         granted = _grant_all(run, bool(settings.host_roots) and sandboxed)
     denied = granted.denied
@@ -404,10 +407,10 @@ def _grant(run: Run, settings: Settings) -> Capabilities:
 
 
 def _grant_all(run: Run, reads: bool) -> Granted:
-    """Return what a skill that declares no tools gets, which is no less than one that does.
+    """Return the grant of a skill that declares no tools, no less than that of one that does.
 
-    It may start programs unless a rule speaks of that, and read the host roots, if there are any,
-    as if it had declared that.
+    It may start programs unless a rule mentions that, and read the host roots, if there are any, as
+    if it had declared that.
     """
     granted: tuple[str, ...] = ()
     denied: tuple[tuple[str, str], ...] = ()
@@ -442,7 +445,7 @@ def _prepare(run: Run, text: bytes) -> None:
         "SKILL_WORKSPACE": job.env["WORKSPACE_DIR"],
         "TIMEOUT_MS": str(round(job.timeout_seconds * 1000)),
     }
-    # What a module sees as its environment is no environment of a process.
+    # The environment that a module sees is not that of a process.
     if len(text) <= MAX_VARIABLE_BYTES or run.sandbox.name == WASM:
         variables["SKILL_INPUT"] = text.decode()
     else:
@@ -460,7 +463,7 @@ def _room(limits: Limits) -> int:
 
 
 def _cut_streams(outcome: Outcome, most: int) -> Outcome:
-    """Cut each stream to what a result may hold."""
+    """Cut each stream to the limit of a result."""
     streams = (outcome.stdout, outcome.stderr)
     stdout, stderr = (Captured(one.data[:most], one.total_bytes) for one in streams)
     hit = {"max_stream_bytes"} if stdout.truncated or stderr.truncated else set()
@@ -479,7 +482,7 @@ def _redact(outcome: Outcome, run: Run) -> Outcome:
 
 
 def _name_timeout(outcome: Outcome, timeout_ms: int, limits: Limits, usual: float) -> Outcome:
-    """Name the timeout that ended the script: its own, where that is the shorter one."""
+    """Report the timeout that ended the script: its own, where that is the shorter one."""
     if _seconds(timeout_ms, limits, usual) >= limits.run_timeout_seconds:
         return outcome
     own = "timeout_ms" if timeout_ms else "exec_timeout_seconds"

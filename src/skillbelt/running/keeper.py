@@ -1,4 +1,4 @@
-"""Keeps the workspaces of conversations in the object store, so that any server can go on."""
+"""Snapshots of workspaces in the object store, so that any server can continue a conversation."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from skillbelt.text import one_line
 
 
 class WorkspaceKeeper:
-    """Restores a workspace before it is used, and keeps it after each run. Thread-safe."""
+    """Restores a workspace before it is used, and saves it after each run. Thread-safe."""
 
     def __init__(self, settings: Settings, project: str) -> None:
         self._objects, self._project = Objects.from_settings(settings), project
         self._limits = settings.limits
 
     def restore(self, workspace: Workspace, key: SessionKey) -> None:
-        """Give it the content of its last snapshot, if another machine has made that.
+        """Restore the content of its last snapshot, if another machine made that.
 
-        RunRefused when it is not available: a run with old files would be wrong.
+        RunRefused when the snapshot is not available: a run with old files would be wrong.
         """
         if workspace.has_others():
             return
@@ -35,7 +35,10 @@ class WorkspaceKeeper:
             ) from error
 
     def keep(self, workspace: Workspace, key: SessionKey) -> str:
-        """Put what runs left in it into the object store; return why not, "" when it is kept."""
+        """Put the files of runs into the object store.
+
+        Return why that failed, "" when it did not.
+        """
         try:
             snapshot(workspace, self._objects, key, project=self._project, limits=self._limits)
         except ObjectError as error:
@@ -46,11 +49,11 @@ class WorkspaceKeeper:
         return ""
 
     def forget(self, key: SessionKey) -> int:
-        """Remove what is kept of a conversation; return how many snapshots are gone."""
+        """Remove the snapshots of a conversation; return how many were removed."""
         return forget_snapshots(self._objects, key)
 
     def clean(self, folder: str) -> list[Cleaned]:
-        """Remove the workspaces here of conversations that were deleted on other machines."""
+        """Remove the local workspaces of conversations that were deleted on other machines."""
         try:
             return clean_deleted(self._objects, folder)
         except ObjectError as error:

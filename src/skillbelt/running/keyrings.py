@@ -1,4 +1,4 @@
-"""The keyring of the system, through the package `keyring`, if there is one to rely on."""
+"""The keyring of the system, through the package `keyring`, if there is a safe one."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from skillbelt.errors import ConfigError
 from skillbelt.text import one_line
 
-# A locked keyring asks for its password, which no one may be there to type.
+# A locked keyring asks for its password, and there may be no one to type it.
 WAIT_SECONDS = 120.0
 _SERVICE = "skillbelt"
 _NO_KEYRING = ("keyring.backends.fail", "keyring.backends.null")
 _CHAINER = "keyring.backends.chainer"
 _PLAIN = "plaintext"
-_LEAST_PRIORITY = 1  # what the package itself recommends; one that keeps plain text has less
+_LEAST_PRIORITY = 1  # the minimum that the package recommends; one with plain text has less
 
 
 class SystemKeyring:
@@ -27,7 +27,7 @@ class SystemKeyring:
 
     @property
     def name(self) -> str:
-        """What a person knows it by."""
+        """Return the name that a person knows."""
         return one_line(str(self._backend.name))
 
     def get(self, key: str) -> str | None:
@@ -35,7 +35,7 @@ class SystemKeyring:
         return self._call("get_password", key)
 
     def set(self, key: str, value: str) -> None:
-        """Keep a value under the key."""
+        """Store a value under the key."""
         self._call("set_password", key, value)
 
     def remove(self, key: str) -> None:
@@ -44,7 +44,7 @@ class SystemKeyring:
             self._call("delete_password", key)
 
     def _call(self, method: str, *words: str) -> str | None:
-        """Call the back end, which may wait for a person to unlock it, but not for ever."""
+        """Call the back end, which may wait for a person to unlock it; the wait is bounded."""
         answers: list[str | None] = []
         faults = ["it did not answer"]
 
@@ -52,7 +52,7 @@ class SystemKeyring:
             try:
                 answers.append(getattr(self._backend, method)(_SERVICE, *words))
             except BaseException as error:
-                # A back end raises what its own library does. What it says may hold the value.
+                # A back end raises the errors of its own library. Their text may hold the value.
                 faults.append(type(error).__name__)
 
         waiting = threading.Thread(target=call, name="skillbelt-keyring", daemon=True)
@@ -67,9 +67,9 @@ class SystemKeyring:
 
 
 def find_keyring() -> SystemKeyring | None:
-    """Return the keyring of this system; None without one that protects what it keeps.
+    """Return the keyring of this system; None without one that protects its content.
 
-    One that does nothing, that always fails or that keeps plain text is none.
+    A back end that does nothing, always fails or stores plain text does not count.
     """
     try:
         given = import_module("keyring").get_keyring()  # extra: secrets

@@ -1,8 +1,8 @@
-"""What runs may write in a workspace, as data: to bring it to another machine and back.
+"""The writable part of a workspace as data: to send it to another machine and back.
 
-A folder is carried as facts about its entries (kind, mode, hash or target) and as contents by hash.
-Only what differs is carried. Everything here may be hostile: entries are opened one name below a
-handle, no link is followed, and what arrives is hashed again.
+A folder is sent as facts about its entries (kind, mode, hash or target) and as contents by hash.
+Only differences are sent. Everything here may be hostile: entries are opened one name below a
+handle, no link is followed, and received data is hashed again.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from skillbelt.files.contain import NEW_FILE, READ_FILE, READ_FOLDER
 from skillbelt.files.remove import remove_tree
 from skillbelt.running.workspace import OUT, WORK, WRITABLE, Workspace
 
-# The largest file that is carried; a larger one belongs into artifacts, or into an object store.
+# The largest file that is sent; a larger one belongs in artifacts, or in an object store.
 MAX_CARRIED_BYTES = 256 * 2**20
-# What is carried at a time: both machines have so much of it in memory.
+# The size of a batch: both machines hold one in memory.
 BATCH_BYTES = 64 * 2**20
 MAX_CARRIED_DEPTH = 64
 _CHUNK = 2**20
-_FRESH_NS = 100_000_000  # two changes this near to each other may bear the same time
+_FRESH_NS = 100_000_000  # two changes this close to each other may have the same time
 _MAX_KNOWN = 200_000
 _KINDS = ("file", "link", "folder", "pipe")
 
 
 class EntryFact(NamedTuple):
-    """One entry: `content` is the hash of a file, or where a link leads."""
+    """One entry: `content` is the hash of a file, or the target of a link."""
 
     kind: str
     mode: int = 0
@@ -44,13 +44,13 @@ Facts = Mapping[str, EntryFact]
 
 
 class Carried(NamedTuple):
-    """What differs: entries that are new or changed, those that are gone, contents by hash."""
+    """The differences: entries that are new or changed, those that are gone, contents by hash."""
 
     changed: dict[str, EntryFact]
     removed: tuple[str, ...]
     contents: dict[str, bytes]
-    left: tuple[str, ...] = ()  # files that are too large to be carried
-    later: tuple[str, ...] = ()  # files that are carried with the next batch
+    left: tuple[str, ...] = ()  # files that are too large to be sent
+    later: tuple[str, ...] = ()  # files that are sent with the next batch
 
 
 class Mirror:
@@ -61,7 +61,7 @@ class Mirror:
         self._known: dict[tuple[int, ...], str] = {}
 
     def look(self, workspace: Workspace, run: str) -> dict[str, EntryFact]:
-        """Return what is in `work`, in `out` and in the folder of one run."""
+        """Return the entries of `work`, of `out` and of the folder of one run."""
         found: dict[str, EntryFact] = {}
         for top in (WORK, OUT, run):
             try:
@@ -133,7 +133,7 @@ def carry(
     removed: Iterable[str] = (),
     batch_bytes: int = MAX_CARRIED_BYTES,
 ) -> Carried:
-    """Read what changed, up to a batch: one file at least, if there is any.
+    """Read the changed files, up to a batch: at least one file, if there is any.
 
     Files that are too large are left where they are, and named.
     """
@@ -160,12 +160,12 @@ def carry(
 
 
 def put(workspace: Workspace, carried: Carried) -> None:
-    """Make the same changes in the workspace; RunRefused for what was not to be carried."""
+    """Make the same changes in the workspace; RunRefused for an entry that must not be sent."""
     for path, fact in carried.changed.items():
         _check(path, fact, carried.contents)
     for path in carried.removed:
         _check_path(path)
-    for path in sorted(carried.removed, reverse=True):  # what is in a folder comes before it
+    for path in sorted(carried.removed, reverse=True):  # the entries of a folder come before it
         with suppress(OSError, PathEscape), _parent(workspace, path) as (parent, name):
             _remove(workspace, parent, name, path)
     for path, fact in sorted(carried.changed.items()):
@@ -180,7 +180,7 @@ def put(workspace: Workspace, carried: Carried) -> None:
 def _check(path: str, fact: EntryFact, contents: Mapping[str, bytes]) -> None:
     _check_path(path)
     if fact.kind not in _KINDS or not 0 <= fact.mode <= 0o777:
-        raise RunRefused(f"{path!r} cannot be brought here: it is no file, link, folder or pipe")
+        raise RunRefused(f"{path!r} cannot be brought here: it is not a file, link, folder or pipe")
     if fact.kind == "file":
         data = contents.get(fact.content)
         if data is None or _hash(data) != fact.content:
@@ -244,7 +244,7 @@ def _put_entry(
     if fact.kind in ("link", "pipe"):
         if fact.kind == "link":
             os.symlink(fact.content, new, dir_fd=parent)
-        else:  # what collects outputs warns of it, as it would where it was made
+        else:  # the collection of outputs warns of it, as on the machine that created it
             os.mkfifo(new, 0o600, dir_fd=parent)
         if workspace.owner is not None:
             os.chown(new, *workspace.owner, dir_fd=parent, follow_symlinks=False)
@@ -264,7 +264,7 @@ def _put_entry(
 def _remove(workspace: Workspace, parent: int, name: str, path: str) -> None:
     info = os.stat(name, dir_fd=parent, follow_symlinks=False)
     if stat.S_ISDIR(info.st_mode):
-        # By its path: every folder above it was opened without a link just now.
+        # By its path: every folder above it was just opened without a link.
         remove_tree(os.path.join(workspace.path, path))
     else:
         os.unlink(name, dir_fd=parent)
@@ -279,7 +279,7 @@ def _set_mode(parent: int, name: str, mode: int) -> None:
 
 
 def _read(workspace: Workspace, path: str, size: int) -> bytes | None:
-    """Return the content, at most a little more than it was; None when it is gone."""
+    """Return the content, at most a little more than its former size; None when it is gone."""
     with suppress(OSError), _parent(workspace, path) as (parent, name):
         handle = os.open(name, READ_FILE, dir_fd=parent)
         with open(handle, "rb", buffering=0) as file:

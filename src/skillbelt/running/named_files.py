@@ -1,4 +1,4 @@
-"""The files of the workspace that a command names, and earlier runs may have written.
+"""The files that a command names and earlier runs may have written.
 
 An answer to a permission request is bound to their content.
 """
@@ -31,12 +31,12 @@ _PLACE = re.compile(
     r"|(?:work|out|inputs|runs|workspace|\.venv)/"
 )
 _VARIABLE = re.compile("(?:WORKSPACE|SKILLS|WORK|OUTPUT|RUN)_DIR|VIRTUAL_ENV|TMPDIR|HOME")
-# A path, also right after a one-letter option; or an option named after such a folder.
+# A path, also directly after a one-letter option; or an option named after such a folder.
 _PLAIN = re.compile(r"(?:-[A-Za-z])?[\w./][\w./-]*|--(?:work|out|inputs|runs)(?:-[A-Za-z-]+)?")
 
 
 class Ground(NamedTuple):
-    """Where a command starts: the workspace, the skill's copy in it, and the working folder.
+    """The start of a command: the workspace, the skill's copy in it, and the working folder.
 
     All are resolved paths of the host.
     """
@@ -101,7 +101,7 @@ def loose_files(call: RunCall, line: Line, ground: Ground, script: str = "") -> 
     """Return the files of the workspace that the command names, and whether they are all.
 
     A `script` of the skill gets paths as they are written. Any other program may interpret its
-    words in its own way, so then it is certain only if no run has written a file yet.
+    arguments in its own way, so then it is certain only if no run has written a file yet.
     """
     listed = os.path.join(ground.home, VENV)
     certain = ground.is_home and not (os.path.isdir(listed) and os.listdir(listed))

@@ -48,10 +48,10 @@ _MAX_CODE_CHARS = MAX_SOURCE_BYTES
 
 
 class Wishes(NamedTuple):
-    """What a user or a call asks for beside what the skill declares.
+    """The packages that a user or a call asks for beside those of the skill.
 
-    `packages` are requirements, `named_by` says who names them. Without `guess` the imports do
-    not count. `locked` returns what the lock of the skill says, by the file that declares it.
+    `packages` are requirements, `named_by` says who names them. Without `guess` the imports do not
+    count. `locked` returns the packages in the lock of the skill, by the file that declares them.
     """
 
     packages: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ _NO_WISHES = Wishes()
 
 
 class StartedIn(NamedTuple):
-    """Where a command starts: the skill's copy, its workspace and the working folder, as paths."""
+    """The start of a command: the skill's copy, its workspace and the working folder, as paths."""
 
     home: str
     workspace: str
@@ -72,7 +72,7 @@ class StartedIn(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What a command starts, with the paths of the skill's scripts looked up."""
+    """The programs that a command starts, with the paths of the skill's scripts looked up."""
 
     scripts: list[str]
     code: list[tuple[Kind, str]]
@@ -120,7 +120,7 @@ def _kind(first: str, found: _Found) -> Kind:
 
 
 def _add(needs: Needs, given: Needs) -> Needs:
-    """Return the needs with what is named beside them, which replaces what the skill says."""
+    """Return the needs together with the given ones, which replace those of the skill."""
     names = frozenset(names_of(given))
     kept = tuple(one for one in needs.requirements if name_of(one, needs.kind) not in names)
     source = f"{needs.source_path} and {given.source_path}" if kept else given.source_path
@@ -139,7 +139,7 @@ def _look_up(place: StartedIn, command: str | Sequence[str], script: str, stdin:
     text = stdin[:_MAX_CODE_CHARS].decode("utf-8", "replace")
     parts = started_parts(command, text)
     _sort(place, parts, found)
-    # A line that is beyond us may still name a script.
+    # A line that cannot be parsed may still name a script.
     if not found.scripts and not found.code:
         line = command if isinstance(command, str) else shlex.join(command)
         words = (_path_in_skill(place, word) for word in scripts_named(line))
@@ -176,7 +176,7 @@ def _parts_of_shell(place: StartedIn, path: str) -> list[StartedPart]:
 
 
 def _add_module(place: StartedIn, module: str, found: _Found) -> None:
-    """Add what `python -m` runs: a module of the skill, or one of a package."""
+    """Add the module that `python -m` runs: one of the skill, or one of a package."""
     parts = module.replace(".", "/")
     for folder in (place.folder, place.home):
         for end in (f"{parts}.py", f"{parts}/__main__.py"):
@@ -233,14 +233,14 @@ def _read_beneath(folder: str, path: str) -> bytes | None:
 
 
 def _read_imports(needs: Needs, place: StartedIn, found: _Found, declared: Sequence[str]) -> Needs:
-    """Return the needs with what is imported beside them, and which declared ones are not.
+    """Return the needs with the imported packages added, and which declared ones are not imported.
 
-    What the skill itself declares may turn out to be unused; what a user names is always wanted.
+    A package that the skill itself declares may be unused; one that a user names is always wanted.
     """
     kind = needs.kind
     code = tuple(text for one, text in found.code if one == kind)
     scripts = tuple(one for one in found.scripts if kind_of(one) == kind)
-    # Where nothing is read that could import, the folder need not be walked.
+    # Where no file is read that could import, the folder need not be walked.
     paths = _paths(place.home) if scripts or code else frozenset[str]()
     started = StartedCode(kind, scripts, code, tuple(dict.fromkeys(found.folders)))
     sources = Sources(paths, lambda path: _read_beneath(place.home, path))
@@ -252,7 +252,7 @@ def _read_imports(needs: Needs, place: StartedIn, found: _Found, declared: Seque
             guarded=tuple(one for one, by in uses.items() if by and all(i.optional for i in by)),
         )
     proposals = uncovered(imported, names_of(needs))
-    named = _named(needs, place, found)
+    named = _named_packages(needs, place, found)
     if not needs.requirements and not named and kind == "python" and _all_there(proposals):
         return needs
     listed = _versions(place.home, paths, needs) if proposals and kind == "python" else {}
@@ -274,7 +274,7 @@ def _read_imports(needs: Needs, place: StartedIn, found: _Found, declared: Seque
     )
 
 
-def _named(needs: Needs, place: StartedIn, found: _Found) -> tuple[str, ...]:
+def _named_packages(needs: Needs, place: StartedIn, found: _Found) -> tuple[str, ...]:
     """Return the packages that the command line itself names and nothing else does."""
     have = set(names_of(needs))
     texts: list[str] = []
@@ -291,7 +291,7 @@ def _named(needs: Needs, place: StartedIn, found: _Found) -> tuple[str, ...]:
 
 
 def _versions(home: str, paths: frozenset[str], needs: Needs) -> dict[str, str]:
-    """Return what lists elsewhere in the skill say about packages, the nearest to its top first."""
+    """Return the versions that lists elsewhere in the skill give, the nearest to its top first."""
     lists = [
         path
         for path in sorted(paths, key=lambda path: (path.count("/"), path))
@@ -312,7 +312,7 @@ def _paths(home: str) -> frozenset[str]:
 
 
 def _all_there(proposals: Sequence[Proposal]) -> bool:
-    """Whether the interpreter of runs has every module, so that nothing need be installed."""
+    """Whether the interpreter of runs has every module, so that nothing has to be installed."""
     python = interpreter()
     if python is None or not proposals:
         return False
@@ -327,7 +327,7 @@ def _is_there(module: str, folders: tuple[str, ...]) -> bool:
         plain = f"{folder}/{top}"
         if os.path.isfile(f"{plain}.py") or os.path.isfile(f"{plain}/__init__.py"):
             return True
-        # A folder that several packages share holds only what was installed into it.
+        # A folder that several packages share contains only the installed ones.
         if os.path.isdir(f"{folder}/{path}") or os.path.isfile(f"{folder}/{path}.py"):
             return True
     return False

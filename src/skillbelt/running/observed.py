@@ -1,6 +1,7 @@
-"""What a run tried, by what is known when it has ended: its connections, and what it lacked.
+"""Find out what a run tried after it has ended: its connections, and what it lacked.
 
-The proxy saw the connections. The rest is what the command printed, compared with what the run had.
+The proxy saw the connections. The rest comes from the output of the command, compared with what the
+run had.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _HINTED: dict[HintKind, CapabilityKind] = {
     "write_refused": "write",
     "file_refused": "write",
 }
-# A file that is not there, in the words of Python, Node.js and most programs.
+# A missing file, in the words of Python, Node.js and most programs.
 _NO_FILE = (
     re.compile(r"\[Errno (?:2|13)\] [A-Z][a-z ]{5,40}: '(/[^'\n]{1,200})'"),
     re.compile(r"\b(?:ENOENT|EACCES): [a-z ,]{1,60} '(/[^'\n]{1,200})'"),
@@ -88,16 +89,16 @@ def _redact(run: Run, found: Iterable[Capability]) -> Iterator[Capability]:
     if not secrets:
         yield from found
         return
-    # A host is kept in small letters.
+    # A host is kept in lower case.
     small = {name: value.lower() for name, value in secrets.items()}
     for one in found:
         yield one._replace(value=redacted(redacted(one.value, secrets), small))
 
 
 def add_observed(run: Run, result: RunResult) -> RunResult:
-    """Add what the run tried to its result and to what is known of this content.
+    """Add what the run tried to its result and to the record of this content.
 
-    What the skill states nowhere is a warning.
+    Anything that the skill does not declare is a warning.
     """
     found = observe(run, result)
     if not found or run.skill.scope == "builtin":

@@ -1,8 +1,8 @@
-"""A run as data for a node: what to carry out, and the grant that allows exactly that.
+"""A run as data for a node: the command, and the grant that allows exactly that.
 
-The server decides; a node carries out what an order says. It checks the seal of the order, hashes
-again what it was given, and compares everything that the run gets with the grant: the command and
-the skill with its hash, each package, each host, each secret. Nothing else is opened.
+The server decides; a node carries out the order. It checks the seal of the order, hashes all data
+again, and compares everything that the run gets with the grant: the command and the skill with its
+hash, each package, each host, each secret. Nothing else is opened.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FORMAT = 1
 
 
 class GrantedRequest(NamedTuple):
-    """One request that was allowed: what for, for which version of which skill."""
+    """One request that was allowed: its type and patterns, for which version of which skill."""
 
     type: str
     skill: str
@@ -36,7 +36,7 @@ class GrantedRequest(NamedTuple):
 
 
 class OrderedPackages(NamedTuple):
-    """The packages of a run: what is needed, and exactly what comes, with versions and hashes."""
+    """The packages of a run: the requirements, and the exact versions with their hashes."""
 
     needs: Needs
     lock: Lock
@@ -44,11 +44,11 @@ class OrderedPackages(NamedTuple):
 
 
 class RunOrder(NamedTuple):
-    """One allowed run. Files and the values of variables come beside it; their hashes are here.
+    """One allowed run. Files and the values of variables are sent beside it; their hashes are here.
 
     `tenant` and `workspace` are hashes: a node knows no names of users. An empty `workspace` is a
-    run outside any conversation. `root` is the workspace as the server has it, `files` the hash of
-    the facts about what is in it, `private` the seal of the values.
+    run outside any conversation. `root` is the path of the workspace on the server, `files` the
+    hash of the facts about its entries, `private` the seal of the values.
     """
 
     id: str
@@ -82,12 +82,12 @@ class RunOrder(NamedTuple):
 
     @property
     def hashes(self) -> dict[str, str]:
-        """The hash of each skill that the run sees, by name."""
+        """Return the hash of each skill that the run sees, by name."""
         return {**{name: hash for name, (hash, _) in self.others.items()}, self.skill: self.hash}
 
 
 class PrivateValues(NamedTuple):
-    """What no log, no name of a task and no file of the cluster may show.
+    """Values that no log, task name or file of the cluster may show.
 
     `env` is the environment of the call, `variables` are those that the product adds for the kind
     of call, `secrets` the stored ones that the run was given.
@@ -99,7 +99,7 @@ class PrivateValues(NamedTuple):
 
 
 def granted(run: Run, hashes: Mapping[str, str]) -> tuple[GrantedRequest, ...]:
-    """Return the requests of an allowed run, as its questions were asked."""
+    """Return the requests of an allowed run, as the questions were asked."""
     request = run.request
     found = [GrantedRequest("run", request.skill, request.hash, request.patterns)]
     for host in run.capabilities.hosts:
@@ -116,7 +116,7 @@ def granted(run: Run, hashes: Mapping[str, str]) -> tuple[GrantedRequest, ...]:
 
 
 def check_grant(order: RunOrder, run: Run) -> None:
-    """Raise PermissionDenied for anything in the order that the grant does not hold."""
+    """Raise PermissionDenied for anything in the order that the grant does not contain."""
     ours = (order.skill, order.hash)
     wanted = [GrantedRequest("run", *ours, asked_for(run.call, run.line, run.ground))]
     wanted += [GrantedRequest("network", *ours, (host_text(host),)) for host in order.hosts]
@@ -196,7 +196,7 @@ def seal(key: bytes, data: bytes) -> str:
 
 
 def check_seal(key: bytes, data: bytes, given: str) -> None:
-    """Raise PermissionDenied for an order that was changed on its way, or not made by a server."""
+    """Raise PermissionDenied for an order that was changed in transit, or not made by a server."""
     if not hmac.compare_digest(seal(key, data), given):
         raise PermissionDenied("run", "the order was changed on its way, or no server made it")
 
@@ -230,5 +230,5 @@ def read_private(key: bytes, order: RunOrder, data: bytes) -> PrivateValues:
 
 
 def private_seal(key: bytes, id: str, data: bytes) -> str:
-    """Return what an order says of its values: nothing that leads back to them."""
+    """Return the seal of the values for an order: nothing that leads back to them."""
     return seal(key, id.encode() + b"\0" + data)

@@ -1,8 +1,8 @@
-"""A folder of the host that the user wants the output files of a run in.
+"""A folder of the host for the output files of a run.
 
-The names come from the run, so they are hostile: nothing that is there is replaced, no link is
-followed, and no hidden file is created, nor one with settings. Tools of the user act on hidden
-files unasked, and so do we on settings: in a trusted project they hold rules.
+The names come from the run, so they are hostile: no existing file is replaced, no link is followed,
+and no hidden file is created, nor one with settings. Tools of the user act on hidden files unasked,
+and so do we on settings: in a trusted project they hold rules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from skillbelt.text import exact, one_line
 
 
 def check_folder(path: str) -> None:
-    """Raise RunRefused for a path that no files can be written to; a missing folder is fine."""
+    """Raise RunRefused for a path that cannot be written to; a missing folder is fine."""
     if not path:
         return
     if "\0" in path or not os.path.isabs(path):
@@ -39,7 +39,7 @@ class OutputFolder:
         self._path = path
 
     def write(self, name: str, data: bytes) -> str:
-        """Write a new file and return its path; `out/` in front of the name is left out."""
+        """Write a new file and return its path; `out/` at the start of the name is left out."""
         relative = name.removeprefix(f"{OUT}/")
         if any(part.startswith(".") for part in relative.split("/")):
             raise OSError(errno.EPERM, "its name begins with a dot")
@@ -54,7 +54,7 @@ class OutputFolder:
             try:
                 with open(handle, "wb") as file:
                     file.write(data)
-            except OSError:  # a full disk, mostly: no half of a file stays
+            except OSError:  # mostly a full disk: no partial file is left
                 os.unlink(relative, dir_fd=top)
                 raise
         except FileExistsError as error:

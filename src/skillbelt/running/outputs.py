@@ -37,10 +37,10 @@ from skillbelt.running.workspace import (
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
 
-# Files that one run gives back, each and together, unless the call asks for fewer or more.
+# The bounds on the files that one run returns, each and together, unless the call sets others.
 MAX_OUTPUT_FILES = 100
 OUTPUT_FILE_BYTES = 4 * 2**20
-# Also the most text in one result, which is held in memory; a call cannot ask for more of that.
+# Also the bound on text in one result, which is held in memory; a call cannot ask for more.
 MAX_OUTPUT_BYTES = 64 * 2**20
 # The primary output goes to the model as text.
 MAX_PRIMARY_BYTES = 32 * 2**10
@@ -71,7 +71,7 @@ _TEXT = frozenset(
 
 
 class Wanted(NamedTuple):
-    """Which files to collect, and how. A limit of 0 means the usual one.
+    """The files to collect, and how. A limit of 0 means the default.
 
     A larger one is possible up to the settings: see `MOST`.
     """
@@ -85,7 +85,7 @@ class Wanted(NamedTuple):
     max_total_bytes: int = 0
 
 
-# What a call may ask for at most: the setting for each limit.
+# The most that a call may ask for: the setting for each limit.
 MOST = {
     "max_files": "max_workspace_files",
     "max_file_bytes": "max_output_file_bytes",
@@ -94,7 +94,7 @@ MOST = {
 
 
 class OutputFile(NamedTuple):
-    """One file. `content` is empty unless it is text and was asked for; later calls name its `ref`.
+    """One file. `content` is empty unless it is text and was asked for; later calls use its `ref`.
 
     `size_bytes` is its size in the workspace; `truncated` says that it exceeds a limit.
     """
@@ -152,11 +152,11 @@ def collect(
 ) -> Collected:
     """Return the wanted files of a workspace. Hostile content makes it neither raise nor hang.
 
-    `run` is the folder of the run, for `$RUN_DIR`, and `homes` are the copies of skills that it
-    saw as `skills/<name>`; no others are searched. After a failed command, empty files are left
-    out: redirections create them. So are files that were last changed before the time `since`, in
-    nanoseconds of the file system's clock. With `may_be_empty` a pattern that matches nothing is no
-    warning.
+    `run` is the folder of the run, for `$RUN_DIR`, and `homes` are the copies of skills that it saw
+    as `skills/<name>`; no others are searched. After a failed command, empty files are left out:
+    redirections create them. So are files that were last changed before the time `since`, in
+    nanoseconds of the file system's clock. With `may_be_empty` a pattern without a match is not
+    reported.
     """
     report = _Report()
     try:
@@ -211,7 +211,7 @@ def parse_outputs(given: Mapping[str, object]) -> Wanted:
 
 
 def parse_output_files(given: object, *, save: bool = False, prefix: str = "") -> Wanted:
-    """Parse the argument `output_files`: every file comes with its content."""
+    """Parse the argument `output_files`: every file is returned with its content."""
     globs = _check("output_files", (), given)
     return Wanted(globs, inline=True, save=save, name_template=prefix)  # type: ignore[arg-type]
 
@@ -299,7 +299,7 @@ class _Report:
 
 
 class _Found(NamedTuple):
-    """The files that match, sorted, and the patterns that match none."""
+    """The matching files, sorted, and the patterns without a match."""
 
     names: list[str]
     unmatched: tuple[str, ...] = ()
@@ -453,7 +453,7 @@ class _Reading:
         self._errors: list[str] = []
 
     def _most(self, field: str, usual: int) -> int:
-        """Return a limit of the call, or the usual one; warn if the settings allow less."""
+        """Return a limit of the call, or the default; warn if the settings allow less."""
         asked: int = getattr(self._wanted, field)
         most: int = getattr(self._limits, MOST[field])
         if asked > most:

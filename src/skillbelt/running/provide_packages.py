@@ -1,8 +1,8 @@
 """The packages of a run: resolved, then asked for, then installed; always in that order.
 
-Declared packages that the scripts import are there or the run is refused. A guessed one that cannot
-be provided, or that is not allowed, is left out, and so is a declared one that cannot be provided
-and that no source of the run imports: the run goes on without it and says so.
+A run is refused unless it gets all declared packages that its scripts import. A guessed package
+that cannot be provided, or that is not allowed, is left out, and so is a declared one that cannot
+be provided and that no source of the run imports: the run goes on without it, with a warning.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from skillbelt.settings import Settings, process_environment
 from skillbelt.text import one_line, shorten
 from skillbelt.untrusted_json import read_json
 
-# What could not be resolved is tried again after a day; until then a run does not wait for it.
+# A failed resolution is retried after a day; until then a run does not wait for it.
 _TRIED_SECONDS = 24 * 3600.0
 _TRIED = "tried"
 _BUILT = "built"
-# A package that had no wheel may have one by now.
+# A package without a wheel may have one by now.
 _BUILT_SECONDS = 7 * _TRIED_SECONDS
 _MAX_BUILT = 20
 _WITHOUT_WHEEL = re.compile(r"Wheels are required for `([a-z0-9][a-z0-9-]*)`")
 NO_SUCH_PACKAGE = "no such package in the index"
 _FAULT = "the index answered"
 _REASON_CHARS = 300
-# What an installer says of packages that do not exist, do not fit or contradict each other.
+# Messages of installers about packages that do not exist, do not fit or contradict each other.
 _UNSOLVABLE = re.compile(
     r"no solution found|is not installed:|not found in the|no (?:matching )?version|"
     r"\bE404\b|\bETARGET\b|\bERESOLVE\b|\bEBADPLATFORM\b|more than \d+ \(max_packages_bytes\)",
@@ -54,23 +54,23 @@ _UNSOLVABLE = re.compile(
 
 
 class ProvidedPackages(NamedTuple):
-    """The environment of a run, None without any, what to tell about it, and how it was made."""
+    """The environment of a run, None without one; the warnings about it; and the packages built."""
 
     environment: Environment | None
     warnings: tuple[str, ...] = ()
     planned: EnvironmentPlan | None = None
 
 
-class _Left(NamedTuple):
-    """The needs that remain, of all that were wanted, and why each other was left out."""
+class _Remaining(NamedTuple):
+    """The remaining needs, all that were wanted, and why each other was left out."""
 
     needs: Needs
     reasons: Mapping[str, str]
     wanted: Needs
 
-    def less(self, reasons: Mapping[str, str]) -> _Left:
-        """Return what remains without some packages, each with the reason."""
-        return _Left(self.needs.without(reasons), {**self.reasons, **reasons}, self.wanted)
+    def less(self, reasons: Mapping[str, str]) -> _Remaining:
+        """Return the remaining needs without some packages, each with the reason."""
+        return _Remaining(self.needs.without(reasons), {**self.reasons, **reasons}, self.wanted)
 
 
 class PackageProvider(NamedTuple):
@@ -85,22 +85,22 @@ class PackageProvider(NamedTuple):
     def provide(self, request: Request, needs: Needs) -> Iterator[ProvidedPackages]:
         """Yield the environment with the packages, held for the block.
 
-        `request` is the one for what needs them. PermissionDenied when declared packages are not
-        allowed, RunRefused when they cannot be installed.
+        `request` is that of the run that needs them. PermissionDenied when declared packages are
+        not allowed, RunRefused when they cannot be installed.
         """
         left = self._leave_out_denied(request, needs)
         left, planned = self._resolve(left)
         if planned is not None:
             left, planned = self._ask(request, left, planned)
         if planned is None:
-            yield ProvidedPackages(None, _tell(left))
+            yield ProvidedPackages(None, _warn(left))
             return
-        left, made = self._made(left, planned)
+        left, made = self._install(left, planned)
         if made is None:
-            yield ProvidedPackages(None, _tell(left))
+            yield ProvidedPackages(None, _warn(left))
             return
         with held_environment(partial(provide, made)) as environment:
-            yield ProvidedPackages(environment, _tell(left), made)
+            yield ProvidedPackages(environment, _warn(left), made)
 
     def plan(
         self, needs: Needs, builds: SourceBuilds | None = None, *, portable: bool = False
@@ -128,12 +128,12 @@ class PackageProvider(NamedTuple):
         )
 
     def resolve(self, needs: Needs) -> tuple[Package, ...]:
-        """Return every package that the needs come to, with version and hashes.
+        """Return every package that the needs resolve to, with version and hashes.
 
-        What cannot be resolved and is only a guess, or is declared and not imported, is not among
-        them. RunRefused for another declared package.
+        Leaves out what cannot be resolved and is only a guess, or is declared and not imported.
+        RunRefused for another declared package.
         """
-        _, planned = self._resolve(_Left(needs, {}, needs))
+        _, planned = self._resolve(_Remaining(needs, {}, needs))
         return planned.lock.packages if planned else ()
 
     def _sandboxes(self) -> NativeSandboxes:
@@ -141,8 +141,8 @@ class PackageProvider(NamedTuple):
 
     # Its steps
 
-    def _leave_out_denied(self, request: Request, needs: Needs) -> _Left:
-        """Leave out guesses that a rule denies, and such as no rule names; none is looked up."""
+    def _leave_out_denied(self, request: Request, needs: Needs) -> _Remaining:
+        """Leave out guesses that a rule denies, and those that no rule names; none is looked up."""
         reasons: dict[str, str] = {}
         for text in needs.guessed:
             name = name_of(text, needs.kind)
@@ -160,10 +160,10 @@ class PackageProvider(NamedTuple):
             named = named_request(request, kept)
             if self.gate.rules.decide(named)[0] == "deny":
                 self.gate.require(named)  # a package that is denied is not even looked up
-        return _Left(kept, reasons, needs)
+        return _Remaining(kept, reasons, needs)
 
-    def _resolve(self, left: _Left) -> tuple[_Left, EnvironmentPlan | None]:
-        """Resolve all, else without what spoils it and may be missing; None if nothing remains."""
+    def _resolve(self, left: _Remaining) -> tuple[_Remaining, EnvironmentPlan | None]:
+        """Resolve all, else without the optional packages that fail; no plan if none remains."""
         left = self._without_tried(left)
         needs = left.needs
         if not needs.requirements:
@@ -173,21 +173,21 @@ class PackageProvider(NamedTuple):
         try:
             return left, self.plan(needs, self._known_builds(needs))
         except RunRefused as refused:
-            absent = _absent(needs, _said(refused))
+            absent = _absent(needs, _full_message(refused))
             if absent:
                 lasting = {one: why for one, why in absent.items() if not why.startswith(_FAULT)}
                 self._remember(needs, lasting)
                 return self._resolve(left.less(absent))
             if _UNSOLVABLE.search(str(refused)):
                 return self._divide(left, _reason(refused))
-            # Not the packages' own fault: no network, no installer. Trying each would not help.
+            # Not the fault of the packages: no network, no installer. Trying each would not help.
             if not needs.guessed:
                 raise
             rest = left.less(dict.fromkeys(needs.guessed, _reason(refused)))
             return rest, self.plan(rest.needs) if rest.needs.requirements else None
 
-    def _divide(self, left: _Left, why: str) -> tuple[_Left, EnvironmentPlan | None]:
-        """Find by halves what cannot be resolved and may be missing, so that the others remain."""
+    def _divide(self, left: _Remaining, why: str) -> tuple[_Remaining, EnvironmentPlan | None]:
+        """Find by bisection the optional packages that cannot be resolved; keep the others."""
         needs, optional = left.needs, left.needs.optional
         wanted = needs.without(optional)
         best = self._with_builds(wanted) if wanted.requirements else None
@@ -213,29 +213,34 @@ class PackageProvider(NamedTuple):
         return left.less(reasons), best
 
     def _with_builds(self, needs: Needs) -> EnvironmentPlan:
-        """Resolve what must be there; what has no wheel is to be built, and nothing is yet."""
+        """Resolve the required packages.
+
+        Those without a wheel are marked to be built, not built yet.
+        """
         names = self._known_builds(needs).names
         while True:
             try:
                 return self.plan(needs, SourceBuilds(names, sketch=bool(names)))
             except RunRefused as refused:
-                new = set(_WITHOUT_WHEEL.findall(" ".join(_said(refused).split()))) - set(names)
+                new = set(_WITHOUT_WHEEL.findall(" ".join(_full_message(refused).split()))) - set(
+                    names
+                )
                 if needs.kind != "python" or not new or len(names) >= _MAX_BUILT:
                     raise
                 names = tuple(sorted({*names, *new}))
 
     def _ask(
-        self, request: Request, left: _Left, planned: EnvironmentPlan
-    ) -> tuple[_Left, EnvironmentPlan | None]:
-        """Ask for all that will come; what is declared is asked for alone where all is refused."""
+        self, request: Request, left: _Remaining, planned: EnvironmentPlan
+    ) -> tuple[_Remaining, EnvironmentPlan | None]:
+        """Ask for all packages; where that is refused, ask for the declared ones alone."""
         needs = left.needs
         asked = self._question(request, needs, planned)
         if not needs.guessed:
             self.gate.require(asked)
-            return left, self._looked_into(request, needs, planned)
+            return left, self._resolve_builds(request, needs, planned)
         decision = self.gate.check(asked)
         if decision.allowed:
-            return left, self._looked_into(request, needs, planned)
+            return left, self._resolve_builds(request, needs, planned)
         reasons = dict.fromkeys(needs.guessed, f"it is not allowed: {decision.reason}")
         rest = left.less(reasons)
         if not rest.needs.requirements:
@@ -243,7 +248,10 @@ class PackageProvider(NamedTuple):
         return self._ask(request, rest, self._with_builds(rest.needs))
 
     def _question(self, request: Request, needs: Needs, planned: EnvironmentPlan) -> Request:
-        """Return the question; RunRefused where a rule would allow a build that it does not name"""
+        """Return the question.
+
+        RunRefused where a rule would allow a build that it does not name.
+        """
         packages = tuple(one.text for one in planned.lock.packages)
         built = tuple(one for one in planned.lock.packages if one.name in planned.builds.names)
         texts = tuple(one.text for one in built)
@@ -259,10 +267,10 @@ class PackageProvider(NamedTuple):
                 )
         return asked
 
-    def _looked_into(
+    def _resolve_builds(
         self, request: Request, needs: Needs, planned: EnvironmentPlan
     ) -> EnvironmentPlan:
-        """Resolve with what the packages to build need themselves, and ask if that is more."""
+        """Resolve with the requirements of the packages to build, and ask if there are more."""
         if not planned.builds.sketch:
             return planned
         whole = self.plan(needs, planned.builds._replace(sketch=False))
@@ -271,8 +279,10 @@ class PackageProvider(NamedTuple):
             self.gate.require(self._question(request, needs, whole))
         return whole
 
-    def _made(self, left: _Left, planned: EnvironmentPlan) -> tuple[_Left, EnvironmentPlan | None]:
-        """Install; where guesses alone are wanted, a failure leaves them out."""
+    def _install(
+        self, left: _Remaining, planned: EnvironmentPlan
+    ) -> tuple[_Remaining, EnvironmentPlan | None]:
+        """Install; where all packages are guesses, leave them out on a failure."""
         try:
             provide(planned)
         except RunRefused as refused:
@@ -286,7 +296,7 @@ class PackageProvider(NamedTuple):
     # What was tried
 
     def _known_builds(self, needs: Needs) -> SourceBuilds:
-        """Return what was built for the same needs lately."""
+        """Return the packages that were built for the same needs lately."""
         path = self._record(needs, _BUILT)
         try:
             age = time.time() - os.stat(path).st_mtime
@@ -311,8 +321,8 @@ class PackageProvider(NamedTuple):
             return ""
         return os.path.join(self.cache_dir, folder, f"{key}.json")
 
-    def _without_tried(self, left: _Left) -> _Left:
-        """Leave out what could not be resolved a short while ago."""
+    def _without_tried(self, left: _Remaining) -> _Remaining:
+        """Leave out packages that could not be resolved a short while ago."""
         path = self._record(left.needs) if left.needs.optional else ""
         if not path:
             return left
@@ -326,7 +336,7 @@ class PackageProvider(NamedTuple):
             return left
         known = tried if isinstance(tried, dict) else {}
         reasons = {one: str(known[one]) for one in left.needs.optional if one in known}
-        # What then remained may have been tried as well.
+        # The remaining needs may have been tried as well.
         return self._without_tried(left.less(reasons)) if reasons else left
 
     def _remember(self, needs: Needs, reasons: Mapping[str, str], folder: str = _TRIED) -> None:
@@ -365,7 +375,7 @@ def named_request(request: Request, needs: Needs) -> Request:
 
 
 def _absent(needs: Needs, said: str) -> dict[str, str]:
-    """Return what may be missing and the index does not have, by what the installer says."""
+    """Return the optional packages that the index does not have, by the installer's message."""
     words = " ".join(said.lower().split())
     found = {}
     for text in needs.optional:
@@ -388,22 +398,22 @@ def _absent(needs: Needs, said: str) -> dict[str, str]:
     return found
 
 
-def _said(refused: RunRefused) -> str:
-    """Return all that an installer said, which the refusal shortens."""
+def _full_message(refused: RunRefused) -> str:
+    """Return the full message of an installer, which the refusal shortens."""
     return f"{refused} {refused.__cause__ or ''}"
 
 
 def _reason(refused: RunRefused) -> str:
-    """Return why, without the list of everything that was wanted."""
+    """Return the reason, without the list of all requirements."""
     said = one_line(str(refused)).partition("; correct what is declared")[0]
     return shorten(said.partition(" failed: ")[2] or said, _REASON_CHARS)
 
 
-def _tell(left: _Left) -> tuple[str, ...]:
-    """Return a warning for what was left out, the same reasons together."""
+def _warn(left: _Remaining) -> tuple[str, ...]:
+    """Return warnings about the packages that were left out, grouped by reason."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     unlocked = left.wanted.unlocked
-    told = (f"{unlocked}; they are resolved anew: see `skillbelt verify`",) if unlocked else ()
+    warnings = (f"{unlocked}; they are resolved anew: see `skillbelt verify`",) if unlocked else ()
     for text, why in left.reasons.items():
         about = "not declared"
         if text in left.wanted.unused:
@@ -411,7 +421,7 @@ def _tell(left: _Left) -> tuple[str, ...]:
         elif text in left.wanted.guarded:
             about = "declared, but imported only where the script can go on without it"
         by_reason.setdefault((about, why), []).append(one_line(text.partition(" --hash")[0]))
-    return told + tuple(
+    return warnings + tuple(
         f"not provided: {', '.join(names)} ({about}): {why}"
         for (about, why), names in by_reason.items()
     )

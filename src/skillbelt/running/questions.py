@@ -22,15 +22,15 @@ from skillbelt.text import exact, one_line, shorten
 from skillbelt.values import Limits
 
 _DEFAULTS = Limits()
-_BEGINNING_BYTES = 200  # of what a command is given, for the person who is asked
+_BEGINNING_BYTES = 200  # of data for a command, shown to the person who is asked
 _SHOWN = 200
 _NAMED = 20  # files in one line
 
 
 def run_request(run: Run, tools: tuple[str, ...] = (), where: str = "") -> Request:
-    """Return the request for this very call; it can be remembered if its facts are all that counts.
+    """Return the request for this very call; it can be remembered if its facts are complete.
 
-    `tools` are the declared tools that the run uses; `where` is what to say about the sandbox.
+    `tools` are the declared tools that the run uses; `where` is the text about the sandbox.
     """
     skill, call, who = run.skill, run.call, run.who
     concurrent = run.workspace.has_others()
@@ -43,10 +43,10 @@ def run_request(run: Run, tools: tuple[str, ...] = (), where: str = "") -> Reque
     secrets = secret_files(run.ground.home, run.staged.hash) if skill.fence else ()
     if secrets:  # covered by the hash of the skill already
         facts = {**facts, "secrets_in_the_skill": list(secrets)}
-    # An answer cannot cover input that is only written later.
+    # An answer cannot cover input that is written later.
     known = run.inputs.exact and call.stdin is not None
     bindable = loose.certain and known and not changing
-    # Line ends stay visible: in a command they divide one from the next.
+    # Line ends stay visible: in a command they separate one from the next.
     shown = shorten(exact(call.text), _SHOWN)
     return Request(
         type="run",
@@ -57,7 +57,7 @@ def run_request(run: Run, tools: tuple[str, ...] = (), where: str = "") -> Reque
         origin=str(skill.origin) if skill.origin.remote else skill.dir,
         trusted=skill.trusted,
         metadata={"call": facts},
-        # Where the words are not all that counts, no answer to the same words covers it.
+        # Where more than the words counts, no answer to the same words covers it.
         exact=digest(bound if bindable else {**bound, "exact": False}),
         initiator=who.initiator,
         agent=who.agent,
@@ -70,8 +70,8 @@ def run_request(run: Run, tools: tuple[str, ...] = (), where: str = "") -> Reque
 def asked_for(call: RunCall, line: Line, ground: Ground) -> tuple[str, ...]:
     """Return the texts that rules are matched against: the commands, and what changes them.
 
-    Starting in another folder counts as a `cd` before the command. With variables of its own a
-    command may run anything, as with an assignment before it.
+    Starting in another folder counts as a `cd` before the command. With its own variables a command
+    may run anything, as with an assignment before it.
     """
     if call.env:
         names = " ".join(f"{name}=..." for name in call.env)
@@ -82,9 +82,9 @@ def asked_for(call: RunCall, line: Line, ground: Ground) -> tuple[str, ...]:
 
 
 def call_facts(run: Run, files: Mapping[str, str]) -> dict[str, object]:
-    """Return every fact of the call, as JSON has it. Secrets are there by their hashes alone.
+    """Return every fact of the call, as JSON. Secrets appear only as hashes.
 
-    Nothing is left out that changes what runs or what it gets: two calls with the same facts are
+    Includes everything that changes what runs or what it gets: two calls with the same facts are
     the same call.
     """
     call, secrets = run.call, secrets_of(run.call.env)
@@ -114,7 +114,7 @@ def call_facts(run: Run, files: Mapping[str, str]) -> dict[str, object]:
 
 
 def _data(value: bytes | str, *, empty: bool = False) -> dict[str, object]:
-    """Return the size, the hash and the beginning of what a command is given."""
+    """Return the size, the hash and the beginning of data for a command."""
     data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
     if not data and not empty:
         return {}
@@ -133,7 +133,7 @@ def _raised_limits(limits: Limits) -> dict[str, object]:
 
 
 def bind_answer(run: Run, answered: str, written: Iterable[str]) -> None:
-    """Remember which files the answer is bound to, of those that runs can write.
+    """Record which of the files that runs can write the answer is bound to.
 
     A rule allows the run with any files. Paths in `written` were put there for this run since the
     question, and other facts of the request cover them.
@@ -150,9 +150,9 @@ def bind_answer(run: Run, answered: str, written: Iterable[str]) -> None:
 
 
 def check_answer(run: Run, *, alone: bool) -> None:
-    """Raise RunRefused when the files that the answer is bound to are not what they were.
+    """Raise RunRefused when the files that the answer is bound to have changed.
 
-    `alone` says that no other run of the conversation is going on.
+    `alone` says that no other run of the conversation is running.
     """
     if run.bound_files is None:
         return
@@ -198,10 +198,10 @@ def install_request(
     built: tuple[str, ...] = (),
     size: str = "",
 ) -> Request:
-    """Return the request to install every package that the skill of a run comes to need.
+    """Return the request to install every package that the skill's needs resolve to.
 
-    `built` are those of the packages that are built from source. `size` says how much is to be
-    fetched; no answer is bound to it.
+    `built` are those of the packages that are built from source. `size` is the download size; no
+    answer is bound to it.
     """
     names = ", ".join(text.partition(" ")[0] for text in packages)
     names += f"; {size}" if size else ""

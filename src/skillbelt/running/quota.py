@@ -1,8 +1,8 @@
 """The quota of a workspace, checked before a run.
 
-The sandbox watches each run, but many short runs can add up unseen. So each run appends what the
-disk lost meanwhile to a file, and once the sum may matter, the workspace is measured before the
-next run.
+The sandbox watches each run, but many short runs can add up unseen. So each run appends to a file
+how much disk space was lost meanwhile, and once the sum may matter, the workspace is measured
+before the next run.
 
     <all>/<id>/written      one record for each run since the last measurement; hidden from runs
 """
@@ -28,7 +28,7 @@ _SHARE = 64  # measure again after 1/64 of the limit was written, or after 64 ru
 
 @contextmanager
 def quota_for_run(workspace: Workspace, limits: Limits) -> Iterator[None]:
-    """Refuse a run in a full workspace; at the end record what the run has written."""
+    """Refuse a run in a full workspace; at the end record how much the run has written."""
     if _is_due(_read_records(workspace.handle), limits):
         _check(workspace, limits)
     before = free_space(workspace.path)

@@ -36,7 +36,7 @@ INSIDE = "/workspace"
 
 
 class Run:
-    """One run. The executor's steps fill in the fields in the order in which they stand here.
+    """One run. The executor's steps set the fields in the order in which they appear here.
 
     Reading a field before its step has set it raises AttributeError.
     """
@@ -59,12 +59,12 @@ class Run:
         known_secrets: Mapping[str, str] | None = None,
         gpus: int = 0,
     ) -> None:
-        """Take the call, checked; nothing was touched yet.
+        """Take the checked call; nothing has been changed yet.
 
-        `listed_hosts` are those of the user for tools that name none, `only_hosts` those for this
-        skill and no others. `policy`: a list of commands chose the program. `observed`: to note the
-        hosts it asks for even if it may reach none. `known_secrets` were given to earlier runs.
-        `gpus` are those that the node of a cluster must have.
+        `listed_hosts` are those of the user for tools that name none, `only_hosts` the only ones
+        for this skill. `policy`: a list of commands chose the program. `observed`: record the hosts
+        it asks for even if it may reach none. `known_secrets` were given to earlier runs. `gpus` is
+        the number that the node of a cluster must have.
         """
         # Not a dataclass: importing that alone takes 8 ms.
         self.skill, self.call, self.who, self.gate = skill, call, who, gate
@@ -76,7 +76,7 @@ class Run:
         self.secrets: Mapping[str, str] = {}
         self.clock = StepClock()
         self.recorder: RunRecorder | None = None
-        self.followed = False  # the caller wants the output while it comes
+        self.followed = False  # the caller wants the output as it arrives
 
     # Staged: the workspace, the skill's copy in it, this run's folder and the inputs. `others` are
     # the copies of skills that inputs come from, by name.
@@ -85,8 +85,8 @@ class Run:
     folder: str
     inputs: Inputs
 
-    # Asked for: what the command line means there, the request, and what the answer is bound to
-    # among the files that runs can write (None: to nothing, a rule allowed it).
+    # Asked for: what the command line means there, the request, and the files that runs can write
+    # which the answer is bound to (None: a rule allowed it, with any files).
     line: Line
     ground: Ground
     script: str
@@ -107,7 +107,7 @@ class Run:
     egress: Network | None = None
     job: Job
     warnings: tuple[str, ...] = ()
-    # Why a tool of the network opened nothing: of interest if the command fails.
+    # Why a network tool opened nothing: of interest if the command fails.
     unopened: tuple[str, ...] = ()
 
     # Started: when, by the clock of the workspace's file system.
@@ -116,17 +116,17 @@ class Run:
 
     @cached_property
     def frontmatter(self) -> Frontmatter:
-        """The skill's frontmatter, read once: what a question names is what is granted."""
+        """Return the skill's frontmatter, read once, so that the question and the grant agree."""
         return self.skill.frontmatter
 
     @property
     def requirements(self) -> Requirements:
-        """What the skill says it needs on the machine."""
+        """Return the requirements that the skill states."""
         return requirements(self.frontmatter)
 
     @property
     def redacts(self) -> dict[str, str]:
-        """The secrets that nothing told of the run may show, by name.
+        """Return the secrets to redact everywhere, by name.
 
         A file of the workspace may hold one that an earlier run was given.
         """
@@ -134,7 +134,7 @@ class Run:
 
     @property
     def shown(self) -> str:
-        """The command as one line, without secrets."""
+        """Return the command as one line, without secrets."""
         return redacted(self.call.text, self.redacts)
 
     # Paths. With a sandbox that remaps, the workspace is at INSIDE and each skill in `skills/`.
@@ -146,19 +146,19 @@ class Run:
 
     @property
     def root(self) -> str:
-        """The workspace as the command sees it."""
+        """Return the path of the workspace as the command sees it."""
         return INSIDE if self.remaps else self.workspace.path
 
     @property
     def homes(self) -> dict[str, str]:
-        """The copies that the run sees, by name, its own last: paths in the workspace."""
+        """Return the copies that the run sees, by name, its own last: paths in the workspace."""
         name = self.skill.name
         others = {other: home for other, home in self.others.items() if other != name}
         return {**others, name: self.staged.home}
 
     @property
     def skills(self) -> str:
-        """The folder that the skill is in, below the root that the command sees."""
+        """Return the folder that contains the skill, below the root that the command sees."""
         return SKILLS if self.remaps else posixpath.dirname(self.staged.home)
 
     def inside(self, path: str) -> str:

@@ -1,4 +1,4 @@
-"""The stored secrets of a run: which ones it asks for, and which ones it is given."""
+"""The stored secrets of a run: those that it asks for, and those that it gets."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from skillbelt.values import SkillSettings
 _SHOWN = 120
 
 
-class Wish(NamedTuple):
-    """A secret that a run asks for by its name, and who says so.
+class SecretWish(NamedTuple):
+    """A secret that a run asks for by its name, and who names it.
 
-    A run goes on without one that the skill declares; without one that the caller names it does
+    A run continues without one that the skill declares; without one that the caller names it does
     not start.
     """
 
@@ -29,10 +29,10 @@ class Wish(NamedTuple):
 
 
 def find_secrets(run: Run, store: SecretStore, switches: SkillSettings) -> None:
-    """Find what the run asks for among the stored secrets, and note what is missing.
+    """Find the requested secrets among the stored ones, and warn of missing ones.
 
     The caller, the user's settings for the skill and the skill itself may name one. RunRefused for
-    one that the caller names and that is not there.
+    a missing one that the caller names.
     """
     found: dict[str, StoredSecret] = {}
     given = {*run.call.env, *switches.values}
@@ -50,22 +50,22 @@ def find_secrets(run: Run, store: SecretStore, switches: SkillSettings) -> None:
     run.stored = tuple(found.values())
 
 
-def _wishes(run: Run, switches: SkillSettings) -> Iterator[Wish]:
+def _wishes(run: Run, switches: SkillSettings) -> Iterator[SecretWish]:
     for name in run.call.secrets:
         fault = refuse_name(name)
         if fault:
             raise RunRefused(f"{one_line(shorten(name, 40))!r} {fault}; nothing was run")
-        yield Wish(name, "caller")
-    yield from (Wish(name, "settings") for name in switches.env if not refuse_name(name))
-    if run.skill.scope == "builtin":  # code of an answer belongs to no skill of a user
+        yield SecretWish(name, "caller")
+    yield from (SecretWish(name, "settings") for name in switches.env if not refuse_name(name))
+    if run.skill.scope == "builtin":  # code in a model's reply belongs to no skill of a user
         return
     needs = run.requirements
-    declared = [Wish(name, "skill") for name in needs.env]
-    declared += [Wish(name, "skill", required=False) for name in needs.optional_env]
+    declared = [SecretWish(name, "skill") for name in needs.env]
+    declared += [SecretWish(name, "skill", required=False) for name in needs.optional_env]
     yield from (wish for wish in declared if not refuse_name(wish.name))
 
 
-def _missing(run: Run, wish: Wish) -> str:
+def _missing(run: Run, wish: SecretWish) -> str:
     skill, model = run.skill.name, run.who.initiator == "model"
     whose = {
         "caller": "",
@@ -79,7 +79,7 @@ def _missing(run: Run, wish: Wish) -> str:
 
 
 def give_secrets(run: Run, store: SecretStore) -> dict[str, str]:
-    """Ask for each stored secret of the run, and return the values of those that are allowed.
+    """Ask for each stored secret of the run, and return the values of the allowed ones.
 
     PermissionDenied for one that the caller named.
     """

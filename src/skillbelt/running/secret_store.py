@@ -1,7 +1,7 @@
 """The user's secrets: kept in the system's keyring, or in a private file where there is none.
 
-The file lists them all; of those in a keyring it holds everything but the value, since a keyring
-cannot be asked what it holds.
+The file lists them all; for those in a keyring it holds everything but the value, since a keyring
+cannot list its content.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FORMAT = 1
 _MAX_FILE_BYTES = 8 * 2**20
 _MAX_NAME_CHARS = 128
 _REMEDY = "move it away, and set your secrets again with `skillbelt secrets set`"
-# What a run, a shell or a library takes from the environment to find programs, files and hosts.
+# Variables by which a run, a shell or a library finds programs, files and hosts.
 _TAKEN = """
 ALL_PROXY BROWSER CLAUDE_SKILL_DIR CURL_CA_BUNDLE EDITOR HOME HTTPS_PROXY HTTP_PROXY INPUTS_DIR LANG
 LANGUAGE LOGNAME NODE_EXTRA_CA_CERTS NODE_USE_ENV_PROXY NO_PROXY OLDPWD OPENSSL_CONF OUTPUT_DIR
@@ -59,7 +59,7 @@ class StoredSecret(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What the keyring knows it by; with the id, since state folders share a keyring."""
+        """Return the key in the keyring; with the id, since state folders share a keyring."""
         return f"{self.skill or '*'}/{self.name}#{self.id}"
 
 
@@ -69,7 +69,7 @@ class _Kept(NamedTuple):
 
 
 class SecretStore:
-    """The secrets of one user; each call reads the file. ConfigError when that cannot be used."""
+    """The secrets of one user; each call reads the file. ConfigError when it cannot be used."""
 
     def __init__(self, settings: Settings) -> None:
         self._choice = settings.secrets_store
@@ -77,11 +77,11 @@ class SecretStore:
         self.path = os.path.join(self.folder, FILE)
 
     def entries(self) -> list[StoredSecret]:
-        """Return all secrets, sorted by name; none has its value."""
+        """Return all secrets, sorted by name, without their values."""
         return [kept.secret for kept in self._read()]
 
     def find(self, name: str, skill: str) -> StoredSecret | None:
-        """Return the secret that the skill would get under this name: its own, or that of all."""
+        """Return the secret that the skill would get by this name: its own, or that of all."""
         found = {one.skill: one for one in self.entries() if one.name == name}
         return found.get(skill) or found.get("")
 
@@ -93,7 +93,7 @@ class SecretStore:
         return next(values, None)
 
     def set(self, name: str, value: str, skill: str = "") -> StoredSecret:
-        """Keep a value; it replaces the one of the same name for the same skill."""
+        """Store a value; it replaces the one of the same name for the same skill."""
         check_name(name)
         check_value(value)
         with self._changing() as all_kept:
@@ -151,7 +151,7 @@ class SecretStore:
 
     @staticmethod
     def _forget(secret: StoredSecret) -> None:
-        """Remove the value from the keyring; one that is gone must not keep the secret listed."""
+        """Remove the value from the keyring; a missing value must not keep the secret listed."""
         found = find_keyring() if secret.kept == "keyring" else None
         if found is not None:
             found.remove(secret.key)
@@ -160,7 +160,7 @@ class SecretStore:
 
     @contextmanager
     def _changing(self) -> Iterator[list[_Kept]]:
-        """Yield what is kept while a lock keeps other processes from changing it."""
+        """Yield the stored secrets while a lock keeps other processes from changing them."""
         try:
             make_folder(self.folder)
             if stat.S_IMODE(os.stat(self.folder).st_mode) & 0o077:
@@ -186,7 +186,7 @@ class SecretStore:
         try:
             return sorted(_parse(data), key=lambda kept: (kept.secret.name, kept.secret.skill))
         except (ValueError, TypeError, KeyError, AttributeError):
-            # The reason would quote the file.
+            # The parser's message would quote the file.
             raise self._unusable("is damaged", _REMEDY) from None
 
     def _check(self, info: os.stat_result) -> None:
@@ -239,7 +239,7 @@ def _same(all_kept: list[_Kept], name: str, skill: str) -> _Kept | None:
 
 def refuse_name(name: str) -> str:
     """Return why no secret can have this name; "" if one can."""
-    # It may be a value, given by mistake: it is never repeated.
+    # It may be a value, given by mistake: never repeat it.
     if not (name.isascii() and name.isidentifier() and len(name) <= _MAX_NAME_CHARS):
         return "is not the name of a variable, such as GITHUB_TOKEN"
     upper = name.upper()
@@ -258,7 +258,7 @@ def check_name(name: str) -> None:
 
 
 def check_value(value: str) -> None:
-    """Raise ConfigError for a value that cannot be given to a command, or not be redacted."""
+    """Raise ConfigError for a value that cannot be given to a command, or cannot be redacted."""
     size = len(value.encode("utf-8", "surrogatepass"))
     fault = ""
     if not value.strip():

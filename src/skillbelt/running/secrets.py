@@ -14,11 +14,11 @@ from skillbelt.sandbox.protocol import Listener, Stream
 
 # Shorter values occur in too many texts.
 LEAST_CHARS = 6
-# A line of a longer secret, such as a key in several lines, is redacted by itself from here on.
+# From this length on, a single line of a longer secret, such as a key, is redacted by itself.
 _LEAST_LINE_CHARS = 16
-# Programs break base64 after so many characters.
+# Programs break base64 after this many characters.
 _BASE64_WIDTHS = (64, 76)
-# A beginning of this length is sought as a whole: what is printed may be made to slow that down.
+# A prefix of this length is searched as a whole: hostile output may be made to slow that down.
 _HEAD = 8
 _SECRET = re.compile(
     r"(?:^|_)(?:API_?KEY|ACCESS_KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH)"
@@ -52,11 +52,11 @@ def redacted(text: str, secrets: Mapping[str, str], *, cut: bool = False) -> str
 
 
 def redacted_chunks(chunks: Iterable[str], secrets: Mapping[str, str]) -> Iterator[str]:
-    """Yield a text that comes in chunks, with the value of each secret replaced by its name."""
+    """Yield a text that arrives in chunks, with the value of each secret replaced by its name."""
     if not secrets:
         yield from chunks
         return
-    # What is held back may end within a character.
+    # The bytes held back may end within a character.
     stream, decoder = Redactor(secrets), getincrementaldecoder("utf-8")("replace")
     for chunk in chunks:
         yield decoder.decode(stream.more(_bytes(chunk)))
@@ -68,10 +68,10 @@ def _bytes(text: str) -> bytes:
 
 
 def spellings(value: str) -> Iterator[bytes]:
-    """Yield the value and the forms in which programs usually print one: escaped and encoded.
+    """Yield the value and the forms in which programs usually print it: escaped and encoded.
 
-    Text with line ends is there line by line too, since programs print it with something before
-    each line.
+    Each line of a text with several lines is a form too, since programs print something before each
+    line.
     """
     for text in (value, *_long_lines(value)):
         data = _bytes(text)
@@ -106,9 +106,9 @@ def _escape(text: str, data: bytes) -> Iterator[str]:
 
 
 def _base64(data: bytes) -> Iterator[bytes]:
-    """Yield what is certain to be in base64 of any text that holds the data.
+    """Yield the part that certainly appears in base64 of any text with the data.
 
-    The characters at both ends depend on what stands before and after it, and on how much that is.
+    The characters at both ends depend on the text before and after it, and on its length.
     """
     for before in range(3):
         start = -(-before * 8 // 6)
@@ -121,10 +121,10 @@ def _base64(data: bytes) -> Iterator[bytes]:
 
 
 class Redactor:
-    """Redacts a stream that comes in pieces: the possible beginning of a secret is held back."""
+    """Redacts a stream that arrives in pieces: the possible beginning of a secret is held back."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
-        """`secrets` are values by name; what stands before a `/` tells two of one name apart."""
+        """Take the values by name; a prefix before a `/` distinguishes two of one name."""
         named = {
             form: _bytes(f"[{name.rpartition('/')[2]}]")
             for name, value in secrets.items()
@@ -136,11 +136,11 @@ class Redactor:
         self._held = b""
 
     def more(self, data: bytes) -> bytes:
-        """Add a piece; return what can be shown."""
+        """Add a piece; return the bytes that can be shown."""
         data, at = self._held + data, 0
         end = self._open_end(data, 0)
         shown: list[bytes] = []
-        for found in self._found(data):
+        for found in self._find(data):
             if found.start() >= end:
                 break
             shown += (data[at : found.start()], self._names[found[0]])
@@ -150,17 +150,17 @@ class Redactor:
         return b"".join((*shown, data[at:end]))
 
     def end(self) -> bytes:
-        """Return what was held back, at the end of the stream."""
+        """Return the bytes held back, at the end of the stream."""
         data, self._held = self._held, b""
         return self._pattern.sub(lambda found: self._names[found[0]], data)
 
-    def _found(self, data: bytes) -> Iterator[re.Match[bytes]]:
+    def _find(self, data: bytes) -> Iterator[re.Match[bytes]]:
         # Substring search is much faster than the pattern, and secrets are rare.
         there = any(secret in data for secret in self._names)
         return self._pattern.finditer(data) if there else iter(())
 
     def _open_end(self, data: bytes, at: int) -> int:
-        """Return from where on the data may begin a secret."""
+        """Return the offset from which the data may begin a secret."""
         return min(_open_end(data, at, secret) for secret in self._names)
 
 
@@ -191,11 +191,11 @@ class RedactingListener:
         self._pass_on(stream, self._streams[stream].more(data))
 
     def end(self) -> None:
-        """Pass on what was held back, at the end of the run."""
+        """Pass on the bytes held back, at the end of the run."""
         for stream, redactor in self._streams.items():
             try:
                 self._pass_on(stream, redactor.end())
-            except Exception:  # as for what a sandbox passes to a listener
+            except Exception:  # like errors of a listener in a sandbox
                 log_warning(f"the listener for {stream} of a run failed", trace=True)
 
     def _pass_on(self, stream: Stream, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Bounds the commands that run at once by the handles of files that this process may have."""
+"""Bound the number of parallel commands by the file handles that this process may have."""
 
 import os
 import threading
@@ -9,24 +9,24 @@ from skillbelt.errors import RunRefused, SkillbeltError
 from skillbelt.files.handles import BUSY, is_shortage, spare_handles
 from skillbelt.metrics import held
 
-# A command that runs holds about ten; while it is started, it takes a few more.
+# A running command holds about ten; starting it takes a few more.
 HANDLES_OF_A_RUN = 12
 
 
 class RunSlots:
-    """As many as there are handles for: half of those of this process."""
+    """Slots for parallel commands: as many as half of this process's handles suffice for."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: a forked process has none of the commands of its parent."""
+        """Reset: a forked process has none of the commands of its parent."""
         self._changed = threading.Condition()
         self._used = 0
 
     @contextmanager
     def hold(self, seconds: float) -> Iterator[None]:
-        """Hold one while the block lasts; RunRefused if none is free within the time."""
+        """Hold a slot while the block lasts; RunRefused if none is free within the time."""
         with held("runs_queued"), self._changed:
             if not self._changed.wait_for(lambda: self._used < _most(), seconds):
                 raise RunRefused(BUSY)
@@ -50,7 +50,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def busy_without_handles() -> Iterator[None]:
-    """Raise RunRefused, which tells to try again, for an error that means: no handles left."""
+    """Raise RunRefused, which says to try again, for an error that means: no handles left."""
     try:
         yield
     except (OSError, SkillbeltError) as error:

@@ -1,14 +1,14 @@
-"""Snapshots of a workspace in the object store, so that a conversation can go on elsewhere.
+"""Snapshots of workspaces in the object store, so that any machine can continue a conversation.
 
 A snapshot is a tree of the folders that runs write to, with the pins of artifacts as a fact of it.
 Staged copies of skills are not in it: their digests are, and the next run stages them again.
 
     <tenant>/names/workspaces/<name>/<number>    the digest of the tree; the highest number counts
-    <workspace>/snapshot.json                    what the last one had, and how each file looked
+    <workspace>/snapshot.json                    the last snapshot, and the stat of each file
     deleted/<prefix>                             mark: the conversation was deleted
 
-Only what changed is read and sent. A number can be claimed once: a machine that was thought dead
-cannot replace what another one has written since.
+Only changes are read and sent. A number can be claimed once: a machine that was thought dead cannot
+replace what another one has written since.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NAMES = "names/workspaces"
 _STATE = "snapshot.json"
 _DIGITS = 19  # so that names sort like numbers
 _MAX_RECORD = 4096
-# Two changes this near to each other may bear the same time; such a file is read again.
+# Two changes this close to each other may have the same time; such a file is read again.
 _FRESH_NS = 100_000_000
 _MANY_PACKS = 32
 _PINS, _STAGED = "pins", "staged"
@@ -74,7 +74,7 @@ class WorkspaceSnapshot(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What the last snapshot or restoration on this machine left behind."""
+    """The state after the last snapshot or restoration on this machine."""
 
     prefix: str
     digest: str
@@ -98,10 +98,10 @@ def snapshot(
     project: str = "",
     limits: Limits = _LIMITS,
 ) -> WorkspaceSnapshot:
-    """Put what runs left in the workspace into the store; return what to restore it by.
+    """Put the files of the workspace into the store; return the snapshot to restore it from.
 
-    Raises ObjectError when it holds what cannot be kept, ObjectsAway, and ObjectError when another
-    machine has written a snapshot that this workspace does not come from.
+    Raises ObjectError when a file cannot be stored, ObjectsAway, and ObjectError when another
+    machine has written a snapshot that this workspace does not derive from.
     """
     space, name = objects.tenant(key), name_of(key, None, project)
     bounds = _bounds(limits)
@@ -131,7 +131,7 @@ def snapshot(
     if last and packed.tree.digest() == last.digest:
         digest, number = last.digest, last.number
         if last.age > GRACE_SECONDS / 2:
-            _write_record(space, name, last)  # or `collect` takes it for one that is forgotten
+            _write_record(space, name, last)  # otherwise `collect` removes it as forgotten
     else:
         digest, number = put_list(space, packed.tree), (last.number if last else 0) + 1
         _claim(workspace, space, name, _Record(number, digest, os.urandom(8).hex()))
@@ -152,10 +152,10 @@ def restore(
     project: str = "",
     limits: Limits = _LIMITS,
 ) -> WorkspaceSnapshot | None:
-    """Give the workspace the content of its last snapshot; None when there is none.
+    """Restore the content of the last snapshot; None when there is none.
 
-    A workspace that the last snapshot was made of stays as it is. What else is in one is replaced,
-    or nothing of it. Raises ObjectError, and ObjectError while a command runs in it.
+    A workspace that the last snapshot was made from stays as it is. Any other content is replaced,
+    all or nothing. Raises ObjectError, also while a command runs in it.
     """
     space, name = objects.tenant(key), name_of(key, None, project)
     bounds = _bounds(limits)
@@ -201,7 +201,7 @@ def latest_snapshot(
 def forget_snapshots(objects: Objects, key: SessionKey) -> int:
     """Remove the names of a conversation's snapshots, in all projects; return how many.
 
-    What only they held is removed by `skillbelt.objects.collect` later.
+    `skillbelt.objects.collect` later removes the data that only they referred to.
     """
     space, gone = objects.tenant(key), 0
     for found in list(space.walk(_NAMES)):
@@ -216,7 +216,8 @@ def forget_snapshots(objects: Objects, key: SessionKey) -> int:
 def clean_deleted(objects: Objects, folder: str) -> list[Cleaned]:
     """Remove the workspaces of this machine that were last used before their deletion elsewhere.
 
-    A conversation that was begun again has a later use. One in use stays. Raises ObjectError.
+    A conversation that was started again has a later use. A workspace in use stays. Raises
+    ObjectError.
     """
     now, cleaned = time.time(), []
     deleted = {one.path: now - one.age for one in objects.deleted.walk("")}
@@ -255,19 +256,21 @@ def _latest(space: Blobs, name: str) -> _Record | None:
     for digits in sorted(filter(str.isdecimal, ages), reverse=True):
         data = space.read(f"{folder}/{digits}", _MAX_RECORD)
         if data is None:
-            continue  # removed meanwhile: a newer one is there
+            continue  # removed meanwhile: there is a newer one
         try:
             found = read_json(data)
             return _Record(int(digits), str(found["tree"]), str(found["by"]), ages[digits])
         except (ValueError, KeyError, TypeError) as error:
-            raise ObjectError(f"{space.prefix}{folder}/{digits} is no record: {error}") from error
+            raise ObjectError(
+                f"{space.prefix}{folder}/{digits} is not a record: {error}"
+            ) from error
     return None
 
 
 def _claim(workspace: Workspace, space: Blobs, name: str, record: _Record) -> None:
     """Write the record; ObjectError when another machine has that number already."""
     folder, (path, data) = f"{_NAMES}/{name}", _encode_record(name, record)
-    # A request that was answered too late is sent again, and finds its own record.
+    # A request whose answer came too late is sent again, and finds its own record.
     if not space.create(path, data) and space.read(path, _MAX_RECORD) != data:
         raise _conflict(workspace)
     for older in list(space.walk(folder)):
@@ -295,7 +298,7 @@ def _conflict(workspace: Workspace) -> ObjectError:
 
 
 class _Reader:
-    """Says which files look as they did, and collects how they look now."""
+    """Decides which files are unchanged, and collects their current stat."""
 
     def __init__(self, earlier: StoredTree | None, stamps: Mapping[str, list[int]]) -> None:
         self.entries = paths_of(earlier.entries) if earlier else {}
@@ -311,10 +314,10 @@ class _Reader:
 
 
 def _usable(tree: StoredTree) -> StoredTree:
-    """Return the tree without its small files if those lie scattered over many packs.
+    """Return the tree without its small files if they are scattered over many packs.
 
-    They are then sent again, together: otherwise a workspace that changes a little a thousand
-    times would take a thousand requests to restore.
+    They are then sent again, together: otherwise a workspace that changes a little a thousand times
+    would take a thousand requests to restore.
     """
     small = [one for one in tree.entries if one.kind == "file" and 0 < one.size < SMALL_BYTES]
     packs = len({one.blob for one in small})
@@ -337,10 +340,10 @@ def _open(workspace: Workspace, bounds: TreeLimits) -> SkillTree:
 
 
 def _check_content(tree: StoredTree, digest: str) -> dict[str, Pin]:
-    """Return the pins of the tree; ObjectDamaged if it is none of a workspace."""
+    """Return the pins of the tree; ObjectDamaged if it is not the tree of a workspace."""
     tops = {one.path: one.kind for one in tree.entries if "/" not in one.path}
     if set(tops) - set(WRITABLE) or set(tops.values()) - {"folder"}:
-        raise ObjectDamaged(digest, "a snapshot", "it is no tree of a workspace")
+        raise ObjectDamaged(digest, "a snapshot", "it is not the tree of a workspace")
     pins = tree.facts.get(_PINS)
     found = {}
     for to, pin in pins.items() if isinstance(pins, dict) else ():
@@ -357,7 +360,7 @@ def _replace_content(workspace: Workspace, space: Blobs, tree: StoredTree) -> No
             os.mkdir(aside, 0o700, dir_fd=private)
             made = keep(os.open(aside, READ_FOLDER, dir_fd=private))
             unpack_tree(space, tree, made, workspace.give)
-            # From here on a crash leaves a mixture; the state that is gone has it restored again.
+            # From here on a crash leaves a mixture; without a state file it is restored again.
             with suppress(FileNotFoundError):
                 os.unlink(_STATE, dir_fd=workspace.handle)
             there = set(os.listdir(made))

@@ -1,7 +1,7 @@
-"""Empty workspaces that single runs left as they were, for the next run of the same skill.
+"""Empty workspaces that single runs left unchanged, kept for the next run of the same skill.
 
-Making a workspace with a copy of the skill in it, and removing both, takes longer than all else
-that a machine does around a command which another one carries out.
+Creating a workspace with a copy of the skill in it, and removing both, takes longer than everything
+else that a server does for a command that a node carries out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MAX_EACH, _MAX_ALL = 4, 64
 
 
 class SpareWorkspaces:
-    """The spare workspaces of one process, by what they are for. Thread-safe."""
+    """The spare workspaces of one process, by purpose. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock, self._process = threading.Lock(), os.getpid()
@@ -26,13 +26,13 @@ class SpareWorkspaces:
     def take(self, purpose: tuple[str, ...]) -> Workspace | None:
         """Return an open workspace for that purpose, if there is one."""
         with self._lock:
-            if self._process != os.getpid():  # those before a fork belong to the other process
+            if self._process != os.getpid():  # those from before a fork belong to the parent
                 self._process, self._kept = os.getpid(), {}
             spare = self._kept.get(purpose)
             return spare.pop() if spare else None
 
     def put_aside(self, workspace: Workspace, purpose: tuple[str, ...]) -> None:
-        """Keep it open for the next run, if this one left it as it was; else close and remove it.
+        """Keep it open for the next run, if this one left it unchanged; else close and remove it.
 
         One that is wanted is closed and stays.
         """

@@ -50,15 +50,15 @@ from skillbelt.running.workspace import (
 )
 from skillbelt.values import Diagnostic, Limits
 
-# A skill is copied before it runs; equal to what the manifest hashes.
+# The bound on a skill's copy; equal to that of the manifest's hash.
 MAX_STAGED_BYTES = 256 * 2**20
 
 _LIMITS = Limits()
 _CHUNK = 2**20
-# A pipe that lies there is not waited for, a terminal not taken.
+# Do not wait for a pipe, and do not make a terminal the controlling one.
 _RESERVED = (*LINKS, VENV)
 _OWN_ENTRIES = len(_RESERVED) + 1
-_FRESH_NS = 100_000_000  # two changes this near to each other may bear the same time
+_FRESH_NS = 100_000_000  # two changes this close to each other may have the same time
 _RENAME_EXCHANGE = 2
 _KINDS = {
     stat.S_IFIFO: "is a named pipe",
@@ -72,8 +72,8 @@ _KINDS = {
 class Staged(NamedTuple):
     """A skill that can be run. `home` is the path of its copy in the workspace.
 
-    `hash` is that of the copy, by the rules of `fingerprint`. The stamps say how the copy and its
-    `source` looked when it was staged.
+    `hash` is that of the copy, by the rules of `fingerprint`. The stamps identify the state of the
+    copy and its `source` when it was staged.
     """
 
     path: str
@@ -133,7 +133,7 @@ def stage(
 
 
 def check_unchanged(workspace: Workspace, staged: Staged, limits: Limits = _LIMITS) -> None:
-    """Raise RunRefused unless the copy is intact and the skill is still what was copied.
+    """Raise RunRefused unless the copy is intact and the skill has not changed since the copy.
 
     The copy was approved. But a person may have looked at the skill itself meanwhile, so a skill
     that changed is asked for again.
@@ -303,7 +303,7 @@ class _Staging(NamedTuple):
         return kept if same else None
 
     def is_whole(self, metadata: Metadata, copy: str) -> bool:
-        """Whether there is a copy of that name, unchanged since it was made."""
+        """Whether a copy of that name exists, unchanged since it was made."""
         known = metadata.copies.get(copy)
         most = MAX_MANIFEST_FILES
         return bool(known) and known == _copy_stamp(self.workspace, f"{copy}/{self.name}", most)
@@ -379,12 +379,12 @@ class _Staging(NamedTuple):
         return copy
 
     def place(self, aside: str, name: str) -> None:
-        """Put the copy where it belongs, in one step; what was there is damaged, and kept aside."""
+        """Move the copy to its place in one step; a damaged one there is kept aside."""
         with handles() as keep:
             private = keep(os.open(PRIVATE, READ_FOLDER, dir_fd=self.workspace.handle))
             made = keep(os.open(aside, READ_FOLDER, dir_fd=private))
             with suppress(FileNotFoundError, NotADirectoryError):
-                # Only a folder that may be written can be moved to another.
+                # Only a writable folder can be moved to another.
                 os.fchmod(keep(os.open(name, READ_FOLDER, dir_fd=self.workspace.handle)), 0o755)
             swap(private, aside, self.workspace.handle, name)
             os.fchmod(made, 0o555)
@@ -457,9 +457,9 @@ class TreeCopy:
     """Copies files and trees within limits, and records what it copied.
 
     `root` is the path of the tree, for absolute links into it. `runner` is the user whose hard
-    links are copied; a link to the file of another user could expose a secret. `give` is called
-    with a handle of each new file and folder. Without it, files get 0444 or 0555 and folders 0555;
-    with it, 0644 or 0755 and 0755.
+    links are copied; a link to another user's file could expose a secret. `give` is called with a
+    handle of each new file and folder. Without it, files get 0444 or 0555 and folders 0555; with
+    it, 0644 or 0755 and 0755.
     """
 
     def __init__(
@@ -482,7 +482,7 @@ class TreeCopy:
         return tuple(sorted(self._rows))
 
     def hash(self) -> str:
-        """Return the hash that `LocalFiles.digest` gives for what was copied."""
+        """Return the hash that `LocalFiles.digest` gives for the copied files."""
         files = [
             (path, sha) for path, kind, sha in sorted(self._rows) if kind in ("file", "program")
         ]
@@ -511,8 +511,8 @@ class TreeCopy:
     def fill_from(self, tree: SkillTree, target: int, *, shadowed: Container[str]) -> None:
         """Copy a skill's files; RunRefused for each problem that the walk of the folder finds.
 
-        What has a shadowed name at the top is hashed and not written: the workspace has its own
-        there.
+        An entry with a shadowed name at the top is hashed and not written: the workspace has its
+        own there.
         """
         folders: list[str] = []
         for entry in tree.entries():
@@ -533,7 +533,7 @@ class TreeCopy:
                     handle = keep(tree.open(entry))
                     new = None if to is None else keep(os.open(name, NEW_FILE, 0o600, dir_fd=to))
                     self.file(handle, new, entry.path)
-        # The deepest last: a folder that may not be written takes no entries.
+        # The deepest first, since a folder without write permission takes no entries.
         for path in reversed(folders):
             with handles() as keep:
                 self.finish(keep(open_beneath(target, path, READ_FOLDER)))
@@ -549,7 +549,7 @@ class TreeCopy:
         """Copy from a handle of a regular file to another; both stay open."""
         info = os.fstat(source)
         if not stat.S_ISREG(info.st_mode):
-            self.refuse(path, _KINDS.get(stat.S_IFMT(info.st_mode), "is no regular file"))
+            self.refuse(path, _KINDS.get(stat.S_IFMT(info.st_mode), "is not a regular file"))
         if self.runner is not None and info.st_nlink > 1 and info.st_uid != self.runner:
             self.refuse(path, "is a hard link to the file of another user")
         size = min(info.st_size + 1, _CHUNK)
@@ -622,7 +622,7 @@ class TreeCopy:
     def _plain(self, source: int, target: int, entry: os.DirEntry[str], path: str) -> None:
         kind = stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
         if kind != stat.S_IFREG:  # not even opened: a device may act on it
-            self.refuse(path, _KINDS.get(kind, "is no regular file"))
+            self.refuse(path, _KINDS.get(kind, "is not a regular file"))
         with handles() as keep:
             handle = keep(os.open(entry.name, READ_FILE, dir_fd=source))
             to = keep(os.open(entry.name, NEW_FILE, 0o600, dir_fd=target))

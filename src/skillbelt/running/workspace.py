@@ -55,9 +55,9 @@ VENV = ".venv"
 NODE_MODULES = "node_modules"
 ONCE = "once-"  # name prefix of a workspace that belongs to no conversation
 REPLACED = "replaced"  # mark in the private folder: there are copies to remove
-# Where root keeps workspaces when the user that commands run as cannot reach the state folder.
+# Where root keeps workspaces when the user of commands cannot reach the state folder.
 SHELTERS = ("/var/lib/skillbelt", "/var/tmp/skillbelt")
-# What instructions call the folder of the skill.
+# The names of the skill's folder in instructions.
 _OWN_FOLDER = ("CLAUDE_SKILL_DIR", "SKILL_DIR", "SKILL_ROOT")
 _VARIABLES = {
     "WORKSPACE_DIR": "",
@@ -131,7 +131,7 @@ def name_of(key: SessionKey, owner: Owner | None = None, project: str = "") -> s
 
 
 def prefix_of(key: SessionKey) -> str:
-    """Return how the names of a session's workspaces begin, in all projects."""
+    """Return the common prefix of the names of a session's workspaces, in all projects."""
     return hash_texts(*key)[:PREFIX_DIGITS]
 
 
@@ -157,7 +157,7 @@ class Workspace:
         self.close()
 
     def close(self) -> None:
-        """Close it; the last user removes what was replaced meanwhile."""
+        """Close it; the last user removes replaced copies."""
         if self._use < 0:
             return
         os.close(self.handle)
@@ -440,7 +440,7 @@ def own(path: str, run: str) -> bool:
 def open_inside(workspace: int, path: str, flags: int) -> int:
     """Open a path of the workspace beneath its first folder.
 
-    A link that a run made must not lead to what is beside that folder: the metadata, the copies of
+    A link that a run made must not lead to anything beside that folder: the metadata, the copies of
     other skills, the folders of other calls.
     """
     top, _, rest = path.partition("/")
@@ -482,7 +482,7 @@ def checked_name(name: str) -> str:
     try:
         return check_segment(name)
     except PathEscape as escape:
-        raise RunRefused(f"{name[:80]!r} is no name for a skill: {escape}") from escape
+        raise RunRefused(f"{name[:80]!r} is not a name for a skill: {escape}") from escape
 
 
 # Location
@@ -535,7 +535,7 @@ def _with_locks(folder: str) -> str:
 
 
 def _note_owner(place: str, folder: str) -> str:
-    """Note in the place which folder it belongs to; the mtime of the note is the last use."""
+    """Record in the place which folder it belongs to; the mtime of the note is the last use."""
     note = os.path.join(place, BELONGS)
     try:
         os.utime(note, follow_symlinks=False)

@@ -1,1 +1,1 @@
-"""Where a skill's commands run. All sandboxes share one contract and one list of attacks."""
+"""Sandboxes that run a skill's commands. All share one contract and one list of attacks."""

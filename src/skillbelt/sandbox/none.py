@@ -1,4 +1,4 @@
-"""No sandbox: runs the command as it is. Used only when it is asked for by its name."""
+"""No sandbox: run the command unconfined. Used only when the user asks for it by name."""
 
 import sys
 
@@ -19,7 +19,7 @@ _ENFORCED = {
 
 
 class NoSandbox(Keepless):
-    """Runs commands with limits and nothing else; still never as root."""
+    """Runs commands with limits only; still never as root."""
 
     name = "none"
     level = 0

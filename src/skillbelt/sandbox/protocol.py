@@ -12,12 +12,12 @@ from typing import Literal, NamedTuple, Protocol
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.values import Capabilities, Limits
 
-# Held in memory while a run is fed; larger input belongs into a file.
+# The bound on buffered input; larger input belongs in a file.
 MAX_STDIN_BYTES = 64 * 2**20
 
 Stream = Literal["stdout", "stderr"]
-# Called with each piece of output as it comes, from a thread of the sandbox; the run's deadline is
-# not checked until it returns.
+# Called with each piece of output as it arrives, from a thread of the sandbox; the run's deadline
+# is not checked until it returns.
 Listener = Callable[[Stream, bytes], None]
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -31,14 +31,14 @@ class Mount(NamedTuple):
 
 
 class Job(NamedTuple):
-    """One command to run. `env` is the whole environment; `cwd` and paths in it are as inside.
+    """One command to run. `env` is the whole environment; `cwd` and paths in it are those inside.
 
     `workspace` is the folder on the host whose growth is bounded; it is among the mounts. The first
-    word of `argv` is looked up on the PATH of `env`, inside, unless it holds a slash.
+    word of `argv` is looked up on the PATH of `env`, inside, unless it contains a slash.
     `timeout_seconds` counts from the start. `bridge` is the program that connects the command to
-    the proxy, with its arguments: it runs inside, is given a seccomp filter and `argv`, and becomes
-    the command. With `waited`, the calling thread waits for the end right after the start: the
-    sandbox may use that thread to start and to supervise the run, which may end with the thread.
+    the proxy, with its arguments: it runs inside, gets a seccomp filter and `argv`, and becomes the
+    command. With `waited`, the calling thread waits for the end right after the start: the sandbox
+    may use that thread to start and to supervise the run, which may end with the thread.
     """
 
     argv: tuple[str, ...]
@@ -63,16 +63,16 @@ class Captured(NamedTuple):
 
     @property
     def truncated(self) -> bool:
-        """Whether more came than was kept."""
+        """Whether more was written than was kept."""
         return self.total_bytes > len(self.data)
 
 
 class Outcome(NamedTuple):
-    """How a run ended. A command that is missing or fails is an outcome too.
+    """The end of a run. A command that is missing or fails is an outcome too.
 
-    `exit_code` is 128 + n after signal n, 127 when the program is missing, 124 after a time-out.
+    `exit_code` is 128 + n after signal n, 127 when the program is missing, 124 after a timeout.
     `limits_hit` has the names of the limits that were reached, as in `Limits`. `enforced` says what
-    was really applied, and by what. `left` is true when something may still be alive: the kernel
+    was really applied, and by what. `left` is true when a process may still be alive: the kernel
     may wait for a device or a file system, or the launcher was killed.
     """
 
@@ -88,16 +88,16 @@ class Outcome(NamedTuple):
 
 
 class Running(Protocol):
-    """A command that was started. Safe to use from any thread."""
+    """A started command. Safe to use from any thread."""
 
     def write(self, data: bytes) -> None:
-        """Write to its stdin; BrokenPipeError once it takes no more."""
+        """Write to its stdin; BrokenPipeError after stdin was closed."""
 
     def close_stdin(self) -> None:
-        """Close its stdin after what was written."""
+        """Close its stdin after the written data."""
 
     def kill(self) -> None:
-        """End it and everything it started at once; `wait` then returns a cancelled outcome."""
+        """Kill it and everything it started at once; `wait` then returns a cancelled outcome."""
 
     def wait(self, timeout_seconds: float | None = None) -> Outcome | None:
         """Return the outcome; None on timeout. Can be called again."""
@@ -120,7 +120,7 @@ class Sandbox(Protocol):
         """Start the command; SandboxUnavailable when the sandbox itself cannot be set up."""
 
     def close(self) -> None:
-        """Release what is kept ready for the next run; it can still be used."""
+        """Release everything kept ready for the next run; the sandbox can still be used."""
 
 
 class Keepless:
@@ -138,10 +138,10 @@ def run(sandbox: Sandbox, job: Job, listener: Listener | None = None) -> Outcome
 def run_to_end(
     start: Callable[[], Running], started: Callable[[Running], None] | None = None
 ) -> Outcome:
-    """Start a command, tell `started` and wait for its end. An exception ends it first.
+    """Start a command, call `started` with it and wait for its end. An exception kills it first.
 
-    Ctrl-C may interrupt the main thread anywhere, also between the start of a process and the note
-    of it. So the main thread has another one do it.
+    Ctrl-C may interrupt the main thread anywhere, even between the start of a process and storing
+    its pid. So the main thread uses another one.
     """
     attended = _Attended(start, started)
     if threading.current_thread() is not threading.main_thread():
@@ -201,7 +201,7 @@ class _Attended:
             raise
 
     def cancel(self) -> None:
-        """End the command, now or once it is started, and wait for its end."""
+        """Kill the command, now or as soon as it is started, and wait for its end."""
         with self._lock:
             self._cancelled, running, begun = True, self._running, self._begun
         if running is not None:
@@ -210,7 +210,7 @@ class _Attended:
             self.ended.wait()
 
     def result(self) -> Outcome:
-        """Return the outcome, or raise what was raised."""
+        """Return the outcome, or raise the exception."""
         if self._error is not None:
             raise self._error
         assert self._outcome is not None

@@ -1,4 +1,4 @@
-"""Which sandbox a run uses: the one that was asked for, or none at all."""
+"""Choose the sandbox of a run: the one that was asked for, or none at all."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 _NOTHING_SAID = SkillSettings()
 AUTO, WASM, CONTAINER = "auto", "wasm", "container"
-# What a skill may ask for itself: never less than it would get anyway.
+# The sandboxes that a skill may ask for: never weaker than the default.
 _RUNTIMES = {"native": "", WASM: WASM}
-# What a sandbox does not hold that the stronger one before it does.
+# Isolation that a sandbox lacks and the stronger one before it has.
 _NOT_HELD = {LandlockSandbox.name: NOT_HELD}
 Progress = Callable[[str], None]
 
@@ -43,9 +43,9 @@ def sandboxes(
     progress: Progress | None = None,
     install: InstallTools | None = None,
 ) -> tuple[Sandbox, ...]:
-    """Return every sandbox there is, whether it can be used here or not; native ones first.
+    """Return all sandboxes, whether usable here or not; native ones first.
 
-    `install` installs the tools that WASM builds its interpreter of Python with.
+    `install` installs the tools that WASM builds its Python interpreter with.
     """
     native = LinuxSandbox(), LandlockSandbox(), SeatbeltSandbox()
     container, wasm = _other_sandboxes(settings, progress, install)
@@ -57,7 +57,7 @@ def auto_sandboxes(
     progress: Progress | None = None,
     install: InstallTools | None = None,
 ) -> tuple[Sandbox, ...]:
-    """Return those that `auto` tries, the strongest first.
+    """Return the sandboxes that `auto` tries, the strongest first.
 
     On macOS these are containers and WASM: no Mac has run the attacks against seatbelt.
     """
@@ -69,7 +69,7 @@ def auto_sandboxes(
 def _other_sandboxes(
     settings: Settings | None, progress: Progress | None, install: InstallTools | None
 ) -> tuple[Sandbox, Sandbox]:
-    """Return those that need more than the system has: an engine, or the runtime of a language."""
+    """Return the sandboxes that need more than the system has: an engine, or a language runtime."""
     from skillbelt.sandbox.container.sandbox import ContainerSandbox  # cost: 10 ms, by name only
     from skillbelt.sandbox.wasm.sandbox import WasmSandbox  # cost: 20 ms, by name only
 
@@ -89,10 +89,10 @@ def choice_of(
     progress: Progress | None = None,
     install: InstallTools | None = None,
 ) -> Choice:
-    """As `choose`, with a warning when `auto` took a weaker one, or when it is not verified.
+    """Choose as `choose` does, with a warning when `auto` took a weaker or unverified one.
 
-    Raises SandboxUnavailable, with the cause and the remedy, when it cannot be used. Another is
-    never taken in its place, and one that holds nothing back only by its name.
+    Raises SandboxUnavailable, with the cause and the remedy, when it cannot be used. There is no
+    fallback to another sandbox, and one without isolation is used only by its name.
     """
     if wanted == AUTO:
         return _strongest(auto_sandboxes(settings, progress, install))
@@ -107,7 +107,7 @@ def choice_of(
 
 
 def not_held(sandbox: Sandbox) -> str:
-    """Return what it does not hold that the sandbox before it would; empty for nothing."""
+    """Return the isolation that it lacks and the sandbox before it has; "" for none."""
     return _NOT_HELD.get(sandbox.name, "")
 
 
@@ -144,17 +144,17 @@ class Sandboxes:
     def of(self, skill: Skill, needs: str = "", said: SkillSettings = _NOTHING_SAID) -> Sandbox:
         """Return the sandbox for a run of the skill; SandboxUnavailable when it cannot be used.
 
-        What the settings name for this skill takes the place of the usual one, unless it is weaker:
-        another skill could come to bear the name.
+        The setting of this skill replaces the general one, unless it is weaker: another skill could
+        take the same name.
         """
         name = name_for(skill, self._settings, needs)
         if said.sandbox in ("", AUTO, name):
-            return self._opened(name)
+            return self._open_once(name)
         if needs and needs != said.sandbox:
             raise _disagree(skill, needs, "its sandbox in the settings", said.sandbox)
-        own = self._opened(said.sandbox)
+        own = self._open_once(said.sandbox)
         try:
-            usual = self._opened(name)
+            usual = self._open_once(name)
         except SandboxUnavailable:
             least, than = 1, "one that holds something back"
         else:
@@ -166,7 +166,7 @@ class Sandboxes:
             )
         return own
 
-    def _opened(self, name: str) -> Sandbox:
+    def _open_once(self, name: str) -> Sandbox:
         with self._lock:
             if name not in self._open:
                 self._open[name] = self._open_named(name)
@@ -179,7 +179,7 @@ class Sandboxes:
         return tuple(filter(None, found))
 
     def close(self) -> None:
-        """Release what they keep ready; they can still be used."""
+        """Release everything kept ready; the sandboxes can still be used."""
         with self._lock:
             used = [choice.sandbox for choice in self._open.values()]
         for sandbox in used:
@@ -189,14 +189,15 @@ class Sandboxes:
 def name_for(skill: Skill, settings: Settings, needs: str = "") -> str:
     """Return the name of the sandbox for a run of the skill.
 
-    The host's settings come first, then what the run `needs`, then what the skill declares
-    (`metadata.skillbelt.runtime`). SandboxUnavailable when the first two do not agree.
+    The host's settings come first, then the sandbox that the run `needs`, then the one that the
+    skill declares (`metadata.skillbelt.runtime`). SandboxUnavailable when the first two do not
+    agree.
     """
     setting, wanted = "sandbox", settings.sandbox
     if wanted == AUTO and not skill.trusted:
         setting, wanted = "untrusted_sandbox", settings.untrusted_sandbox or AUTO
     if wanted == AUTO:
-        return needs or _declared(skill) or AUTO
+        return needs or _declared_runtime(skill) or AUTO
     if needs and needs != wanted:
         raise _disagree(skill, needs, setting, wanted)
     return wanted
@@ -209,7 +210,7 @@ def _disagree(skill: Skill, needs: str, setting: str, wanted: str) -> SandboxUna
     )
 
 
-def _declared(skill: Skill) -> str:
+def _declared_runtime(skill: Skill) -> str:
     value = skill.told("runtime")
     if value is None:
         return ""

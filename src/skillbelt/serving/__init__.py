@@ -1,1 +1,1 @@
-"""Serve over HTTP: what both servers share, and the JSON API of `serve http`."""
+"""Serving over HTTP: the parts that both servers share, and the JSON API of `serve http`."""

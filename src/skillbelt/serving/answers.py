@@ -1,4 +1,4 @@
-"""Answers of the HTTP servers: JSON documents, one shape for errors, server-sent events."""
+"""Responses of the HTTP servers: JSON documents, one shape for errors, server-sent events."""
 
 from __future__ import annotations
 
@@ -60,25 +60,25 @@ def status_of(kind: str) -> int:
 
 
 def error_document(kind: str, message: str, facts: Mapping[str, object] = {}) -> dict[str, object]:
-    """Return the document of an error: its kind, and what went wrong."""
+    """Return the document of an error: its kind and its message."""
     return {"error": {**facts, "kind": kind, "message": message}}
 
 
 def describe(error: BaseException) -> tuple[int, dict[str, object]]:
-    """Return the status and the document for an error; one that is not ours is not described."""
+    """Return the status and the document for an error; an unexpected one is not described."""
     if isinstance(error, SkillbeltError):
         return status_of(error.kind), error_document(error.kind, str(error), error.fields())
     return 500, error_document("internal", "internal error; see the log of the server")
 
 
 def to_json(document: object) -> bytes:
-    """Return a document as JSON that any client can read; what is not text becomes text."""
+    """Return a document as JSON that any client can read; invalid text becomes valid."""
     text = json.dumps(document, ensure_ascii=False, default=str)
     return text.encode("utf-8", "replace")
 
 
 class HttpAnswer:
-    """Sends one answer: a document, bytes, or events while the work goes on."""
+    """Sends one response: a document, bytes, or events while the work goes on."""
 
     def __init__(self, send: Send) -> None:
         self._send, self._lock = send, asyncio.Lock()
@@ -87,7 +87,7 @@ class HttpAnswer:
     async def document(
         self, document: object, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> None:
-        """Send a JSON document, and with it the answer ends."""
+        """Send a JSON document, which completes the response."""
         data = to_json(document)
         await self.start(
             status, "application/json", {**(headers or {}), "content-length": str(len(data))}
@@ -108,7 +108,7 @@ class HttpAnswer:
         return await self.document(document, status, headers)
 
     async def start(self, status: int, mime: str, headers: Mapping[str, str]) -> None:
-        """Send the head of the answer."""
+        """Send the head of the response."""
         self.status = status
         given = {
             "content-type": mime,
@@ -126,16 +126,16 @@ class HttpAnswer:
         await self._send({"type": "http.response.body", "body": data, "more_body": not last})
 
     async def start_events(self) -> None:
-        """Begin an answer of server-sent events; no proxy is to hold them back."""
+        """Start a response of server-sent events that no proxy buffers."""
         await self.start(200, "text/event-stream", {"x-accel-buffering": "no"})
 
     async def event(self, name: str, document: object) -> None:
-        """Send one event; several tasks may."""
+        """Send one event; safe to call from several tasks."""
         async with self._lock:
             await self.piece(b"event: " + name.encode() + b"\ndata: " + to_json(document) + b"\n\n")
 
     async def keep_alive(self, seconds: float) -> None:
-        """Send a comment now and then, so that no proxy takes a silent run for an end."""
+        """Send a comment now and then, so that no proxy closes the connection of a silent run."""
         while True:
             await asyncio.sleep(seconds)
             async with self._lock:

@@ -1,6 +1,6 @@
-"""The JSON API of `serve http`: requests become operations, operations become answers.
+"""The JSON API of `serve http`: requests become operations, operations become responses.
 
-A server keeps nothing of a conversation: the next request may go to another one.
+A server holds no state of a conversation: the next request may go to another server.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from skillbelt.tracing import CARRIED, extract, span
 from skillbelt.untrusted_json import BadJson, read_json
 
 logger = logging.getLogger(__name__)
-# The body of a request with JSON, and of one that uploads an artifact.
+# The bounds on the body of a JSON request, and of one that uploads an artifact.
 MAX_JSON_BODY_BYTES = 4 * 2**20
 MAX_UPLOAD_BYTES = 2**30
-# Uploads at once that are larger than what is held in memory: they wait on the disk.
+# Parallel uploads that are too large for memory: they are buffered on disk.
 MAX_LARGE_UPLOADS = 16
-# How often a client hears that a silent run goes on.
+# How often a client gets a sign of life from a silent run.
 KEEP_ALIVE_SECONDS = 15.0
 DEFAULT_USER = "http"
 CALL = "http_call"  # in the metadata of a permission request: the request that it belongs to
@@ -72,29 +72,29 @@ _NAME_OF_TYPE: Mapping[str, type | tuple[type, ...]] = {
 
 
 class HttpApi:
-    """The application behind the guard; `close` refuses new calls and ends those that run."""
+    """The application behind the guard; `close` refuses new calls and cancels running ones."""
 
     def __init__(
         self, belt: Runtime, tokens: TokenBook, endpoints: Sequence[Endpoint] = ENDPOINTS
     ) -> None:
-        """`tokens` say who may answer permission questions, so that they wait."""
+        """Let permission questions wait if one of the `tokens` may answer them."""
         self._belt, self._tokens, self._endpoints = belt, tokens, endpoints
         self._patterns = [(one.pattern, one) for one in endpoints]
         self._seats = Seats(MAX_PARALLEL_CALLS)
         self._large = Seats(MAX_LARGE_UPLOADS)
         self._limiter: anyio.CapacityLimiter | None = None
         self._calls: dict[str, Callable[[Pending], None]] = {}
-        self._left: set[str] = set()  # calls whose client has gone while their threads work
+        self._left: set[str] = set()  # calls whose client disconnected while their threads work
         self._running: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Without a listener anywhere, what needs an answer is refused at once.
+        # If no one can answer, a permission question is refused at once.
         listen = belt.gate.desk.listen if tokens.answers else lambda _callback: lambda: None
         self._stop_listening = listen(self._tell_client)
         self.relay = Relay(lambda: belt.store)
         RelayedRuns(belt, self.relay)
 
     def close(self) -> None:
-        """Cancel every call; each is answered."""
+        """Cancel every call; each client gets a response."""
         self._stop_listening()
         self._seats.close()
         self.relay.close()
@@ -166,7 +166,7 @@ class HttpApi:
         *,
         streams: bool,
     ) -> None:
-        """Do the work and send what it gives; a client that goes away ends it."""
+        """Do the work and send its result; a client that disconnects cancels it."""
         seat = self._seats.take(_owner_of(request))
         task = asyncio.ensure_future(self._work(endpoint, request, answer, seat, streams=streams))
         self._running.add(task)
@@ -215,7 +215,10 @@ class HttpApi:
             raise
 
     def _leave(self, id: str, seat: Seat) -> None:
-        """Withdraw what a call asks: its client has gone, so an answer would let nothing run."""
+        """Withdraw the questions of a call whose client disconnected.
+
+        An answer would let nothing run.
+        """
         self._left.add(id)
         if not seat.in_use:
             self._left.discard(id)
@@ -224,22 +227,22 @@ class HttpApi:
         def withdraw() -> None:
             self._belt.gate.desk.withdraw(lambda request: request.metadata.get(CALL) == id)
 
-        # It may write to the store, so not in the loop.
+        # In a thread, since it may write to the store.
         threading.Thread(target=withdraw, name="skillbelt-left", daemon=True).start()
 
     async def _stream(
         self, id: str, work: Callable[[Watch], Coroutine[Any, Any, object]], answer: HttpAnswer
     ) -> None:
-        """Do the work, and send what it prints and asks as events, then its result."""
+        """Do the work; send its output and its questions as events, then its result."""
         await answer.start_events()
-        told = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
 
         def tell(stream: Stream, text: str) -> Coroutine[Any, Any, None]:
             return answer.event("output", {"stream": stream, "text": text})
 
         def ask(pending: Pending) -> None:
             event = answer.event("permission", describe_pending(pending))
-            asyncio.run_coroutine_threadsafe(event, told)
+            asyncio.run_coroutine_threadsafe(event, loop)
 
         self._calls[id] = ask
         alive = asyncio.ensure_future(answer.keep_alive(KEEP_ALIVE_SECONDS))
@@ -257,18 +260,21 @@ class HttpApi:
         return self._limiter
 
     def _tell_client(self, pending: Pending) -> None:
-        """Tell the client whose call asks, if it reads events; NotAnswered if none may answer."""
+        """Send the question to the client of its call, if it reads events.
+
+        NotAnswered if none may answer.
+        """
         facts, call = pending.request.metadata, str(pending.request.metadata.get(CALL))
         if not self._tokens.may_answer(facts.get(TENANT), pending.request.type):
             raise NotAnswered("no token of this server answers this")
         if call in self._left:
             self._belt.gate.desk.withdraw(lambda request: request.metadata.get(CALL) == call)
-        elif told := self._calls.get(call):
-            told(pending)
+        elif send := self._calls.get(call):
+            send(pending)
 
 
 class Seats:
-    """Calls that run at once: one user gets at most half of what is free, so others find room."""
+    """Limits the calls that run at once; one user gets at most half of the free seats."""
 
     def __init__(self, most: int) -> None:
         self._most, self._lock = most, threading.Lock()
@@ -280,7 +286,7 @@ class Seats:
         self.closed = True
 
     def take(self, owner: str) -> Seat:
-        """Return a seat; HttpRefusal when there is none."""
+        """Return a seat; HttpRefusal when none is free."""
         with self._lock:
             if self.closed:
                 raise HttpRefusal("shutting_down", "the server is shutting down; try again")
@@ -299,7 +305,7 @@ class Seats:
 
 
 class Seat:
-    """A place for one call. It is taken until its thread ends, even if the client has left."""
+    """A place for one call. It is taken until its thread ends, even if the client disconnected."""
 
     def __init__(self, seats: Seats, owner: str) -> None:
         self._seats, self._owner = seats, owner
@@ -323,7 +329,7 @@ class Seat:
             self.leave()
 
     def leave(self, *, unless_used: bool = False) -> None:
-        """Give it back, once; a thread that uses it does so itself."""
+        """Release it, once; a thread that uses it does so itself."""
         with self._lock:
             if self._left or (unless_used and self._used):
                 return
@@ -332,7 +338,7 @@ class Seat:
 
 
 async def _settle(task: asyncio.Task[None], *, closing: bool) -> None:
-    """Wait for a call that may have been cancelled; during shutdown that is an answer too."""
+    """Wait for a call that may have been cancelled; during shutdown, respond to it."""
     try:
         await task
     except asyncio.CancelledError:
@@ -363,14 +369,14 @@ def _refuse(error: Exception) -> Exception:
         return HttpRefusal("wrong_arguments", f"the body {error}")
     down = isinstance(error, StoreUnavailable)
     if down or (isinstance(error, ConfigError) and _is_outage(error.__cause__)):
-        # Where the store is and what it said is for the log alone.
+        # The address and the message of the store are only for the log.
         logger.warning("a request failed: %s", error)
         return HttpRefusal("not_ready", "the store does not answer; try again later")
     return error
 
 
 def _is_outage(cause: BaseException | None) -> bool:
-    """Whether a file or a database failed, and not what a client said."""
+    """Whether a file or a database failed, rather than the request being wrong."""
     room = type(cause).__module__.partition(".")[0]
     return isinstance(cause, OSError) or room in ("sqlite3", "psycopg", "psycopg_pool")
 
@@ -386,10 +392,10 @@ def _user_of(holder: Holder, headers: Headers) -> str:
 async def _read_body(
     endpoint: Endpoint, request: ApiRequest, headers: Headers, receive: Receive, large: Seats
 ) -> AsyncIterator[ApiRequest]:
-    """Yield the request with the JSON of its body, or with a file of what is uploaded.
+    """Yield the request with the JSON of its body, or with a file of its upload.
 
-    What is too large, or more than the user may upload, is refused as soon as that is known, and so
-    is a large upload while there are too many.
+    A body that is too large, or more than the user may upload, is refused as soon as that is known.
+    So is a large upload while there are too many.
     """
     most = room = MAX_UPLOAD_BYTES if endpoint.uploads else MAX_JSON_BODY_BYTES
     size = headers.get("content-length", "0")
@@ -420,7 +426,7 @@ async def _read_body(
 
 
 def _owner_of(request: ApiRequest) -> str:
-    """Return who shares seats: one user of an app."""
+    """Return the owner of seats: one user of an app."""
     return f"{request.holder.app}/{request.user}"
 
 
@@ -492,7 +498,7 @@ async def serve_api(
 ) -> None:
     """Serve the API until a signal arrives, then end everything that runs. Calls `ready` first.
 
-    `beside` returns an application that answers what the API, which it is given, does not.
+    `beside` gets the API and returns an application for the requests that the API does not handle.
     """
     api, port = HttpApi(belt, tokens, endpoints), listening.getsockname()[1]
     app = guarded(
@@ -509,10 +515,10 @@ async def serve_api(
 
 
 class ClosableApp(Protocol):
-    """An application that ends what it began."""
+    """An application that can end its running work."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
 
     def close(self) -> None:
-        """End what goes on."""
+        """End the running work."""

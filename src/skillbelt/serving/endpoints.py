@@ -1,7 +1,7 @@
-"""What `serve http` offers, one entry for each operation: its schema, and the function behind it.
+"""The operations of `serve http`: the schema of each, and the function behind it.
 
-Everything is done as a model would do it: with the tools' own checks of their arguments, and with
-the permission that a call of a model needs.
+Each works as if a model called it: with the tools' own checks of their arguments, and with the
+permission that a call of a model needs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LIST: Schema = {"type": "array"}
 _ARGUMENTS: Schema = {"type": ["object", "string", "null"]}
 _FORMATS = get_args(MessageFormat)
 _TOOL_FORMATS = get_args(ToolFormat)
-# The most entries of a list in one answer, and as many as there are when a client names no number.
+# The most entries of one page, which is also the default.
 MAX_PAGE = 1000
 T = TypeVar("T")
 _TOOLS = ("skill_load", "skill_run", "skill_poll", "execute_skill")
@@ -91,7 +91,7 @@ _PENDING = _object(
 
 
 class ApiRequest(NamedTuple):
-    """A request that was let in and checked; `user` is the one it is for."""
+    """A request that passed the guard and the checks; `user` is the one it is for."""
 
     belt: Runtime
     holder: Holder
@@ -105,7 +105,7 @@ class ApiRequest(NamedTuple):
 
     @property
     def key(self) -> SessionKey:
-        """The conversation that the address names."""
+        """Return the key of the conversation that the address names."""
         return SessionKey(self.holder.app, self.user, self.path["session"])
 
     def session(self) -> RuntimeSession:
@@ -123,7 +123,7 @@ class Download(NamedTuple):
 
 
 def path_pattern(path: str) -> re.Pattern[str]:
-    """Return what a path with `{name}` in it looks like; `{name...}` may hold slashes."""
+    """Return the pattern for a path with `{name}` in it; `{name...}` may hold slashes."""
     parts = re.split(r"(\{[a-z_]+(?:\.\.\.)?\})", path)
     made = [
         f"(?P<{part[1:-1].removesuffix('...')}>{'.+' if '...' in part else '[^/]+'})"
@@ -135,7 +135,7 @@ def path_pattern(path: str) -> re.Pattern[str]:
 
 
 class Endpoint(NamedTuple):
-    """One operation; `streams` says that it can answer with events while it works."""
+    """One operation; `streams` says that it can respond with events while it works."""
 
     method: str
     path: str
@@ -148,7 +148,7 @@ class Endpoint(NamedTuple):
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """What the path of a request for it looks like; `{name...}` may hold slashes."""
+        """Return the pattern for the path of a request; `{name...}` may hold slashes."""
         return path_pattern(self.path)
 
 
@@ -156,7 +156,7 @@ class Endpoint(NamedTuple):
 
 
 def list_skills(request: ApiRequest) -> object:
-    """List what a model may see."""
+    """List the skills that a model may see."""
     request.belt.look()
     found = sorted(request.belt.available().items())
     page, more = _cut_page(request, found, lambda one: one[0])
@@ -164,7 +164,7 @@ def list_skills(request: ApiRequest) -> object:
 
 
 def show_overview(request: ApiRequest) -> object:
-    """Give the text about the skills for a system message."""
+    """Return the text about the skills for a system message."""
     return document_of(request.belt.overview())
 
 
@@ -181,7 +181,7 @@ def search_skills(request: ApiRequest) -> object:
 
 
 def scan_skill(request: ApiRequest) -> object:
-    """Say what a skill can do, what runs of it tried, and what a scan finds in it."""
+    """Return what a skill can do, what its runs tried, and the findings of a scan."""
     request.belt.look()
     if request.path["name"] not in request.belt.available():
         raise HttpRefusal("skill_not_found", "there is no skill of that name")
@@ -217,17 +217,17 @@ def list_sessions(request: ApiRequest) -> object:
 
 
 def show_session(request: ApiRequest) -> object:
-    """Say what is loaded in a conversation."""
+    """Return the loaded skills of a conversation."""
     loaded = request.session().loaded()
     return {"session": request.key.session, "loaded": [one.name for one in loaded]}
 
 
 def delete_session(request: ApiRequest) -> object:
-    """Delete a conversation with all that is its own."""
+    """Delete a conversation with everything that belongs to it."""
     try:
         gone = request.belt.delete_session(*request.key[1:], app=request.key.app)
     except RunRefused as error:
-        # It names a folder of this machine.
+        # The message names a folder of this machine.
         raise HttpRefusal(
             "run_refused", "a run uses the files of this conversation; end it, then delete it again"
         ) from error
@@ -236,7 +236,7 @@ def delete_session(request: ApiRequest) -> object:
 
 
 def make_request(request: ApiRequest) -> object:
-    """Build the request for the model: the history with the texts of what is loaded."""
+    """Build the request for the model: the history with the texts of the loaded skills."""
     given = dict(request.body)
     made = request.session().request(given.pop("messages"), **given)
     return {"messages": made} if isinstance(made, list) else {"request": made}
@@ -255,7 +255,7 @@ def list_tools(request: ApiRequest) -> object:
 
 
 def call_tool(request: ApiRequest) -> object:
-    """Run a call of the model; what the model did wrong is a result too."""
+    """Run a tool call of the model; an error of the model is a result too."""
     given = request.body
     result = request.session().call_sync(
         given["tool"],
@@ -269,7 +269,7 @@ def call_tool(request: ApiRequest) -> object:
 
 
 def answer_calls(request: ApiRequest) -> object:
-    """Run every call of a model's reply, and give what the history goes on with."""
+    """Run every tool call of a model's reply; return the messages that continue the history."""
     given = request.body
     made = request.session().answer_calls(given["reply"], given["format"], watch=request.watch)
     return {"messages": made}
@@ -289,7 +289,7 @@ def run_command(request: ApiRequest) -> object:
 
 
 def execute_script(request: ApiRequest) -> object:
-    """Run a script of a skill on JSON, and give its JSON."""
+    """Run a script of a skill with JSON input, and return its JSON output."""
     return _data(_use(request, "execute_skill", request.body), done="exit_status")
 
 
@@ -300,7 +300,7 @@ def list_runs(request: ApiRequest) -> object:
 
 
 def poll_run(request: ApiRequest) -> object:
-    """Give new output of a background run, and its result once it has ended."""
+    """Return new output of a background run, and its result once it has ended."""
     query = {name: int(value) for name, value in request.query.items()}
     given = {"run_id": request.path["run_id"], **query}
     return _data(_use(request, "skill_poll", given), done="running")
@@ -313,7 +313,7 @@ def write_to_run(request: ApiRequest) -> object:
 
 
 def end_run(request: ApiRequest) -> object:
-    """Kill a background run, and give its result."""
+    """Kill a background run, and return its result."""
     given = {"run_id": request.path["run_id"], "kill": True}
     return _data(_use(request, "skill_poll", given), done="running")
 
@@ -329,7 +329,7 @@ def _use(request: ApiRequest, kind: str, arguments: Mapping[str, object]) -> Too
 
 
 def _data(result: ToolResult, done: str) -> dict[str, object]:
-    """Return the document of a result; HttpRefusal for one that says only what went wrong."""
+    """Return the document of a result; HttpRefusal for one that only reports an error."""
     if done not in result.data and "run_id" not in result.data:
         error = result.data.get("error")
         kind = str(error["kind"]) if isinstance(error, Mapping) else "failed"
@@ -338,7 +338,7 @@ def _data(result: ToolResult, done: str) -> dict[str, object]:
 
 
 def _describe_result(result: ToolResult) -> dict[str, object]:
-    """Return a result; where files lie on this machine is not for clients."""
+    """Return a result without the paths of files on this machine."""
     data = {name: value for name, value in result.data.items() if name != "report"}
     return {"text": result.text, "error": result.error, "data": data}
 
@@ -354,25 +354,25 @@ def list_artifacts(request: ApiRequest) -> object:
 
 
 def save_artifact(request: ApiRequest) -> object:
-    """Keep the body of the request as the next version of an artifact."""
+    """Save the body of the request as the next version of an artifact."""
     assert request.upload is not None
     return document_of(_uploads(request).save(request.path["name"], request.upload, request.mime))
 
 
 def read_artifact(request: ApiRequest) -> object:
-    """Give the bytes of an artifact."""
+    """Return the bytes of an artifact."""
     kept, name = request.belt.workbench.artifacts(request.key), request.path["name"]
     wanted = request.query.get("version")
     found = kept.store.find(request.key, name, None if wanted is None else int(wanted))
     facts = {"x-artifact-version": str(found.version), "x-artifact-sha256": found.sha256}
-    # Never shown by a browser as a page of this server.
+    # A browser must never show it as a page of this server.
     facts["content-disposition"] = "attachment"
     mime = found.mime if found.mime.isascii() else "application/octet-stream"
     return Download(kept.store.open(request.key, name, found.version), found.size, mime, facts)
 
 
 def delete_artifact(request: ApiRequest) -> object:
-    """Forget every version of an artifact."""
+    """Delete every version of an artifact."""
     kept = request.belt.workbench.artifacts(request.key)
     if not kept.store.delete(request.key, request.path["name"]):
         raise ArtifactError("there is no artifact of that name")
@@ -395,14 +395,14 @@ def _uploads(request: ApiRequest) -> UploadBook:
 
 
 def list_pending(request: ApiRequest) -> object:
-    """List the permission questions that wait, on any server."""
+    """List the pending permission questions, of all servers."""
     waiting = sorted(_answerable(request), key=_order)
     page, more = _cut_page(request, waiting, _order)
     return {"pending": [describe_pending(one) for one in page], **more}
 
 
 def _order(pending: Pending) -> str:
-    """Return what questions are sorted by: their time, then their id."""
+    """Return the sort key of questions: their time, then their id."""
     return f"{pending.time:020.6f} {pending.id}"
 
 
@@ -432,7 +432,7 @@ def _answerable(request: ApiRequest) -> list[Pending]:
 
 
 def describe_pending(pending: Pending) -> dict[str, object]:
-    """Return what a person decides by."""
+    """Return the facts for a person to decide by."""
     request = pending.request
     named = ("type", "summary", "session", "skill", "agent", "initiator", "patterns", "always")
     return {
@@ -444,14 +444,14 @@ def describe_pending(pending: Pending) -> dict[str, object]:
 
 
 def _most(request: ApiRequest) -> int:
-    """Return how many entries a page has at most."""
+    """Return the page size."""
     return max(1, min(int(request.query.get("limit", MAX_PAGE)), MAX_PAGE))
 
 
 def _cut_page(
     request: ApiRequest, found: Sequence[T], mark: Callable[[T], str]
 ) -> tuple[Sequence[T], dict[str, str]]:
-    """Return the entries of the page, which are sorted by their mark, and how to go on."""
+    """Return the entries of the page, sorted by their mark, and the mark to continue after."""
     after, most = request.query.get("after"), _most(request)
     left = [one for one in found if after is None or mark(one) > after]
     page = left[:most]
@@ -478,7 +478,7 @@ _POLLED = _object({"running": _FLAG}, {"stdout": _TEXT, "stderr": _TEXT})
 
 
 def _page_of(name: str, entry: Schema) -> Schema:
-    """Return the schema of one page of a list; `next` is there when there are more."""
+    """Return the schema of one page of a list; `next` is present when there are more."""
     return _object({name: _list_of(entry)}, {"next": _TEXT})
 
 

@@ -13,16 +13,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from skillbelt.serving.answers import HttpAnswer, HttpRefusal
 from skillbelt.serving.tokens import Holder, TokenBook
 
-# In the scope of a request that has been let through: who holds its token.
+# The key in the scope of an accepted request: the holder of its token.
 HOLDER = "skillbelt.holder"
-# For a probe that has no token. They say whether the server works, and nothing else.
+# Paths for probes without a token. They only say whether the server works.
 OPEN_PATHS = frozenset(("/health", "/ready"))
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _WILDCARDS = ("0.0.0.0", "[::]")
 
 
 class TokenGuard:
-    """Lets requests through that have a token, an allowed Host and no foreign Origin."""
+    """Accepts requests that have a token, an allowed Host and no foreign Origin."""
 
     def __init__(
         self, app: ASGIApp, tokens: TokenBook, hosts: ServedHosts, origins: Iterable[str]
@@ -62,7 +62,8 @@ def refuse_headers(
     if any(origin not in origins for origin in headers.getlist("origin")):
         return HttpRefusal("forbidden", "this origin is not allowed; see --origin")
     if "content-length" in headers and "transfer-encoding" in headers:
-        # A proxy before this server may take another part of the connection for the body.
+        # A proxy in front of this server may disagree about where the body ends (request
+        # smuggling).
         told = "give either Content-Length or Transfer-Encoding"
         return HttpRefusal("wrong_arguments", told, closes=True)
     return None
@@ -118,7 +119,7 @@ def guarded(
 ) -> ASGIApp:
     """Wrap the app in the guard; pages of the `origins` may call it from a browser.
 
-    `hosts` are further names of the server: those that a balancer before it is called by.
+    `hosts` are further names of the server, such as that of a load balancer in front of it.
     """
     others = [origin.rstrip("/") for origin in origins]
     known = ServedHosts(host, port, [*map(host_of, others), *(one.lower() for one in hosts)])

@@ -1,4 +1,4 @@
-"""Listen for HTTP: an address, bounded connections, whole requests, and an orderly end.
+"""Listen for HTTP: an address, bounded connections, whole requests, and an orderly shutdown.
 
 `serve mcp --http` and `serve http` share it. Both listen on the loopback address by default.
 """
@@ -27,8 +27,8 @@ from skillbelt.integrations.common import MAX_SERVED_SESSIONS
 from skillbelt.runtime.threads import MAX_PARALLEL_CALLS
 from skillbelt.serving.answers import HttpAnswer, HttpRefusal
 
-# For sending one request, so that slow clients do not occupy connections. A long upload goes on as
-# long as so many bytes come in each such time, which takes a line of 280 kbit/s.
+# The timeout for receiving a request, so that slow clients do not occupy connections. A long upload
+# extends it as long as this many bytes arrive in that time, which takes a line of 280 kbit/s.
 REQUEST_TIMEOUT_SECONDS = 30.0
 PROGRESS_BYTES = 2**20
 
@@ -36,7 +36,7 @@ DEFAULT = "127.0.0.1:8765"
 BACKLOG = 64  # connections accepted in one go, before any of them is read
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _GRACE_SECONDS = 2
-# How long a client may take to read its answer when the server shuts down.
+# How long a client may take to read its response when the server shuts down.
 _ANSWER_SECONDS = 5.0
 _INCOMPLETE = (h11.IDLE, h11.SEND_BODY)
 # No handle or no memory for a connection.
@@ -48,14 +48,14 @@ _SHUTTING_DOWN = HttpRefusal("shutting_down", "the server is shutting down")
 
 
 class ListenAddress(NamedTuple):
-    """Where to listen; an IPv6 address is in brackets."""
+    """The address to listen on; an IPv6 address is in brackets."""
 
     host: str
     port: int
 
     @property
     def url(self) -> str:
-        """The URL of the server, without a path."""
+        """Return the URL of the server, without a path."""
         return f"http://{self.host}:{self.port}"
 
 
@@ -87,7 +87,7 @@ def open_socket(address: ListenAddress) -> socket.socket:
 
 
 class PatientSocket(socket.socket):
-    """A listening socket whose clients wait when there are no handles for their connections.
+    """A listening socket that leaves clients in the backlog while the process is out of handles.
 
     asyncio would log each failure with a traceback and multiply its attempts.
     """
@@ -104,7 +104,9 @@ class PatientSocket(socket.socket):
             if time.monotonic() - self._logged_at > _LOG_SECONDS:
                 self._logged_at = time.monotonic()
                 _log.warning("a connection waits: %s (see ulimit -n)", error.strerror)
-            time.sleep(_PAUSE_SECONDS)  # the connection stays there, and would be tried at once
+            time.sleep(
+                _PAUSE_SECONDS
+            )  # asyncio would retry at once: the connection stays in the backlog
             raise BlockingIOError(errno.EAGAIN, error.strerror) from error
 
 
@@ -123,7 +125,10 @@ async def serve_app(
     close: Callable[[], None],
     ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve the app until a signal arrives; calls `ready` first, and `close` to end what runs."""
+    """Serve the app until a signal arrives.
+
+    Calls `ready` first, and `close` to cancel running calls.
+    """
     most = limit_connections(MAX_SERVED_SESSIONS + MAX_PARALLEL_CALLS)
     draining = DrainingApp(app)
     config = uvicorn.Config(
@@ -133,7 +138,7 @@ async def serve_app(
         log_level="error",
         access_log=False,
         server_header=False,
-        # Who calls is the peer of the connection; no header changes that.
+        # The caller is the peer of the connection; no header changes that.
         proxy_headers=False,
         http=timed_protocol(REQUEST_TIMEOUT_SECONDS, most),
         backlog=BACKLOG,
@@ -168,7 +173,7 @@ async def _shut_down_on_signal(
 async def shut_down(
     server: uvicorn.Server, close: Callable[[], None], draining: DrainingApp
 ) -> None:
-    """Cancel what runs, let every call be answered, and only then end the connections."""
+    """Cancel running calls, let each get its response, and only then close the connections."""
     await anyio.to_thread.run_sync(close)
     with anyio.move_on_after(_ANSWER_SECONDS):
         await draining.wait_until_answered()
@@ -181,7 +186,7 @@ async def shut_down(
 
 
 def limit_connections(wanted: int) -> int:
-    """Return the number of allowed connections: at most half of the handles that are to spare."""
+    """Return the number of allowed connections: at most half of the free handles."""
     return max(1, min(wanted, spare_handles() // 2))
 
 
@@ -199,7 +204,7 @@ class TimedConnection(H11Protocol):
     most: ClassVar[int]
     # Connections without a complete request, the oldest first.
     waiting: ClassVar[dict[TimedConnection, asyncio.TimerHandle]]
-    # What came of the request since its timer began.
+    # Bytes of the request since its timer started.
     came = 0
 
     def connection_made(self, transport: Any) -> None:
@@ -237,7 +242,7 @@ class TimedConnection(H11Protocol):
 
     def _check_progress(self) -> None:
         if self.came >= PROGRESS_BYTES:
-            self._start_timer()  # and it keeps its place among those that wait
+            self._start_timer()  # and it keeps its place among the waiting ones
         else:
             self._drop()
 
@@ -251,14 +256,17 @@ class TimedConnection(H11Protocol):
 
 
 class CompleteRequests:
-    """Passes a request on once it is complete; a request that breaks off is dropped."""
+    """Passes a request on once it is complete; a request that is cut off is dropped."""
 
     def __init__(self, app: ASGIApp, most: int) -> None:
         """Buffer up to `most` bytes. The app must refuse a longer request."""
         self._app, self._most = app, most
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the request, then call the app; return without an answer when the client left."""
+        """Read the request, then call the app.
+
+        Return without a response when the client disconnected.
+        """
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         received: list[Message] = []
@@ -273,13 +281,13 @@ class CompleteRequests:
         async def replay() -> Message:
             return received.pop(0) if received else await receive()
 
-        # No event is kept for a second delivery, and a client that asks for one would hang.
+        # No event is stored for a second delivery, and a client that asks for one would hang.
         headers = [one for one in scope["headers"] if one[0] != b"last-event-id"]
         return await self._app({**scope, "headers": headers}, replay, send)
 
 
 class DrainingApp:
-    """Knows which requests wait for an answer.
+    """Tracks the requests that wait for a response.
 
     After `end`, every open request sees its client disconnect, so that it finishes.
     """
@@ -296,7 +304,7 @@ class DrainingApp:
         self.refusing = True
 
     async def wait_until_answered(self) -> None:
-        """Wait for the answer to every call that was received whole."""
+        """Wait for the response to every call that was received completely."""
         while self._unanswered:
             self._answered.clear()
             await self._answered.wait()
@@ -312,7 +320,7 @@ class DrainingApp:
             return await self._app(scope, receive, send)
         if self.refusing:
             return await HttpAnswer(send).error(_SHUTTING_DOWN)
-        # A stream that a client opened with GET waits for no answer.
+        # A stream that a client opened with GET waits for no response.
         state = {"begun": False, "done": False, "gone": False, "call": scope["method"] != "GET"}
         state["received"] = False
 

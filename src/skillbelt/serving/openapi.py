@@ -1,4 +1,4 @@
-"""The OpenAPI document of `serve http`, made from the table of its operations."""
+"""The OpenAPI document of `serve http`, built from the table of its operations."""
 
 from __future__ import annotations
 

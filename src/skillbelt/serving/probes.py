@@ -1,4 +1,4 @@
-"""`/health` and `/ready` for a balancer, `/metrics` for Prometheus: on every server over HTTP."""
+"""Probes on every HTTP server: `/health` and `/ready` for a load balancer, `/metrics`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Probes:
     """Answers the probes; counts everything else and passes it on."""
 
     def __init__(self, app: ASGIApp, belt: Runtime, server: str) -> None:
-        """`server` is its name in the metrics."""
+        """Wrap the app; `server` is its name in the metrics."""
         self._app, self._belt, self._server = app, belt, server
         self._looking: asyncio.Task[bool] | None = None
 
@@ -63,7 +63,7 @@ class Probes:
     async def _check_store(self) -> None:
         """Raise HttpRefusal unless the store answers in time.
 
-        Anyone may ask, so all who ask meanwhile share one look, and one line in the log.
+        Anyone may ask, so concurrent probes share one check and one line in the log.
         """
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look())
@@ -78,7 +78,7 @@ class Probes:
                     lambda: self._belt.store.state(probe), abandon_on_cancel=True
                 )
         except Exception as error:
-            # The message may name hosts and paths, so it is for the log alone.
+            # The message may name hosts and paths, so it is only for the log.
             logger.warning("not ready: %s", error)
             return False
         return True

@@ -1,10 +1,10 @@
-"""Pass what belongs to another server to it, through the store that both use.
+"""Forward requests to the server that holds the run, through the store that all servers share.
 
 A server holds little that another one cannot read in the store: a command that runs in the
 background, and a call that waits for an answer of its client. Their ids begin with the id of the
-server, so that any server knows whom to ask. A request is a session in the store: its first event
-is the request, the second says that it was received, the third is the answer. Without the second
-one in time the server has ended.
+server, so that any server knows which one to ask. A request is a session in the store: its first
+event is the request, the second acknowledges it, the third is the answer. If the acknowledgement
+does not come in time, the server has ended.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from skillbelt.store.protocol import StoreWatch, list_sessions
 logger = logging.getLogger(__name__)
 # The product's own records in the store; no token can name an app with a colon.
 SERVING = "skillbelt:serving"
-# How long a server may take to say that it received a request, and how long it may be silent then.
+# How long a server may take to acknowledge a request, and how long it may be silent afterwards.
 RECEIVED_SECONDS = 5.0
 SILENT_SECONDS = 10.0
 BEAT_SECONDS = 2.0
-# What a server that ended left behind.
+# How long requests of ended servers are kept.
 KEPT_SECONDS = 86_400.0
 _WATCH_SECONDS = 1.0
 _TIDY_SECONDS = 3_600.0
@@ -43,9 +43,9 @@ Handler = Callable[[Mapping[str, Any], Callable[[], bool]], Mapping[str, Any]]
 
 
 class Relay:
-    """One server's way to the others. Thread-safe.
+    """Sends requests to other servers and answers theirs. Thread-safe.
 
-    A handler gets the data of a request and a function that says whether it was given up.
+    A handler gets the data of a request and a function that says whether the caller gave up.
     """
 
     def __init__(self, store: Callable[[], Store]) -> None:
@@ -58,11 +58,11 @@ class Relay:
         self._stop = threading.Event()
 
     def mark(self, text: str) -> str:
-        """Return an id that says which server made it."""
+        """Return an id that names this server."""
         return f"{self.id}{_MARK}{text}"
 
     def holder_of(self, id: object) -> str:
-        """Return the other server that made an id; empty for one of this server or of none."""
+        """Return the other server that an id names; "" for an id of this server or of none."""
         server, mark, _ = id.partition(_MARK) if isinstance(id, str) else ("", "", "")
         known = mark and len(server) == _ID_CHARS and not server.strip("0123456789abcdef")
         return server if known and server != self.id else ""
@@ -72,7 +72,7 @@ class Relay:
         self._handlers[kind] = handler
 
     def listen(self) -> None:
-        """Take requests from now on; call this before an id of this server is given away."""
+        """Accept requests from now on; call this before an id of this server is given away."""
         with self._lock:
             if self._thread is None and not self._stop.is_set():
                 self._thread = threading.Thread(
@@ -81,7 +81,7 @@ class Relay:
                 self._thread.start()
 
     def close(self) -> None:
-        """Take no more requests."""
+        """Accept no more requests."""
         self._stop.set()
         if self._thread is not None:
             _wake(self._store(), self.id)
@@ -96,9 +96,9 @@ class Relay:
         data: Mapping[str, Any],
         is_over: Callable[[], bool] = lambda: False,
     ) -> Mapping[str, Any]:
-        """Let another server answer a request; HttpRefusal when it has ended.
+        """Let another server answer a request; HttpRefusal when that server has ended.
 
-        `is_over` says that the answer is not needed any more.
+        `is_over` says that the answer is no longer needed.
         """
         store, id = self._store(), os.urandom(8).hex()
         place = SessionKey(SERVING, server, _CALL + id)
@@ -117,7 +117,7 @@ class Relay:
         return answer
 
     def tell(self, server: str, kind: str, data: Mapping[str, Any]) -> None:
-        """Let another server do something, without waiting for it."""
+        """Send another server a request, without waiting for the answer."""
         store, place = self._store(), SessionKey(SERVING, server, _CALL + os.urandom(8).hex())
         told = {"kind": kind, "told": True, **data}
         store.append(place, [NewEvent("request", data=told)])
@@ -194,10 +194,10 @@ class Relay:
                 number += 1
                 try:
                     if not store.events(place):
-                        over.set()  # who asked has given up
+                        over.set()  # the caller gave up
                         return
                     store.append(place, [], {"beat": str(number)})
-                except Exception:  # the store may be back soon, and what is done here goes on
+                except Exception:  # the store may be back soon, and the work here goes on
                     logger.warning("cannot tell another server to wait", exc_info=True)
 
         threading.Thread(target=beat, name="skillbelt-relay", daemon=True).start()
@@ -213,7 +213,7 @@ class Relay:
         [event] = store.append(place, [NewEvent("answer", data=answer)])
         if event.seq == 1 or data.get(
             "told"
-        ):  # the request is gone, and the answer would stay there
+        ):  # the request is gone, and no one would delete the answer
             store.delete(place)
         _wake(store, place.session)
 

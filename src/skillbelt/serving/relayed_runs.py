@@ -1,4 +1,4 @@
-"""Background runs that another server holds: what is asked of them goes there and comes back."""
+"""Background runs that another server holds: requests about them are forwarded there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skillbelt.store import SessionKey
 
 KIND = "run"
 _AT_ONCE = 16
-# The fields of a result that are tuples of values of ours, or one of them.
+# The fields of a result that are one of our values, or tuples of them.
 _PARTS: Mapping[str, Callable[..., Any]] = {
     "output_files": OutputFile, "artifact_files": Saved, "written_files": Written, "hints": Hint,
 }  # fmt: skip
@@ -35,7 +35,7 @@ class RelayedRuns:
         belt.elsewhere = self
 
     def mark(self, text: str, key: SessionKey) -> str:
-        """Return an id of this server, which takes requests about it from now on."""
+        """Return an id of this server, and accept requests about it from now on."""
         self._relay.listen()
         self._belt.store.append(_place(key), [], {self._relay.id: "1"})
         return self._relay.mark(text)
@@ -45,7 +45,7 @@ class RelayedRuns:
         store, place = self._belt.store, _place(key)
         others = [one for one in store.state(place) if one != self._relay.id]
         if others:
-            # At once: each that has ended takes seconds to be known as such.
+            # In parallel: it takes seconds to notice that a server has ended.
             with ThreadPoolExecutor(min(len(others), _AT_ONCE)) as pool:
                 gone = list(pool.map(lambda one: self._let_forget(one, key), others))
         store.delete(place)
@@ -58,14 +58,14 @@ class RelayedRuns:
         except HttpRefusal as error:
             if error.kind != "gone":
                 raise RunRefused(str(error)) from error
-            return False  # with it, what it ran
+            return False  # its runs ended with it
 
     def holds(self, id: str) -> bool:
         """Whether another server holds the run."""
         return bool(self._relay.holder_of(id))
 
     def ask(self, operation: str, key: SessionKey, id: str, **arguments: object) -> Polled | None:
-        """Let that server do it; RunRefused with its reason, or when it has ended."""
+        """Let that server do the operation; RunRefused with its reason, or when it has ended."""
         data = {"operation": operation, "key": list(key), "id": id, "arguments": arguments}
         try:
             answer = self._relay.call(self._relay.holder_of(id), KIND, data)
@@ -86,7 +86,7 @@ class RelayedRuns:
 
 
 def _place(key: SessionKey) -> SessionKey:
-    """Return the record of the servers that hold runs of a conversation."""
+    """Return the key of the record of servers that hold runs of a conversation."""
     digest = hashlib.sha256(json.dumps(list(key)).encode()).hexdigest()
     return SessionKey(SERVING, "", f"runs:{digest[:32]}")
 
@@ -101,7 +101,7 @@ def encode(value: Any) -> Any:
 
 
 def decode_polled(data: Mapping[str, Any]) -> Polled:
-    """Return what `encode` was given."""
+    """Return the value that `encode` was given."""
     result = data["result"]
     return Polled(**{**data, "result": None if result is None else decode_result(result)})
 

@@ -1,4 +1,4 @@
-"""Bearer tokens: who holds which, and for whom a holder may speak."""
+"""Bearer tokens: their holders, and the apps and users that each holder may act for."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from skillbelt.settings import read_toml_file
 
 _MIN_TOKEN_CHARS = 16
 _MAX_NAME_CHARS = 200
-# Questions that no tenant decides: a file of the machine may be another's, or hold the tokens.
+# Questions that no tenant decides: a file of the machine may be another tenant's, or hold tokens.
 _UNBOUND = ("host_file",)
 _SHA256 = re.compile("[0-9a-f]{64}")
 _FIELDS = {"token": str, "sha256": str, "app": str, "user": str, "answers": bool}
 
 
 class Holder(NamedTuple):
-    """What the holder of a token may do.
+    """The rights of the holder of a token.
 
     An empty `user` means that a request names the user it is for. `answers` lets the holder see and
     answer permission questions: those of its user or its app, or all of them when it is bound to
-    none.
+    neither.
     """
 
     app: str = APP
@@ -35,7 +35,7 @@ class Holder(NamedTuple):
 
     @property
     def is_bound(self) -> bool:
-        """Whether it speaks for one user or one app, and not for who runs the server."""
+        """Whether it acts for one user or one app, and not for the operator of the server."""
         return bool(self.user) or self.app != APP
 
     def covers(self, tenant: object) -> bool:
@@ -54,18 +54,19 @@ class TokenBook:
     """The tokens that a server accepts, kept as digests."""
 
     def __init__(self, holders: Mapping[str, Holder]) -> None:
-        """`holders` has the SHA-256 of each token in hexadecimal digits."""
+        """Take the holders by the SHA-256 of each token in hexadecimal digits."""
         self._holders = dict(holders)
 
     @classmethod
     def of(cls, token: str) -> TokenBook:
-        """Return a book with one token, whose holder runs the server and may do all."""
+        """Return a book with one token, whose holder operates the server and may do everything."""
         return cls({hash_token(token): Holder(answers=True)})
 
     def find(self, token: str) -> Holder | None:
-        """Return who holds the token; the time this takes does not depend on the token.
+        """Return the holder of the token, in constant time.
 
-        One that is too short is never found: a file of hashes cannot show that it has such a token.
+        A token that is too short is never found: a file of hashes cannot show that it has such a
+        token.
         """
         given, found = hash_token(token), None
         for digest, holder in self._holders.items():
@@ -84,7 +85,7 @@ class TokenBook:
 
     @property
     def secret(self) -> bytes:
-        """Bytes that only servers with the same tokens know."""
+        """Return bytes that only servers with the same tokens know."""
         return hashlib.sha256("\0".join(sorted(self._holders)).encode()).digest()
 
 
@@ -150,9 +151,9 @@ def _read_entry(entry: object, place: str) -> tuple[str, Holder]:
 
 
 def check_name(name: str, what: str) -> str:
-    """Return the name of an app, a user or a session; ConfigError if it cannot be one.
+    """Return the name of an app, a user or a session; ConfigError if it is not valid.
 
-    Names with a colon are those of the product's own records.
+    Names with a colon are reserved for the product's own records.
     """
     if not name or len(name) > _MAX_NAME_CHARS or {*":/"} & {*name} or not name.isprintable():
         raise ConfigError(

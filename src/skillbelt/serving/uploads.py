@@ -1,7 +1,8 @@
-"""What each user has uploaded, counted in the store, so that all servers keep one bound.
+"""The upload quota of each user, counted in the store, so that all servers share one bound.
 
-An upload is entered before it is kept. Who enters one has a lease, so that of several at once as
-many pass as fit. Entries of artifacts that are gone by another way are found when there is no room.
+An upload is counted before it is stored. The server that counts it holds a lease, so that of
+several uploads at once as many pass as fit. Entries of artifacts that were deleted in another way
+are detected when there is no room.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from skillbelt.untrusted_json import BadJson, read_json
 from skillbelt.values import Limits
 
 UPLOADS = "skillbelt:uploads"
-# So many of a user are counted.
+# The most uploads of one user that are counted.
 MAX_UPLOADS = 10_000
 _KEEPING_SECONDS = 3600.0
-# How long the book stays taken after the server of an upload died, and how long others wait.
+# The lease on the book, in case the server of an upload dies, and how long others wait for it.
 _LEASE_SECONDS, _PATIENCE_SECONDS, _LOOK_SECONDS = 5.0, 30.0, 0.5
 _CROWDED = "too many uploads at once; try again later"
 _OVER, _SUMS = "over_quota", "sums"
-_SHARED = "user:"  # artifacts that belong to no one session
+_SHARED = "user:"  # artifacts of all sessions of the user
 
 
 class _Upload(NamedTuple):
-    """An entry; `version` is -1 until the artifact is kept."""
+    """An entry; `version` is -1 until the artifact is stored."""
 
     session: str
     name: str
@@ -43,17 +44,17 @@ class _Upload(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """How many uploads a user has, and their bytes: at least what the entries say."""
+    """The number of uploads of a user, and their bytes: at least the sum of the entries."""
 
     uploads: int = 0
     bytes: int = 0
 
 
 class UploadBook:
-    """The uploads of one user of an app. `kept` is where the artifacts are.
+    """The uploads of one user of an app. `kept` is the artifact store.
 
-    The sums are kept beside the entries, so that an upload does not read them all. They are raised
-    before an entry is made and counted anew when there is no room.
+    The sums are stored beside the entries, so that an upload does not read all entries. They are
+    raised before an entry is added, and recounted when there is no room.
     """
 
     def __init__(self, store: Store, key: SessionKey, kept: ArtifactStore, limits: Limits) -> None:
@@ -62,7 +63,7 @@ class UploadBook:
         self._sums = self._place._replace(session=_SUMS)
 
     def save(self, name: str, file: BinaryIO, mime: str) -> Artifact:
-        """Keep an upload as an artifact; HttpRefusal when it does not fit."""
+        """Store an upload as an artifact; HttpRefusal when it does not fit."""
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
         session = "" if name.startswith(_SHARED) else self._key.session
@@ -83,12 +84,12 @@ class UploadBook:
         return kept
 
     def forget(self, name: str) -> None:
-        """Count the versions of an artifact no more."""
+        """Stop counting the versions of an artifact."""
         session = "" if name.startswith(_SHARED) else self._key.session
         self._drop(lambda one: one.name == name and one.session == session)
 
     def forget_session(self) -> None:
-        """Count nothing of the session any more."""
+        """Stop counting the uploads of the session."""
         self._drop(lambda one: one.session == self._key.session)
 
     def check_room(self, size: int) -> int:
@@ -100,7 +101,7 @@ class UploadBook:
         return self._find_room(size)
 
     def _enter(self, id: str, entry: _Upload) -> None:
-        with self._alone() as number:
+        with self._lock() as number:
             self._find_room(entry.size)
             found = self._read_sums()
             self._write_sums(_Sums(found.uploads + 1, found.bytes + entry.size), number)
@@ -118,7 +119,7 @@ class UploadBook:
         return bound - used.bytes
 
     def _is_gone(self, one: _Upload) -> bool:
-        if one.version < 0:  # it is being kept, unless the server ended before it was
+        if one.version < 0:  # it is being stored, unless the server ended before
             return one.time < self._store.now() - _KEEPING_SECONDS
         key = self._key._replace(session=one.session or self._key.session)
         try:
@@ -128,11 +129,11 @@ class UploadBook:
         return False
 
     def _drop(self, chosen: Callable[[_Upload], bool]) -> None:
-        """Delete the chosen entries, and count the others."""
+        """Delete the chosen entries, and recount the others."""
         self._delete([id for id, one in self._read().items() if chosen(one)])
 
     def _delete(self, ids: Sequence[str]) -> None:
-        with self._alone() as number:
+        with self._lock() as number:
             if ids:
                 self._store.append(self._place, [], dict.fromkeys(ids))
             self._write_sums(self._count(), number)
@@ -142,7 +143,7 @@ class UploadBook:
         return _Sums(len(found), sum(one.size for one in found))
 
     @contextmanager
-    def _alone(self) -> Iterator[str]:
+    def _lock(self) -> Iterator[str]:
         """Lock the book against other servers for the block; yield the number of the lease."""
         number, until = os.urandom(16).hex(), time.monotonic() + _PATIENCE_SECONDS
         with closing(self._store.watch(lease_topic(self._sums))) as watch:

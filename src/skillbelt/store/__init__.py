@@ -1,4 +1,4 @@
-"""Where sessions are kept: in a file that all processes share, in PostgreSQL, or in memory."""
+"""Stores for sessions: a file that all processes share, PostgreSQL, or memory."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _OPENED: dict[str, PostgresStore] = {}
 
 
 def open_store(settings: Settings) -> OpenedStore:
-    """The store in the state folder, or in the database of the setting `store`.
+    """Return the store in the state folder, or in the database that the setting `store` names.
 
-    Nothing is opened or made before it is needed.
+    Nothing is opened or created before it is needed.
     """
     if settings.store:
         return open_postgres(settings.store)
@@ -30,9 +30,9 @@ def open_store(settings: Settings) -> OpenedStore:
 
 
 def open_postgres(url: str) -> PostgresStore:
-    """The store in the PostgreSQL database at the URL: the same one each time.
+    """Return the store in the PostgreSQL database at the URL: the same one each time.
 
-    What is closed opens itself again.
+    A closed store opens itself again.
     """
     if url in _OPENED:
         return _OPENED[url]

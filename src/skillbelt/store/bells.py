@@ -1,4 +1,4 @@
-"""News between the threads of one process."""
+"""Notifications between the threads of one process."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ from typing import Self
 
 
 class Bells:
-    """Counts, for each topic that is watched, how often it was rung."""
+    """Counts the notifications of each watched topic."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -15,18 +15,18 @@ class Bells:
         self._watched: dict[str, int] = {}
 
     def ring(self, topic: str) -> None:
-        """Wake who waits for the topic; one that is not watched costs nothing."""
+        """Wake the threads that wait for the topic; does nothing for a topic without a watcher."""
         with self.changed:
             if topic in self._counts:
                 self._counts[topic] += 1
                 self.changed.notify_all()
 
     def count(self, topic: str) -> int:
-        """How often it was rung."""
+        """Return how often the topic was rung."""
         return self._counts.get(topic, 0)
 
     def add(self, topic: str) -> None:
-        """Begin to count."""
+        """Start to count a topic."""
         with self.changed:
             self._watched[topic] = self._watched.get(topic, 0) + 1
             self._counts.setdefault(topic, 0)
@@ -41,7 +41,10 @@ class Bells:
 
 
 class Bell:
-    """Waits for one topic. `look`, if given, is asked every `pause` seconds for other news."""
+    """Waits for one topic. `look`, if given, is polled every `pause` seconds.
+
+    A new value counts as news.
+    """
 
     def __init__(
         self,
@@ -56,7 +59,7 @@ class Bell:
         self._seen = self._state()
 
     def wait(self, seconds: float) -> bool:
-        """Return True when there may be news, False when the time passed without."""
+        """Return True when there may be news, False on timeout."""
         until = time.monotonic() + seconds
         while (state := self._state()) == self._seen:
             left = until - time.monotonic()

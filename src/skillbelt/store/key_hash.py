@@ -1,4 +1,4 @@
-"""The hash that stands for a key where a path holds no other text."""
+"""Hash the parts of a key, for paths that can hold no other text."""
 
 import hashlib
 
@@ -6,6 +6,9 @@ _ESCAPES = str.maketrans({"\0": "\x01\x01", "\x01": "\x01\x02"})
 
 
 def hash_texts(*parts: str) -> str:
-    """Return 32 digits for the texts; other texts have others, also where NUL is in one."""
+    """Return 32 hex digits for the texts.
+
+    Different texts give different digits, even with a NUL.
+    """
     whole = "\0".join(part.translate(_ESCAPES) for part in parts)
     return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:32]

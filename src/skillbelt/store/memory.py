@@ -39,7 +39,7 @@ class _Log:
 
 
 class MemoryStore:
-    """A store in memory, for tests and for what need not outlive the process."""
+    """A store in memory, for tests and for sessions that need not outlive the process."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -56,7 +56,7 @@ class MemoryStore:
         *,
         lease: str = "",
     ) -> list[Event]:
-        """Add the events and change the state, all or nothing; the events as they are kept now."""
+        """Add the events and change the state, all or nothing; return the events as stored."""
         rows = [(event.type, event.agent, encoded(event.data)) for event in events]
         changed = list(changes(delta))
         with self._lock:
@@ -72,14 +72,14 @@ class MemoryStore:
         return [_event(one) for one in kept]
 
     def events(self, key: SessionKey, after: int = 0) -> list[Event]:
-        """The events with a higher number, in order; none for a session that does not exist."""
+        """Return the events with a higher number, in order; [] if the session does not exist."""
         with self._lock:
             log = self._logs.get(key)
             kept = log.events[max(after, 0) :] if log else []
         return [_event(one) for one in kept]
 
     def state(self, key: SessionKey) -> dict[str, str]:
-        """The entries of the app, of the user and of the session together."""
+        """Return the entries of the app, of the user and of the session together."""
         found: dict[str, str] = {}
         with self._lock:
             for scope in ("app", "user", "session"):
@@ -94,7 +94,7 @@ class MemoryStore:
         after: SessionKey | None = None,
         limit: int | None = None,
     ) -> list[SessionInfo]:
-        """Every session there is, or those of an app, of a user or both, in order of their keys."""
+        """Return all sessions, or those of an app, of a user or both, in order of their keys."""
         with self._lock:
             return [
                 SessionInfo(key, log.created, log.updated, len(log.events))
@@ -105,14 +105,14 @@ class MemoryStore:
             ][:limit]
 
     def delete(self, key: SessionKey) -> bool:
-        """Forget the session's events and state, not its user's or app's; whether there was one."""
+        """Delete the session with its own events and state; return whether it existed."""
         with self._lock:
             self._state.pop(_owner("session", key), None)
             self._leases.pop(key, None)
             return self._logs.pop(key, None) is not None
 
     def expire(self, before: float) -> int:
-        """Delete each session that was last touched before that time; how many there were."""
+        """Delete each session that was last touched before that time; return how many."""
         with self._lock:
             for key in [key for key, one in self._leases.items() if one.until < before]:
                 del self._leases[key]
@@ -120,7 +120,7 @@ class MemoryStore:
             return sum(self.delete(key) for key in old)
 
     def take_lease(self, key: SessionKey, number: str, holder: str, seconds: float) -> Lease:
-        """Take the session for a turn, and return the lease that has it now."""
+        """Take a lease on the session for a turn; return the lease that holds the session now."""
         with self._lock:
             now, found = time.time(), self._leases.get(key)
             if found is None or found.number == number or found.until <= now:
@@ -128,7 +128,7 @@ class MemoryStore:
             return found
 
     def renew_lease(self, key: SessionKey, number: str, seconds: float) -> bool:
-        """Extend the lease to so long from now; False when it does not have the session."""
+        """Extend the lease to `seconds` from now; False when it no longer holds the session."""
         with self._lock:
             found = self._leases.get(key)
             if found is None or found.number != number:
@@ -137,7 +137,7 @@ class MemoryStore:
             return True
 
     def release_lease(self, key: SessionKey, number: str) -> None:
-        """Give the session back."""
+        """Release the lease."""
         with self._lock:
             found = self._leases.get(key)
             if found is not None and found.number == number:
@@ -145,11 +145,11 @@ class MemoryStore:
         self._bells.ring(lease_topic(key))
 
     def watch(self, topic: str) -> Bell:
-        """Return what waits for `wake`."""
+        """Return a watch that waits for `wake`."""
         return Bell(self._bells, topic)
 
     def wake(self, topic: str) -> None:
-        """Wake who watches the topic."""
+        """Wake the watchers of the topic."""
         self._bells.ring(topic)
 
     def now(self) -> float:

@@ -1,6 +1,6 @@
-"""What a store of sessions promises, and what every store needs to keep the promise.
+"""The contract of a session store, and the helpers that every store needs.
 
-`skillbelt.testing.suites.StoreConformance` holds each of these promises as a test.
+`skillbelt.testing.suites.StoreConformance` tests each promise.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 
 
 class SessionKey(NamedTuple):
-    """Whose conversation it is. Any text will do; two users may have sessions of one name."""
+    """The key of a conversation. Any text is valid; two users may have sessions of one name."""
 
     app: str
     user: str
@@ -30,7 +30,7 @@ class SessionKey(NamedTuple):
 
 
 class SessionInfo(NamedTuple):
-    """What is known of a session without reading it; times in Unix seconds."""
+    """The entry of a session, known without reading its events; times in Unix seconds."""
 
     key: SessionKey
     created: float
@@ -58,9 +58,9 @@ class SharedEntry(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """Who has a session for a turn, and until when by the clock of the store.
+    """The right to a session for one turn: its holder, and until when by the clock of the store.
 
-    `number` is a random text that tells a lease from every other one.
+    `number` is a random text, unique to this lease.
     """
 
     number: str
@@ -69,13 +69,13 @@ class Lease(NamedTuple):
 
 
 class StoreWatch(Protocol):
-    """Waits for news. What comes after it was made, or between two waits, is not lost."""
+    """Waits for news. News that arrive after its creation, or between two waits, are not lost."""
 
     def wait(self, seconds: float) -> bool:
-        """Return True when there may be news, False when the time passed without.
+        """Return True when there may be news, False on timeout.
 
-        News can be lost with the process that should have sent them, so who waits long looks now
-        and then. Stores may say True without need.
+        News can be lost with the process that should have sent them, so a caller that waits for
+        long checks now and then. A store may return True without news.
         """
 
     def close(self) -> None:
@@ -83,9 +83,9 @@ class StoreWatch(Protocol):
 
 
 class Store(Protocol):
-    """Where sessions are kept: a log that only grows, and a small map of text.
+    """A session store: a log that only grows, and a small map of text.
 
-    Safe to use from many threads. What is given is copied and what comes back is the caller's own.
+    Safe to use from many threads. Arguments are copied, and results belong to the caller.
     """
 
     def append(
@@ -96,20 +96,20 @@ class Store(Protocol):
         *,
         lease: str = "",
     ) -> list[Event]:
-        """Add the events and change the state, all or nothing; the events as they are kept now.
+        """Add the events and change the state, all or nothing; return the events as stored.
 
-        A session begins with its first append, and each append touches it. In `delta`, None
-        deletes a key; `app:` and `user:` keys are shared by all sessions of the app and of the
-        user in it, every other key is the session's. TypeError or ValueError, and no change, when
-        `data` is not what JSON can hold. With the number of a `lease`: LeaseLost, and no change,
-        when that lease does not have the session any more. Without one, leases do not matter.
+        A session begins with its first append, and each append touches it. In `delta`, None deletes
+        a key; `app:` and `user:` keys are shared by all sessions of the app and of the user in it,
+        every other key belongs to the session. TypeError or ValueError, without a change, when JSON
+        cannot hold `data`. With the number of a `lease`: LeaseLost, without a change, when that
+        lease no longer holds the session. Without a number, leases do not matter.
         """
 
     def events(self, key: SessionKey, after: int = 0) -> list[Event]:
-        """The events with a higher number, in order; none for a session that does not exist."""
+        """Return the events with a higher number, in order; [] if the session does not exist."""
 
     def state(self, key: SessionKey) -> dict[str, str]:
-        """The entries of the app, of the user and of the session together."""
+        """Return the entries of the app, of the user and of the session together."""
 
     def sessions(
         self,
@@ -119,55 +119,55 @@ class Store(Protocol):
         after: SessionKey | None = None,
         limit: int | None = None,
     ) -> list[SessionInfo]:
-        """Every session there is, or those of an app, of a user or both, in order of their keys.
+        """Return all sessions, or those of an app, of a user or both, in order of their keys.
 
         `after` and `limit` give a page of them: the first ones with a greater key. `list_sessions`
         goes through all pages.
         """
 
     def delete(self, key: SessionKey) -> bool:
-        """Forget the session's events and state, not its user's or app's; whether there was one."""
+        """Delete the session with its own events and state; return whether it existed."""
 
     def expire(self, before: float) -> int:
-        """Delete each session that was last touched before that time; how many there were."""
+        """Delete each session that was last touched before that time; return how many."""
 
     def take_lease(self, key: SessionKey, number: str, holder: str, seconds: float) -> Lease:
-        """Take the session for a turn, and return the lease that has it now.
+        """Take a lease on the session for a turn; return the lease that holds the session now.
 
-        That is another one as long as it has not run out. The session need not exist. `holder` is
-        for people.
+        That is another one until it has expired. The session need not exist. `holder` is for
+        people.
         """
 
     def renew_lease(self, key: SessionKey, number: str, seconds: float) -> bool:
-        """Extend the lease to so long from now; False when it does not have the session any more.
+        """Extend the lease to `seconds` from now; False when it no longer holds the session.
 
-        One that ran out is renewed as long as no other took the session.
+        An expired lease is renewed as long as no other one took the session.
         """
 
     def release_lease(self, key: SessionKey, number: str) -> None:
-        """Give the session back, and wake who watches `lease_topic`; one that is lost is nothing.
+        """Release the lease, and wake the watchers of `lease_topic`; does nothing for a lost lease.
 
-        Deleting a session ends its lease too, so that a turn does not make it anew.
+        Deleting a session ends its lease too, so that a turn does not create the session again.
         """
 
     def watch(self, topic: str) -> StoreWatch:
-        """Return what waits for `wake`, in this process and in others that share the store."""
+        """Return a watch that waits for `wake`, in every process that shares the store."""
 
     def wake(self, topic: str) -> None:
-        """Wake who watches the topic, after a change that they shall see."""
+        """Wake the watchers of the topic, after a change that they must see."""
 
     def now(self) -> float:
-        """The time in Unix seconds on which all agree who share the store.
+        """Return the time in Unix seconds on which all users of the store agree.
 
-        The clocks of two machines may differ by more than a time-out.
+        The clocks of two machines may differ by more than a timeout.
         """
 
 
 class OpenedStore(Store, Protocol):
-    """What `open_store` returns: a store that can be closed and opens itself again."""
+    """The store that `open_store` returns: it can be closed and opens itself again."""
 
     def find_session(self, key: SessionKey) -> SessionInfo | None:
-        """What `sessions` says of one session; None if there is none."""
+        """Return the entry of one session, as in `sessions`; None if there is none."""
 
     def first_events(self, key: SessionKey, most: int) -> list[Event]:
         """Return the first events that can be read, without reading the others."""
@@ -177,18 +177,18 @@ class OpenedStore(Store, Protocol):
     ) -> list[SessionInfo]:
         """Return the sessions that were touched last, the newest first.
 
-        `before` is the last one of the page before; sessions of apps that begin with `without` are
-        left out.
+        `before` is the last session of the previous page; sessions of apps that begin with
+        `without` are left out.
         """
 
     def close(self) -> None:
-        """Let go of the file or the connections; the next call opens them again."""
+        """Close the file or the connections; the next call opens them again."""
 
 
 def list_sessions(
     store: Store, app: str | None = None, user: str | None = None, *, page: int = 1000
 ) -> Iterator[SessionInfo]:
-    """Go through the sessions in order of their keys, with one page of them in memory at a time."""
+    """Yield the sessions in order of their keys, with one page of them in memory at a time."""
     after: SessionKey | None = None
     while found := store.sessions(app, user, after=after, limit=page):
         yield from found
@@ -198,9 +198,9 @@ def list_sessions(
 def list_latest(
     store: Store, limit: int, *, before: SessionInfo | None = None, without: str = ""
 ) -> list[SessionInfo]:
-    """Return a page of the sessions that were touched last, as `latest_sessions`.
+    """Return a page of the sessions that were touched last, as `latest_sessions` does.
 
-    A store without that is gone through, with one page of it in memory at a time.
+    For a store without that method, read all sessions, with one page in memory at a time.
     """
     own = getattr(store, "latest_sessions", None)
     if own is not None:
@@ -217,18 +217,18 @@ def list_latest(
 
 
 def lease_topic(key: SessionKey) -> str:
-    """Return the topic that is woken when a lease of the session is given back."""
+    """Return the topic that is woken when a lease of the session is released."""
     return json.dumps(["lease", *key])
 
 
 def check_lease(found: Lease | None, number: str) -> None:
-    """LeaseLost when the lease with that number, if one is named, does not have the session."""
+    """Raise LeaseLost if a number is given and that lease does not hold the session."""
     if number and (found is None or found.number != number):
         raise LeaseLost
 
 
 def encoded(data: Mapping[str, object]) -> str:
-    """The data as JSON; TypeError or ValueError when it has none.
+    """Return the data as JSON; TypeError or ValueError when JSON cannot hold it.
 
     Letters of all scripts stay as they are. An escape for each surrogate would turn two of them
     that stand side by side into one other character.
@@ -240,7 +240,7 @@ def encoded(data: Mapping[str, object]) -> str:
 
 
 def decoded(data: str) -> dict[str, object]:
-    """What `encoded` was given; ValueError for another text."""
+    """Return the data that `encoded` was given; ValueError for any other text."""
     value: object = read_json(data)
     if not isinstance(value, dict):
         raise ValueError("the data of an event is not an object")
@@ -248,7 +248,7 @@ def decoded(data: str) -> dict[str, object]:
 
 
 def changes(delta: Mapping[str, str | None]) -> Iterator[tuple[Scope, str, str | None]]:
-    """Each change with the scope that its key names."""
+    """Yield each change with the scope that its key names."""
     for key, value in delta.items():
         if not (isinstance(key, str) and (value is None or isinstance(value, str))):
             raise TypeError(f"state is text by text, not {key!r}: {value!r}")
@@ -256,7 +256,7 @@ def changes(delta: Mapping[str, str | None]) -> Iterator[tuple[Scope, str, str |
 
 
 def scope(key: str) -> Scope:
-    """Who shares a state key."""
+    """Return the scope of a state key."""
     if key.startswith("app:"):
         return "app"
     return "user" if key.startswith("user:") else "session"

@@ -1,8 +1,8 @@
 """Sessions in one SQLite file, for all processes of the user.
 
-What `append` returned is on the disk: it outlives the process, the machine and a `kill -9`. The
-file is data, not a cache, so an unreadable one is left unchanged and reported. A file that is moved
-or removed while it is open is noticed: the next call uses what is at the path then.
+When `append` returns, the events are on disk: they survive `kill -9` and a crash of the machine.
+The file is data, not a cache, so an unreadable one is left unchanged and reported. A file that is
+moved or removed while it is open is noticed: the next call uses the file at the path.
 """
 
 import errno
@@ -42,7 +42,7 @@ from skillbelt.store.protocol import (
 T = TypeVar("T")
 Change = tuple[Scope, str, str | None]
 Row = tuple[str, str, str]
-# The columns of the key of an entry of the state.
+# The key columns of an entry of the state.
 Place = tuple[str | bytes, ...]
 # The device and the inode of a file.
 Identity = tuple[int, int]
@@ -51,11 +51,11 @@ _BUSY_SECONDS = 30.0
 _MOST = 2**63 - 1
 # Marks the file as ours: "SkBt".
 _APPLICATION_ID = 0x536B4274
-# How often a watch looks whether another process changed the file.
+# How often a watch polls the file for changes by other processes.
 _LOOK_SECONDS = 0.05
 _COLUMNS = "app, user, name, created, updated, last"
 _NAMED = "app = ? AND user = ? AND name = ?"
-# Texts and bytes in one order, that of the characters.
+# Text and bytes in one order, that of the characters.
 _ORDERED = "CAST(app AS BLOB)", "CAST(user AS BLOB)", "CAST(name AS BLOB)"
 _ORDER = ", ".join(_ORDERED)
 # The n-th entry brings a file of format n to format n + 1. An entry is never changed, only added.
@@ -76,16 +76,16 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
         " PRIMARY KEY (app, user, name)) WITHOUT ROWID",
     ),
 )
-# One for all stores, so that a fork can wait until none of them is in the middle of something.
+# One lock for all stores, so that a fork can wait until none of them is in use.
 _LOCK = threading.RLock()
 _STORES: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
 _LEFT: list[sqlite3.Connection] = []
 
 
 class SqliteStore:
-    """A store in a file. The folder and the file are made, for the user alone, when first needed.
+    """A store in a file. The folder and the file are created on first use, for the user alone.
 
-    ConfigError, with what to do, when the file is broken, foreign, too new, or cannot be used.
+    ConfigError, with a remedy, when the file is damaged, not ours, too new, or cannot be used.
     """
 
     def __init__(self, path: str) -> None:
@@ -104,7 +104,7 @@ class SqliteStore:
         *,
         lease: str = "",
     ) -> list[Event]:
-        """Add the events and change the state, all or nothing; the events as they are kept now."""
+        """Add the events and change the state, all or nothing; return the events as stored."""
         rows = [(event.type, event.agent, encoded(event.data)) for event in events]
         changed = list(changes(delta))
 
@@ -115,7 +115,7 @@ class SqliteStore:
         return self._write(work)
 
     def events(self, key: SessionKey, after: int = 0) -> list[Event]:
-        """The events with a higher number, in order; none for a session that does not exist."""
+        """Return the events with a higher number, in order; [] if the session does not exist."""
         query = (
             "SELECT seq, time, type, agent, data FROM event WHERE seq > ? AND session ="
             " (SELECT id FROM session WHERE app = ? AND user = ? AND name = ?) ORDER BY seq"
@@ -140,7 +140,7 @@ class SqliteStore:
         return found
 
     def state(self, key: SessionKey) -> dict[str, str]:
-        """The entries of the app, of the user and of the session together."""
+        """Return the entries of the app, of the user and of the session together."""
         query = (
             "SELECT key, value FROM state WHERE (scope, app, user, session) IN"
             " (VALUES (?, ?, ?, ?), (?, ?, ?, ?), (?, ?, ?, ?))"
@@ -156,7 +156,7 @@ class SqliteStore:
         after: SessionKey | None = None,
         limit: int | None = None,
     ) -> list[SessionInfo]:
-        """Every session there is, or those of an app, of a user or both, in order of their keys."""
+        """Return all sessions, or those of an app, of a user or both, in order of their keys."""
         where, values, order = _choose_sessions((app, user), after)
         query = f"SELECT {_COLUMNS} FROM session WHERE {where}"
         if limit is None:
@@ -167,11 +167,11 @@ class SqliteStore:
             found = [row for row in rows if _info(row) is not None]
             if len(found) >= limit or len(rows) < wanted:
                 return sorted(self._infos(rows))[:limit]
-            # A page that damaged rows made short would be taken for the last one.
+            # A page that damaged rows made short would look like the last one.
             wanted += max(wanted, limit - len(found))
 
     def _infos(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[SessionInfo]:
-        """The sessions of the rows; a damaged row is left out, and logged."""
+        """Yield the sessions of the rows; a damaged row is left out and logged."""
         for row in rows:
             if (info := _info(row)) is not None:
                 yield info
@@ -182,11 +182,11 @@ class SqliteStore:
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """Return where the store is, for messages."""
         return self.path
 
     def find_session(self, key: SessionKey) -> SessionInfo | None:
-        """What `sessions` says of one session; None if there is none."""
+        """Return the entry of one session, as in `sessions`; None if there is none."""
         query = f"SELECT {_COLUMNS} FROM session WHERE {_NAMED}"
         return next(self._infos(self._read(query, *_cells(key))), None)
 
@@ -210,7 +210,7 @@ class SqliteStore:
         return list(self._infos(self._read(query, *values, limit)))
 
     def event_rows(self, key: SessionKey, after: int, most: int) -> list[EventRow]:
-        """The next events with a higher number, as they are kept."""
+        """Return the next events with a higher number, as they are stored."""
         query = (
             "SELECT seq, time, type, agent, data FROM event WHERE seq > ? AND session ="
             " (SELECT id FROM session WHERE app = ? AND user = ? AND name = ?) ORDER BY seq LIMIT ?"
@@ -219,12 +219,12 @@ class SqliteStore:
         return [EventRow(seq=row[0], time=row[1], **_texts(row[2:])) for row in rows]
 
     def session_state(self, key: SessionKey) -> dict[str, str]:
-        """The session's own entries."""
+        """Return the session's own entries."""
         query = "SELECT key, value FROM state WHERE (scope, app, user, session) = (?, ?, ?, ?)"
         return self._read_state(query, *_owner("session", key))
 
     def shared_entries(self) -> list[SharedEntry]:
-        """The entries of all apps and users."""
+        """Return the entries of all apps and users."""
         query = "SELECT scope, app, user, key, value FROM state WHERE scope IN ('app', 'user')"
         return [
             SharedEntry(
@@ -241,7 +241,7 @@ class SqliteStore:
     ) -> bool:
         """Add rows after the last one of the session, with its times, and set its state if given.
 
-        False, and no change, when they do not follow the last one there.
+        Return False, without a change, when they do not follow the last one there.
         """
         with suppress(ValueError):
             return self._write(lambda db: _extend(db, info, rows, state))
@@ -253,17 +253,17 @@ class SqliteStore:
             self._write(lambda db: _add_shared(db, entries))
 
     def delete(self, key: SessionKey) -> bool:
-        """Forget the session's events and state, not its user's or app's; whether there was one."""
+        """Delete the session with its own events and state; return whether it existed."""
         return bool(self._remove(_NAMED, *_cells(key)))
 
     def expire(self, before: float) -> int:
-        """Delete each session that was last touched before that time; how many there were."""
+        """Delete each session that was last touched before that time; return how many."""
         if self._read("SELECT 1 FROM lease WHERE until < ? LIMIT 1", before):
             self._write(lambda db: db.execute("DELETE FROM lease WHERE until < ?", (before,)))
         return self._remove("updated < ?", before)
 
     def take_lease(self, key: SessionKey, number: str, holder: str, seconds: float) -> Lease:
-        """Take the session for a turn, and return the lease that has it now."""
+        """Take a lease on the session for a turn; return the lease that holds the session now."""
 
         def work(db: sqlite3.Connection) -> Lease:
             now, found = time.time(), _find_lease(db, key)
@@ -277,23 +277,26 @@ class SqliteStore:
         return self._write(work)
 
     def renew_lease(self, key: SessionKey, number: str, seconds: float) -> bool:
-        """Extend the lease to so long from now; False when it does not have the session."""
+        """Extend the lease to `seconds` from now; False when it no longer holds the session."""
         query = f"UPDATE lease SET until = ? WHERE number = ? AND {_NAMED}"
         values = (time.time() + seconds, number, *_cells(key))
         return self._write(lambda db: db.execute(query, values).rowcount > 0)
 
     def release_lease(self, key: SessionKey, number: str) -> None:
-        """Give the session back."""
+        """Release the lease."""
         query = f"DELETE FROM lease WHERE number = ? AND {_NAMED}"
         self._write(lambda db: db.execute(query, (number, *_cells(key))))
         self._bells.ring(lease_topic(key))
 
     def watch(self, topic: str) -> Bell:
-        """Return what waits for `wake` here, or for any change by another process."""
+        """Return a watch that waits for `wake` here, or for any change by another process."""
         return Bell(self._bells, topic, self._look, _LOOK_SECONDS)
 
     def wake(self, topic: str) -> None:
-        """Wake who watches the topic in this process; others notice the change in the file."""
+        """Wake the watchers of the topic in this process.
+
+        Other processes notice the changed file.
+        """
         self._bells.ring(topic)
 
     def now(self) -> float:
@@ -301,11 +304,11 @@ class SqliteStore:
         return time.time()
 
     def _look(self) -> object:
-        """What changes when another connection changes the file."""
+        """Return a value that changes when another connection changes the file."""
         return self._read("PRAGMA data_version"), self._identity
 
     def close(self) -> None:
-        """Let go of the file; the next call opens it again."""
+        """Close the file; the next call opens it again."""
         with _LOCK:
             if self._db is not None:
                 self._db.close()
@@ -324,8 +327,8 @@ class SqliteStore:
         return self._write(lambda db: _remove(db, where, values))
 
     def _read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """The rows; none, and nothing made, when there is no file yet."""
-        with _LOCK, self._reported(_READ_REMEDIES):
+        """Return the rows; none, without creating the file, when there is no file yet."""
+        with _LOCK, self._convert_errors(_READ_REMEDIES):
             self._notice_move()
             if self._db is None and is_missing(self.path):
                 return []
@@ -333,7 +336,7 @@ class SqliteStore:
                 return self._open().execute(query, values).fetchall()
             except (sqlite3.Error, OSError) as error:
                 self.close()
-                if not _full_or_locked_up(error):
+                if not _may_be_unwritable(error):
                     raise
                 return _read_in_place(self.path, query, values)
 
@@ -345,11 +348,11 @@ class SqliteStore:
             raise ConfigError(f"{self.path}: an entry of the state: {error}; {_BROKEN}") from error
 
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with _LOCK, self._reported(_WRITE_REMEDIES):
+        with _LOCK, self._convert_errors(_WRITE_REMEDIES):
             while True:
                 self._notice_move()
                 done = _transaction(self._open(), work)
-                # If the file went meanwhile, the change is made again in the one at the path.
+                # If the file was moved meanwhile, repeat the change in the one at the path.
                 if not self._notice_move():
                     return done
 
@@ -363,8 +366,8 @@ class SqliteStore:
         if self._db is None or (found := _identity(self.path)) == self._identity:
             return False
         if found is None:
-            # What is only in the log beside the file gets into the moved file. Not if
-            # another file is at the path: the two would share an index of their logs.
+            # Write the log beside the file into the moved file. Not if another file is at the path:
+            # the two would share an index of their logs.
             with suppress(sqlite3.Error):
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self.close()
@@ -375,7 +378,7 @@ class SqliteStore:
         return True
 
     @contextmanager
-    def _reported(self, remedies: Mapping[int, str]) -> Iterator[None]:
+    def _convert_errors(self, remedies: Mapping[int, str]) -> Iterator[None]:
         """Turn errors of the disk and of SQLite into ConfigError with a remedy."""
         try:
             yield
@@ -391,9 +394,10 @@ class SqliteStore:
 
 
 def _forget_connections() -> None:
-    """A connection is not usable after a fork, not even to be closed: the child opens its own.
+    """Drop the connections in a forked child: they are not usable there, not even to be closed.
 
-    SQLite's own locks would stay locked for ever in the child, had another thread held one.
+    The lock keeps the fork until no thread is inside SQLite, whose own locks would otherwise stay
+    locked forever in the child.
     """
     for store in _STORES:
         if store._db is not None:
@@ -427,12 +431,12 @@ def _connect(path: str) -> tuple[sqlite3.Connection, Identity | None]:
     identity = _identity(path)
     db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
-        # Read as of one moment: another process may be making the tables right now.
+        # Read in one transaction: another process may be creating the tables right now.
         if _transaction(db, lambda db: _format(db, path), "BEGIN") < len(_MIGRATIONS):
             _use_wal(db)
             _transaction(db, lambda db: _migrate(db, path))
         db.execute("PRAGMA synchronous = FULL")
-        # What was deleted shall not be readable in the file.
+        # Deleted data must not stay readable in the file.
         db.execute("PRAGMA secure_delete = ON")
     except BaseException:
         db.close()
@@ -440,7 +444,7 @@ def _connect(path: str) -> tuple[sqlite3.Connection, Identity | None]:
     return db, identity
 
 
-def _full_or_locked_up(error: Exception) -> bool:
+def _may_be_unwritable(error: Exception) -> bool:
     """Whether the disk may be full or read-only. SQLite needs to write there even to read."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
@@ -448,9 +452,9 @@ def _full_or_locked_up(error: Exception) -> bool:
 
 
 def _read_in_place(path: str, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-    """Read the file without writing beside it. No process has it open: it could not either.
+    """Read the file without writing beside it. No process has it open: it could not write either.
 
-    A log beside it belongs to it, and SQLite reads that only where it can write: in a copy.
+    A log beside the file is part of it, and SQLite reads a log only where it can write: in a copy.
     """
     log = f"{path}-wal"
     if is_missing(log) or not os.stat(log).st_size:
@@ -466,12 +470,15 @@ def _read_once(
     path: str, address: str, query: str, values: Sequence[object]
 ) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(address, uri=True)) as db:
-        db.execute("PRAGMA locking_mode = EXCLUSIVE")  # so that there is no index of the log
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")  # so that SQLite creates no index of the log
         return db.execute(query, values).fetchall() if _format(db, path) else []
 
 
 def _format(db: sqlite3.Connection, path: str) -> int:
-    """The format of the file, 0 for an empty one; ConfigError for one that is not for us."""
+    """Return the format of the file, 0 for an empty one.
+
+    ConfigError for a file that is not ours.
+    """
     [(owner,)] = db.execute("PRAGMA application_id")
     [(number,)] = db.execute("PRAGMA user_version")
     [(tables,)] = db.execute("SELECT count(*) FROM sqlite_master")
@@ -486,7 +493,10 @@ def _format(db: sqlite3.Connection, path: str) -> int:
 
 
 def _use_wal(db: sqlite3.Connection) -> None:
-    """Readers then never wait for a writer. SQLite itself does not wait for this change."""
+    """Switch to a write-ahead log, so that readers never wait for a writer.
+
+    SQLite itself does not wait for a lock when it switches.
+    """
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
@@ -545,7 +555,7 @@ def _extend(
     rows: Sequence[EventRow],
     state: dict[str, str] | None,
 ) -> bool:
-    """As `SqliteStore.extend`; ValueError, which undoes it, when the rows do not follow."""
+    """Do `SqliteStore.extend`; ValueError, which rolls it back, when the rows do not follow."""
     session, last = _session(db, info.key, info.created)
     if [row.seq for row in rows] != list(range(last + 1, last + 1 + len(rows))):
         raise ValueError("the rows do not follow the last event")
@@ -578,9 +588,9 @@ def _choose_sessions(
 ) -> tuple[str, list[bytes], str]:
     """Return the condition for a page of sessions, its values, and the order.
 
-    All are expressions of the index `session_order`, so that a page is read from there. SQLite
-    would otherwise read and sort all sessions of the user for each page, also when the order names
-    what the condition fixes.
+    All are expressions of the index `session_order`, so that a page is read from the index.
+    Otherwise SQLite would read and sort all sessions of the user for each page, even when the order
+    names a column that the condition fixes.
     """
     given = [None if one is None else _encode(one) for one in owner]
     fixed = 0 if given[0] is None else 1 if given[1] is None else 2
@@ -612,7 +622,7 @@ def _texts(cells: tuple[Any, ...]) -> dict[str, str]:
 
 
 def _info(row: tuple[Any, ...]) -> SessionInfo | None:
-    """The session of a row; None for a damaged one."""
+    """Return the session of a row; None for a damaged one."""
     with suppress(ValueError):
         key = SessionKey(*map(_text, row[:3]))
         if all(isinstance(one, int | float) for one in row[3:]):
@@ -623,12 +633,12 @@ def _info(row: tuple[Any, ...]) -> SessionInfo | None:
 def _event(row: tuple[Any, ...]) -> Event:
     seq, at, kind, agent, data = row
     if not (isinstance(seq, int) and isinstance(at, int | float)):
-        raise ValueError("the number or the time of an event is none")
+        raise ValueError("the number or the time of an event is not a number")
     return Event(seq=seq, time=at, type=_text(kind), agent=_text(agent), data=decoded(_text(data)))
 
 
 def _session(db: sqlite3.Connection, key: SessionKey, now: float) -> tuple[int, int]:
-    """The row of the session, made if need be, and the number of its last event."""
+    """Return the row of the session, created if it is missing, and the number of its last event."""
     cells = _cells(key)
     query = f"SELECT id, last FROM session WHERE {_NAMED}"
     for session, last in db.execute(query, cells).fetchall():
@@ -680,7 +690,7 @@ def _cells(key: SessionKey) -> tuple[str | bytes, str | bytes, str | bytes]:
 
 
 def _cell(text: str) -> str | bytes:
-    """The text as SQLite can hold it: with a surrogate in it, as bytes, which equal no text."""
+    """Return the text as SQLite can hold it: one with a surrogate as bytes, which equal no text."""
     try:
         text.encode()
         return text
@@ -689,7 +699,7 @@ def _cell(text: str) -> str | bytes:
 
 
 def _text(cell: object) -> str:
-    """The text of a cell; ValueError for a damaged one."""
+    """Return the text of a cell; ValueError for a damaged one."""
     if isinstance(cell, bytes):
         return cell.decode("utf-8", "surrogatepass")
     if not isinstance(cell, str):
@@ -697,27 +707,27 @@ def _text(cell: object) -> str:
     return cell
 
 
-_ELSEWHERE = "set state_dir to a folder that skillbelt can have for itself"
+_ELSEWHERE = "set state_dir to a folder that only skillbelt uses"
 _BROKEN = (
     "nothing in it was changed; move it away together with its -wal and -shm files, keep them for "
-    "a rescue with the sqlite3 tool's .recover, and a new file is made"
+    "a recovery with the sqlite3 tool's .recover, and a new file is created"
 )
 _READ_REMEDIES = {
     sqlite3.SQLITE_CORRUPT: _BROKEN,
     sqlite3.SQLITE_NOTADB: _BROKEN,
     sqlite3.SQLITE_BUSY: "another process holds it; end that one, or try again",
     sqlite3.SQLITE_FULL: "free some space and try again",
-    sqlite3.SQLITE_IOERR: "see to the disk and try again",
+    sqlite3.SQLITE_IOERR: "check the disk and try again",
 }
 _WRITE_REMEDIES = {
     **_READ_REMEDIES,
     sqlite3.SQLITE_FULL: "nothing of this change was kept; free some space and try again",
-    sqlite3.SQLITE_IOERR: "nothing of this change was kept; see to the disk and try again",
+    sqlite3.SQLITE_IOERR: "nothing of this change was kept; check the disk and try again",
 }
 # SQLite's codes for a disk that cannot be written: PERM, READONLY, IOERR, FULL, CANTOPEN.
 _NO_WRITING = (3, 8, 10, 13, 14)
 
 
 def _code(error: sqlite3.Error) -> int:
-    """SQLite's plain code; an error that Python raises itself has none."""
+    """Return SQLite's primary error code; an error that Python raises itself has none."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF

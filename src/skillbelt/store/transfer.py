@@ -1,7 +1,8 @@
-"""Move a store into another one: every session as it is, with its numbers and times.
+"""Copy a store into another one: every session as it is, with its numbers and times.
 
-It can be ended at any moment and begun again: what is there already is compared, and what is
-missing is added. A session that went on in the other store is refused, not mixed.
+The copy can be stopped at any moment and started again: sessions that are there already are
+compared, and missing ones are added. A session that went on in the other store is refused, not
+merged.
 """
 
 import hashlib
@@ -26,23 +27,23 @@ class Movable(OpenedStore, Protocol):
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """Return where the store is, for messages."""
 
     def event_rows(self, key: SessionKey, after: int, most: int) -> list[EventRow]:
-        """The next events with a higher number."""
+        """Return the next events with a higher number."""
 
     def session_state(self, key: SessionKey) -> dict[str, str]:
-        """The session's own entries."""
+        """Return the session's own entries."""
 
     def shared_entries(self) -> list[SharedEntry]:
-        """The entries of all apps and users."""
+        """Return the entries of all apps and users."""
 
     def extend(
         self, info: SessionInfo, rows: Sequence[EventRow], state: dict[str, str] | None
     ) -> bool:
         """Add rows after the last one of the session, with its times, and set its state if given.
 
-        False, and no change, when they do not follow the last one there.
+        Return False, without a change, when they do not follow the last one there.
         """
 
     def add_shared(self, entries: Sequence[SharedEntry]) -> None:
@@ -50,7 +51,7 @@ class Movable(OpenedStore, Protocol):
 
 
 class Moved(NamedTuple):
-    """What the other store holds now, and how many sessions were added or extended this time."""
+    """The content of the other store, and how many sessions were added or extended this time."""
 
     sessions: int
     events: int
@@ -62,10 +63,10 @@ class Moved(NamedTuple):
 def move_store(
     source: Movable, target: Movable, report: Callable[[int], None] = lambda _: None
 ) -> Moved:
-    """Copy all sessions and shared state, compare every one of them, and return what there is.
+    """Copy all sessions and shared state, compare every one of them, and return the totals.
 
-    ConfigError when the other store has something else under the same name, or is not equal
-    afterwards. `report` hears how many sessions are done.
+    ConfigError when the other store has something else under the same name, or differs afterwards.
+    `report` is called with the number of sessions that are done.
     """
     shared = _move_shared(source, target)
     total = hashlib.sha256()

@@ -62,4 +62,4 @@ class Builder(Protocol):
         """Return the module, made from the outputs of the command."""
 
     def recipe(self) -> bytes:
-        """Return what else determines the result: versions of tools, flags."""
+        """Return everything else that determines the result: versions of tools, flags."""

@@ -47,7 +47,10 @@ def python_tools(settings: Settings, progress: Progress) -> tuple[Python, str]:
 
 
 def install_tools(settings: Settings, progress: Progress) -> str:
-    """Install what the WASM sandbox builds its interpreter with; return the programs' folder."""
+    """Install the tools that the WASM sandbox builds its interpreter with.
+
+    Return the programs' folder.
+    """
     return _install_componentize_py(settings, settings.cache_dir, progress).bin
 
 
@@ -109,7 +112,7 @@ def _is_complete(path: str, key: str) -> bool:
 def _install(path: str, lock: str, key: str, settings: Settings, progress: Progress) -> None:
     """Install in a sandbox from the lock, then rename into place."""
     if settings.offline:
-        raise _failed("offline, and not all of them are cached on this machine")
+        raise _install_failure("offline, and not all of them are cached on this machine")
     with open(os.path.join(lock, "package-lock.json"), "rb") as file:
         locked = read_node(file.read(), fill=True)
     stage = tempfile.mkdtemp(prefix=f".{key}.part-", dir=os.path.dirname(path))
@@ -124,10 +127,12 @@ def _install(path: str, lock: str, key: str, settings: Settings, progress: Progr
                 timeout_seconds=BUILD_TIMEOUT_SECONDS,
             )  # fmt: skip
         except InstallerFailed as error:
-            raise _failed(shorten(one_line(str(error)), _OUTPUT_CHARS)) from error
+            raise _install_failure(shorten(one_line(str(error)), _OUTPUT_CHARS)) from error
         except TimeoutError as error:
             seconds = BUILD_TIMEOUT_SECONDS
-            raise _failed(f"not done after {seconds:g} s (build_timeout_seconds)") from error
+            raise _install_failure(
+                f"not done after {seconds:g} s (build_timeout_seconds)"
+            ) from error
         with open(os.path.join(stage, _RECORD), "w", encoding="ascii") as file_:
             file_.write(key)
         os.chmod(modules, 0o755)
@@ -139,7 +144,7 @@ def _install(path: str, lock: str, key: str, settings: Settings, progress: Progr
         raise
 
 
-def _failed(why: str) -> RunRefused:
+def _install_failure(why: str) -> RunRefused:
     return RunRefused(
         f"the build tools for JavaScript cannot be installed: {why}; "
         "go online once, and run `skillbelt build` again"

@@ -1,4 +1,4 @@
-"""Resolve packages and build an environment of them, each in a sandbox of its own."""
+"""Resolve packages and build an environment from them, each in its own sandbox."""
 
 from __future__ import annotations
 
@@ -134,9 +134,9 @@ def _python_lock(
 ) -> Lock:
     uv = _uv(tools)
     index = PythonIndex(*_index_for(tools, uv, sandbox))
-    if not tools.indexes.links:  # of folders nothing can be fetched ahead
+    if not tools.indexes.links:  # find-links: nothing can be fetched ahead
         for one in filter(name_of, needs.requirements[:_EXPECTED]):
-            if ";" in one:  # uv may not ask for it: that is for uv to find out
+            if ";" in one:  # uv may not ask for it: uv decides that
                 continue
             index.expect(name_of(one), partial(_likely, tools, one))
     data = uv.resolve(sandbox, needs, index)
@@ -183,7 +183,7 @@ def _likely(tools: InstallTools, wanted: str, files: Iterable[IndexFile]) -> Ind
 
 
 def _platform(tools: InstallTools) -> Platform:
-    """Return the platform of the wheels that come."""
+    """Return the platform of the wheels to fetch."""
     name, _, version = libc_version().partition(" ")
     libc = "glibc" if name == "glibc" else "musl" if sys.platform == "linux" else ""
     return Platform(
@@ -246,7 +246,7 @@ def _index_for(
     return indexes, fetcher
 
 
-# By the installer: its path, and when it changed.
+# Keyed by the path of the installer and its time of change.
 _DEFAULTS: dict[tuple[str, int], str] = {}
 
 
@@ -271,7 +271,7 @@ def _installer_errors(needs: Needs, tools: InstallTools) -> Iterator[None]:
     except TimeoutError as error:
         reason = f"not done after {tools.seconds:g} s"
         raise RunRefused(f"installing {describe(needs)}: {reason}") from error
-    except OSError as error:  # a disk that is full
+    except OSError as error:  # a full disk
         raise RunRefused(f"installing {describe(needs)} failed: {error}") from error
 
 
@@ -294,7 +294,7 @@ def build(planned: EnvironmentPlan) -> Environment:
         environment = Environment(path, key, installed)
         write_json(os.path.join(stage, RECORD), {"hash": key, "installed": installed})
         _check_size(_make_read_only(stage), planned)
-        if os.path.lexists(path):  # left of one that was being removed
+        if os.path.lexists(path):  # left by a removal that was interrupted
             remove(path)
         os.rename(stage, path)
     except BaseException:
@@ -313,7 +313,7 @@ def _check_size(size: int, planned: EnvironmentPlan) -> None:
 
 
 def _make(planned: EnvironmentPlan, stage: str) -> None:
-    """Install in a sandbox and copy the result; what one way cannot do, the next does anew."""
+    """Install in a sandbox and copy the result; if one way cannot do it, try the next."""
     sandboxes, most = planned.tools.sandboxes, planned.tools.most
     ways = (_unpack, _install) if planned.needs.kind == "python" else (_install_modules,)
     for way in ways:
@@ -325,7 +325,7 @@ def _make(planned: EnvironmentPlan, stage: str) -> None:
 
 
 def _unpack(planned: EnvironmentPlan, sandbox: InstallSandbox) -> bool:
-    """Unpack the wheels that the lock leaves no choice of; False if it does."""
+    """Unpack the wheels if the lock leaves no choice; else return False."""
     tools = planned.tools
     if tools.builds.any or not tools.version.startswith("CPython "):
         return False

@@ -48,7 +48,7 @@ _NODE_RANGE = re.compile(r"[A-Za-z0-9.^~<>=|*+ -]*")
 _OTHER = re.compile(r"requirements[A-Za-z0-9._-]+\.txt")
 _DEVELOPMENT = re.compile(r"dev|test|lint|doc|ci\b|build|check", re.IGNORECASE)
 _LISTS = 5
-_FOLLOWED = 5  # how deep one list may name another
+_FOLLOWED = 5  # how deep one list may include another
 _OTHER_LIST = re.compile(r"(?:-r|--requirement)(?:\s+|=|(?<=-r))(?P<path>[^\s].*)")
 # Each of these can name another index.
 _UV_PLACES = frozenset(("sources", "index", "index-url", "extra-index-url", "find-links", "pip"))
@@ -58,10 +58,10 @@ class Needs(NamedTuple):
     """The packages for one interpreter, and the file that declares them.
 
     `guessed` are those of the requirements that no file declares: the scripts import them.
-    `unknown` are those of the guessed whose names are not in the table of known packages.
-    `unused` are declared ones that no source of the run imports, `guarded` those that it imports
-    only where it goes on without them. `locked` is what a lock says that the declared ones come to,
-    `unlocked` why it does not count.
+    `unknown` are those of the guessed whose names are not in the table of known packages. `unused`
+    are declared ones that no source of the run imports, `guarded` those that it imports only where
+    it can run without them. `locked` is the resolution of the declared ones in a lock, `unlocked`
+    why it does not count.
     """
 
     kind: Literal["python", "node"]
@@ -77,7 +77,7 @@ class Needs(NamedTuple):
 
     @property
     def optional(self) -> tuple[str, ...]:
-        """What the run can begin without."""
+        """Return the packages that the run can start without."""
         return (*self.guessed, *self.unused, *self.guarded)
 
     def without(self, left_out: Collection[str]) -> Needs:
@@ -98,19 +98,19 @@ def needs_of(skill_dir: str, script: str | None = None) -> Needs | None:
     from the one of the script up to the skill's own: for JavaScript `package.json`, for others
     `requirements.txt`, another `requirements*.txt` that is not for tests or development, then
     `pyproject.toml`; without a script the files of the skill's own folder and of `scripts`. Raises
-    RunRefused for what is not accepted, and PathEscape for a file outside the folder.
+    RunRefused for a declaration that is not accepted, and PathEscape for a file outside the folder.
     """
     folder = open_folder(skill_dir)
     try:
-        return next((needs for needs in _declared(folder, script) if needs), None)
+        return next((needs for needs in _declarations(folder, script) if needs), None)
     finally:
         os.close(folder)
 
 
 def for_needs(needs: Needs, files: Mapping[str, LockedPackages]) -> Needs:
-    """Return declared needs with what the lock says of them; `unlocked` says why it does not count.
+    """Return declared needs with their entry in the lock; `unlocked` says why it does not count.
 
-    What the lock says of other requirements than the file has now is about another version of it.
+    An entry for other requirements than the file has now belongs to another version of the file.
     """
     locked = files.get(needs.source_path)
     if locked is None:
@@ -121,7 +121,7 @@ def for_needs(needs: Needs, files: Mapping[str, LockedPackages]) -> Needs:
 
 
 def without_names(locked: LockedPackages | None, names: Iterable[str]) -> LockedPackages | None:
-    """Return what is locked without packages that a user names otherwise."""
+    """Return the locked packages without those that a user names with another requirement."""
     left_out = frozenset(names)
     if locked is None or left_out.isdisjoint(one.name for one in locked.packages):
         return locked
@@ -130,9 +130,9 @@ def without_names(locked: LockedPackages | None, names: Iterable[str]) -> Locked
 
 
 def versions_listed(skill_dir: str, paths: Iterable[str]) -> dict[str, str]:
-    """Return the requirements by name that files of the skill list; a file with a fault is skipped.
+    """Return the requirements by name that files of the skill list; an invalid file is skipped.
 
-    These are files that do not declare what a script needs, since they are not near it.
+    These files do not declare the packages of a script, since they are not near it.
     """
     found: dict[str, str] = {}
     folder = open_folder(skill_dir)
@@ -151,7 +151,7 @@ def versions_listed(skill_dir: str, paths: Iterable[str]) -> dict[str, str]:
 
 
 def given_needs(kind: Literal["python", "node"], texts: Iterable[str], source: str) -> Needs:
-    """Return the needs that a user or a call names itself; raises RunRefused for other texts."""
+    """Return the needs that a user or a call names itself; raises RunRefused for invalid texts."""
     if kind == "node":
         return Needs(kind, tuple(_given_node(text, source) for text in texts), source)
     return Needs(kind, _requirements(texts, source), source)
@@ -163,19 +163,19 @@ def _given_node(text: str, source: str) -> str:
 
 
 def describe(needs: Needs) -> str:
-    """Describe what would be installed, on one line that is safe to show."""
+    """Describe the packages to install, on one line that is safe to show."""
     what = {"python": "Python", "node": "Node.js"}[needs.kind]
     guessed = frozenset(needs.guessed)
-    declared = [_shown(one) for one in needs.requirements if one not in guessed]
+    declared = [_format(one) for one in needs.requirements if one not in guessed]
     count = len(needs.requirements)
     noun = "package" if count == 1 else "packages"
     python = f", for Python {needs.requires_python}" if needs.requires_python else ""
     parts = [f"{_list(declared)} (from {needs.source_path}{python})"] if declared else []
     if needs.guessed:
-        names = [_shown(one) for one in needs.guessed]
+        names = [_format(one) for one in needs.guessed]
         parts.append(f"{_list(names)} (not declared by the skill; guessed from its imports)")
     if needs.unknown:
-        names = [_shown(one) for one in needs.unknown]
+        names = [_format(one) for one in needs.unknown]
         it = "it" if len(names) == 1 else "each"
         parts.append(f"of these {_list(names)} by the name of the import alone: no known package, "
                      f"so check that {it} is what the skill means")  # fmt: skip
@@ -184,7 +184,7 @@ def describe(needs: Needs) -> str:
     return one_line(f"{count} {what} {noun}: {'; '.join(parts)}")
 
 
-def _shown(requirement: str) -> str:
+def _format(requirement: str) -> str:
     return requirement.partition(" --hash")[0].removesuffix("@*")
 
 
@@ -207,11 +207,11 @@ def name_of(requirement: str, kind: Literal["python", "node"] = "python") -> str
 
 
 def is_for_development(path: str) -> bool:
-    """Whether a `requirements*.txt` is for those who change the skill, by its name."""
+    """Whether a `requirements*.txt` is for developers of the skill, by its name."""
     return bool(_DEVELOPMENT.search(posixpath.basename(path)))
 
 
-def _declared(folder: int, script: str | None) -> Iterator[Needs | None]:
+def _declarations(folder: int, script: str | None) -> Iterator[Needs | None]:
     node = script is not None and script.endswith(_NODE_ENDINGS)
     if script is not None and not node:
         text = _read(folder, script, whole=False)
@@ -226,7 +226,7 @@ def _declared(folder: int, script: str | None) -> Iterator[Needs | None]:
 
 
 def _places(script: str | None) -> Iterator[str]:
-    """Yield the folders that declare what a script needs, the nearest first."""
+    """Yield the folders that declare the packages of a script, the nearest first."""
     place = posixpath.dirname(script or "")
     while place:
         yield place
@@ -262,7 +262,7 @@ def _other_requirements(folder: int, place: str) -> list[str]:
 
 
 def _read(folder: int, path: str, *, whole: bool = True) -> str | None:
-    """Read a file; None when it does not exist. Of a long script only the beginning counts."""
+    """Read a file; None when it does not exist. Of a long script only the beginning is read."""
     try:
         handle = open_beneath(folder, path, FOLLOW_FILE)
     except (FileNotFoundError, NotADirectoryError):
@@ -361,7 +361,7 @@ def _parse_requirements(folder: int, text: str, path: str) -> Needs | None:
     for line in _lines(folder, text, path):
         name = name_of(line)
         if name == "python" and _PYTHONS.fullmatch(line[len("python") :].strip()):
-            pythons.append(line[len("python") :].strip())  # a common way to say it
+            pythons.append(line[len("python") :].strip())  # a common spelling
         elif name not in sys.stdlib_module_names or "--hash" in line:
             lines.append(line)
     found = _requirements(lines, path)
@@ -369,7 +369,7 @@ def _parse_requirements(folder: int, text: str, path: str) -> Needs | None:
 
 
 def _lines(folder: int, text: str, path: str, depth: int = 0) -> Iterator[str]:
-    """Yield the lines of a list, and those of the lists of the skill that it names."""
+    """Yield the lines of a list, and those of the skill's lists that it includes."""
     for line in re.sub(r"\\\n", " ", text).split("\n"):
         plain = re.sub(r"(^|\s)#.*", "", line).strip()
         other = _OTHER_LIST.fullmatch(plain)
@@ -424,7 +424,7 @@ def _fault(text: str) -> str:
         return "is a file"
     if not _REQUIREMENT.fullmatch(text):
         return "is not a requirement"
-    # Without a fixed version an installer does not compare the hash.
+    # Without a fixed version, installers do not check the hash.
     wanted, hashed, _ = text.partition(" --hash")
     return "has a hash without a version (==)" if hashed and not _PINNED.fullmatch(wanted) else ""
 

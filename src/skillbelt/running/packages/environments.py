@@ -74,18 +74,18 @@ def plan(
     objects: str = "",
     portable: bool = False,
 ) -> EnvironmentPlan:
-    """Resolve the needs: as for an existing environment, else as the index says now.
+    """Resolve the needs: as for an existing environment, else with the current index.
 
-    `sandboxes` opens the sandboxes of installers. `objects` is the URL of the object store that
-    machines share wheels by. `python` is the interpreter, by default one that
-    runs can use. `hosts` are further hosts that the index serves files from. With `allow_builds`,
-    packages without a wheel, or those that it names, are built, in the sandbox. `locked` is what
-    another machine resolved. With `portable` the index is asked, and the lock has the hashes of all
+    `sandboxes` opens the sandboxes of installers. `objects` is the URL of the object store through
+    which machines share wheels. `python` is the interpreter, by default one that runs can use.
+    `hosts` are further hosts that the index serves files from. With `allow_builds`, packages
+    without a wheel, or those that it names, are built, in the sandbox. `locked` is the resolution
+    of another machine. With `portable` the index is asked, and the lock has the hashes of all
     platforms. Raises RunRefused, which says what is missing or not accepted.
     """
     given = uv_path if needs.kind == "python" else npm_path
     interpreter, version = _interpreter(needs, python, sandboxes, environ, cache_dir)
-    indexes = _configured(needs, given, environ)
+    indexes = _find_indexes(needs, given, environ)
     builds = _builds(allow_builds)
     key = _key(needs, interpreter, version, builds, indexes)
     tools = InstallTools(
@@ -136,9 +136,9 @@ def key_of(
     environ: Mapping[str, str],
     builds: bool = False,
 ) -> str:
-    """Return the hash of what is asked for on this machine, from which index; raises RunRefused."""
+    """Return the hash of the request on this machine, with its index; raises RunRefused."""
     interpreter, version = _interpreter(needs, "", sandboxes, environ, cache_dir)
-    return _key(needs, interpreter, version, _builds(builds), _configured(needs, "", environ))
+    return _key(needs, interpreter, version, _builds(builds), _find_indexes(needs, "", environ))
 
 
 def provide(planned: EnvironmentPlan) -> Environment:
@@ -154,7 +154,7 @@ def provide(planned: EnvironmentPlan) -> Environment:
     for path in (folder, os.path.dirname(planned.record)):
         if not os.path.isdir(path):
             os.makedirs(path, exist_ok=True)
-            os.chmod(path, 0o755)  # runs may have another user; do not depend on the umask
+            os.chmod(path, 0o755)  # runs may have another user; independent of the umask
     lock = os.path.join(folder, f".{planned.hash}{LOCK}")
     seconds = planned.tools.seconds
     late = f"another process has been installing the same for {seconds:g} s: {lock}"
@@ -176,7 +176,7 @@ def _silent(_: str) -> None:
 # Tools
 
 
-def _configured(needs: Needs, given: str, environ: Mapping[str, str]) -> IndexConfig:
+def _find_indexes(needs: Needs, given: str, environ: Mapping[str, str]) -> IndexConfig:
     if needs.kind == "python":
         return python_indexes(environ)
     return node_indexes(environ, given or which("npm", environ))
@@ -191,7 +191,7 @@ def _interpreter(
 ) -> tuple[str, str]:
     """Return the interpreter of the scripts and its version; raises RunRefused.
 
-    That is the given one, else the one of runs, else another of the system if the scripts need it.
+    That is the given one, else that of runs, else another one of the system if the scripts need it.
     """
     if needs.kind == "node":
         node = which("node", environ)
@@ -213,7 +213,7 @@ def _interpreter(
 
 
 def _other_pythons() -> Iterator[str]:
-    """Yield those that only root can have put there and that every sandbox shows, oldest first."""
+    """Yield those that only root can have installed and that every sandbox shows, oldest first."""
     for minor in range(_OLDEST, _NEWEST):
         found = trusted_program(f"python3.{minor}")
         if found and in_system(found):
@@ -221,7 +221,7 @@ def _other_pythons() -> Iterator[str]:
 
 
 def _known_version(python: str, cache_dir: str) -> str:
-    """Return the version that the interpreter said, until its file changes."""
+    """Return the version that the interpreter printed, cached until its file changes."""
     try:
         found = os.stat(python)
     except OSError as error:
@@ -232,7 +232,7 @@ def _known_version(python: str, cache_dir: str) -> str:
         known = read_json(file.read())
         if isinstance(known, str) and _VERSION.fullmatch(known):
             return known
-    code = (  # as `platform` says it, which takes longer to import than Python to start
+    code = (  # as `platform` returns it, which takes longer to import than Python to start
         "import sys; name = sys.implementation.name; "
         "print({'cpython': 'CPython', 'pypy': 'PyPy'}.get(name, name), sys.version.split()[0])"
     )
@@ -244,7 +244,7 @@ def _known_version(python: str, cache_dir: str) -> str:
 
 
 def _own_version(python: str) -> str:
-    """Return the version if that is the program of this process itself; else nothing."""
+    """Return the version if that is the program of this process itself; else ""."""
     try:
         own = os.path.samestat(os.stat("/proc/self/exe"), os.stat(python))
     except OSError:

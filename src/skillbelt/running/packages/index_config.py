@@ -32,7 +32,7 @@ class IndexAddress(NamedTuple):
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """Scheme, host and port."""
+        """Return scheme, host and port."""
         return origin(self.url)
 
 
@@ -54,7 +54,7 @@ class IndexConfig(NamedTuple):
 
     @property
     def address(self) -> list[object]:
-        """An identifier of the configuration, without secrets."""
+        """Return an identifier of the configuration, without secrets."""
         scopes = sorted((scope, index.url) for scope, index in self.scopes.items())
         main = self.main.url if self.main else ""
         first = [index.url for index in self.first]
@@ -132,7 +132,7 @@ def _authorities(environ: Mapping[str, str], names: Iterable[str]) -> tuple[str,
 
 
 def python_indexes(environ: Mapping[str, str]) -> IndexConfig:
-    """Return the indexes of Python packages: those of uv, else the one of pip."""
+    """Return the indexes of Python packages: those of uv, else that of pip."""
     env, where = environ, "the environment"
     table = {} if env.get("UV_NO_CONFIG") in ("1", "true") else _uv_table(env)
     make: Callable[[str], IndexAddress] = lambda text: _parse_index(text, env, where)  # noqa: E731

@@ -89,7 +89,7 @@ class Fetched(NamedTuple):
 
 
 class KeptPages:
-    """Small pages and files that resolving fetched: installing needs the same ones again."""
+    """Small pages and files that were fetched while resolving: installing needs them again."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], tuple[str, str, bytes]] = {}
@@ -98,7 +98,7 @@ class KeptPages:
         self._turns: dict[tuple[str, str], threading.Lock] = {}
 
     def turn(self, url: str, accept: str) -> threading.Lock:
-        """Return what to hold while fetching, so that nothing is fetched twice at a time."""
+        """Return the lock to hold while fetching, so that nothing is fetched twice at a time."""
         with self._lock:
             return self._turns.setdefault((url, accept), threading.Lock())
 
@@ -108,13 +108,13 @@ class KeptPages:
             return next((len(one[2]) for key, one in self._found.items() if key[0] == url), 0)
 
     def find(self, url: str, accept: str) -> Fetched | None:
-        """Return what was fetched from that URL before."""
+        """Return the earlier response of that URL."""
         with self._lock:
             found = self._found.get((url, accept))
         return found and Fetched(found[0], found[1], len(found[2]), BodyChunks(BytesIO(found[2])))
 
     def add(self, url: str, accept: str, fetched: Fetched) -> Fetched:
-        """Keep what is small and not on this machine; return the same."""
+        """Cache a small response that is not from this machine; return the same."""
         size = fetched.size
         if size is None or size > _KEPT_FILE_BYTES or fetched.url.startswith("file:"):
             return fetched
@@ -157,8 +157,8 @@ class IndexFetcher:
     def get(self, url: str, accept: str = "*/*", *, ahead: bool = False) -> Fetched:
         """Fetch the URL; raises NotFetched when it is missing or not allowed.
 
-        Any reason but a plain 404 is added to `faults`, unless it is fetched `ahead` of being asked
-        for.
+        Any reason but a plain 404 is added to `faults`, unless the URL is fetched `ahead` of a
+        request.
         """
         try:
             with self._kept.turn(url, accept):
@@ -210,7 +210,7 @@ class IndexFetcher:
         if (host, port) in self._safe:
             return True
         own = {address for origin in self._origins for address in _addresses(*origin[1:])}
-        # A resolver may fail now and then; the host is not to blame for that.
+        # A resolver may fail now and then; that is not the host's fault.
         found = _addresses(host, port) or _addresses(host, port)
         safe = bool(found) and not any(
             Private().fault(address) for address in found if address not in own
@@ -245,9 +245,9 @@ class IndexFetcher:
 
 
 def resolve_url(page: str, where: str) -> str:
-    """Return the URL that a page or a redirect names, which may be one that no host has.
+    """Return the URL that a page or a redirect names; it may be invalid.
 
-    Only a page on this machine names files of it.
+    Only a page on this machine may name files of it.
     """
     try:
         url = urljoin(page, where)

@@ -39,7 +39,7 @@ _NODE_ACCEPT = "application/vnd.npm.install-v1+json; q=1.0, application/json; q=
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,250}")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
 _HEX = re.compile(r"[0-9a-f]{64}")
-# Links are found without a parser of HTML, which needs hours for a few megabytes of `<!--`.
+# Links are found without an HTML parser, which needs hours for a few megabytes of `<!--`.
 _LINK = re.compile(r"<a(?=[\s/>])", re.IGNORECASE)
 _ATTRIBUTE = re.compile(
     r"""[\s/]*([^\s=>/"'<]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"'<]*)))?""",
@@ -64,11 +64,11 @@ class SharedArchives(Protocol):
     """Archives that machines share by the hashes in locks."""
 
     def pass_on(self, hash: str, what: str, most: int, fetch: Callable[[], Fetched]) -> Fetched:
-        """Return the archive of a hash, verified; else what `fetch` returns; raises NotFetched."""
+        """Return the archive of a hash, verified; else the result of `fetch`; raises NotFetched."""
 
 
 class SharedSource(NamedTuple):
-    """What an index takes archives from before it asks the user's: those of one lock."""
+    """A source that an index asks before the user's: the archives of one lock."""
 
     archives: SharedArchives
     lock: Lock
@@ -141,7 +141,7 @@ class PythonIndex:
         self._turns: dict[str, threading.Lock] = {}
 
     def page(self, path: str) -> IndexPage:
-        """Serve `/simple/NAME/`, and `/files/NAME/FILE` with or without `.metadata` behind it."""
+        """Serve `/simple/NAME/`, and `/files/NAME/FILE`, optionally followed by `.metadata`."""
         kind, _, rest = unquote(path).lstrip("/").partition("/")
         name, _, file = rest.partition("/")
         known = self._only is None or name in self._only
@@ -173,9 +173,9 @@ class PythonIndex:
         return tuple(self._files(name).values())
 
     def size(self, package: Package) -> int:
-        """Return how many bytes are to be fetched for a package; 0 if that is not known.
+        """Return the download size of a package in bytes; 0 if it is unknown.
 
-        Of several files that it may be, the largest counts.
+        Of several possible files, the largest counts.
         """
         with self._lock:
             files = list(self._known.get(package.name, {}).values())
@@ -212,7 +212,7 @@ class PythonIndex:
     def _files(self, name: str, ahead: bool = False) -> dict[str, IndexFile]:
         with self._lock:
             turn = self._turns.setdefault(name, threading.Lock())
-        with turn:  # another request for the same waits for it
+        with turn:  # another request for the same page waits for it
             known = self._known.get(name)
             if known is None:
                 listed = (*self._find_links(name), *self._fetch_listing(name, ahead))

@@ -1,4 +1,4 @@
-"""The way of an installer to the package index: the proxy of its sandbox, and nothing behind it."""
+"""The proxy through which an installer reaches the package index, and nothing else."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from skillbelt.values import Limits
 
 
 def open_index(index: PackageIndex, limits: Limits, owner: int | None) -> Egress:
-    """Return a proxy through which that user reaches the index alone."""
+    """Return a proxy through which that user reaches only the index."""
     return Egress((HOST,), limits=limits, owner=owner, handler=partial(_IndexConnection, index))
 
 
 class _IndexConnection(ClientConnection):
-    """A connection of an installer, which can read pages of the package index only."""
+    """A connection of an installer, which can read only pages of the package index."""
 
     def __init__(
         self,

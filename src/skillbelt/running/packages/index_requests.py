@@ -1,4 +1,4 @@
-"""One request over HTTP or HTTPS: which authorities are trusted, and through which proxy it goes.
+"""One request over HTTP or HTTPS, with the user's certificate authorities and proxies.
 
 A module of its own, since `ssl` and `urllib.request` take 13 ms to import, and most runs with
 packages find theirs installed.
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 
 class IndexResponse:
-    """What a server answered; its errors are OSErrors."""
+    """The response of a server; its errors are OSErrors."""
 
     def __init__(self, found: HTTPResponse) -> None:
         self._found = found
@@ -29,7 +29,7 @@ class IndexResponse:
         self.location = found.headers.get("location", "")
 
     def read(self, most: int) -> bytes:
-        """Read on, without waiting for more than there is; empty at the end."""
+        """Read the available bytes without waiting for more; empty at the end."""
         try:
             return self._found.read1(most)
         except HTTPException as error:
@@ -47,7 +47,7 @@ class Requester:
         self, authorities: tuple[str, ...], proxies: Mapping[str, str], seconds: float
     ) -> None:
         self._authorities, self._proxies, self._seconds = authorities, proxies, seconds
-        # As long as every server's authority is found in the system's folder of them.
+        # Valid as long as every server's authority is in the system's folder of authorities.
         self._folder_is_enough = True
 
     def open(self, url: str, headers: Mapping[str, str]) -> IndexResponse:
@@ -102,9 +102,9 @@ def _for_host(proxies: Mapping[str, str], url: str) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _folder_context() -> ssl.SSLContext:
-    """Return a context with the system's folder of authorities, of which only one is then read.
+    """Return a context with the system's folder of authorities, of which it reads only one file.
 
-    The default context trusts that folder too; besides, it reads the file of all authorities, which
+    The default context trusts that folder too; it also reads the file of all authorities, which
     takes 25 ms.
     """
     return ssl.create_default_context(capath=ssl.get_default_verify_paths().capath or os.devnull)

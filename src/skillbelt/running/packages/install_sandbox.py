@@ -57,7 +57,7 @@ _PUBLIC_FOLDERS = ("/var/tmp", "/tmp")
 class NativeSandboxes:
     """Sandboxes of bubblewrap, on macOS of seatbelt. An installer has the limits of runs.
 
-    `named` is the sandbox that the settings name: seatbelt is never used without its name.
+    `named` is the sandbox that the settings name: seatbelt is used only if they name it.
     """
 
     def __init__(self, limits: Limits | None = None, named: str = "") -> None:
@@ -67,7 +67,7 @@ class NativeSandboxes:
 
     @property
     def python(self) -> str:
-        """A Python interpreter that works inside."""
+        """Return a Python interpreter that works inside."""
         found = interpreter()
         if found is None:
             raise RunRefused("no Python can be run in the sandbox: install the system's python3")
@@ -125,7 +125,7 @@ class NativeSandboxes:
 
 
 def _new_folder() -> tuple[str, int]:
-    """Create a locked folder that the user who installs can reach, with one of theirs in it.
+    """Create a locked folder that the user who installs can reach, and that user's folder in it.
 
     Leftovers of killed processes are removed.
     """
@@ -150,7 +150,7 @@ def _new_folder() -> tuple[str, int]:
 
 
 def _locked_folder(place: str) -> tuple[str, int]:
-    """Create and lock a folder; until it is locked, others take it for a leftover."""
+    """Create and lock a folder; until it is locked, other processes take it for a leftover."""
     while True:
         folder = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
         with suppress(FileNotFoundError):
@@ -185,16 +185,16 @@ class NativeSandbox:
 
     @property
     def inside(self) -> str:
-        """The path of the folder inside, where commands start."""
+        """Return the path of the folder inside, where commands start."""
         return self._place(_INSIDE, self._room)
 
     def _place(self, inside: str, outside: str) -> str:
         return inside if self._sandbox.remaps else outside
 
     def put(self, name: str, data: bytes | Iterable[bytes]) -> None:
-        """Write a file; one that a command left at that name is replaced, not written to.
+        """Write a file; one that a command left there is replaced, not written to.
 
-        An error of the iterable leaves none.
+        An error of the iterable leaves no file.
         """
         path = os.path.join(self._room, name)
         handle, aside = tempfile.mkstemp(dir=os.path.dirname(self._tools))
@@ -307,7 +307,7 @@ class NativeSandbox:
 
 
 def _link_or_copy(program: str, target: str) -> None:
-    """Put a program at another place. A link saves writing uv's tens of megabytes.
+    """Put a program at another path. A link saves writing uv's tens of megabytes.
 
     Inside, the folder is read-only, so that a program can be run by that link but not changed.
     """

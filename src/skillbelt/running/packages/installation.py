@@ -1,4 +1,4 @@
-"""An installation as values: its tools, its plan, which packages are built. And its small files.
+"""An installation as values: its tools, its plan, the packages to build, and its small files.
 
 It imports little: most runs find their packages installed, and only read a record of them.
 """
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from skillbelt.running.packages.index_pages import PackageIndex
 
 Progress = Callable[[str], None]
-# One step of an installation, or waiting for another process that installs the same.
+# The timeout of one step of an installation, and of waiting for another process.
 INSTALL_TIMEOUT_SECONDS = 600.0
 RECORD = "environment.json"
 
 
 class InstallStep(NamedTuple):
-    """One command inside. `package_index` is what it may use; None: no network.
+    """One command inside. `package_index` is the index it may use; None: no network.
 
     `folders` of this machine are mounted inside, at the same path.
     """
@@ -47,10 +47,10 @@ class InstallSandbox(Protocol):
 
     @property
     def inside(self) -> str:
-        """The path of the folder inside, where commands start."""
+        """Return the path of the folder inside, where commands start."""
 
     def put(self, name: str, data: bytes | Iterable[bytes]) -> None:
-        """Write a file to the folder; an error of the iterable leaves none."""
+        """Write a file to the folder; an error of the iterable leaves no file."""
 
     def shown(self, program: str) -> str:
         """Return the path inside of a program of this machine."""
@@ -73,20 +73,20 @@ class InstallSandboxes(Protocol):
 
     @property
     def python(self) -> str:
-        """A Python interpreter that works inside."""
+        """Return a Python interpreter that works inside."""
 
     def folders_of(self, python: str) -> tuple[str, ...]:
         """Return the folders that a Python needs inside; raises RunRefused."""
 
     def open(self, max_bytes: int) -> AbstractContextManager[InstallSandbox]:
-        """Open a sandbox, removed afterwards; raises RunRefused when there is none to use."""
+        """Open a sandbox, removed afterwards; raises RunRefused when none is usable."""
 
 
 class SourceBuilds(NamedTuple):
-    """Which packages may be built from source: those by name, or every one.
+    """The packages that may be built from source: those by name, or every one.
 
-    With `sketch` nothing is built yet: what these packages need themselves is taken to be nothing,
-    so that none of their code runs before the question is answered.
+    With `sketch` nothing is built yet: these packages are assumed to need nothing themselves, so
+    that none of their code runs before the question is answered.
     """
 
     names: tuple[str, ...] = ()
@@ -100,9 +100,9 @@ class SourceBuilds(NamedTuple):
 
 
 class InstallTools(NamedTuple):
-    """The tools and settings for one environment. `kept` are pages, for all its steps.
+    """The tools and settings for one environment. `kept` are cached pages, for all its steps.
 
-    `objects` is the object store that machines share wheels by, if there is one.
+    `objects` is the object store through which machines share wheels, if there is one.
     """
 
     sandboxes: InstallSandboxes
@@ -117,7 +117,7 @@ class InstallTools(NamedTuple):
     most: int  # bytes
     say: Progress
     faults: list[str]  # of the index, collected
-    sizes: dict[str, int]  # of what will be fetched, by package, collected
+    sizes: dict[str, int]  # of the downloads, by package, collected
     kept: KeptPages
     objects: str = ""
 
@@ -133,12 +133,12 @@ class EnvironmentPlan(NamedTuple):
 
     @property
     def hash(self) -> str:
-        """The hash over the needs and the resolved packages."""
+        """Return the hash over the needs and the resolved packages."""
         return os.path.basename(self.path)
 
     @property
     def size(self) -> str:
-        """How much will be fetched, for a person; empty if that is known of no package."""
+        """Return the download size, for people; "" if it is unknown for all packages."""
         sizes = [self.tools.sizes.get(one.name, 0) for one in self.lock.packages]
         if not any(sizes):
             return ""
@@ -147,7 +147,7 @@ class EnvironmentPlan(NamedTuple):
 
     @property
     def builds(self) -> SourceBuilds:
-        """The packages that are built from source."""
+        """Return the packages that are built from source."""
         return self.tools.builds
 
 
@@ -200,7 +200,7 @@ def write_json(path: str, value: object) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove an environment that is not in use; the clean-up removes what stays."""
+    """Remove an environment that is not in use; the clean-up removes the rest."""
     folders = [] if os.path.islink(path) else [path]
     with suppress(OSError):
         for folder in folders:
@@ -219,7 +219,7 @@ def remove(path: str) -> None:
 
 
 def changed(program: str) -> int:
-    """Return when a program was changed; raises RunRefused if it is not there."""
+    """Return when a program was changed; raises RunRefused if it does not exist."""
     try:
         return os.stat(program).st_mtime_ns
     except OSError as error:

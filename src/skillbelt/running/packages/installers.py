@@ -1,4 +1,4 @@
-"""uv and npm: where they are, and how they are called inside an install sandbox.
+"""uv and npm: find them, and call them inside an install sandbox.
 
 An install sandbox has an empty folder and no files of the user. It can reach only the package
 index, and its result is treated as data.
@@ -34,7 +34,7 @@ _QUIET = ("--quiet", "--no-python-downloads", "--no-config")
 _STANDARD_PROGRAMS = re.compile(r"python(3(\.\d+)?)?|(de)?activate(_this)?(\.\w+)?|pydoc\.bat")
 
 
-# What stands before the default index in uv's help text.
+# The text before the default index in uv's help.
 _DEFAULT_INDEX = b"default package index (by default: <"
 # How many processes compile bytecode.
 COMPILERS = str(min(os.cpu_count() or 1, 4))
@@ -91,7 +91,7 @@ class Uv(NamedTuple):
     before: str = ""
 
     def default_index(self, sandbox: InstallSandbox) -> str:
-        """Return uv's default index: from its file, which holds its help text, else by asking."""
+        """Return uv's default index: from the help text in its file, else by asking uv."""
         written = _find_in_program(self.program)
         if written:
             return written.rstrip("/")
@@ -129,9 +129,9 @@ class Uv(NamedTuple):
         """Create the environment `venv` with the packages of the lock, for its place `target`.
 
         All in one step, since each start of a sandbox takes time. The empty environment is written
-        here, since `uv venv` starts an interpreter to look at it, as installing does again.
-        Bytecode is compiled by the bare interpreter, since it cannot be written later; what cannot
-        be compiled stays as it is.
+        here, since `uv venv` starts an interpreter to inspect it, as installing does again.
+        Bytecode is compiled by the bare interpreter, since it cannot be written later; a file that
+        cannot be compiled stays as it is.
         """
         uv, real = sandbox.shown(self.program), os.path.realpath(self.python)
         settings = (f"home = {os.path.dirname(real)}", "include-system-site-packages = false",
@@ -146,7 +146,7 @@ class Uv(NamedTuple):
                 "--no-sources", "--strict", "--link-mode", "copy",
                 "--python", f"{sandbox.inside}/venv/bin/python", "-r", _LOCKED,
             )))  # fmt: skip
-            # A few packages are compiled before further processes have started.
+            # A few packages are compiled faster than further processes start.
             jobs = COMPILERS if len(lock.packages) > _FEW else "1"
             compiled = shlex.join((
                 self.python, "-I", "-S", "-m", "compileall", "-q", "-j", jobs, "-s",
@@ -214,7 +214,7 @@ class Npm(NamedTuple):
         """Return the `package-lock.json` for the needs."""
         sandbox.put(_PACKAGE, package_json(needs))
         if needs.locked is not None and needs.locked.text:
-            sandbox.put(_PACKAGE_LOCK, needs.locked.text.encode())  # npm keeps what fits
+            sandbox.put(_PACKAGE_LOCK, needs.locked.text.encode())  # npm keeps the entries that fit
         self._run(sandbox, "install", "--package-lock-only", index=index)
         return sandbox.read(_PACKAGE_LOCK, MAX_BYTES)
 
@@ -251,7 +251,7 @@ class Npm(NamedTuple):
             f"--cache={sandbox.inside}/cache", f"--prefix={sandbox.inside}",
             "--install-strategy=hoisted",
             "--package-lock=true", "--git=/nonexistent",
-            # The index is a proxy of ours. npm would wait 70 s for a file with another hash.
+            # The index is our proxy. npm would wait 70 s for a file with another hash.
             "--fetch-retry-mintimeout=100", "--fetch-retry-maxtimeout=1000",
         ]  # fmt: skip
         if registry:
@@ -298,7 +298,7 @@ def package_json(needs: Needs) -> bytes:
 def _single_versions(packages: dict[str, Any]) -> dict[str, str]:
     """Return the version of each package that a lock has once.
 
-    npm resolves again what a lock has against the range of a dependent, unless told to keep it.
+    npm resolves a package of the lock again for the range of a dependent, unless it is overridden.
     """
     direct = packages[""].get("dependencies", {})
     found: dict[str, set[str]] = {}
@@ -307,7 +307,7 @@ def _single_versions(packages: dict[str, Any]) -> dict[str, str]:
         if name and "version" in about:
             found.setdefault(name, set()).add(about["version"])
     single = {name: versions.pop() for name, versions in found.items() if len(versions) == 1}
-    # npm refuses another version than the one that is asked for directly.
+    # npm refuses to override a direct requirement by another version.
     return {name: one for name, one in single.items() if direct.get(name, one) == one}
 
 

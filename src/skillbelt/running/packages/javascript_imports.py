@@ -1,8 +1,8 @@
-"""The modules that a source of JavaScript or TypeScript names, without running any of it.
+"""The modules that a source of JavaScript or TypeScript imports, without running any of it.
 
-What matters is decided by tokens alone: a string after `from`, `import` or in the brackets of
-`import()` and `require()`. So this is a tokenizer and no parser. It knows comments, strings,
-templates and regular expressions, since a word in one of those imports nothing.
+Tokens alone decide: a string after `from`, `import` or in the brackets of `import()` and
+`require()`. So this is a tokenizer and not a parser. It knows comments, strings, templates and
+regular expressions, since a word in one of those imports nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from skillbelt.running.packages.python_imports import MAX_IMPORTS
 
 _TOKEN = re.compile(
     r"""(?P<blank>[\s\ufeff]+|//[^\n]*|/\*.*?(?:\*/|\Z)|\A\#![^\n]*)"""
-    # One that is not closed ends with its line: looking for its end again and again takes too long.
+    # An unclosed one ends with its line: searching for its end again and again takes too long.
     r"""|(?P<string>"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?)"""
     r"""|(?P<word>[A-Za-z_$\u0080-\uffff][\w$\u0080-\uffff]*)"""
     r"""|(?P<number>\d[\w.]*)"""
@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 )
 _REGEX = re.compile(r"/(?![*/])(?:[^\\/\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+/[A-Za-z]*")
 _TEMPLATE = re.compile(r"(?:[^`\\$]|\\.|\$(?!\{))*(`|\$\{)?", re.DOTALL)
-# After these words a slash begins a regular expression, as after any mark but a closing one.
+# After these words a slash begins a regular expression, as after any punctuation but a closing one.
 _BEFORE_REGEX = frozenset(
     ("return", "typeof", "case", "in", "of", "delete", "void", "throw", "new", "else", "do",
      "instanceof", "await", "yield")
@@ -41,7 +41,7 @@ class _Token(NamedTuple):
 def javascript_imports(data: bytes | str) -> tuple[str, ...]:
     """Return the names of modules as they are written, in their order.
 
-    Those of `import type` are left out: they are gone when the source runs.
+    Those of `import type` are left out: they do not exist at run time.
     """
     if isinstance(data, bytes):
         data = data[:MAX_SOURCE_BYTES].decode("utf-8", "replace")
@@ -58,8 +58,8 @@ def _tokens(text: str) -> Iterator[_Token]:
     """Yield all but blanks and comments, in linear time."""
     at, end = 0, len(text)
     last = _Token("mark", "(")
-    braces: list[bool] = []  # for each open brace, whether a template goes on behind it
-    closed = 0  # up to there no regular expression ends
+    braces: list[bool] = []  # for each open brace, whether a template continues after it
+    closed = 0  # no regular expression ends before this offset
     while at < end:
         if text[at] == "/" and at >= closed and _regex_may_begin(last):
             regex = _REGEX.match(text, at)
@@ -90,7 +90,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _kind(token: re.Match[str]) -> str:
-    """Return the kind of a token; a string without an end is none."""
+    """Return the kind of a token; an unclosed string is not a string."""
     text, kind = token[0], token.lastgroup or ""
     is_open = kind == "string" and (len(text) < 2 or text[-1] != text[0])
     return "open" if is_open else kind
@@ -114,7 +114,7 @@ def _names(tokens: Iterator[_Token]) -> Iterator[str]:
     A statement is `import` or `export` up to its string; a call is `import` or `require`, a bracket
     and a string. A dot before the word makes it a property of something else.
     """
-    statement = ""  # import, export, or type: of which nothing stays at run time
+    statement = ""  # import, export, or type, which does not exist at run time
     called, before = False, ""
     for kind, text in tokens:
         if kind == "string":
@@ -136,7 +136,7 @@ def _names(tokens: Iterator[_Token]) -> Iterator[str]:
 
 
 def _after(before: str, text: str) -> str:
-    """Return what the next token stands behind; a property is no keyword."""
+    """Return the token that the next one follows; a property is not a keyword."""
     if before == ".":
         return text if text == "resolve" else "property"
     return text

@@ -1,4 +1,4 @@
-"""Which package has a module: a table that ships, and the module's own name where it has no entry.
+"""Map modules to packages: by a shipped table, else by the module's own name.
 
 A name that is not in the table is a guess: anyone can publish a package under it. A question that
 names it must show that.
@@ -27,7 +27,7 @@ perf_hooks process punycode querystring readline repl stream string_decoder sys 
 trace_events tty url util v8 vm wasi worker_threads zlib
 """
 _NODE_MODULES = frozenset(_NODE_NAMES.split())
-# Downloads of hundreds of megabytes. One that a script can do without is not proposed.
+# Downloads of hundreds of megabytes. An optional one is not proposed.
 _HEAVY_NAMES = """
 torch torchvision torchaudio tensorflow tensorflow-cpu jax jaxlib keras transformers diffusers
 accelerate sentence-transformers vllm ultralytics paddlepaddle paddleocr easyocr openai-whisper
@@ -39,9 +39,9 @@ _HEAVY = frozenset(_HEAVY_NAMES.split())
 
 
 class PackageName(NamedTuple):
-    """The package that a module is in. `known` says that the table has it; else it is a guess.
+    """The package of a module. `known` says that the table has it; else it is a guess.
 
-    `others` are further packages that have the same module.
+    `others` are further packages with the same module.
     """
 
     name: str
@@ -50,15 +50,15 @@ class PackageName(NamedTuple):
 
     @property
     def is_heavy(self) -> bool:
-        """Whether it is known to be hundreds of megabytes large."""
+        """Whether it is known to take hundreds of megabytes."""
         return self.name in _HEAVY
 
 
 def package_for(module: str, kind: Kind = "python") -> PackageName | None:
-    """Return the package that a module is in, by its name in the source.
+    """Return the package of a module, by its name in the source.
 
-    None for a module that no package has: one of the standard library or of Node.js, a relative
-    one, one that is known to be part of something else, and what is not a name.
+    None for a module without a package: one of the standard library or of Node.js, a relative one,
+    one that is known to be part of something else, and a text that is not a name.
     """
     return _python_package(module) if kind == "python" else _node_package(module)
 
@@ -69,7 +69,7 @@ def is_known(package: str, kind: Kind = "python") -> bool:
 
 
 def is_standard(module: str) -> bool:
-    """Whether a module of Python, or the one it is in, belongs to the standard library."""
+    """Whether a Python module, or its parent package, belongs to the standard library."""
     return module.partition(".")[0] in sys.stdlib_module_names
 
 
@@ -90,7 +90,7 @@ def _python_package(module: str) -> PackageName | None:
 
 
 def _node_package(module: str) -> PackageName | None:
-    if module.startswith("npm:"):  # as Deno names them
+    if module.startswith("npm:"):  # as Deno writes them
         module = re.sub(r"(?<=.)@[^/]*", "", module.removeprefix("npm:"), count=1)
     if _NODE_SCHEMES.match(module) or module.startswith((".", "/", "#", "~", "@/")):
         return None
@@ -118,7 +118,7 @@ def _node_table() -> Mapping[str, tuple[str, ...]]:
 
 
 def _read_table(name: str) -> Mapping[str, tuple[str, ...]]:
-    """Read lines of a module and its packages; one word stands for both, `-` for no package."""
+    """Read lines of a module and its packages; one word means both, `-` means no package."""
     with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
         text = file.read()
     found: dict[str, tuple[str, ...]] = {}

@@ -1,7 +1,7 @@
-"""Packages that a lock of skills names: read strictly, and what a resolved set must keep to.
+"""Packages in a lock of skills: parse them strictly, and check that a resolution keeps to them.
 
-A lock comes with a project and is untrusted. It can only narrow what the index offers: to versions
-and hashes of packages that the skill's own requirements come to.
+A lock comes with a project and is untrusted. It can only narrow the choice of the index: to
+versions and hashes of packages that the skill's own requirements resolve to.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RESOLVED = "resolved"
 
 
 def to_json(needs: Needs, lock: Lock) -> dict[str, object]:
-    """Return what a lock of skills records of the packages that some needs came to."""
+    """Return the packages that some needs resolved to, for a lock of skills."""
     return {
         "kind": needs.kind,
         "requirements": list(needs.requirements),
@@ -38,7 +38,7 @@ def _python_entries(lock: Lock) -> dict[str, object]:
 
 
 def _node_entries(lock: Lock) -> dict[str, object]:
-    """Return the entries of npm's lock without the addresses, which are made again from names."""
+    """Return the entries of npm's lock without the addresses, which are rebuilt from names."""
     listed: dict[str, dict[str, Any]] = read_json(lock.text)["packages"]
     return {
         path: {key: value for key, value in about.items() if key != _RESOLVED}
@@ -47,7 +47,7 @@ def _node_entries(lock: Lock) -> dict[str, object]:
 
 
 def from_json(value: object) -> LockedPackages:
-    """Return what a lock of skills says of one file's requirements; ValueError for anything else"""
+    """Return the locked packages of one file's requirements; ValueError for an invalid value."""
     if not isinstance(value, dict) or value.get("kind") not in ("python", "node"):
         raise ValueError("it has no `kind` that is python or node")
     kind: Kind = value["kind"]
@@ -95,21 +95,21 @@ def _read_node(listed: Mapping[str, object]) -> Lock:
 
 
 def constraints_of(locked: LockedPackages) -> bytes:
-    """Return the versions as a file of constraints."""
+    """Return the versions as a constraints file."""
     return "".join(f"{one.name}=={one.version}\n" for one in locked.packages).encode()
 
 
 def hashed_lines(needs: Needs) -> tuple[str, ...]:
-    """Return the locked packages of Python as requirements with hashes."""
+    """Return the locked Python packages as requirements with hashes."""
     if needs.locked is None:
         return ()
     return tuple(python_lock(needs.locked.packages).text.splitlines())
 
 
 def check_kept(lock: Lock, needs: Needs) -> Lock:
-    """Return the lock; RunRefused if it has another version or file than what is locked.
+    """Return the lock; RunRefused if it has another version or file than the locked ones.
 
-    Where more than the locked requirements is wanted, further packages may come.
+    Where there are more requirements than the locked ones, further packages may be added.
     """
     locked = needs.locked
     if locked is None:

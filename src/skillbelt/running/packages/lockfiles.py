@@ -23,7 +23,7 @@ from skillbelt.untrusted_json import read_json
 # The index as an installer sees it. The name is reserved, so that no real host can have it.
 HOST = "packages.invalid"
 BASE = f"http://{HOST}"
-# A version that does not exist, in place of a requirement with a URL.
+# A version that does not exist, replacing a requirement with a URL.
 NOWHERE = "0.0.0-not-from-the-index"
 MAX_BYTES = 32 * 2**20
 MAX_PACKAGES = 5_000
@@ -34,7 +34,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,250}")
 _MODULE = r"node_modules/(?:@[A-Za-z0-9~][A-Za-z0-9._~-]*/)?[A-Za-z0-9~_][A-Za-z0-9._~-]*"
 _MODULES = re.compile(rf"{_MODULE}(?:/{_MODULE})*")
-# The versions of the C library that these names of platforms stand for.
+# The versions of the C library that these platform names mean.
 _OLD_NAMES = {"1": (2, 5), "2010": (2, 12), "2014": (2, 17)}
 _DIGITS = {"sha256": 32, "sha384": 48, "sha512": 64}
 # A requirement on a package of the registry; anything else names another place.
@@ -209,18 +209,18 @@ def _system_fits(system: str, platform: Platform) -> bool:
 
 
 def is_sure(wheel: str, platform: Platform) -> bool:
-    """Whether a wheel fits this machine without doubt; `fits` leaves doubts to the installer."""
+    """Whether a wheel certainly fits this machine; `fits` leaves doubts to the installer."""
     return bool(preference(wheel, platform))
 
 
 def preference(wheel: str, platform: Platform) -> tuple[int, ...]:
-    """Return a rank among wheels of one version, the highest is taken; empty if it may not fit.
+    """Return a rank among wheels of one version, the highest wins; empty if it may not fit.
 
-    The order is that of all installers: for this very Python, then for the stable interface, then
-    for any Python; for a newer system before an older one, and for any system last.
+    The order is that of all installers: for this very Python, then for the stable ABI, then for any
+    Python; for a newer system before an older one, and for any system last.
     """
     parts = wheel.removesuffix(".whl").split("-")
-    if len(parts) != 5:  # a number of the build would count too
+    if len(parts) != 5:  # a build number would count too
         return ()
     pythons, abis, systems = (part.split(".") for part in parts[-3:])
     ranks = [
@@ -342,7 +342,7 @@ def _dependencies(what: str, about: Mapping[str, Any]) -> dict[str, dict[str, st
 
 
 def _digest(what: str, integrity: object) -> str:
-    """Return the strongest hash of an integrity; weak ones do not count."""
+    """Return the strongest hash of an integrity value; weak ones are ignored."""
     found = {}
     for one in integrity.split() if isinstance(integrity, str) else ():
         kind, _, text = one.partition("-")

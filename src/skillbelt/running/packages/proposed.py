@@ -1,7 +1,7 @@
-"""The packages that scripts import and nothing declares: a proposal, which is always asked for.
+"""Propose the packages that scripts import and nothing declares; the user is always asked.
 
 Only the scripts that a command runs count, with the modules of the skill that they import in turn.
-A module of the skill itself is never looked for in an index.
+A module of the skill itself is never looked up in an index.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Proposal(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """The files of a skill: all their paths, and how to read one; None when it cannot be read."""
+    """The files of a skill: their paths, and a function that reads one or returns None."""
 
     paths: frozenset[str]
     read: Callable[[str], bytes | None]
 
 
 class StartedCode(NamedTuple):
-    """What a command runs: scripts of the skill by their paths, and code in the command itself.
+    """The code that a command runs: scripts of the skill by their paths, and code in the command.
 
     `folders` are those of the skill where modules are found, beside that of the script.
     """
@@ -50,7 +50,7 @@ class StartedCode(NamedTuple):
 
 
 def propose(sources: Sources, started: StartedCode) -> tuple[Proposal, ...]:
-    """Return the packages that a started imports, each once, in the order of the imports."""
+    """Return the packages that the started code imports, each once, in the order of the imports."""
     find = _python_imports if started.kind == "python" else _node_imports
     found: dict[str, Proposal] = {}
     for one in find(sources, started):
@@ -66,7 +66,7 @@ def propose(sources: Sources, started: StartedCode) -> tuple[Proposal, ...]:
 
 
 class _Source(NamedTuple):
-    """A source of Python: a script that is run, or a module that one imports."""
+    """A Python source: a script that is run, or a module that one imports."""
 
     path: str
     text: bytes | str
@@ -101,7 +101,7 @@ def _open_sources(sources: Sources, paths: Iterable[str], *, is_main: bool) -> l
 
 
 def _propose(one: ImportedModule, path: str, missing: set[str]) -> Iterator[Proposal]:
-    """Yield the package of an import, unless it only stands in for one that there will be."""
+    """Yield the package of an import, unless it is only a fallback for one that will be there."""
     if one.instead_of and not missing.issuperset(one.instead_of):
         return
     package = package_for(one.module)
@@ -115,11 +115,11 @@ def _propose(one: ImportedModule, path: str, missing: set[str]) -> Iterator[Prop
 
 
 class _Places:
-    """Where a script finds modules of its skill.
+    """The places where a script finds modules of its skill.
 
-    Those beside it are found for certain. Elsewhere one is found if the script changes its path;
-    and if no package is known by that name, it is meant all the same: what is in the skill is
-    never asked of an index by its name.
+    Those beside it are always found. Elsewhere one is found if the script changes its path; and if
+    no known package has that name, it is the skill's too: a module of the skill is never looked up
+    in an index by its name.
     """
 
     def __init__(self, paths: frozenset[str], folders: Iterable[str]) -> None:
@@ -160,7 +160,7 @@ class _Places:
         return list(self._files(folder, name)) or [path]
 
     def _files(self, folder: str, module: str) -> Iterator[str]:
-        """Yield the files of a dotted module below a folder, and those of the packages it is in."""
+        """Yield the files of a dotted module below a folder, and those of its parent packages."""
         at, found = folder, False
         for name in module.split(".") if module else ():
             at = posixpath.join(at, name)
@@ -175,7 +175,7 @@ class _Places:
 
 
 def _importable(path: str) -> Iterator[tuple[str, str]]:
-    """Yield the names by which a file can be imported, each with the folder that it is found in."""
+    """Yield the names under which a file can be imported, each with the folder to import from."""
     folder, name = posixpath.split(path)
     stem, dot, ending = name.partition(".")
     is_module = dot + ending == ".py" and stem != "__init__"
@@ -216,7 +216,7 @@ def _node_imports(sources: Sources, started: StartedCode) -> Iterator[Proposal]:
 
 def _node_file(paths: frozenset[str], folder: str, name: str) -> str:
     at = posixpath.normpath(posixpath.join(folder, name))
-    stem = at.removesuffix(".js")  # TypeScript names the file that it becomes
+    stem = at.removesuffix(".js")  # TypeScript names the compiled file
     ends = (at + one for one in _NODE_SUFFIXES)
     return next((one for one in (*ends, f"{stem}.ts", f"{stem}.tsx") if one in paths), "")
 
@@ -229,16 +229,16 @@ def kind_of(path: str) -> Kind | None:
 
 
 def uncovered(proposals: Sequence[Proposal], declared: Sequence[str]) -> tuple[Proposal, ...]:
-    """Return the proposals that nothing declared stands for.
+    """Return the proposals that no declared package provides.
 
-    A package that the table does not know is not proposed beside a declared one whose name has the
-    module's name in it: `acme-sdk` may well be what has `acme`.
+    A package that the table does not know is not proposed beside a declared one whose name contains
+    the module's name: `acme-sdk` may well provide `acme`.
     """
     return tuple(one for one in proposals if not any(_stands_for(name, one) for name in declared))
 
 
 def imports_of(declared: str, proposals: Sequence[Proposal]) -> tuple[Proposal, ...]:
-    """Return the imports that a declared package is for, or may be for."""
+    """Return the imports that a declared package provides, or may provide."""
     return tuple(one for one in proposals if _stands_for(declared, one))
 
 

@@ -21,11 +21,11 @@ _PATH_CHANGES = re.compile(r"\bsys\s*\.\s*path\b|\bPYTHONPATH\b|\bsite\s*\.\s*ad
 
 
 class ImportedModule(NamedTuple):
-    """One import: the module with its dots, relative ones with those before it.
+    """One import: the module with its dots, including leading ones for relative imports.
 
-    `optional` says that the source catches a failure of it and goes on. `instead_of` are the
-    modules of which it takes the place where none of them can be imported. `names` are what it
-    takes from the module, which may be modules themselves.
+    `optional` says that the source catches its failure and continues. `instead_of` are the modules
+    that it replaces where none of them can be imported. `names` are what it imports from the
+    module, which may be modules themselves.
     """
 
     module: str
@@ -35,7 +35,7 @@ class ImportedModule(NamedTuple):
 
 
 class PythonImports(NamedTuple):
-    """The imports of one source in their order, and whether it changes where modules are found."""
+    """The imports of one source in their order, and whether it changes the module search path."""
 
     modules: tuple[ImportedModule, ...]
     changes_path: bool = False
@@ -44,7 +44,7 @@ class PythonImports(NamedTuple):
 def python_imports(data: bytes | str, *, is_main: bool = True) -> PythonImports:
     """Return the imports of a source; without `is_main` those that importing it needs.
 
-    Imports for type checkers alone are left out.
+    Imports only for type checkers are left out.
     """
     text = _text(data)
     changes = bool(_PATH_CHANGES.search(text))
@@ -63,7 +63,10 @@ def python_imports(data: bytes | str, *, is_main: bool = True) -> PythonImports:
 
 
 def _merge(before: ImportedModule, one: ImportedModule) -> ImportedModule:
-    """Return both as one: what is needed in one place is needed, also if another guards it."""
+    """Merge two imports.
+
+    One that is required in one place is required, even if another guards it.
+    """
     needed = before.instead_of and one.instead_of
     return before._replace(
         optional=before.optional and one.optional,
@@ -79,7 +82,7 @@ def _text(data: bytes | str) -> str:
 
 
 def _by_line(text: str) -> Iterator[ImportedModule]:
-    """Yield what single lines import. Words are split, not matched: no line takes long."""
+    """Yield the imports of single lines. Words are split, not matched: no line takes long."""
     for line in text.split("\n"):
         words = line[:_MAX_LINE].partition("#")[0].partition(";")[0].split(None, 1)
         if len(words) < 2 or words[0] not in ("import", "from"):
@@ -89,13 +92,13 @@ def _by_line(text: str) -> Iterator[ImportedModule]:
             rest = words[1].split()
             names = rest[:1] if rest[1:2] == ["import"] else []
         modules = [name.split(" as ")[0].strip() for name in names]
-        # A line with anything else is no import of these.
+        # A line with anything else is not one of these imports.
         if all(map(_NAME.fullmatch, modules)):
             yield from map(ImportedModule, modules)
 
 
 class _Reader:
-    """Walks statements with a stack of its own: no nesting exhausts that of the interpreter."""
+    """Walks statements with its own stack: nesting cannot exhaust that of the interpreter."""
 
     def __init__(self, is_main: bool) -> None:
         self._is_main = is_main
@@ -133,7 +136,7 @@ class _Reader:
         yield from ((one, optional, instead_of) for one in (*node.orelse, *node.finalbody))
 
     def _branches(self, node: ast.If) -> tuple[Sequence[ast.AST], Sequence[ast.AST]]:
-        """Return what may run of an `if`."""
+        """Return the branches of an `if` that may run."""
         test = node.test
         name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
         if name == "TYPE_CHECKING":
@@ -178,7 +181,7 @@ def _catches(handler: ast.ExceptHandler) -> bool:
 
 
 def _ends(body: Sequence[ast.stmt]) -> bool:
-    """Whether a handler ends the program: then what it guards is needed."""
+    """Whether a handler ends the program: then the guarded module is required."""
     last = body[-1]
     if isinstance(last, ast.Raise):
         return True

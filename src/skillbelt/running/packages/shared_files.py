@@ -3,9 +3,9 @@
     packages/wheels/<2 digits>/<62 digits>/<file name>    by the SHA-256 that a lock names
     packages/archives/<2 digits>/<other digits>/archive   sources and npm's archives, the same way
 
-An environment is built from a lock, and a lock names the hashes of its files: they vouch for what
-comes from here. Nothing vouches for a built environment, or for what a build made of a source, so
-neither is shared. Everything that fails here is left to the index.
+An environment is built from a lock, and a lock names the hashes of its files, which verify the
+files from here. Nothing verifies a built environment, or the result of building a source, so
+neither is shared. On any failure here, the index is used.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SharedFiles:
     # Wheels
 
     def find(self, hashes: Iterable[str]) -> list[IndexFile]:
-        """Return the wheels that are kept under these hashes; none when the store is away."""
+        """Return the stored wheels with these hashes; none when the store is away."""
         found = []
         try:
             for hash in hashes:
@@ -60,30 +60,31 @@ class SharedFiles:
         return found
 
     def open(self, file: IndexFile, most: int) -> BinaryIO | None:
-        """Return a file with the wheel, verified; None if it is gone or not what it should be."""
+        """Return a file with the wheel, verified; None if it is missing or has another hash."""
         path = f"{_folder(WHEELS, file.sha256)}/{file.name}"
         return self._open(path, f"sha256:{file.sha256}", file.name, most)
 
     def add(self, file: IndexFile, digits: str, data: BinaryIO) -> None:
-        """Keep a wheel that has these digits. That is a favour to others: a failure is no error."""
+        """Store a wheel with this SHA-256 for other machines; a failure is not an error."""
         if _NAME.fullmatch(file.name):
             self._add(f"{_folder(WHEELS, digits)}/{file.name}", file.name, data)
 
     # Sources, and npm's archives
 
     def pass_on(self, hash: str, what: str, most: int, fetch: Callable[[], Fetched]) -> Fetched:
-        """Return the archive of a hash, verified; else what `fetch` returns, which is then kept.
+        """Return the archive of a hash, verified; else the result of `fetch`, which is then stored.
 
-        What has another hash is not kept: the installer refuses it. Raises NotFetched, also when
-        all that is fetched here has more than `most` bytes: it waits on the disk of this machine.
+        An archive with another hash is not stored: the installer refuses it. Raises NotFetched,
+        also when all fetched archives have more than `most` bytes: they are buffered on the disk of
+        this machine.
         """
         match = _HASH.fullmatch(hash)
-        if match is None:  # of a kind that nothing is kept by
+        if match is None:  # a kind of hash that is not used as a key
             return fetch()
         path = f"{_folder(ARCHIVES, match[2] or match[4])}/archive"
         kept = self._open(path, hash, what, most)
         if kept is not None:
-            return _fetched(kept)
+            return _to_fetched(kept)
         fetched = fetch()
         copy = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - given to the caller
         try:
@@ -99,7 +100,7 @@ class SharedFiles:
         except BaseException:
             copy.close()
             raise
-        return _fetched(cast(BinaryIO, copy))
+        return _to_fetched(cast(BinaryIO, copy))
 
     def _count(self, size: int, most: int) -> None:
         with self._lock:
@@ -140,7 +141,7 @@ def _folder(kind: str, digits: str) -> str:
     return f"{kind}/{digits[:2]}/{digits[2:]}"
 
 
-def _fetched(file: BinaryIO) -> Fetched:
+def _to_fetched(file: BinaryIO) -> Fetched:
     size = file.seek(0, 2)
     file.seek(0)
     return Fetched("", "application/octet-stream", size, BodyChunks(file))

@@ -1,7 +1,7 @@
-"""What a command line starts: scripts, modules and code, and the packages that it names itself.
+"""Parse a command line for what it starts: scripts, modules, code, and packages that it names.
 
-It only decides which packages are proposed, and those need a permission of their own. So a line
-that is understood wrongly is harmless, and a word that cannot be understood is passed over.
+It only decides which packages are proposed, and those need a permission of their own. So a wrong
+guess is harmless, and a word that cannot be parsed is skipped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?|pypy3?")
 _NODE = frozenset(("node", "nodejs", "bun", "tsx", "ts-node"))
 _SHELLS = frozenset(("bash", "sh", "dash", "zsh"))
 _PIPS = frozenset(("pip", "pip3"))
-# Programs before a command that leave it as it is.
+# Launchers that leave the command after them unchanged.
 _BEFORE = frozenset(("time", "nohup", "exec", "env", "command", "sudo", "nice", "stdbuf"))
 _SEPARATOR = re.compile(r"[;|&()<>]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
@@ -39,10 +39,10 @@ _PACKAGE = re.compile(r"@?[A-Za-z0-9][A-Za-z0-9._/\[\],<>=!~^@*-]*")
 
 
 class StartedPart(NamedTuple):
-    """One thing that a line starts or names, and for which interpreter.
+    """One part that a line starts or names, and its interpreter.
 
-    `what` is `script` (a path), `module` (of `python -m`), `code`, `shell` (a path of a script
-    that names further ones), `package` (as an installer reads it) or `list` (a requirements file).
+    `what` is `script` (a path), `module` (of `python -m`), `code`, `shell` (a path of a script that
+    names further ones), `package` (as an installer reads it) or `list` (a requirements file).
     """
 
     what: str
@@ -51,7 +51,7 @@ class StartedPart(NamedTuple):
 
 
 def started_parts(command: str | Sequence[str], stdin: str = "") -> list[StartedPart]:
-    """Return what a command starts, in its order."""
+    """Return the parts that a command starts, in order."""
     found: list[StartedPart] = []
     if isinstance(command, str):
         parts = _of_text(command[:_MAX_CHARS], 0, stdin)
@@ -65,7 +65,7 @@ def started_parts(command: str | Sequence[str], stdin: str = "") -> list[Started
 
 
 def _of_text(text: str, depth: int, stdin: str = "") -> Iterator[StartedPart]:
-    """Yield what a line or a script of the shell starts."""
+    """Yield the parts that a command line or a shell script starts."""
     if depth > _MAX_DEPTH:
         return
     plain, documents = _take_documents(text.replace("\0", " "))
@@ -80,7 +80,7 @@ def _of_text(text: str, depth: int, stdin: str = "") -> Iterator[StartedPart]:
 def _take_documents(text: str) -> tuple[str, list[str]]:
     """Return the text with a word for each here document, and the documents.
 
-    The text is hostile, so a document that never ends must not cost a search of the whole rest.
+    The text is hostile, so an unclosed document must not cost a search of the whole rest.
     """
     lines = text.split("\n")
     places: dict[str, list[int]] = {}
@@ -105,7 +105,7 @@ def _take_documents(text: str) -> tuple[str, list[str]]:
 
 
 def _commands(line: str) -> Iterator[list[str]]:
-    """Yield the words of each command of a line; what is no valid line has none."""
+    """Yield the words of each command of a line; none for an invalid line."""
     reader = shlex.shlex(line, posix=True, punctuation_chars=";|&()<>")
     reader.commenters = "#"
     reader.wordchars += "\0@%+,:=!^[]$*?{}~"
@@ -123,7 +123,7 @@ def _commands(line: str) -> Iterator[list[str]]:
 
 
 def _of_words(words: list[str], depth: int, stdin: str) -> Iterator[StartedPart]:
-    """Yield what one command starts."""
+    """Yield the parts that one command starts."""
     words = _without_prefix(words)
     if not words or depth > _MAX_DEPTH:
         return
@@ -270,7 +270,7 @@ def _of_runner(words: list[str], kind: Kind, depth: int) -> Iterator[StartedPart
 
 
 def _packages(words: Iterable[str], kind: Kind) -> Iterator[StartedPart]:
-    """Yield the packages among the words of an installer; options and places are passed over."""
+    """Yield the packages among the words of an installer; options and paths are skipped."""
     skip = False
     for word in words:
         if skip:

@@ -2,11 +2,11 @@
 
 Run as `python3 -I -S -B -W ignore unpack.py PLACE JOBS WHEEL...` by the bare interpreter of the
 environment, as text: it may run where this package cannot be read. It creates `venv`, as the
-environment that will be at PLACE. The wheels have the hashes that were asked for, and are hostile
-all the same; no code of theirs runs here. It ends with UNUSUAL for a wheel that uv should judge.
+environment that will be at PLACE. The wheels have the expected hashes, and are hostile all the
+same; none of their code runs here. It exits with UNUSUAL for a wheel that uv should handle.
 
-It imports little: for a small package, importing `zipfile`, `re` and `py_compile` takes longest.
-It needs no more than Python 3.8, which a script may ask for.
+It imports little: for a small package, importing `zipfile`, `re` and `py_compile` takes longest. It
+works with Python 3.8, which a script may ask for.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_COMMENT = 2**16
 _ENCRYPTED, _UTF8 = 0x1, 0x800
 _STORED, _DEFLATED = 0, 8
 _PIECE = 2**20
-_MANY_FILES = 40  # from which on several processes compile them
+_MANY_FILES = 40  # from this many on, several processes compile
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LIBRARY = "python{}.{}{}".format(
     *sys.version_info[:2], "t" if "t" in getattr(sys, "abiflags", "") else ""
@@ -51,14 +51,14 @@ if __name__ == "__main__":
 
 
 class Unusual(Exception):
-    """A wheel that uv should judge."""
+    """A wheel that uv should handle."""
 
 
 # Archives
 
 
 class Archive:
-    """A zip archive without the extensions for large ones; ValueError for a damaged one."""
+    """A zip archive without the zip64 extensions; ValueError for a damaged one."""
 
     def __init__(self, path: str) -> None:
         with open(path, "rb") as file:
@@ -89,7 +89,7 @@ class Archive:
 
 
 class ArchiveFile:
-    """One file of an archive, whose entry in the list is at that place."""
+    """One file of an archive, whose directory entry is at that offset."""
 
     def __init__(self, archive: Archive, at: int) -> None:
         number = archive.number
@@ -111,7 +111,10 @@ class ArchiveFile:
             raise Unusual from None
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the content; ValueError when it has another size or sum than is listed."""
+        """Yield the content.
+
+        ValueError when its size or checksum differs from the directory entry.
+        """
         left, found = self._size, 0
         for piece in self._unpacked():
             left -= len(piece)
@@ -138,7 +141,7 @@ class ArchiveFile:
                 yield inflater.decompress(piece, _PIECE)
                 piece = inflater.unconsumed_tail
         if inflater is not None:
-            yield inflater.flush()  # what the last piece had no room for
+            yield inflater.flush()  # output that did not fit into the last piece
 
 
 # Wheels
@@ -159,8 +162,8 @@ class Wheel:
         about = _fields(self._archive.text(f"{self._info}/METADATA"))
         if _plain(f"{about.get('name')}-{about.get('version')}") != _plain(self._stem):
             raise Unusual
-        told = self._archive.text(f"{self._info}/WHEEL")
-        if "\nWheel-Version: 1." not in f"\n{told}":
+        header = self._archive.text(f"{self._info}/WHEEL")
+        if "\nWheel-Version: 1." not in f"\n{header}":
             raise Unusual
         self._headers = f"venv/include/site/{_LIBRARY}/{name}"
 
@@ -193,7 +196,7 @@ class Wheel:
         _write(f"{_SITE}/{record}", [text.encode()], False)
 
     def _place(self, path: str) -> tuple[str, bool]:
-        """Return where a file goes, and whether it is a program; ValueError for a path outside."""
+        """Return the path of a file, and whether it is a program; ValueError for a path outside."""
         parts = path.split("/")
         if any(part in ("", ".", "..") for part in parts) or "\\" in path or "\0" in path:
             raise ValueError(f"it has a file at {path!r}")
@@ -254,7 +257,7 @@ def _entry_points(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _write(path: str, pieces: Iterable[bytes], is_program: bool) -> None:
-    """Write a file; one that another package has there is replaced, as by any installer."""
+    """Write a file; a file of another package is replaced, as by any installer."""
     mode = 0o755 if is_program else 0o644
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
@@ -274,7 +277,7 @@ def _write(path: str, pieces: Iterable[bytes], is_program: bool) -> None:
 
 
 def _compile_all(place: str, jobs: int) -> None:
-    """Compile all modules for their place, in other processes: some input ends a compiler."""
+    """Compile all modules for their place, in other processes: some input crashes a compiler."""
     files = sorted(
         f"{folder}/{name}"
         for folder, _, names in os.walk("venv/lib")
@@ -297,7 +300,10 @@ def _compile_all(place: str, jobs: int) -> None:
 
 
 def _compile(path: str, place: str) -> None:
-    """Compile a module, never to be compared with its source; what cannot be stays as it is."""
+    """Compile a module without a check of its source.
+
+    A file that cannot be compiled stays as it is.
+    """
     try:
         with open(path, "rb") as file:
             source = file.read()
@@ -310,7 +316,7 @@ def _compile(path: str, place: str) -> None:
 
 
 def main(place: str, jobs: str, *wheels: str) -> int:
-    """Make the environment; return the exit code."""
+    """Create the environment; return the exit code."""
     for folder in (_SITE, _PROGRAMS):
         os.makedirs(folder)
     for file in wheels:

@@ -1,8 +1,8 @@
-"""Install wheels without uv: fetched here by their hashes, unpacked in a sandbox without a network.
+"""Install wheels without uv: fetch them by hash, unpack them in a sandbox without a network.
 
-uv resolves what comes and says which hashes it may have. Where it is clear which wheel of each
-package that is, installing is fetching these files, comparing their hashes and unpacking them.
-Everything else is left to uv: a package that is built, or wheels between which only uv can choose.
+uv resolves the packages and names the allowed hashes. Where these leave one wheel for each package,
+installing means fetching these files, comparing their hashes and unpacking them. Everything else is
+left to uv: a package that is built, or wheels between which only uv can choose.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from skillbelt.running.packages.shared_files import SharedFiles
 from skillbelt.running.packages.unpack import UNUSUAL
 
 _PROGRAM = "unpack.py"
-_IN_MEMORY = 8 * 2**20  # of a wheel that is shared; beyond that it waits in a file
-_FETCHERS = 6  # that fetch at the same time
+_IN_MEMORY = 8 * 2**20  # of a shared wheel; a larger one is buffered in a file
+_FETCHERS = 6  # threads that fetch in parallel
 
 
 class WheelInstaller:
@@ -43,9 +43,9 @@ class WheelInstaller:
         seconds: float,
         shared: SharedFiles | None = None,
     ) -> None:
-        """`most` is how many bytes may be fetched, and `seconds` how long that may take.
+        """Take the bounds: `most` bytes to fetch, within `seconds`.
 
-        `shared` are the wheels of other machines, which are looked for first.
+        `shared` are the wheels of other machines, which are tried first.
         """
         self._index, self._here, self._shared = index, here, shared
         self._left, self._until = most, time.monotonic() + seconds
@@ -65,7 +65,7 @@ class WheelInstaller:
 
         Raises InstallerFailed when a file cannot be fetched, has another hash or is damaged.
         """
-        chosen = self._fetched_in_time(sandbox, lock)
+        chosen = self._fetch_in_time(sandbox, lock)
         if len(chosen) < len(lock.packages):
             return False
         sandbox.put(_PROGRAM, _program())
@@ -80,12 +80,12 @@ class WheelInstaller:
             raise InstallerFailed(said)
         return not code
 
-    def _fetched_in_time(
+    def _fetch_in_time(
         self, sandbox: InstallSandbox, lock: Lock
     ) -> Sequence[tuple[Package, IndexFile]]:
         """Return the wheels, which are fetched if every package has one.
 
-        Raises TimeoutError and leaves the thread behind when an answer takes too long: a server can
+        Raises TimeoutError and abandons the thread when a response takes too long: a server can
         send one byte a minute.
         """
         chosen, faults = list[tuple[Package, IndexFile]](), list[Exception]()
@@ -109,7 +109,7 @@ class WheelInstaller:
         return chosen
 
     def _choose(self, package: Package) -> IndexFile | None:
-        """Return the wheel with a listed hash that is preferred here; None where uv must choose."""
+        """Return the preferred wheel with a listed hash; None where uv must choose."""
         if self._shared is not None:
             kept = [
                 one
@@ -124,7 +124,7 @@ class WheelInstaller:
         try:
             files = self._index.files(package.name)
         except NotFetched:
-            return None  # uv says best what is missing
+            return None  # uv gives the best message about what is missing
         found = [
             (preference(one.name, self._here), one)
             for one in files
@@ -148,7 +148,7 @@ class WheelInstaller:
                         if not waiting:
                             return
                         package, file = waiting.pop()
-                    sandbox.put(file.name, self._checked(package, file))
+                    sandbox.put(file.name, self._verify(package, file))
             except Exception as error:  # raised below, in the thread of the caller
                 faults.append(error)
 
@@ -164,7 +164,7 @@ class WheelInstaller:
         if faults:
             raise faults[0]
 
-    def _checked(self, package: Package, file: IndexFile) -> Iterator[bytes]:
+    def _verify(self, package: Package, file: IndexFile) -> Iterator[bytes]:
         """Yield the content; raises InstallerFailed at its end unless it has a listed hash."""
         if self._shared is not None and not file.url:
             kept = self._shared.open(file, self._left)
@@ -210,7 +210,7 @@ class WheelInstaller:
 
 
 def _belongs(file: IndexFile, package: Package) -> bool:
-    """Whether a file is a wheel of the package: with such a hash, else of that version."""
+    """Whether a file is a wheel of the package: by its hash, else by its version."""
     name, _, rest = file.name.partition("-")
     if not file.name.endswith(".whl") or normal("python", name) != package.name:
         return False

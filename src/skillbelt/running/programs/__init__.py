@@ -1,1 +1,1 @@
-"""The programs of a run beside the system's, and what is said about one that is missing."""
+"""The programs of a run beside the system's, and hints about missing ones."""

@@ -1,7 +1,7 @@
-"""A folder of programs that stands first on the PATH of every run: `python`, `uv`, `npx`, ...
+"""A folder of programs that comes first on the PATH of every run: `python`, `uv`, `npx`, ...
 
-Nothing that a run can write is in it: it lies beside the workspaces, is named by a hash of what it
-holds, and is shown read-only. Each process looks through it once and makes it again if it differs.
+A run cannot write to it: it lies beside the workspaces, is named by a hash of its content, and is
+mounted read-only. Each process checks it once and creates it again if it differs.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from skillbelt.running.programs.outside import find_outside
 from skillbelt.sandbox.linux.identity import interpreter
 
 PROGRAMS = ".programs"  # the folder beside the workspaces
-REAL = ".real"  # the programs that ours stand before
-# A folder of its own: it stands before the package's program where that cannot start.
+REAL = ".real"  # the programs that ours replace on the PATH
+# A folder of its own: it comes before the package's program where that cannot start.
 TSX = ".tsx"
 MODULES = ".modules.cjs"
 _OURS = ("pip", "pip3", "uv", "uvx")
 _OFFICE = ("soffice", "libreoffice")
 _LAUNCHER = '#!/bin/sh\nexec python3 -I "${{0%/*}}/{shim}" {name} "$@"\n'
-# An image has programs of its own; only the usual name of its interpreter may be missing.
+# An image has its own programs; only the usual name of its interpreter may be missing.
 _FOREIGN = {"python": '#!/bin/sh\nexec python3 "$@"\n'}
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -35,9 +35,9 @@ _VERSIONED = re.compile(r"python3\.\d+")
 
 
 class Programs(NamedTuple):
-    """The folder, and what the links in it lead to outside the system's folders.
+    """The folder, and the targets of its links outside the system's folders.
 
-    `first` says whether it stands before the system's programs.
+    `first` says whether it comes before the system's programs.
     """
 
     folder: str
@@ -46,7 +46,7 @@ class Programs(NamedTuple):
 
 
 class _Wanted(NamedTuple):
-    """What the folder has to hold: the text of each file, the target of each link."""
+    """The expected content of the folder: the text of each file, the target of each link."""
 
     files: tuple[tuple[str, str], ...]
     links: tuple[tuple[str, str], ...] = ()
@@ -54,27 +54,27 @@ class _Wanted(NamedTuple):
 
     @property
     def hash(self) -> str:
-        """The name of the folder."""
+        """Return the name of the folder."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:32]
 
 
 def provide_programs(place: str, *, path: str, project: str, foreign: bool = False) -> Programs:
-    """Return the folder below `place`, made if it is missing.
+    """Return the folder below `place`, created if it is missing.
 
-    `path` is the PATH of the user, whose programs outside the system's folders are shown as far as
-    `find_outside` finds them. A `foreign` system, as that of an image, has its own.
+    `path` is the PATH of the user, whose programs outside the system's folders are shown if
+    `find_outside` finds them. A `foreign` system, such as an image, has its own.
     """
     wanted = _foreign() if foreign else _of_this_system(path, project)
     folder = os.path.join(place, wanted.hash)
-    if not _checked(folder, wanted) or not os.path.isdir(folder):
-        _checked.cache_clear()
+    if not _is_intact(folder, wanted) or not os.path.isdir(folder):
+        _is_intact.cache_clear()
         _make(folder, wanted)
     return Programs(folder, wanted.shown, first=not foreign)
 
 
 @lru_cache(maxsize=64)
-def _checked(folder: str, wanted: _Wanted) -> bool:
-    """Whether the folder holds exactly what it should."""
+def _is_intact(folder: str, wanted: _Wanted) -> bool:
+    """Whether the folder has exactly the expected content."""
     try:
         names = {os.path.relpath(os.path.join(above, name), folder)
                  for above, _, found in os.walk(folder) for name in found}  # fmt: skip
@@ -93,18 +93,18 @@ def _checked(folder: str, wanted: _Wanted) -> bool:
 
 
 def _make(folder: str, wanted: _Wanted) -> None:
-    """Make the folder aside and rename it into place; another process may have been faster."""
+    """Create the folder aside and rename it into place; another process may have been faster."""
     os.makedirs(os.path.dirname(folder), exist_ok=True)
     aside = tempfile.mkdtemp(dir=os.path.dirname(folder), prefix=".part-")
     for name, text in wanted.files:
-        path = _placed(aside, name)
+        path = _prepare_path(aside, name)
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
         os.chmod(path, 0o555 if text.startswith("#!") else 0o444)
     for name, target in wanted.links:
-        os.symlink(target, _placed(aside, name))
+        os.symlink(target, _prepare_path(aside, name))
     os.chmod(aside, 0o755)
-    if os.path.isdir(folder) and not _checked(folder, wanted):
+    if os.path.isdir(folder) and not _is_intact(folder, wanted):
         shutil.rmtree(folder, ignore_errors=True)
     try:
         os.rename(aside, folder)
@@ -112,10 +112,10 @@ def _make(folder: str, wanted: _Wanted) -> None:
         shutil.rmtree(aside, ignore_errors=True)
         if not os.path.isdir(folder):
             raise
-    _checked.cache_clear()
+    _is_intact.cache_clear()
 
 
-def _placed(folder: str, name: str) -> str:
+def _prepare_path(folder: str, name: str) -> str:
     path = os.path.join(folder, name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     os.chmod(os.path.dirname(path), 0o755)  # runs may have another user

@@ -13,8 +13,8 @@ HintKind = Literal[
 class Hint(NamedTuple):
     """One thing that a command lacked, and in one line what provides it.
 
-    `name` is the program, the module, the host or the path; `package` is the package that has it,
-    and `install` are commands of packagers for the machine of the user.
+    `name` is the program, the module, the host or the path; `package` is the package that provides
+    it, and `install` are commands of packagers for the machine of the user.
     """
 
     kind: HintKind

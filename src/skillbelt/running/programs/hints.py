@@ -1,7 +1,7 @@
-"""What a failed command lacked, read from what it printed: a program, a module, a host, a folder.
+"""Find out from its output what a failed command lacked: a program, a module, a host, a folder.
 
-The output is hostile: a name counts only if it is one by a strict pattern, and only if it is really
-missing. The output itself stays as it is.
+The output is hostile: a name counts only if it matches a strict pattern, and only if it is really
+missing. The output itself is not changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PROGRAM = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}"
 _PATH = r"(?:/|\./|\.\./)?[A-Za-z0-9._+@-]+(?:/[A-Za-z0-9._+@-]+){0,30}"
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})(?:\.[A-Za-z0-9-]{1,63}){1,10}"
 _QUOTE = "[‘’'\"`]?"
-# A line that says so with any exit code, and one that may be about anything else.
+# One line that means a missing program with any exit code, and one that may mean something else.
 _NO_COMMAND = re.compile(rf"(?:^|: )({_PATH}): command not found$")
 _NO_PROGRAM = re.compile(
     rf"(?:^|: )(?:exec: )?({_PATH}): "
@@ -76,22 +76,23 @@ _SECRET = re.compile(
     r"_(?:KEY|TOKEN|SECRET|PASSWORD|PAT|CREDENTIALS))(?![\w/])",
     re.ASCII,
 )
-# Asked for in a way that no package answers: they belong to an interpreter or to nothing.
+# Names that no package provides: they belong to an interpreter or to nothing.
 _NO_PACKAGE = frozenset(("pip", "setuptools", "__main__"))
 
 
 class HintFacts(NamedTuple):
-    """What is true of a run, to compare its output with.
+    """The facts of a run, to compare its output with.
 
     `has` says whether a command finds a program; `elsewhere` returns the folder of this machine,
-    out of its sight, that has it. `interpreter_of` returns the program that a script names in its
-    first line. `package_of` returns the package of a module, and whether that is known and not
-    guessed by its name; None for a module that no package has. `is_package` says whether a package
-    is known. `own` says whether the skill has a module, `closed` how a path is kept from being
+    not visible to it, that has the program. `interpreter_of` returns the program that a script
+    names in its first line. `package_of` returns the package of a module, and whether that is known
+    and not guessed by its name; None for a module that no package has. `is_package` says whether a
+    package is known. `own` says whether the skill has a module, `closed` why a path cannot be
     written. `image` is the image of the container.
+
     `files` are words of the command that name files of the project and none of the run;
-    `needs_secret` says whether a variable is not set, and nothing else told so. `absent` are
-    packages that the index does not have.
+    `needs_secret` says whether a variable is not set and no warning says so. `absent` are packages
+    that the index does not have.
     """
 
     skill: str
@@ -168,7 +169,7 @@ def _named_programs(lines: list[str], facts: HintFacts) -> Iterator[str]:
 
 
 def _modes(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
-    """Yield scripts that lack the right to be executed: copies of skills often lose it."""
+    """Yield scripts that are not executable: copies of skills often lose the mode."""
     for line in lines if facts.exit_code == _NOT_EXECUTABLE else ():
         found = _NOT_ALLOWED.search(line)
         path = found[1] if found else ""
@@ -183,7 +184,7 @@ def _modes(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
 
 
 def missing_program(name: str, facts: HintFacts) -> Hint:
-    """Return the hint for a program that is not there."""
+    """Return the hint for a missing program."""
     packaged = PACKAGES.get(name, Packaged())
     install = tuple(_install(packaged))
     if facts.image:
@@ -265,7 +266,7 @@ def _module(module: str, kind: Literal["python", "node"], facts: HintFacts) -> I
     if is_known:
         yield _missing_module(module, package, language, facts)
         return
-    # Anyone can publish a package of that name: it is not advised.
+    # Anyone can publish a package of that name: do not advise it.
     said = (
         f"the {language} module {module} was not provided, and no package is known to have it: "
         "find out which has, and run it again with --with PACKAGE"
@@ -311,15 +312,15 @@ def _secrets(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
 
 def _hosts(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
     hosts = [host for host in facts.refused_hosts if re.fullmatch(_HOST, host)]
-    told = False
+    no_network = False
     for line in lines if not facts.online else ():
         hosts += [found[1] for found in _NO_HOST.finditer(line)]
-        told = told or bool(_NO_NETWORK.search(line))
-    if (hosts or told) and not facts.can_be_online:
+        no_network = no_network or bool(_NO_NETWORK.search(line))
+    if (hosts or no_network) and not facts.can_be_online:
         said = "this sandbox gives no network, even to allowed hosts: bubblewrap and containers do"
         yield Hint("network_refused", hosts[0].lower() if hosts else "", said)
         return
-    # An address of the user's own network is nothing to advise: a script chooses what it prints.
+    # Do not advise an address of the user's own network: a script chooses what it prints.
     public = [host.lower() for host in hosts if not leads_inside(host)]
     for host in dict.fromkeys(public):
         said = (
@@ -328,7 +329,7 @@ def _hosts(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
             "its allowed-tools; it is then asked for"
         )
         yield Hint("network_refused", host, said)
-    if told and not hosts:
+    if no_network and not hosts:
         said = (
             "this run has no network: name the hosts it needs for the skill "
             f"({_table(facts.skill)} hosts in your own settings)"
@@ -340,7 +341,7 @@ def _hosts(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
 
 
 def _writes(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
-    # A program that may not be started is refused in the same words.
+    # A program that may not be started fails with the same message.
     starts = any("subprocess.py" in line for line in lines)
     for line in lines if facts.exit_code and not starts else ():
         for found in filter(None, (pattern.search(line) for pattern in _NO_WRITE)):

@@ -1,4 +1,4 @@
-"""Compares what a run printed with what it really has: its programs, modules, hosts and folders."""
+"""Compare the output of a run with what it really has: its programs, modules, hosts and folders."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WORDS = re.compile(r"(?<![\w./+@-])[\w./+@-]{1,200}(?![\w./+@-])")
 _NO_SUCH = re.compile(rf"not provided: (.{{1,4000}}) \\(not declared\\): {NO_SUCH_PACKAGE}")
 _SHOWN = re.compile(r"[~\w./@+ -]{1,200}")
 _NO_SANDBOX = "none"
-# Links in the skill's folder to what a run can write.
+# Links in the skill's folder to folders that a run can write.
 _LINKS = ("out", "work", "inputs")
 _PARTS = ("", "scripts", "src", "lib")
 
@@ -69,7 +69,7 @@ def lacking(
 def has_program(job: Job, name: str, *, image: str = "", free: bool = False) -> bool:
     """Whether a command of the job finds a program; `free` sees everything of this machine.
 
-    Of an image only what is mounted is known: what a command did not find is not there.
+    Of an image only the mounts are known: a program that a command did not find is missing.
     """
     for folder in job.env.get("PATH", "").split(":"):
         found = _host_path(job, folder, image=image, free=free)
@@ -82,7 +82,7 @@ def has_program(job: Job, name: str, *, image: str = "", free: bool = False) -> 
 
 
 def _host_path(job: Job, folder: str, *, image: str, free: bool) -> str:
-    """Return the folder of this machine that a command sees as that one; "" for none."""
+    """Return the folder of this machine that a command sees at that path; "" for none."""
     for mount in sorted(job.mounts, key=lambda one: -len(one.target)):
         rest = below(posixpath.normpath(folder), mount.target)
         if rest:
@@ -137,14 +137,14 @@ def _is_package(kind: Literal["python", "node"], name: str) -> bool:
 
 
 def _is_own(run: Run, module: str) -> bool:
-    """Whether the skill has a module of that name, which the command did not look in."""
+    """Whether the skill has a module of that name where the command did not look."""
     folders = (os.path.join(run.staged.path, part) for part in _PARTS)
     names = (module, f"{module}.py")
     return any(os.path.lexists(os.path.join(one, name)) for one in folders for name in names)
 
 
 def _project_files(run: Run, project: str) -> Iterator[str]:
-    """Yield the words of the command that name a file of the project, and none that it sees."""
+    """Yield the words of the command that name a file of the project that the run cannot see."""
     here = below(run.job.cwd, run.inside(f"{SKILLS}/{run.skill.name}"))
     for word in islice(dict.fromkeys(_WORDS.findall(run.call.text)), _MAX_WORDS):
         path = posixpath.normpath(word)
@@ -175,7 +175,7 @@ def _is_file(folder: str, path: str) -> bool:
 
 
 def _absent(run: Run) -> Iterator[str]:
-    """Yield the packages of which a warning already says that there are none."""
+    """Yield the packages that a warning already reports as missing."""
     for text in run.warnings:
         found = _NO_SUCH.fullmatch(text)
         for one in found[1].split(", ") if found else ():
@@ -183,13 +183,16 @@ def _absent(run: Run) -> Iterator[str]:
 
 
 def _needs_secret(run: Run, name: str) -> bool:
-    """Whether the run lacks a variable that its skill does not declare: of those a warning says."""
+    """Whether the run lacks a variable that its skill does not declare.
+
+    Declared ones have a warning.
+    """
     wants = run.requirements
     return name not in run.job.env and name not in (*wants.env, *wants.optional_env)
 
 
 def _say_why_closed(run: Run, path: str) -> Literal["", "read-only", "outside"]:
-    """Return how the path is kept from commands of this run; "" for one that they can write."""
+    """Return why commands of this run cannot write to the path; "" if they can."""
     if run.sandbox.name == _NO_SANDBOX:
         return ""
     seen = posixpath.normpath(posixpath.join(run.job.cwd, path))

@@ -1,9 +1,9 @@
 """soffice and libreoffice inside a run: the program itself, or its library where that cannot start.
 
-LibreOffice listens at a Unix socket, and neither a run with a network nor one under Landlock may:
-the program then ends without a word. Its library converts files without that. Run as `python3 -I
+LibreOffice listens on a Unix socket, and neither a run with a network nor one under Landlock may:
+the program then exits silently. Its library converts files without a socket. Run as `python3 -I
 office.py NAME ARGUMENTS...` by the interpreter of the run, as text: it may run where this package
-cannot be read, so it imports nothing but the standard library.
+cannot be read, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-# The system's one library, or that of the builds of its makers.
+# The library of the system, or of the vendor's builds.
 _LIBRARIES = ("libmergedlo.so", "libsofficeapp.so")
-# Options that take a word of their own, those that only keep windows away, and those that ask the
-# program about itself.
+# Options that take a word, those that only prevent windows, and those that ask the program about
+# itself.
 _VALUES = frozenset(("convert-to", "outdir"))
 _QUIET = frozenset(
     ("headless", "invisible", "norestore", "nologo", "nodefault", "nolockcheck", "nocrashreport",
@@ -31,12 +31,12 @@ _QUIET = frozenset(
      "draw", "view")
 )  # fmt: skip
 _ABOUT = frozenset(("version", "help", "h", "?"))
-# The places of functions in the tables of the library, which only ever grow at their ends.
+# The positions of functions in the tables of the library, which only grow at the end.
 _DESTROY, _LOAD, _SAVE_AS, _ERROR = 1, 2, 2, 3
 
 
 class Conversion(NamedTuple):
-    """What `--convert-to` asks for: the ending, options of the filter, the folder, the files."""
+    """The arguments of `--convert-to`: the ending, options of the filter, the folder, the files."""
 
     ending: str
     options: str
@@ -69,7 +69,7 @@ def main(name: str, words: list[str]) -> int:
 
 
 def can_listen() -> bool:
-    """Whether this run may make a Unix socket at all."""
+    """Whether this run may create a Unix socket."""
     try:
         socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).close()
     except OSError:
@@ -104,7 +104,7 @@ def _fail(text: str, code: int = 1) -> NoReturn:
 
 
 def _real(name: str) -> str:
-    """Return the program of that name that this one stands before; "" for none."""
+    """Return the program of that name that this one replaces on the PATH; "" for none."""
     own = os.path.dirname(os.path.abspath(__file__))
     folders = [os.path.join(own, ".real"), "/usr/local/bin", "/usr/bin", "/bin"]
     return shutil.which(name, path=":".join(folders)) or ""
@@ -176,7 +176,7 @@ def _uri(path: Path) -> bytes:
 
 
 def _function(thing: int, place: int, result: object, *arguments: object) -> Callable[..., Any]:
-    """Return a function of an object of the library, which begins with a pointer to its table."""
+    """Return a function of a library object, which begins with a pointer to its table."""
     pointers = ctypes.POINTER(ctypes.c_void_p)
     table = ctypes.cast(ctypes.cast(thing, pointers)[0], pointers)
     kind = ctypes.CFUNCTYPE(result, ctypes.c_void_p, *arguments)  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
-"""Programs of the user outside the system's folders: which are shown inside, and how much of them.
+"""Programs of the user outside the system's folders: which ones runs see, and which files of them.
 
-Only programs of the table are looked for, on the user's own PATH. Of each as little is shown as it
-needs, and nothing that is or holds a private folder. What is not recognised is not shown: the
-setting `program_folders` is how a user allows more.
+Only programs of the table are looked up, on the user's own PATH. Of each, only the files that it
+needs are shown, and no private folder or parent of one. An unknown program is not shown: the
+setting `program_folders` lets a user allow more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from skillbelt.running.programs.table import LOOKED_FOR
 from skillbelt.sandbox.linux.identity import blocking_folder, current_identity, in_system
 from skillbelt.sandbox.linux.prefixes import holds_private
 
-# What a Node.js in a folder of its own has there.
+# The entries of a folder that holds only a Node.js.
 _NODE = {"bin", "include", "lib", "share", "README.md", "LICENSE", "CHANGELOG.md"}
 _BREWS = ("/opt/homebrew", "/home/linuxbrew/.linuxbrew", "/usr/local")
 # The rest of a Homebrew holds the data and the configuration of services.
@@ -37,9 +37,9 @@ class Outside(NamedTuple):
 
 
 def find_outside(path: str, project: str) -> Outside:
-    """Return the programs of that PATH that the system's folders do not hold.
+    """Return the programs of that PATH that are not in the system's folders.
 
-    What a project brings is left out, and so is what the user that runs commands cannot read.
+    Programs of the project are left out, and those that the user of commands cannot read.
     """
     brought = "" if inside(os.path.expanduser("~"), project or ".") else project
     links: dict[str, str] = {}
@@ -56,7 +56,7 @@ def find_outside(path: str, project: str) -> Outside:
         for name in sorted(names):
             real = os.path.realpath(os.path.join(folder, name))
             theirs = brought and inside(real, brought)  # a link may lead there
-            parts = () if theirs or _of_system(real) else _shown(real)
+            parts = () if theirs or _of_system(real) else _needed_paths(real)
             if parts and os.access(real, os.X_OK) and all(map(_may_show, (real, *parts))):
                 links[name] = real
                 shown |= dict.fromkeys(parts)
@@ -64,9 +64,9 @@ def find_outside(path: str, project: str) -> Outside:
 
 
 def folder_of_programs(path: str) -> tuple[str, str]:
-    """Return what to show for a folder of the setting, and what of it to put on the PATH.
+    """Return the folder of the setting to show, and its part to put on the PATH.
 
-    ValueError for one that cannot be shown.
+    ValueError for a folder that cannot be shown.
     """
     real = os.path.realpath(os.path.expanduser(path))
     if not os.path.isdir(real):
@@ -86,8 +86,8 @@ def _of_system(path: str) -> bool:
     return in_system(path) and not (sys.platform == "darwin" and path.startswith("/usr/local/"))
 
 
-def _shown(real: str) -> tuple[str, ...]:
-    """Return the folders and files that the program needs; none when it is not recognised."""
+def _needed_paths(real: str) -> tuple[str, ...]:
+    """Return the folders and files that the program needs; none for an unknown program."""
     if inside(real, _STORE):
         return (_STORE,)
     for brew in _BREWS:
@@ -103,7 +103,7 @@ def _shown(real: str) -> tuple[str, ...]:
 
 
 def _node_prefix(real: str) -> str:
-    """Return the folder of the Node.js that the program belongs to; "" for none of its own."""
+    """Return the separate folder of the Node.js that has the program; "" without one."""
     for depth in (2, 5):  # P/bin/node, P/lib/node_modules/npm/bin/npm-cli.js
         prefix = "/".join(real.split("/")[:-depth])
         try:

@@ -1,7 +1,7 @@
-"""pip, uv, uvx, npx and tsx inside a run: they use what was provided, and download nothing.
+"""pip, uv, uvx, npx and tsx inside a run: they use the provided packages, and download nothing.
 
 Run as `python3 -I provided.py NAME ARGUMENTS...` by the interpreter of the run, as text: it may run
-where this package cannot be read, so it imports nothing but the standard library.
+where this package cannot be read, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from importlib import import_module, util
 from typing import Any, NoReturn
 from urllib.parse import quote
 
-# What the runtime recognises in the output of a run.
+# The text that the runtime recognises in the output of a run.
 MISSING = "was not provided to this run, and nothing is downloaded inside"
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 _BLOCK = re.compile(r"(?m)^# /// script$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
-# Options that take a value. Those that only choose where packages come from have no effect.
+# Options that take a value. Those that only choose the source of packages have no effect.
 _UV_TEXT = (
     "--with --with-editable --with-requirements --python -p --extra --group --only-group --no-group"
     " --no-extra --package --project --directory --env-file --index --default-index --index-url -i"
@@ -39,7 +39,7 @@ _PIP_TEXT = (
 )
 _UV_VALUES, _PIP_VALUES = frozenset(_UV_TEXT.split()), frozenset(_PIP_TEXT.split())
 _MAX_TEXT = 2**18
-# A Python before 3.11 has none: what a file declares is not compared there.
+# Python before 3.11 has no TOML parser: declarations in files are not checked there.
 _toml: Any = import_module("tomllib") if util.find_spec("tomllib") else None
 
 
@@ -58,7 +58,7 @@ def _fail(text: str, code: int = 2) -> NoReturn:
 
 
 def _become(program: str, *words: str) -> NoReturn:
-    """Become another program, looked up on the PATH unless it holds a slash."""
+    """Become another program, looked up on the PATH unless it contains a slash."""
     found = program if "/" in program else shutil.which(program)
     if not found:
         _fail(f"{program}: command not found", 127)
@@ -73,7 +73,7 @@ def _become(program: str, *words: str) -> NoReturn:
 
 
 def _normal(text: str) -> str:
-    """Return the name of a requirement in its one spelling; "" for what is not a name."""
+    """Return the normalized name of a requirement; "" for an invalid one."""
     found = _NAME.match(text)
     return re.sub(r"[-_.]+", "-", found[1]).lower() if found else ""
 
@@ -102,7 +102,7 @@ def _require(program: str, wanted: list[str]) -> None:
             _fail(f"{program}: the package '{_normal(one) or one[:80]}' {MISSING}")
 
 
-def _listed(path: str) -> list[str]:
+def _read_requirements(path: str) -> list[str]:
     """Return the requirements that a file names; options and comments are left out."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -112,8 +112,8 @@ def _listed(path: str) -> list[str]:
     return [line for line in lines if _NAME.match(line)]
 
 
-def _declared(path: str) -> list[str]:
-    """Return what the block of a script (PEP 723) names."""
+def _read_script_block(path: str) -> list[str]:
+    """Return the requirements in the block of a script (PEP 723)."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             found = _BLOCK.search(file.read(_MAX_TEXT))
@@ -147,7 +147,7 @@ def _is_online() -> bool:
 
 
 def _real(name: str) -> str:
-    """Return the program of that name that this one stands before; "" for none."""
+    """Return the program of that name that this one replaces on the PATH; "" for none."""
     own = os.path.dirname(os.path.abspath(__file__))
     folders = [os.path.join(own, ".real"), "/usr/local/bin", "/usr/bin", "/bin"]
     return shutil.which(name, path=":".join(folders)) or ""
@@ -160,7 +160,7 @@ def _uv(words: list[str]) -> int:
     options, rest = _split(words, _UV_VALUES)
     command, rest = (rest[0], rest[1:]) if rest else ("", [])
     if command == "run":
-        return _uv_run([*_kept(options), *rest])
+        return _uv_run([*_leading_options(options), *rest])
     if command == "pip":
         return _pip(rest, "uv pip")
     if command == "tool" and rest[:1] == ["run"]:
@@ -185,8 +185,8 @@ def _uv(words: list[str]) -> int:
     _fail(f"uv: '{command[:40]}' needs the program uv, which is not there; known here: {known}")
 
 
-def _kept(options: dict[str, list[str]]) -> list[str]:
-    """Return the options before `run` as words; the folder to start in is followed at once."""
+def _leading_options(options: dict[str, list[str]]) -> list[str]:
+    """Return the options before `run` as words; change to the folder that they name."""
     for folder in options.pop("--directory", []):
         try:
             os.chdir(folder)
@@ -196,7 +196,7 @@ def _kept(options: dict[str, list[str]]) -> list[str]:
 
 
 def _project() -> list[str]:
-    """Return what the `pyproject.toml` here names."""
+    """Return the requirements in the `pyproject.toml` here."""
     if _toml is None:
         return []
     try:
@@ -207,17 +207,17 @@ def _project() -> list[str]:
     return [str(one) for one in found] if isinstance(found, list) else []
 
 
-def _wanted(options: dict[str, list[str]]) -> list[str]:
-    """Return the packages that `--with` and the like ask for."""
+def _extra_packages(options: dict[str, list[str]]) -> list[str]:
+    """Return the packages that `--with` and similar options ask for."""
     texts = [*options.get("--with", []), *options.get("-w", []), *options.get("--from", [])]
     found = [part for text in texts for part in text.split(",") if part.strip()]
     files = [name for text in options.get("--with-requirements", []) for name in text.split(",")]
-    return [*found, *(line for name in files for line in _listed(name))]
+    return [*found, *(line for name in files for line in _read_requirements(name))]
 
 
 def _uv_run(words: list[str]) -> int:
     options, rest = _split(words, _UV_VALUES)
-    rest = [*_kept({"--directory": options.pop("--directory", [])}), *rest]
+    rest = [*_leading_options({"--directory": options.pop("--directory", [])}), *rest]
     if not rest:
         _fail("uv run: name a script or a program")
     first, others = rest[0], rest[1:]
@@ -225,7 +225,7 @@ def _uv_run(words: list[str]) -> int:
     if first.startswith(("http://", "https://")):
         _fail("uv run: a script from the network is not run here")
     is_file = is_script or (first.endswith((".py", ".pyw")) and os.path.isfile(first))
-    _require("uv run", [*_wanted(options), *(_declared(first) if is_file else [])])
+    _require("uv run", [*_extra_packages(options), *(_read_script_block(first) if is_file else [])])
     python = sys.executable
     if {"-m", "--module"} & set(options):
         _become(python, "-m", first, *others)
@@ -237,7 +237,7 @@ def _uv_run(words: list[str]) -> int:
 
 
 def _own_program(name: str) -> str:
-    """Return the program that a provided package brings; "" for none."""
+    """Return the program of a provided package; "" for none."""
     if "/" in name or sys.prefix == sys.base_prefix:
         return ""
     return shutil.which(name, path=os.path.join(sys.prefix, "bin")) or ""
@@ -248,7 +248,7 @@ def _uv_tool(words: list[str]) -> int:
     if not rest:
         _fail("uvx: name a program")
     name = rest[0].partition("@")[0]
-    _require("uvx", _wanted(options) or ([] if _own_program(name) else [name]))
+    _require("uvx", _extra_packages(options) or ([] if _own_program(name) else [name]))
     _become(_own_program(name) or name, *rest[1:])
 
 
@@ -312,7 +312,7 @@ def _pip_install(rest: list[str], words: list[str], shown: str) -> int:
     while rest:
         options, rest = _split(rest, _PIP_VALUES)
         for name in ("-r", "--requirement"):
-            wanted += [line for path in options.get(name, []) for line in _listed(path)]
+            wanted += [line for path in options.get(name, []) for line in _read_requirements(path)]
         if {"-e", "--editable"} & set(options):
             _fail(f"{shown} install: -e is not possible inside a run", 1)
         wanted += rest[:1]
@@ -332,7 +332,7 @@ def _pip_install(rest: list[str], words: list[str], shown: str) -> int:
 
 
 def _install_really(words: list[str], shown: str) -> None:
-    """Leave it to the real installer, where the run has a network; return if there is none."""
+    """Run the real installer, where the run has a network; return if there is none."""
     real = _real("uv") if shown == "uv pip" else ""
     if real:
         _become(real, "pip", *words)
@@ -363,7 +363,7 @@ def _npx(words: list[str]) -> int:
     for folder in folders:
         found = _bin(folder, name, packages)
         if found:
-            _become(*(_loaded(folder, name, rest[1:]) or (found,)), *rest[1:])
+            _become(*(_tsx_command(folder, name, rest[1:]) or (found,)), *rest[1:])
     own = os.path.realpath(sys.argv[0])
     found = "" if "/" in name else shutil.which(name) or ""
     if found and os.path.realpath(found) != own and name != "npx":
@@ -372,11 +372,11 @@ def _npx(words: list[str]) -> int:
     _fail(f"npx: the package '{package[:80]}' {MISSING}", 127)
 
 
-def _loaded(folder: str, name: str, words: list[str]) -> tuple[str, ...]:
-    """Return how node runs a script by tsx without the program tsx; () to start that.
+def _tsx_command(folder: str, name: str, words: list[str]) -> tuple[str, ...]:
+    """Return the node command that runs a script with tsx, without its program; () to start that.
 
-    That listens at a Unix socket, for `watch` alone, and neither a run with a network nor one under
-    Landlock may.
+    The program listens on a Unix socket, only for `watch`, and neither a run with a network nor one
+    under Landlock may.
     """
     loader = os.path.join(folder, "tsx/dist/loader.mjs")
     runs = bool(words) and words[0].endswith((".ts", ".tsx", ".mts", ".cts", ".js", ".mjs", ".cjs"))
@@ -398,7 +398,7 @@ def _without_version(text: str) -> str:
 
 
 def _modules() -> list[str]:
-    """Return the folders of modules: those that were provided, then those above the start."""
+    """Return the folders of modules: the provided ones, then those above the start."""
     found = [one for one in os.environ.get("NODE_PATH", "").split(":") if one]
     folder = os.getcwd()
     while True:
@@ -409,7 +409,7 @@ def _modules() -> list[str]:
 
 
 def _bin(folder: str, name: str, packages: list[str]) -> str:
-    """Return the program of that name, or the one of the package of that name; "" for none."""
+    """Return the program of that name, or that of the package of that name; "" for none."""
     if "/" not in name and os.access(os.path.join(folder, ".bin", name), os.X_OK):
         return os.path.join(folder, ".bin", name)
     for package in packages or [name]:

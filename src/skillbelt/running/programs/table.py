@@ -1,6 +1,6 @@
-"""Which package has a program: a small table of what skills start, for the packagers people have.
+"""Map programs to packages: a small table of the programs that skills start, by packager.
 
-`python -m`, shells and what every system has are not in it.
+Interpreters, shells and programs that every system has are not in it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Packaged(NamedTuple):
-    """The package of each packager that has a program; "" where there is none."""
+    """The package of a program for each packager; "" where there is none."""
 
     debian: str = ""
     homebrew: str = ""
@@ -222,7 +222,7 @@ PACKAGES: dict[str, Packaged] = {
     **_all(Packaged("xdotool", "xdotool"), "xdotool"),
     **_all(Packaged("libnotify-bin", ""), "notify-send"),
 }  # fmt: skip
-# Looked for on the user's PATH outside the system's folders. Not interpreters of ours or shells.
+# Looked up on the user's PATH outside the system's folders. Not our interpreters or shells.
 LOOKED_FOR = frozenset(PACKAGES) - {
     "python", "python3", "pip", "pip3", "ssh", "scp", "docker", "podman", "gpg"
 }  # fmt: skip

@@ -1,1 +1,1 @@
-"""A trial of a skill: each of its scripts is started once in the sandbox, and judged."""
+"""Try a skill: start each of its scripts once in the sandbox, and judge the result."""

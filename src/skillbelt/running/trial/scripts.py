@@ -1,4 +1,4 @@
-"""The scripts of a skill: which files they are, in which language, and how each is started.
+"""Find the scripts of a skill: their files, their languages, and the command that starts each.
 
 Nothing here runs anything. The texts are untrusted: they are parsed, never executed.
 """
@@ -18,7 +18,7 @@ from skillbelt.format.skill import Skill
 
 Language = Literal["python", "javascript", "typescript", "shell"]
 LANGUAGES: tuple[Language, ...] = ("python", "javascript", "typescript", "shell")
-# A longer file is no script that anyone wrote.
+# A longer file is not a script that a person wrote.
 MAX_SCRIPT_BYTES = 2**20
 
 _ENDINGS: dict[str, Language] = {
@@ -64,7 +64,7 @@ _SHELL_FUNCTION = re.compile(r"(?:function\s+)?[\w:.-]+\s*\(\s*\)|function\s+[\w
 
 
 class Example(NamedTuple):
-    """How a script is called in its own example: its arguments, and what it reads on stdin.
+    """The example call of a script in its own text: its arguments, and its stdin.
 
     `fault` says what is wrong with it.
     """
@@ -92,7 +92,7 @@ class Script(NamedTuple):
 def scripts_of(skill: Skill) -> tuple[Script, ...]:
     """Return the scripts of a skill in the order of their paths.
 
-    Tests, type stubs, templates, assets, package markers and settings of tools are none.
+    Tests, type stubs, templates, assets, package markers and settings of tools are not scripts.
     """
     entries = [one for one in skill.files.entries() if one.kind == "file" and not one.problem]
     paths = frozenset(one.path for one in entries)
@@ -114,16 +114,16 @@ def scripts_of(skill: Skill) -> tuple[Script, ...]:
 
 
 def may_be_script(path: str) -> bool:
-    """Whether a path, by its names alone, may be that of a script."""
+    """Whether the file at a path may be a script, by its names alone."""
     folders = path.lower().split("/")
     name = folders.pop()
     return not _NO_SCRIPTS.intersection(folders) and not _NOT_A_SCRIPT.fullmatch(name)
 
 
 def read_script(path: str, data: bytes, paths: Collection[str] = ()) -> Script | None:
-    """Return how a file is started; None for what is no script.
+    """Return how a file is started; None if it is not a script.
 
-    `paths` are the files of the skill, which tell its own modules.
+    `paths` are the files of the skill, which identify its own modules.
     """
     language = _ENDINGS.get(splitext(path)[1].lower()) or _by_shebang(data)
     if language is None or not data.strip():
@@ -187,9 +187,9 @@ def _python(path: str, text: str, paths: Collection[str]) -> Script:
 
 
 def _package_base(path: str, tree: ast.Module, paths: Collection[str]) -> str | None:
-    """Return the folder that the script is started from as a module; None to start the file.
+    """Return the folder to start the script from as a module; None to start the file.
 
-    That is how a script is meant that imports relatively, or a package above itself.
+    A script that imports relatively, or a package above itself, is meant to be started as a module.
     """
     if not all(part.isidentifier() for part in splitext(path)[0].split("/")):
         return None
@@ -221,13 +221,13 @@ def _depth_of_package(folder: str, paths: Collection[str]) -> int:
 
 
 def _is_module(folder: str, module: str, paths: Collection[str]) -> bool:
-    """Whether the skill itself has a module; a folder without `__init__.py` is none by its name."""
+    """Whether the skill itself has a module; a folder without `__init__.py` alone is not one."""
     place = normpath(join(folder, module.replace(".", "/")))
     return f"{place}.py" in paths or f"{place}/__init__.py" in paths
 
 
 def _list_imported(tree: ast.Module) -> Iterator[str]:
-    """Yield each module that is imported by its whole name, and what may be one of its own."""
+    """Yield each module that is imported by its full name, and names that may be its submodules."""
     for one in ast.walk(tree):
         if isinstance(one, ast.Import):
             yield from (alias.name for alias in one.names)

@@ -1,7 +1,7 @@
-"""Try a skill: start each of its scripts once in the sandbox, and report what became of it.
+"""Try a skill: start each of its scripts once in the sandbox, and report the results.
 
-Each run has an empty workspace of its own, a time limit and no network. All of them together need
-one answer: what will run and what will be installed is found out first, without running any of it.
+Each run has its own empty workspace, a time limit and no network. All of them together need one
+answer: what will run and what will be installed is determined first, without running any of it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from skillbelt.sandbox.protocol import Running
 from skillbelt.scan.values import ObservedUse
 from skillbelt.text import one_line
 
-# One script; a server differs from a script that hangs only by what it printed.
+# The timeout of one script; only its output distinguishes a server from a script that hangs.
 TRIAL_SECONDS = 20.0
-# Scripts that run side by side, and scripts of one skill.
+# Scripts that run in parallel, and the most scripts of one skill.
 TRIALS_AT_ONCE = 2
 MAX_TRIALS = 200
 _HELP = "--help"
@@ -41,18 +41,19 @@ ASKED_TYPES = ("skill", "run", "install")
 
 
 class Reached(NamedTuple):
-    """A host that a script tried to reach, with its port, and whether it was let through."""
+    """A host that a script tried to reach, with its port, and whether it was allowed."""
 
     host: str
     allowed: bool
 
 
 class ScriptTrial(NamedTuple):
-    """What became of one script. `how` says how it started, or why it did not.
+    """The result of one script. `how` says how it started, or why it did not.
 
     `lacked` names what it needed and did not have, `reached` the hosts that it asked for, and
-    `line` is the line of its output that says most; `remedy` says what provides the missing thing.
-    `packages` were provided for it. `observed` is what it tried, and whether the skill states it.
+    `line` is the most informative line of its output; `remedy` says what provides the missing
+    thing. `packages` were provided for it. `observed` is what it tried, and whether the skill
+    declares it.
     """
 
     path: str
@@ -85,7 +86,7 @@ class ScriptTrial(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """What became of every script of a skill; `left_out` are those beyond the number of trials."""
+    """The results of all scripts of a skill; `left_out` are those beyond the number of trials."""
 
     skill: str
     scripts: tuple[ScriptTrial, ...]
@@ -109,7 +110,7 @@ class Trial(NamedTuple):
 
 
 class TrialBounds(NamedTuple):
-    """How long each script may take, how many run at once, and how many are tried at most."""
+    """The timeout of each script, how many run in parallel, and how many are tried at most."""
 
     seconds: float = TRIAL_SECONDS
     at_once: int = TRIALS_AT_ONCE
@@ -130,12 +131,12 @@ def try_skill(
     told: Callable[[ScriptTrial], None] | None = None,
     watch: Watch = UNWATCHED,
 ) -> Trial:
-    """Start every script of the skill, or `only` those at these paths; return what became of each.
+    """Start every script of the skill, or `only` those at these paths; return the result of each.
 
     With `one_question` the gate is asked once for all scripts and packages; otherwise it is asked
-    for each, as a gate that answers by itself can be. `told` gets each result as it comes, `watch`
-    each command as it starts. PermissionDenied when nothing may run, RunRefused for a path that is
-    no script.
+    for each, as a gate that answers by itself can be. `told` gets each result as it arrives,
+    `watch` each command as it starts. PermissionDenied when nothing may run, RunRefused for a path
+    that is not a script.
     """
     chosen = _choose(skill, tuple(only))
     tried, left = chosen[: bounds.scripts], chosen[bounds.scripts :]
@@ -144,7 +145,7 @@ def try_skill(
     gate = who.gate or bench.gate
     trier = _Trier(bench, skill, who, bounds)
     trier.started, trier.is_over = watch.started, watch.is_over
-    # Neither hosts nor secrets: a trial gives a script nothing that it could carry away.
+    # Neither hosts nor secrets: a trial gives a script nothing that it could leak.
     plan = TrialPlan(bench, skill, who, tuple(trier.call(one) for one in tried))
     gate = ask_once(plan, gate) if one_question else gate.asking_for(*ASKED_TYPES)
     results = trier.run_all(tried, gate, told)
@@ -181,7 +182,7 @@ class _Trier:
         self.started: Callable[[Running], None] | None = None
         self.is_over: Callable[[], bool] | None = None
         self.denied: list[PermissionDenied] = []
-        # Packages that cannot be provided are looked for once, not for each script.
+        # Packages that cannot be provided are looked up once, not for each script.
         self._failed: dict[Needs, RunRefused] = {}
 
     def run_all(
@@ -190,7 +191,7 @@ class _Trier:
         gate: Gate,
         told: Callable[[ScriptTrial], None] | None,
     ) -> tuple[ScriptTrial, ...]:
-        """Run the scripts, some at a time; an exception or Ctrl-C ends those that run."""
+        """Run the scripts, some in parallel; an exception or Ctrl-C kills those that run."""
         follower, telling = Follower(), threading.Lock()
 
         def run_one(script: Script) -> ScriptTrial:
@@ -233,7 +234,7 @@ class _Trier:
         )
 
     def asker(self, gate: Gate) -> Asker:
-        """Return who asks: no conversation, so that each run has a workspace of its own."""
+        """Return the initiator: no conversation, so that each run has its own workspace."""
         return self.who._replace(gate=gate, once="whole")
 
     def _try(self, script: Script, gate: Gate, follower: Follower) -> ScriptTrial:
@@ -256,9 +257,9 @@ class _Trier:
             with self.bench.prepare(self.skill, call, who, observed=True, secrets=False) as run:
                 self.bench.carry_out(run, self._watch(follower))
                 result = self.bench.finish(run)
-                run.workspace.wanted = False  # the files that a trial writes are not wanted
+                run.workspace.wanted = False  # the files that a trial writes are not needed
                 self.sandbox = result.sandbox
-                reached = _reached(run.egress.connections if run.egress else ())
+                reached = _to_reached(run.egress.connections if run.egress else ())
                 packages = run.packages
         except RunRefused as error:
             if needs is not None:
@@ -267,7 +268,7 @@ class _Trier:
         except PermissionDenied as error:
             self.denied.append(error)
             return _make_refused(blank, "refused", error)
-        verdict = judge(script, _ended(result))
+        verdict = judge(script, _to_ended(result))
         return blank._replace(
             started=verdict.started,
             how=verdict.how,
@@ -291,7 +292,7 @@ def _declared(skill: Skill, script: Script) -> Needs | None:
         return None
 
 
-def _ended(result: RunResult) -> Ended:
+def _to_ended(result: RunResult) -> Ended:
     hit = tuple(one for one in result.limits_hit if one.endswith(("bytes", "processes", "files")))
     return Ended(
         exit_code=result.exit_code,
@@ -305,7 +306,7 @@ def _ended(result: RunResult) -> Ended:
     )
 
 
-def _reached(connections: Iterable[Connection]) -> tuple[Reached, ...]:
+def _to_reached(connections: Iterable[Connection]) -> tuple[Reached, ...]:
     found = (Reached(f"{one_line(one.host)}:{one.port}", one.allowed) for one in connections)
     return tuple(dict.fromkeys(found))
 
@@ -324,7 +325,7 @@ def _make_refused(blank: ScriptTrial, how: How, error: SkillbeltError) -> Script
 
 
 class TrialPlan(NamedTuple):
-    """Calls of one skill that one question is asked for; `what` names one of them."""
+    """Calls of one skill that share one question; `what` names one of them."""
 
     bench: Workbench
     skill: Skill
@@ -333,12 +334,12 @@ class TrialPlan(NamedTuple):
     what: str = "script"
 
     def asker(self, gate: Gate) -> Asker:
-        """Return who asks: no conversation, so that each run has a workspace of its own."""
+        """Return the initiator: no conversation, so that each run has its own workspace."""
         return self.who._replace(gate=gate, once="whole")
 
 
 def ask_once(plan: TrialPlan, gate: Gate) -> Gate:
-    """Ask for all that the calls need; return a gate that answers their requests from that.
+    """Ask for everything that the calls need; return a gate that answers their requests from that.
 
     PermissionDenied when the answer is no.
     """
@@ -355,7 +356,7 @@ def ask_once(plan: TrialPlan, gate: Gate) -> Gate:
     def answer(pending: Pending) -> Answer | None:
         request = pending.request
         known = covered.get(request.type, frozenset())
-        # The hash binds the answer to what was shown: a skill that changed is asked for anew.
+        # The hash binds the answer to what was shown: a changed skill is asked for again.
         if request.hash in hashes and known.issuperset(request.patterns):
             return Answer("once", by="try")
         return Answer("reject", "a try asks for scripts and packages only", "try")
@@ -398,7 +399,7 @@ class _Wanted(NamedTuple):
 
 
 def _collect(plan: TrialPlan, gate: Gate) -> _Wanted:
-    """Find out what the calls will ask for. Nothing is run, installed or recorded."""
+    """Determine what the calls will ask for. Nothing is run, installed or recorded."""
     uses: list[Request] = []
     runs: list[Request] = []
     installs: list[Request] = []

@@ -1,8 +1,8 @@
 """Judge from the exit code and the output of a script whether it started, and what it lacked.
 
-A script starts when its own code gets to work: it answers `--help`, asks for other arguments, input
-or a key, or keeps running. It does not when a program, a module or a permission is missing, or when
-it crashes. The output is untrusted: a script can only lie about itself.
+A script starts when its own code runs: it answers `--help`, asks for other arguments, input or a
+key, or keeps running. It does not when a program, a module or a permission is missing, or when it
+crashes. The output is untrusted: a script can only lie about itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STARTED: frozenset[How] = frozenset(
     ("help", "ran", "example", "imports", "arguments", "input", "secret", "host", "waits")
 )
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
-# After the signals of a program that broke: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
+# Exit codes after a crash: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
 _FATAL = frozenset(128 + number for number in (4, 6, 7, 8, 11, 31))
 _SHOWN = 200
 
@@ -60,7 +60,7 @@ _FROM_PROCESS = re.compile(r'File "[^"\n]*/subprocess\.py"|_execute_child|asynci
 _PERMISSION = re.compile(
     r"(?m)(?:PermissionError: |\[Errno 1\] |\[Errno 13\] |\[Errno 30\] |EACCES|EPERM|EROFS"
     r"|: Permission denied|Read-only file system|Operation not permitted"
-    # What Node.js says when it may not make a folder, with `recursive`.
+    # The message of Node.js when it may not create a folder, with `recursive`.
     r"|ENOENT: no such file or directory, mkdir)"
 )
 _PERMITTED_PATH = re.compile(
@@ -117,7 +117,7 @@ _ON_INPUT = frozenset(
 
 
 class Lack(NamedTuple):
-    """One thing that a script lacked: its kind, and its name as far as the output tells it."""
+    """One thing that a script lacked: its kind, and its name as far as the output shows it."""
 
     kind: LackedKind
     name: str = ""
@@ -132,14 +132,14 @@ class Verdict(NamedTuple):
 
     @property
     def started(self) -> bool:
-        """Whether the script's own code got to work."""
+        """Whether the script's own code ran."""
         return self.how in STARTED
 
 
 class Ended(NamedTuple):
-    """How the process of a script ended, and what it printed.
+    """The end of a script's process, and its output.
 
-    `missing` is what the run found to be really missing of the things that the output names.
+    `missing` are the things that the output names and that the run found to be really missing.
     """
 
     exit_code: int
@@ -151,10 +151,10 @@ class Ended(NamedTuple):
 
 
 def judge(script: Script, ended: Ended) -> Verdict:
-    """Return the verdict on a script from how it ended."""
+    """Return the verdict on a script from its end."""
     text = f"{ended.stderr}\n{ended.stdout}"
     if ended.timed_out:
-        # A server may do without what is missing; one that raised for it does not serve.
+        # A server may work without a missing thing; one that raised an error for it does not.
         fault = _lacking(ended, text) if _find_exception(ended.stderr) else None
         return fault or Verdict("waits")
     if ended.exit_code == 0:
@@ -197,7 +197,7 @@ def _module(ended: Ended, text: str) -> Verdict | None:
 
 
 def _asked_to_install(text: str) -> Verdict | None:
-    """Judge a script that found out by itself what is missing and says how to install it."""
+    """Judge a script that noticed itself what is missing and says how to install it."""
     hint = _INSTALL.search(text)
     if hint is None:
         return None
@@ -223,7 +223,7 @@ def _program(ended: Ended, text: str) -> Verdict | None:
     return None
 
 
-# Words before "not found" that are no program.
+# Words before "not found" that are not a program.
 _NOT_PROGRAMS = frozenset(
     ("file", "directory", "folder", "path", "input", "config", "key", "token", "module", "it",
      "skill", "project", "database", "data", "id", "name", "argument", "user", "url", "and", "or",
@@ -249,7 +249,7 @@ def _permission(ended: Ended, text: str) -> Verdict | None:
 
 
 def _on_its_own(ended: Ended, text: str) -> Verdict:
-    """Judge a script that lacked nothing of the machine."""
+    """Judge a script that lacked nothing on the machine."""
     lacked = tuple(dict.fromkeys(Lack("host", one) for one in hosts_in(text)))
     if lacked or _NETWORK.search(text):
         found = _NETWORK.search(text)
@@ -325,7 +325,7 @@ def _verdict(how: How, kind: LackedKind, name: str, text: str, at: int) -> Verdi
 
 
 def _line(text: str, at: int) -> str:
-    """Return the line at that place; for a place below 0 the first line that says something."""
+    """Return the line at that offset; for a negative one the first line with a message."""
     if at >= 0:
         begin = text.rfind("\n", 0, at) + 1
         end = text.find("\n", at)

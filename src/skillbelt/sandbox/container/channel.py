@@ -45,11 +45,11 @@ class ContainerChannel:
 
     @property
     def stderr_text(self) -> str:
-        """The beginning of the process's stderr."""
+        """Return the beginning of the process's stderr."""
         return self._stderr.decode("utf-8", "replace").strip()
 
     def send(self, kind: bytes, data: bytes = b"") -> None:
-        """Queue a frame and send what can be sent without blocking."""
+        """Queue a frame and send as much as possible without blocking."""
         self.send_raw(HEADER.pack(kind, len(data)) + data)
 
     def send_raw(self, data: bytes) -> None:
@@ -58,7 +58,7 @@ class ContainerChannel:
         self.flush()
 
     def flush(self) -> None:
-        """Send what can be sent without blocking; raises ContainerLost."""
+        """Send as much as possible without blocking; raises ContainerLost."""
         try:
             while self._waiting:
                 count = self._socket.send(self._waiting[0])

@@ -40,14 +40,14 @@ class ContainerCgroup:
 
     @property
     def memory_bytes(self) -> int:
-        """The memory limit of all processes together; 0 when unknown."""
+        """Return the memory limit of all processes together; 0 when unknown."""
         return _read_number(self._memory, "memory.max") or _read_number(
             self._memory, "memory.limit_in_bytes"
         )
 
     @property
     def processes(self) -> int:
-        """The limit of processes; 0 when unknown."""
+        """Return the limit of processes; 0 when unknown."""
         return _read_number(self._pids, "pids.max")
 
     def counts(self) -> CgroupCounts:
@@ -139,7 +139,7 @@ class ContainerWatch:
         return "max_cpu_seconds" if spent > self._limits.max_cpu_seconds else None
 
     def finish(self, exit_code: int, cpu_seconds: float) -> set[str]:
-        """Return all limits that were exceeded, once the command is gone."""
+        """Return all limits that were exceeded, after the command has ended."""
         self._disk.finish()
         hit = self._disk.seen | self._processes.seen
         hit |= {limit} if (limit := self._check_counters()) else set()
@@ -157,7 +157,7 @@ def _visible(pid: int) -> bool:
 def limits_enforced(
     limits: Limits, group: ContainerCgroup, pid: int, own_users: bool
 ) -> dict[str, str]:
-    """Describe what enforces each limit; without a `pid` the kernel shows nothing."""
+    """Return what enforces each limit; without a `pid` the kernel shows nothing."""
     held = 0 < group.memory_bytes <= limits.max_memory_bytes
     counted = 0 < group.processes <= limits.max_processes + 1
     uncounted = "rlimit in a user namespace" if own_users else "not enforced: the engine does not"

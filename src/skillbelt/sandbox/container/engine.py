@@ -24,15 +24,16 @@ TEMPORARY_FOLDERS = ("/tmp", "/dev/shm")  # unless the job mounts something ther
 _SOCKETS = ("/run/docker.sock", "/run/podman/podman.sock")
 _SCHEMES = ("unix://", "http+unix://")
 _TIMEOUT_SECONDS = 60
-_MIN_MEMORY_BYTES = 6 * 2**20  # the least that engines accept
+_MIN_MEMORY_BYTES = 6 * 2**20  # the minimum that engines accept
 _MAX_OPEN_FILES = 2**16
 _MAX_USER_PROCESSES = 2**15  # some engines may not set more
 _ANSWER_BYTES = 2**16
-# Covered by an empty read-only tmpfs: engines mount something writable or telling there.
+# Covered by an empty read-only tmpfs: engines mount something there that is writable or reveals
+# facts about the host.
 _COVERED = ("/run", "/var/tmp", "/sys", "/sys/fs/cgroup")
 _ABANDONED_SECONDS = 600
 _SHOWN = 400
-# Raised by parsing an answer that is not an engine's.
+# Raised by parsing a response that is not an engine's.
 _MALFORMED = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
@@ -63,7 +64,7 @@ class ContainerEngine:
 
     @cached_property
     def client(self) -> Any:  # its stubs are mostly untyped
-        """The client, after a first answer of the engine."""
+        """Return the client, after the engine responded once."""
         try:
             docker = _docker()
         except ImportError as error:
@@ -83,7 +84,7 @@ class ContainerEngine:
 
     @cached_property
     def info(self) -> Mapping[str, Any]:
-        """The engine's information about itself."""
+        """Return the engine's information about itself."""
         with engine_errors("cannot read the engine's information"):
             return dict(self.client.info())
 
@@ -295,7 +296,7 @@ def engine_url(setting: str, environ: Mapping[str, str]) -> str:
 
 
 def check_socket(path: str) -> None:
-    """Raise SandboxUnavailable, with the remedy, when the socket does not answer."""
+    """Raise SandboxUnavailable, with the remedy, when the socket does not respond."""
     try:
         with socket.socket(socket.AF_UNIX) as end:
             end.connect(path)

@@ -131,7 +131,7 @@ class ContainerPool:
         return container
 
     def finishing(self, container: Container) -> None:
-        """Note that the command has exited; `give_back` follows after the cleanup."""
+        """Record that the command has exited; `give_back` follows after the cleanup."""
         with self._changed:
             self._finishing.add(container)
 

@@ -25,7 +25,7 @@ from skillbelt.untrusted_json import read_json
 
 _MAX_IN_FLIGHT = 256 * 2**10  # input that was sent and not yet consumed
 _CHUNK = 64 * 2**10
-_KILL_SECONDS = 2.0  # for the first process to kill everything; then the engine does
+_KILL_SECONDS = 2.0  # for the first process to kill everything; after that the engine does
 
 
 class FrameInput(Feed):

@@ -2,7 +2,7 @@
 
 A container has no capabilities, no network, a read-only root, sized tmpfs for temporary files,
 limits on memory and processes, and our own seccomp filter. Its first process starts one command
-after another, and removes everything that one leaves before the next.
+after another, and cleans up after each before the next.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _PATIENCE_SECONDS = 30.0  # how long a run waits for a container at the limit
 _UNBOUNDED = 2**62
 _USUAL_RUNTIMES = ("", "runc", "crun", "io.containerd.runc.v2")
 _PROBED, _PROBE = "/run/check", "import sys; open(sys.argv[1], 'x')"
-# What was probed already, and whether files have the same inode numbers inside as outside.
+# The engines that were probed, and whether files have the same inode numbers inside and outside.
 _probed: dict[tuple[str, str, str, int], bool] = {}
 
 
@@ -61,7 +61,7 @@ class ContainerSandbox:
     def __init__(
         self, settings: Settings | None = None, progress: Callable[[str], None] | None = None
     ) -> None:
-        """`progress` receives messages about slow steps."""
+        """Create the sandbox; `progress` receives messages about slow steps."""
         self._settings = settings or Settings()
         self._progress = progress or (lambda text: None)
         self._probing, self._same_inodes = False, True
@@ -202,7 +202,7 @@ class ContainerSandbox:
         return container
 
     def _hello(self, channel: ContainerChannel) -> dict[str, Any]:
-        """Read the status of the first process; nothing of a skill has run there yet."""
+        """Read the status of the first process; no code of a skill has run there yet."""
         try:
             _, data = channel.expect((keeper.HELLO,), START_SECONDS)
             return dict(read_json(data))
@@ -269,7 +269,10 @@ def _faults(found: dict[str, Any], silent: tuple[str, ...]) -> Iterator[str]:
 
 
 def _mounts(job: Job) -> Iterator[Mount]:
-    """Yield the job's mounts; refuse what the user of commands cannot reach: the engine could."""
+    """Yield the job's mounts.
+
+    Refuse one that only the engine, not the user of commands, can reach.
+    """
     for mount in mounts_of(job):
         folder = blocking_folder(mount.source) or blocking_folder(os.path.realpath(mount.source))
         if folder is not None:

@@ -1,7 +1,7 @@
 """Our seccomp filter in the format of container engines, from the same tables.
 
-It is the outer of two: each command also gets the filter of the native sandbox, which blocks what
-this one must allow for the first process of the container.
+It is the outer of two: each command also gets the filter of the native sandbox, which blocks calls
+that this one must allow for the first process of the container.
 """
 
 import errno
@@ -103,7 +103,7 @@ def _sockets(families: Iterable[int], kinds: Iterable[int]) -> Iterator[tuple[Ru
 def _all_but(place: int, one: int, other: int) -> Iterator[Rule]:
     """Yield conditions, one of which holds for every value but two, by the lower half.
 
-    Such a value differs in a bit where the two agree, or combines the other bits differently.
+    Any other value differs in a bit where the two agree, or combines the other bits differently.
     """
     apart = one ^ other
     for bit in _bits(_WHOLE & ~apart):

@@ -1,1 +1,1 @@
-"""Programs that run inside a sandbox, above the command."""
+"""Programs that run inside a sandbox, before and above the command."""

@@ -31,7 +31,7 @@ class Value(NamedTuple):
 
 
 class Stack(NamedTuple):
-    """An address so many bytes above the stack pointer, as an argument of a system call."""
+    """An address some bytes above the stack pointer, as an argument of a system call."""
 
     offset: int
 
@@ -45,9 +45,9 @@ Argument = int | Value | Stack
 
 
 class Assembler(ABC):
-    """Collects code and data, and makes an executable file of them.
+    """Collects code and data, and builds an executable file from them.
 
-    "The result" is what the last system call returned, or what was loaded since.
+    "The result" is the return value of the last system call, or the last loaded value.
     """
 
     elf_machine: int
@@ -75,16 +75,16 @@ class Assembler(ABC):
         self._parts.append(self._enter(syscalls.numbers_of(name)[self.column]))
 
     def jump(self, label: str, condition: Condition = "always") -> None:
-        """Go on at the label, if the last comparison gave that."""
+        """Jump to the label, if the last comparison gave that."""
         self._parts.append(_Jump(condition, label))
 
     def require(self, expected: int) -> None:
-        """Go to the label `fail` unless this is the result."""
+        """Jump to the label `fail` unless this is the result."""
         self.compare(expected)
         self.jump("fail", "not equal")
 
     def compare(self, expected: int | Value) -> None:
-        """Compare the lower half of the result with a number, or with what is in memory."""
+        """Compare the lower half of the result with a number, or with a value in memory."""
         if isinstance(expected, Value):
             self._parts.append(self._compare_value(expected.address))
         else:
@@ -99,11 +99,11 @@ class Assembler(ABC):
         self._parts.append(self._store_word(address))
 
     def load_word(self, address: int) -> None:
-        """Make four bytes the result."""
+        """Load four bytes as the result."""
         self._parts.append(self._load_word(address))
 
     def load_byte(self, address: int) -> None:
-        """Make one byte the result."""
+        """Load one byte as the result."""
         self._parts.append(self._load_byte(address))
 
     def set_bits(self, bits: int) -> None:
@@ -111,10 +111,10 @@ class Assembler(ABC):
         self._parts.append(self._set_bits(bits))
 
     def load_environment(self) -> None:
-        """Make the address of the environment the result.
+        """Load the address of the environment as the result.
 
-        The kernel starts a program with the number of its words at the top of the stack, then the
-        addresses of the words, a zero, and the addresses of the variables.
+        The kernel starts a program with the number of its arguments at the top of the stack, then
+        the addresses of the arguments, a zero, and the addresses of the variables.
         """
         self._parts.append(self._load_environment())
 

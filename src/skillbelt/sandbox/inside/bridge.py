@@ -1,8 +1,8 @@
-"""The way from inside a sandbox to the proxy: a port inside, at which the proxy outside listens.
+"""Connect a sandbox to the proxy outside: open a port inside, on which the proxy accepts.
 
 Run as `python3 -I -S -c TEXT DOOR FILTER COMMAND...`. It opens the port, passes it out through the
-Unix socket DOOR, and becomes the command; it starts no process. FILTER is a filter for the system
-calls of the command, in hexadecimal; `-` for none.
+Unix socket DOOR, and becomes the command; it starts no process. FILTER is the seccomp filter of the
+command, in hexadecimal; `-` for none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TIMEOUT_SECONDS = 10.0
 
 
 def open_port(door: str) -> int:
-    """Open a port on this machine at which the proxy behind the door listens; return its number."""
+    """Open a local port on which the proxy behind the door accepts; return its number."""
     with socket.socket(socket.AF_INET) as listener, socket.socket(socket.AF_UNIX) as way:
         listener.bind(("127.0.0.1", 0))
         listener.listen(_BACKLOG)
@@ -40,7 +40,7 @@ def open_port(door: str) -> int:
 
 
 def proxied(environment: dict[str, str], port: int) -> dict[str, str]:
-    """Return the environment with the variables that lead clients to the proxy."""
+    """Return the environment with the variables that point clients to the proxy."""
     proxy = dict.fromkeys(PROXY_VARIABLES, f"http://127.0.0.1:{port}")
     return {**environment, **proxy, "NO_PROXY": "", "no_proxy": "", "NODE_USE_ENV_PROXY": "1"}
 

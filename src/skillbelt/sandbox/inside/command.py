@@ -1,4 +1,4 @@
-"""How a process gives up its rights and becomes a command: shared by the programs above one.
+"""Drop the rights of a process and turn it into a command: shared by the programs above one.
 
 Any Python from 3.9 on runs this text, followed by that of `launch`, `keeper`, `bridge` or
 `container`: see `source_of`. The worker for WASM loads it as a module.
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 
-FAILED, UNUSABLE, MISSING = 125, 126, 127  # as `env` and a shell give them
+FAILED, UNUSABLE, MISSING = 125, 126, 127  # the exit codes of `env` and of a shell
 KILLED = 128 + signal.SIGKILL
 SET_DEATH_SIGNAL, SET_DUMPABLE, SET_SECCOMP = 1, 4, 22
 SET_SUBREAPER, SET_NO_NEW_PRIVILEGES = 36, 38
@@ -47,7 +47,7 @@ def prctl(option: int, value: int | bytes, pointer: bytes | int = 0) -> None:
 
 
 def load_filter(program: bytes) -> None:
-    """Have the kernel check every system call from here on."""
+    """Load a seccomp filter: the kernel checks every system call from here on."""
     ctypes = _ctypes()
     text = ctypes.create_string_buffer(program, len(program))
     # The number of its instructions, and their address.
@@ -59,8 +59,8 @@ def load_filter(program: bytes) -> None:
 def load_lock(rules: str, places: Sequence[int], number: int) -> Execute:
     """Load a filter that allows exec only with a random fourth argument; return such an exec.
 
-    The command does not know the argument, so it cannot become another program. `rules` is the
-    filter in hexadecimal, `places` are those of the argument's halves, `number` is execve's.
+    The command does not know the argument, so it cannot exec another program. `rules` is the filter
+    in hexadecimal, `places` are those of the argument's halves, `number` is execve's.
     """
     ctypes = _ctypes()
     key, program = os.urandom(8), bytearray.fromhex(rules)
@@ -81,7 +81,7 @@ def load_lock(rules: str, places: Sequence[int], number: int) -> Execute:
 
 
 def make_ruleset(handled: Sequence[int], size: int, paths: Iterable[tuple[str, int]]) -> int:
-    """Make a Landlock rule set; return its handle."""
+    """Create a Landlock rule set; return its handle."""
     attributes = b"".join(each.to_bytes(8, sys.byteorder) for each in handled)[:size]
     handle = call("syscall", _CREATE_RULESET, attributes, len(attributes), 0)
     for path, access in paths:
@@ -93,13 +93,13 @@ def make_ruleset(handled: Sequence[int], size: int, paths: Iterable[tuple[str, i
 
 
 def reset_signals() -> None:
-    """Undo what Python changes for itself."""
+    """Restore the signal handlers that Python changes."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
 
 
 def change_user(identity: Sequence[int] | None) -> None:
-    """Stop being root."""
+    """Change from root to the user of the command."""
     if identity is not None:
         uid, gid = identity
         os.setgroups([])
@@ -108,7 +108,7 @@ def change_user(identity: Sequence[int] | None) -> None:
 
 
 def close_streams() -> None:
-    """Let go of the command's streams, so that their readers see EOF when the command ends."""
+    """Close the command's streams here, so that their readers see EOF when the command ends."""
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
@@ -123,13 +123,13 @@ def exit_code(status: int) -> int:
 def become(
     argv: list[str], env: dict[str, str], execute: Execute = os.execve, prefix: str = ""
 ) -> int:
-    """Become the command; return the exit code that a shell would give when that fails.
+    """Become the command; on failure return the exit code that a shell would give.
 
-    `prefix` begins the message. os.execvpe would import something that can no longer be read.
+    `prefix` begins the message. os.execvpe would import a module that can no longer be read.
     """
     reason, code = "not found", MISSING
     for path in _candidates(argv[0], env.get("PATH", _DEFAULT_PATH)):
-        # A shell runs a script without a first line itself.
+        # A shell runs a script without a `#!` line itself.
         for program, words in ((path, argv), ("/bin/sh", ["/bin/sh", path, *argv[1:]])):
             try:
                 execute(program, words, env)

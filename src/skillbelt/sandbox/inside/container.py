@@ -1,8 +1,8 @@
-"""The first process of a container: it starts one command after another and ends what they leave.
+"""The first process of a container: it starts one command after another and kills their leftovers.
 
-Its text comes over its stdin, which `START` reads. Its arguments are mount points to report on. It
-exchanges frames with the runtime over stdin and stdout: a letter, the length of the body in four
-bytes, the body. At EOF the runtime is gone; it exits, and the container ends with it.
+`START` reads its text from stdin. Its arguments are mount points to report on. It exchanges frames
+with the runtime over stdin and stdout: a letter, the length of the body in four bytes, the body. At
+EOF the runtime is gone; it exits, and the container ends with it.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ START = (
 )
 NAMESPACES = ("ipc", "mnt", "net", "pid", "uts")
 _CHUNK = 64 * 2**10
-_ENOUGH = 4 * _CHUNK  # how much output is buffered before the command has to wait
+_ENOUGH = 4 * _CHUNK  # buffered output before the command has to wait
 _SWEEP_SECONDS, _CLEAR_SECONDS = 5.0, 2.0
 _OOM_SCORE = "500"  # so that the kernel kills the command rather than this process
 _GET_IO_PRIORITY = {"x86_64": 252, "aarch64": 31}
-_PREFIX = "sandbox: 1: exec: "  # of the messages in the native sandbox, which a shell gives
+_PREFIX = "sandbox: 1: exec: "  # prefix of a shell's messages in the native sandbox
 _WINDOW = struct.pack("HHHH", 24, 80, 0, 0)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Unstartable(Exception):
-    """A command cannot be set up. Its own failures are not errors."""
+    """A command cannot be set up. Failures of the command itself are not errors."""
 
 
 class Keeper:
     """The buffers to and from the runtime, and the running command, if any."""
 
     def __init__(self, devices: set[int]) -> None:
-        """`devices` are those of the host's mounts: nothing on them is ever removed."""
+        """Set up the buffers; nothing on `devices`, those of the host's mounts, is ever removed."""
         self._inbox, self._outbox = bytearray(), bytearray()
         self._devices = devices
         self._command: RunningCommand | None = None
@@ -71,18 +71,18 @@ class Keeper:
         self._wake, wake = os.pipe()
         for fd in (0, 1, self._wake, wake):
             os.set_blocking(fd, False)
-        # The end of a child does not interrupt `poll`; its signal writes here.
+        # SIGCHLD does not interrupt `poll`; its handler writes here.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def serve(self, hello: dict[str, Any]) -> None:
         """Serve requests of the runtime until it is gone."""
-        self._say(HELLO, json.dumps(hello).encode())
+        self._send(HELLO, json.dumps(hello).encode())
         while True:
             events = self._wait()
             if 1 in events:
                 self._flush()
-            if 0 in events and not self._hear():
+            if 0 in events and not self._read_requests():
                 return
             if self._command is not None:
                 self._attend(self._command, events)
@@ -100,7 +100,7 @@ class Keeper:
             os.read(self._wake, 512)
         return events
 
-    def _say(self, kind: bytes, data: bytes = b"") -> None:
+    def _send(self, kind: bytes, data: bytes = b"") -> None:
         self._outbox += HEADER.pack(kind, len(data)) + data
         self._flush()
 
@@ -111,7 +111,7 @@ class Keeper:
         except BlockingIOError:
             pass
 
-    def _hear(self) -> bool:
+    def _read_requests(self) -> bool:
         """Read requests of the runtime; return False at EOF."""
         try:
             data = os.read(0, _CHUNK)
@@ -124,10 +124,10 @@ class Keeper:
                 break
             body = bytes(self._inbox[HEADER.size : HEADER.size + size])
             del self._inbox[: HEADER.size + size]
-            self._obey(kind, body)
+            self._handle(kind, body)
         return bool(data)
 
-    def _obey(self, kind: bytes, body: bytes) -> None:
+    def _handle(self, kind: bytes, body: bytes) -> None:
         command = self._command
         if kind == JOB and command is None:
             self._start(json.loads(body))
@@ -142,9 +142,9 @@ class Keeper:
         try:
             self._command = RunningCommand(task)
         except (OSError, Unstartable) as error:
-            self._say(REFUSED, str(error).encode("utf-8", "surrogateescape"))
+            self._send(REFUSED, str(error).encode("utf-8", "surrogateescape"))
         else:
-            self._say(STARTED)
+            self._send(STARTED)
 
     def _attend(self, command: RunningCommand, events: dict[int, int]) -> None:
         if command.stdin in events and events[command.stdin] & ~select.POLLIN:
@@ -159,9 +159,9 @@ class Keeper:
     def _feed(self, command: RunningCommand) -> None:
         taken, broken = command.feed()
         if broken:
-            self._say(BROKEN)
+            self._send(BROKEN)
         elif taken:
-            self._say(TAKEN, struct.pack(">I", taken))
+            self._send(TAKEN, struct.pack(">I", taken))
 
     def _pass_on(self, command: RunningCommand, fd: int) -> bool:
         """Forward output once; return False when there is none."""
@@ -172,13 +172,13 @@ class Keeper:
         except OSError:  # a terminal whose other end is closed
             data = b""
         if data:
-            self._say(command.outputs[fd], data)
+            self._send(command.outputs[fd], data)
         else:
             del command.outputs[fd]
         return bool(data)
 
     def _finish(self, command: RunningCommand) -> None:
-        """End all that the command started, report its end, and clean up."""
+        """Kill all processes of the command, report its exit, and clean up."""
         gone = command.sweep()
         for fd in tuple(command.outputs):
             while self._pass_on(command, fd):
@@ -186,10 +186,10 @@ class Keeper:
         command.close()
         self._command = None
         ended = {"code": command.code, "cpu": command.cpu_seconds(), "gone": gone}
-        self._say(DONE, json.dumps(ended).encode())
+        self._send(DONE, json.dumps(ended).encode())
         self._flush_all()
         clean = gone and standing() == self._standing and clear(command.temporary, self._devices)
-        self._say(CLEAN if clean else UNCLEAN)
+        self._send(CLEAN if clean else UNCLEAN)
 
     def _flush_all(self) -> None:
         poll = select.poll()
@@ -258,7 +258,7 @@ class RunningCommand:
             os.close(self.stdin)
 
     def reap(self) -> bool:
-        """Reap everything that has ended; return whether the command itself has."""
+        """Reap all exited processes; return whether the command itself has exited."""
         ended = False
         while True:
             try:
@@ -272,7 +272,7 @@ class RunningCommand:
                 self.code = exit_code(status)
 
     def sweep(self) -> bool:
-        """Kill everything else in the container; return False when something does not end."""
+        """Kill everything else in the container; return False when a process does not exit."""
         if os.getpid() != 1:
             raise Unstartable("only the first process of a container may end all others")
         until = time.monotonic() + _SWEEP_SECONDS
@@ -286,7 +286,7 @@ class RunningCommand:
         return False
 
     def cpu_seconds(self) -> float:
-        """Return the CPU time of the command and all that it started; all were reaped."""
+        """Return the CPU time of the command and all its processes; all were reaped."""
         return _children_cpu() - self._before
 
     def close(self) -> None:
@@ -319,7 +319,7 @@ def _children_cpu() -> float:
 
 
 def _pipes() -> tuple[int, dict[int, bytes], tuple[int, ...]]:
-    """Return where to write, what to read as which stream, and the three ends of the command."""
+    """Return where to write, which stream each descriptor is, and the command's three ends."""
     stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
     return stdin[1], {stdout[0]: OUTPUT, stderr[0]: ERRORS}, (stdin[0], stdout[1], stderr[1])
 
@@ -363,7 +363,7 @@ def _set_streams(streams: tuple[int, ...], report: int) -> None:
         os.dup2(fd, number)
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) != report:
-            with suppress(OSError):  # the folder that was listed is closed already
+            with suppress(OSError):  # the descriptor of the listed folder is closed already
                 os.close(int(name))
 
 
@@ -393,12 +393,12 @@ def _clear(folder: str, device: int, until: float) -> bool:
     with os.scandir(folder) as entries:
         for entry in entries:
             found = entry.stat(follow_symlinks=False)
-            if found.st_dev == device and not _removed(entry.path, found, device, until):
+            if found.st_dev == device and not _try_remove(entry.path, found, device, until):
                 return False
     return time.monotonic() < until
 
 
-def _removed(path: str, found: os.stat_result, device: int, until: float) -> bool:
+def _try_remove(path: str, found: os.stat_result, device: int, until: float) -> bool:
     """Remove an entry; return whether it is gone. Mount points of the engine may stay."""
     if found.st_uid != os.getuid():
         return stat.S_ISDIR(found.st_mode) and _clear(path, device, until)
@@ -413,7 +413,7 @@ def _removed(path: str, found: os.stat_result, device: int, until: float) -> boo
 
 
 def about_me(places: list[str]) -> dict[str, Any]:
-    """Return what the kernel reports about this process and the places, for a check."""
+    """Return the kernel's facts about this process and the places, for a check."""
     with open("/proc/self/status", encoding="utf-8") as lines:
         status = dict(line.rstrip("\n").split(":\t", 1) for line in lines if ":\t" in line)
     wanted = ("Uid", "Gid", "CapPrm", "CapEff", "CapBnd", "NoNewPrivs", "Seccomp")

@@ -1,9 +1,9 @@
 """The first process of a bubblewrap sandbox: it waits, sets the limits and starts the command.
 
-It stays above the command. No process inside can read, trace or end it; it has the limits and the
-filter of the command; and everything inside ends with it. It is machine code, since nothing
-that every system has can load the filter that keeps a command from starting another program:
-see design/running.md. `assembler` has the instructions; each program is written for one run.
+It stays above the command. No process inside can read, trace or kill it; it has the limits and the
+filter of the command; and everything inside ends with it. It is machine code, since no program that
+every system has can load the filter that keeps a command from starting another program: see
+design/running.md. `assembler` has the instructions; each program is built for one run.
 """
 
 import os
@@ -22,7 +22,7 @@ PLACE = "/.sandbox/sh"
 LAST_PLACE = "/.sandbox/last"
 # The words before the command, for that shell.
 WORDS = (PLACE, "-c", 'exec "$@"', "sandbox")
-# A shell that cannot start a program either, so it only explains what is wrong.
+# A shell that cannot start a program either: it only explains the error.
 LOCKED_WORDS = (
     PLACE,
     "-c",
@@ -48,14 +48,14 @@ def program(
     terminal: bool = False,
     lock: bytes = b"",
 ) -> bytes:
-    """Write a program that starts the first of the paths that exists, as an ELF file.
+    """Build a program that starts the first of the paths that exists, as an ELF file.
 
-    With `waits` it says READY and ends with 125 if ANSWER does not come. It also ends with 125 if
-    anything here fails. If it cannot start the command, a shell tries once more and explains.
-    With `stays` the command is its child; it reaps everything that ends below it, and ends with
-    the exit code of the command. With `terminal` its stderr becomes the command's terminal. With
-    the filter of `seccomp.lock` or `seccomp.alone` neither it nor the command can start another
-    program.
+    With `waits` it writes READY and exits with 125 if ANSWER does not come. It also exits with 125
+    if anything here fails. If it cannot start the command, a shell tries once more and explains the
+    error. With `stays` the command is its child; it reaps every process that ends below it, and
+    exits with the exit code of the command. With `terminal` its stderr becomes the command's
+    terminal. With the filter of `seccomp.lock` or `seccomp.alone` neither it nor the command can
+    start another program.
     """
     code = ASSEMBLERS[processor or os.uname().machine]()
     child, number, environment = (code.data(bytes(_WORD)) for _ in range(3))
@@ -93,8 +93,8 @@ def _wait_for_answer(code: Assembler) -> None:
 
 
 def _start_child(code: Assembler, child: int) -> None:
-    """Fork, and go on as the child; the parent goes to `lock`."""
-    code.call("prctl", _SET_DUMPABLE, 0)  # no file of it in /proc can be opened; exec resets it
+    """Fork, and continue as the child; the parent jumps to `lock`."""
+    code.call("prctl", _SET_DUMPABLE, 0)  # no file of it in /proc can be opened; exec resets this
     code.require(0)
     code.call("clone", _SIGCHLD, 0, 0, 0, 0)
     code.store(child)
@@ -144,7 +144,7 @@ def _become_command(code: Assembler, paths: tuple[str, ...], number: int, enviro
 
 
 def _stay_above(code: Assembler, child: int) -> None:
-    """Close the streams, reap until the child ends, and end with its exit code."""
+    """Close the streams, reap until the child ends, and exit with its exit code."""
     status = code.data(bytes(_WORD))
     code.label("above")
     for stream in (0, 1, 2):
@@ -155,7 +155,7 @@ def _stay_above(code: Assembler, child: int) -> None:
     code.jump("fail", "negative")
     code.compare(Value(child))
     code.jump("wait", "not equal")
-    # The first byte is the signal that ended it, with a bit for a core file; the second one its
+    # The first byte is the signal that killed it, with a bit for a core file; the second one its
     # exit code.
     code.load_byte(status)
     code.compare(0)
@@ -170,13 +170,13 @@ def _stay_above(code: Assembler, child: int) -> None:
 
 
 def last(job: Job) -> bytes:
-    """Write the program that becomes the command when the command may start no other."""
+    """Build the program that becomes the command when the command may start no other program."""
     paths = paths_of(job.argv[0], job.env.get("PATH", ""))
     return program(paths, waits=False, lock=seccomp.alone())
 
 
 def paths_of(word: str, path: str) -> tuple[str, ...]:
-    """Where a command is looked for; nowhere when that is for the shell to say."""
+    """Return the paths to try for a command; none when the shell is to report the error."""
     if "/" in word:
         return (word,)
     folders = path.split(":") if word and path else ()

@@ -1,9 +1,9 @@
-"""The launcher for systems other than Linux, which have no better way to end a whole tree.
+"""The launcher for systems other than Linux, which have no better way to kill a whole tree.
 
-Run as `python3 -I -S -c TEXT TASK HOLD`. TASK is a handle with a JSON object; HOLD is one end of a
-socket pair. When the other end is closed, or its process is gone, the command and its descendants
-are ended. A process that has left its process group and lost its parent is not found again: there
-is no subreaper outside Linux.
+Run as `python3 -I -S -c TEXT TASK HOLD`. TASK is a descriptor with a JSON object; HOLD is one end
+of a socket pair. When the other end is closed, or its process is gone, the command and its
+descendants are killed. A process that has left its process group and lost its parent is not found:
+there is no subreaper outside Linux.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main(task_fd: int, hold: int) -> int:
     os.set_inheritable(hold, False)
     with os.fdopen(task_fd, "rb") as file:
         task = json.load(file)
-    # The end of a child does not interrupt `select`; its signal writes here.
+    # SIGCHLD does not interrupt `select`; its handler writes here.
     ended, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -66,7 +66,7 @@ def _wait(child: int, ended: int, hold: int) -> int:
 
 
 def _sweep(child: int, processes_allowed: bool) -> None:
-    """Stop everything first, so that nothing new is started; then end it."""
+    """Stop everything first, so that nothing new is started; then kill it."""
     doomed: set[int] = set()
     for _ in range(_ROUNDS if processes_allowed else 0):
         with suppress(OSError):  # the group is empty

@@ -1,7 +1,7 @@
 """The launcher of the sandboxes without namespaces.
 
-Run as `python3 -I -S -c TEXT FD`; the handle gives a JSON object with the task. It starts the
-command as its child once the runtime answers, stays above it, and ends everything below it when
+Run as `python3 -I -S -c TEXT FD`; the descriptor holds a JSON object with the task. It starts the
+command as its child once the runtime answers, stays above it, and kills everything below it when
 the command ends, when it receives SIGTERM, or when the runtime is gone.
 """
 
@@ -49,13 +49,13 @@ def main(fd: int) -> int:
     """Run the command; return its exit code."""
     with os.fdopen(fd, "rb") as file:
         task = json.load(file)
-    # Waited for, not handled: a handler can run just before the wait that it should end.
+    # Waited for, not handled: a handler can run just before the wait that it should interrupt.
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     prctl(SET_DEATH_SIGNAL, signal.SIGTERM)
     prctl(SET_SUBREAPER, 1)
     if os.getppid() != task["parent"]:
         return FAILED  # the runtime was gone before the death signal was set
-    # The command may have the same user, and must not read this process or its handles.
+    # The command may run as the same user, and must not read this process or its descriptors.
     prctl(SET_DUMPABLE, 0)
     child = os.fork()
     if child == 0:
@@ -65,12 +65,12 @@ def main(fd: int) -> int:
     _hold(child, task["rules"])
     code = _wait(child)
     if not _sweep():
-        os.kill(os.getpid(), signal.SIGKILL)  # the runtime takes this as: something is left
+        os.kill(os.getpid(), signal.SIGKILL)  # tells the runtime that a process is left
     return code
 
 
 def _hold(child: int, rules: dict[str, Any] | None) -> None:
-    """Keep the child's files in /proc open: the kernel would make new ones, without the rules."""
+    """Keep the child's files in /proc open: the kernel would create new ones without the rules."""
     for path, _ in rules["paths"] if rules else ():
         if path.startswith(_OWN_PROCESS):
             with suppress(OSError):  # the child has ended, or the kernel has no such file
@@ -89,9 +89,9 @@ def _wait(child: int) -> int:
 
 
 def _sweep() -> bool:
-    """End everything below; return False when something does not end.
+    """Kill everything below; return False when a process does not exit.
 
-    A process that loses its parent becomes our child, so none gets away.
+    A process that loses its parent becomes our child, so none escapes.
     """
     until = time.monotonic() + _SWEEP_SECONDS
     while time.monotonic() < until:
@@ -122,7 +122,7 @@ def _below(pid: int) -> list[int]:
 
 
 def _become(task: dict[str, Any]) -> NoReturn:
-    """In the child: give up everything that is not granted, then become the command."""
+    """In the child: drop everything that is not granted, then become the command."""
     try:
         _prepare(task)
         execute = load_lock(**task["lock"]) if task["lock"] else os.execve
@@ -146,7 +146,7 @@ def _prepare(task: dict[str, Any]) -> None:
         fcntl.ioctl(2, termios.TIOCSCTTY, 0)
         os.dup2(2, 0)
         os.dup2(2, 1)
-    # Last, since everything above needs handles and memory itself.
+    # Last, since everything above needs descriptors and memory itself.
     prctl(SET_NO_NEW_PRIVILEGES, 1)
     tasks = task.get("tasks")
     unseen = 0 if tasks is None else find_unseen_tasks(tasks)
@@ -161,7 +161,7 @@ def _prepare(task: dict[str, Any]) -> None:
 
 
 def find_unseen_tasks(seen: int) -> int:
-    """Return how many tasks this user has beside those that show here, not less than there are.
+    """Return an upper bound on the tasks of this user beside the visible ones.
 
     Other containers may have the same user: the kernel counts all of them for one limit.
     """
@@ -173,7 +173,7 @@ def find_unseen_tasks(seen: int) -> int:
         step *= 2
         enough += step
         if step > _MOST_UNSEEN:
-            return 0  # it is not this limit
+            return 0  # this limit does not apply
     few = enough - step
     while enough - few > _NEAR:
         middle = (few + enough) // 2
@@ -200,7 +200,7 @@ def _may_fork(most: int, hard: int) -> bool:
 
 
 def _wait_for_answer() -> None:
-    """Report that all is in place, and exit when the runtime does not answer."""
+    """Report that everything is in place; exit when the runtime does not answer."""
     os.write(1, b"1")
     line = b""
     while not line.endswith(b"\n"):

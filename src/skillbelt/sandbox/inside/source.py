@@ -1,4 +1,4 @@
-"""The text of a program that another Python runs above a command."""
+"""The source of a program that another Python runs above a command."""
 
 import os
 import re
@@ -16,7 +16,7 @@ _IMPORT = re.compile(
 def source_of(program: Literal["launch", "keeper", "bridge", "container"]) -> str:
     """Return the program with `command` in front of it, instead of importing it.
 
-    It may run where this package cannot be read, so it comes as text.
+    It may run where this package cannot be read, so it is passed as text.
     """
     shared, own = _read("command"), _read(program)
     return shared + _IMPORT.sub("", own.replace(_FUTURE, "", 1), count=1)

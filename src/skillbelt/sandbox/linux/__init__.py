@@ -1,1 +1,1 @@
-"""The sandboxes for Linux: bubblewrap, Landlock, the system-call filter, control groups."""
+"""The sandboxes for Linux: bubblewrap, Landlock, the seccomp filter, cgroups."""

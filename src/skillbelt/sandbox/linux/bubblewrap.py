@@ -1,8 +1,8 @@
 """The sandbox for Linux: bubblewrap, a seccomp filter and limits, never as root.
 
-Inside are the system's programs and libraries, a private `/tmp`, `/proc` and `/dev`, and what the
-job mounts; nothing else of the host, no network, no other process. The first process inside is
-`inside.entry`; when it ends, the kernel ends everything else inside.
+Inside are the system's programs and libraries, a private `/tmp`, `/proc` and `/dev`, and the mounts
+of the job; nothing else of the host, no network, no other process. The first process inside is
+`inside.entry`; when it ends, the kernel kills everything else inside.
 """
 
 import os
@@ -39,7 +39,7 @@ from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
 TEMPORARY = "/tmp"
 _NOBODY = "nobody"
 _ETC_FOR_NETWORK = ("ssl/certs", "pki/tls/certs", "pki/ca-trust/extracted")
-# The workspace of the preflight. On a slow machine it is measured, so it is small.
+# The workspace of the preflight. It is small, since a slow machine measures it.
 _SMALL_FOLDER = "/proc/self/ns"
 _SYSCTL = "/proc/sys"
 _DEVICES = ("null", "zero", "urandom")
@@ -90,7 +90,7 @@ def _preflight() -> None:
 
 
 def _explain(said: str) -> str:
-    """Return what bubblewrap reported, and the likely cause on this machine."""
+    """Return the message of bubblewrap, and the likely cause on this machine."""
     return f"bubblewrap cannot start: {said or 'no message'}{_remedy()}"
 
 
@@ -148,7 +148,7 @@ def _plan(job: Job) -> LaunchPlan:
 def programs(job: Job) -> tuple[bytes, bytes]:
     """Return the first process, and the program between the bridge and the command, if any.
 
-    The bridge has to start a program itself, so what follows it locks out others.
+    The bridge has to exec a program itself, so the program after it loads the lock.
     """
     locked = not job.capabilities.processes
     word = job.bridge[0] if job.bridge else job.argv[0]
@@ -163,7 +163,7 @@ def programs(job: Job) -> tuple[bytes, bytes]:
 
 
 def check_environment(job: Job) -> None:
-    """Raise RunRefused for what a shell or the kernel would misunderstand."""
+    """Raise RunRefused for variables that a shell or the kernel would misread."""
     check_job(job)
     for name in job.env:
         if not (name.isascii() and name.isidentifier()):
@@ -179,7 +179,7 @@ def bubblewrap_arguments(
     """
     network, identity = bool(job.bridge), current_identity()
     whole_dev = job.capabilities.processes or job.terminal
-    arguments = [*_fixed(whole_dev, network, job.limits.max_temporary_bytes)]
+    arguments = [*_common_flags(whole_dev, network, job.limits.max_temporary_bytes)]
     for mount in mounts_of(job):
         arguments += ("--bind" if mount.writable else "--ro-bind", mount.source, mount.target)
     for name, value in job.env.items():
@@ -213,7 +213,7 @@ def _prefix(identity: Identity | None) -> Iterator[str]:
 
 
 @lru_cache(maxsize=16)
-def _fixed(whole_dev: bool, network: bool, temporary_bytes: int) -> tuple[str, ...]:
+def _common_flags(whole_dev: bool, network: bool, temporary_bytes: int) -> tuple[str, ...]:
     """Return the flags that most jobs share: namespaces, system, devices, temporary files."""
     size = ("--size", str(temporary_bytes))
     devices = (
@@ -231,7 +231,7 @@ def _fixed(whole_dev: bool, network: bool, temporary_bytes: int) -> tuple[str, .
 
 
 def _few_devices() -> tuple[str, ...]:
-    """Return a small /dev. Without child processes a command has no use for new terminals."""
+    """Return a small /dev. A command without child processes needs no new terminals."""
     binds = ((f"/dev/{name}", f"/dev/{name}") for name in _DEVICES)
     links = ((target, f"/dev/{name}") for target, name in _DEVICE_LINKS)
     return (
@@ -258,12 +258,12 @@ def system_arguments(network: bool) -> tuple[str, ...]:
 
 
 def _inside(job: Job) -> Iterator[str]:
-    """Yield the words of the first process and of all that follows it."""
+    """Yield the arguments of the first process and of all programs after it."""
     locked = not job.capabilities.processes
     if not job.bridge:
         yield from (*(entry.LOCKED_WORDS if locked else entry.WORDS), *job.argv)
         return
-    # The bridge needs a socket with a name; the filter that it loads for the command refuses one.
+    # The bridge needs a named socket; the filter that it loads for the command refuses one.
     more = seccomp.FOLLOWED if locked else ()
     last = seccomp.program(job.capabilities.processes, True, named_sockets=False, more=more)
     yield from (*entry.WORDS, *job.bridge, last.hex())
@@ -274,7 +274,7 @@ def _inside(job: Job) -> Iterator[str]:
 
 @lru_cache(maxsize=1)
 def passwd(identity: Identity) -> bytes:
-    """Return /etc/passwd as it is inside."""
+    """Return the content of /etc/passwd inside."""
     return (
         f"skill:x:{identity.uid}:{identity.gid}:skill:{TEMPORARY}:/bin/sh\n"
         f"{_NOBODY}:x:65534:65534:{_NOBODY}:/nonexistent:/usr/sbin/nologin\n"
@@ -283,7 +283,7 @@ def passwd(identity: Identity) -> bytes:
 
 @lru_cache(maxsize=1)
 def group(identity: Identity) -> bytes:
-    """Return /etc/group as it is inside."""
+    """Return the content of /etc/group inside."""
     return f"skill:x:{identity.gid}:\nnogroup:x:65534:\n".encode()
 
 

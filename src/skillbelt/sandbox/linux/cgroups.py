@@ -1,4 +1,4 @@
-"""Control groups: the kernel's own bound on the memory and the processes of a whole run."""
+"""Cgroups: the kernel's own bound on the memory and the processes of a whole run."""
 
 import os
 import signal
@@ -13,8 +13,8 @@ from skillbelt.values import Limits
 
 MOUNT = "/sys/fs/cgroup"
 _PREFIX = "skillbelt-"
-# Where our own process and its siblings go in a delegated group: version 2 enables controllers for
-# child groups only in a group without processes.
+# The child group for our own process and its siblings in a delegated group: version 2 enables
+# controllers for child groups only in a group without processes.
 _OWN = f"{_PREFIX}runtime"
 _REMOVE_SECONDS = 2.0
 _SWEEP_SECONDS = 60.0
@@ -28,7 +28,7 @@ _left: set[str] = set()
 
 
 class Hierarchy(NamedTuple):
-    """Where groups can be created: the parent folder of each controller, and the cgroup version."""
+    """The place to create groups: the parent folder of each controller, and the cgroup version."""
 
     version: int
     parents: tuple[str, ...]
@@ -56,12 +56,12 @@ class ControlGroup:
             raise
 
     def join(self, pid: int) -> None:
-        """Add the process, and with it all that it will start."""
+        """Add the process, and with it all processes that it will start."""
         for folder in self._folders:
             _write(os.path.join(folder, "cgroup.procs"), str(pid))
 
     def take_in(self, pids: Iterable[int]) -> None:
-        """Add those that are missing: their parents were not members when they started."""
+        """Add the processes that are missing: their parents were not members when they started."""
         for pid in set(pids) - self._inside():
             with suppress(OSError):
                 self.join(pid)
@@ -90,7 +90,7 @@ class ControlGroup:
         found = []
         if self._has_counted(memory, "oom_kill"):
             found.append("max_memory_bytes")
-        # A refusal after `halt` was within the limit.
+        # A refusal after `halt` is not a limit that the run reached.
         if self._refused or (not self._halted and self._has_counted("pids.events", "max")):
             found.append("max_processes")
         return tuple(found)
@@ -99,7 +99,7 @@ class ControlGroup:
         """Remove it; the kernel may need a moment after the last process."""
         until = time.monotonic() + _REMOVE_SECONDS
         for folder in self._folders:
-            while not (gone := _removed(folder)) and time.monotonic() < until:
+            while not (gone := _try_remove(folder)) and time.monotonic() < until:
                 time.sleep(0.001)
             if not gone:
                 _left.add(folder)
@@ -169,15 +169,15 @@ def _works(found: Hierarchy) -> bool:
 
 
 def _sweep(found: Hierarchy) -> None:
-    """Remove what a killed runtime left; the kernel refuses to remove a group in use."""
+    """Remove the groups that a killed runtime left; the kernel refuses to remove a group in use."""
     for parent in found.parents:
         for name in os.listdir(parent):
             owner = name.removeprefix(_PREFIX).partition("-")[0]
             gone = owner.isdigit() and not os.path.exists(f"/proc/{owner}")
             if name.startswith(_PREFIX) and gone:
-                _removed(os.path.join(parent, name))
+                _try_remove(os.path.join(parent, name))
     for folder in tuple(_left):
-        if _removed(folder):
+        if _try_remove(folder):
             _left.discard(folder)
 
 
@@ -279,7 +279,7 @@ def _own_groups() -> dict[str, str]:
     return found
 
 
-def _removed(folder: str) -> bool:
+def _try_remove(folder: str) -> bool:
     try:
         os.rmdir(folder)
     except FileNotFoundError:

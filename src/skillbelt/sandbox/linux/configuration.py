@@ -1,15 +1,18 @@
-"""What programs need in /etc, and what tells nothing about the host, its users or their secrets."""
+"""The files in /etc that programs need.
+
+None of them reveals anything about the host, its users or their secrets.
+"""
 
 import glob
 import os
 from functools import lru_cache
 
-# Debian keeps parts of these programs here: without them LibreOffice ends at once, ImageMagick
-# knows no fonts, Java no security settings.
+# Debian keeps parts of these programs here: without them LibreOffice exits at once, ImageMagick
+# finds no fonts, Java no security settings.
 _FOLDERS = ("alternatives", "fonts", "libreoffice", "ImageMagick-[67]", "java-*-openjdk", "texmf",
             "ghostscript", "chromium.d", "perl", "groff", "vulkan", "OpenCL")  # fmt: skip
-# Of R and Chromium not the whole folder: Renviron.site and Rprofile.site hold tokens of sites, and
-# the policies of Chromium proxies and the key that enrols a machine.
+# Not the whole folders of R and Chromium: Renviron.site and Rprofile.site hold tokens of sites, and
+# the policies of Chromium hold proxies and the key that enrols a machine.
 _FILES = ("ld.so.cache", "mime.types", "magic", "papersize", "services", "protocols",
           "ssl/openssl.cnf", "R/Renviron", "R/Makeconf", "R/ldpaths", "R/javaconf",
           "R/repositories", "chromium/master_preferences",

@@ -1,4 +1,4 @@
-"""Which user a sandbox runs as (never root), and which Python it can use."""
+"""The user that a sandbox runs as (never root), and the Python that it can use."""
 
 import os
 import stat
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox.linux.prefixes import shown_of
 
-# Unused by default: it needs no entry in a passwd file, and none should exist.
+# Unused by default: it needs no entry in a passwd file, and should have none.
 RUN_ID = 62_000
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32")
 _TRUSTED_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
@@ -23,7 +23,7 @@ class Identity(NamedTuple):
 
 
 class Python(NamedTuple):
-    """A Python that can be run inside, and what it needs there, at the same paths as outside.
+    """A Python that can be run inside, and the paths it needs there, the same as outside.
 
     `folders` are folders, and single files of folders that hold more than a Python.
     """
@@ -35,7 +35,7 @@ class Python(NamedTuple):
 def run_identity() -> Identity | None:
     """Return the user to become before a command runs; None when we are an ordinary user.
 
-    SandboxUnavailable for a root that cannot become another user.
+    SandboxUnavailable for root in a user namespace without such a user.
     """
     if 0 not in (os.getuid(), os.geteuid()):
         return None
@@ -49,7 +49,7 @@ def run_identity() -> Identity | None:
 
 @lru_cache(maxsize=1)
 def _known_here(number: int) -> bool:
-    """Whether the user namespace maps such a user and group."""
+    """Whether the user namespace maps this user and group."""
     return all(_is_mapped(f"/proc/self/{kind}_map", number) for kind in ("uid", "gid"))
 
 
@@ -69,7 +69,7 @@ def current_identity() -> Identity:
 
 @lru_cache(maxsize=32)
 def trusted_program(name: str) -> str | None:
-    """Return the absolute path of a system program that only root can have put there."""
+    """Return the absolute path of a system program that only root can have installed."""
     for folder in _TRUSTED_FOLDERS:
         path = os.path.realpath(os.path.join(folder, name))
         if os.path.isfile(path) and os.access(path, os.X_OK) and _only_root_writes(path):
@@ -114,7 +114,7 @@ def interpreter(identity: Identity | None = None) -> Python | None:
     """Return the Python for commands: ours if the identity can read it, else the system's; or None.
 
     Ours means the base of a virtual environment: the packages of the runtime are not for skills.
-    Ours is not taken where mounting it would expose private files: see `shown_of`.
+    Ours is not used where mounting it would expose private files: see `shown_of`.
     """
     identity = identity or current_identity()
     ours = os.path.realpath(sys.executable) if sys.executable else ""

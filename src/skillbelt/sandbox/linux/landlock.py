@@ -1,8 +1,8 @@
 """The sandbox for Linux without user namespaces: Landlock and a seccomp filter.
 
-Weaker than bubblewrap, and it says so: `/tmp` is not private, names and modes of other files are
-visible, and a read-only folder inside a writable one is writable. There is no network, even for
-granted hosts, since Landlock cannot force a command through a proxy.
+Weaker than bubblewrap, and its results say so: `/tmp` is not private, names and modes of other
+files are visible, and a read-only folder inside a writable one is writable. There is no network,
+even for granted hosts, since Landlock cannot force a command through a proxy.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ from skillbelt.sandbox.process.run import ProcessRun, try_start
 from skillbelt.sandbox.process.supervised import check_places, supervised_plan
 from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
 
-MIN_VERSION = 3  # before it, any file could be truncated
+MIN_VERSION = 3  # older versions allow truncating any file
 _SIGNALS_VERSION = 6
 _CREATE_RULESET, _ASK_VERSION = 444, 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_FOLDER = 1, 2, 4, 8
@@ -31,21 +31,21 @@ _DEVICE_CONTROL = 1 << 15
 _TRUNCATE = 1 << 14
 _READ = _EXECUTE | _READ_FILE | _READ_FOLDER
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _DEVICE_CONTROL
-_NO_DEVICES = (1 << 6) | (1 << 11)  # neither character nor block devices can be made
+_NO_DEVICES = (1 << 6) | (1 << 11)  # neither character nor block devices can be created
 READ_ONLY = _READ_FILE | _READ_FOLDER
 EVERYTHING = ((1 << 16) - 1) & ~_NO_DEVICES & ~_DEVICE_CONTROL
 _NETWORK = 3  # bind and connect by TCP
 _SCOPES = 3  # abstract unix sockets and signals
-_BITS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # how many rights for files each version knows
-_ATTRIBUTES = {1: 8, 2: 8, 3: 8, 4: 16, 5: 16}  # how long its structure is; later ones have 24
-# No terminals: a command could read what the user types there. A run with a terminal of its own has
-# that as its three streams, and as /dev/tty.
+_BITS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # how many file rights each version has
+_ATTRIBUTES = {1: 8, 2: 8, 3: 8, 4: 16, 5: 16}  # bytes of the structure; later: 24
+# No terminals: a command could read what the user types there. A run with its own terminal has it
+# as its three streams, and as /dev/tty.
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-# What programs read about themselves. The same folder has tables of sockets and mounts, which
+# Files that programs read about themselves. The same folder has tables of sockets and mounts, which
 # without namespaces show those of all users.
 _OWN = ("status", "stat", "statm", "maps", "smaps", "cmdline", "comm", "environ", "auxv", "limits",
         "cgroup", "io", "oom_score", "oom_score_adj", "personality")  # fmt: skip
-# What programs read about the machine; nothing in /proc about other processes or networks.
+# Files that programs read about the machine; nothing in /proc about other processes or networks.
 _PROC = ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesystems",
          "sys/kernel/ostype", "sys/kernel/osrelease", "sys/kernel/version", "sys/kernel/pid_max",
          "sys/kernel/threads-max", "sys/kernel/cap_last_cap", "sys/kernel/ngroups_max",
@@ -54,7 +54,7 @@ _PROC = ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesyst
          "sys/fs/pipe-max-size")  # fmt: skip
 _ETC = ("localtime", "ssl/certs", "passwd", "group", "nsswitch.conf")
 
-# What bubblewrap isolates and Landlock does not.
+# Isolation that bubblewrap has and Landlock does not.
 NOT_HELD = (
     "names, modes and times of your other files, which processes there are, a private /tmp, "
     "a network for granted hosts"
@@ -62,7 +62,7 @@ NOT_HELD = (
 
 
 class PathRule(NamedTuple):
-    """What may be done with a file, or with everything in a folder."""
+    """The rights for a file, or for everything in a folder."""
 
     path: str
     access: int
@@ -95,7 +95,7 @@ def filter_program(job: Job, machine: str = "") -> bytes:
     """Return the seccomp filter for a run without namespaces.
 
     It refuses more than with namespaces: calls that reach the user's other files and processes
-    without Landlock checking them. `machine` is as in `seccomp.program`.
+    unchecked by Landlock. `machine` is as in `seccomp.program`.
     """
     processes = job.capabilities.processes
     more = () if processes else seccomp.FOLLOWED
@@ -104,7 +104,7 @@ def filter_program(job: Job, machine: str = "") -> bytes:
 
 @lru_cache(maxsize=1)
 def version() -> int:
-    """Return the version of Landlock in the kernel; 0 for none."""
+    """Return the Landlock version of the kernel; 0 for none."""
     if sys.platform != "linux":
         return 0
     call = ctypes.CDLL(None, use_errno=True).syscall
@@ -139,7 +139,7 @@ def rules(job: Job) -> dict[str, object]:
 
 
 def ruleset(granted: Iterable[PathRule]) -> dict[str, object]:
-    """Return a rule set that allows nothing but this, as `make_ruleset` takes it."""
+    """Return a rule set that allows only these paths, as `make_ruleset` takes it."""
     known = version()
     all_files = (1 << _BITS.get(known, 16)) - 1
     network = _NETWORK if known >= 4 else 0
@@ -158,7 +158,8 @@ def _list_rules(job: Job) -> Iterator[PathRule]:
         yield PathRule(folder, _READ)
     for path in (*shown_folders(), *shown_files(), *(f"/etc/{name}" for name in _ETC)):
         yield PathRule(path, _READ)
-    # The launcher opens these in the process that becomes the command; its children have none.
+    # The launcher opens these in the process that becomes the command; its children do not get
+    # them.
     yield PathRule("/proc/self", _READ_FOLDER)
     for path in (*(f"/proc/self/{name}" for name in _OWN), *(f"/proc/{name}" for name in _PROC)):
         yield PathRule(path, _READ_FILE)

@@ -1,4 +1,4 @@
-"""What of a Python is mounted inside: its own folder as a whole, else only what a Python needs.
+"""The parts of a Python to mount: its own folder as a whole, else only the files that it needs.
 
 A prefix may hold anything else: the home of the user, or `~/.local` with keys and state.
 """
@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from skillbelt.files.contain import below
 
-# What a Python in a folder of its own has there.
+# The entries of a folder that holds only a Python.
 _TOP = {"bin", "include", "lib", "lib64", "share", "BUILD"}
 _SHARE = {"doc", "jupyter", "man", "terminfo"}
 _LIB = ("lib", "pkgconfig", "python3", "itcl", "tcl", "tdbc", "thread", "tk")
@@ -44,12 +44,12 @@ def shown_of(program: str, prefix: str) -> tuple[str, ...]:
 
 
 def holds_private(path: str) -> bool:
-    """Whether the path is, or holds, a private folder of the user."""
+    """Whether the path is or contains a private folder of the user."""
     return _holds(os.path.realpath(path), {os.path.realpath(one) for one in _private()})
 
 
 def _private() -> Iterator[str]:
-    """Yield the private folders: nothing that is mounted may be or hold one of them."""
+    """Yield the private folders: no mount may be or contain one of them."""
     homes = [os.environ.get("HOME", "")]
     with suppress(KeyError):  # a user that the system does not know
         homes.append(pwd.getpwuid(os.getuid()).pw_dir)
@@ -67,7 +67,7 @@ def _holds(folder: str, private: set[str]) -> bool:
 
 
 def _is_alone(prefix: str) -> bool:
-    """Whether nothing but a Python lies in the folder."""
+    """Whether the folder contains only a Python."""
     if _FRAMEWORK in f"{prefix}/":
         return True
     libraries = {*_names(prefix, "lib"), *_names(prefix, "lib64")}

@@ -1,6 +1,6 @@
 """The seccomp filter: a BPF program, built here so that no library is needed.
 
-It allows what `syscalls` names and nothing else. See docs/security.md.
+It allows the calls in `syscalls` and nothing else. See docs/security.md.
 """
 
 import errno
@@ -17,10 +17,10 @@ _LOAD, _JUMP, _EQUAL, _ANY_BIT, _AT_LEAST, _RETURN = 0x20, 0x05, 0x15, 0x45, 0x3
 _AND = 0x54
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
-LOCK_AT = (5 * 8 + 4, 7 * 8 + 4)  # where the halves of a lock's number are
-_LOCK_STEPS = 10  # those for starting a program
+LOCK_AT = (5 * 8 + 4, 7 * 8 + 4)  # the offsets of the halves of a lock's number
+_LOCK_STEPS = 10  # instructions for starting a program
 _MAX_STEP = 255  # how far a test can jump
-# A filter that is followed by another must let that one be loaded.
+# A filter that is followed by another must allow loading that one.
 FOLLOWED = tuple(syscalls.FILTERS)
 
 
@@ -253,7 +253,7 @@ def _socket_checks(rights: Rights) -> Iterator[tuple[str, list[bytes]]]:
     socket = [_argument(0)]
     if rights.named_sockets:
         socket += _case((syscalls.UNIX,), unix)
-    elif rights.listens:  # a stream reaches nothing unless it connects, which is refused
+    elif rights.listens:  # a stream socket reaches nothing unless it connects, which is refused
         socket += _case((syscalls.UNIX,), [*kind, *_only((syscalls.STREAM,), errno.EACCES)])
     if rights.network:
         socket += _case((syscalls.INET, syscalls.INET6), inet)
@@ -275,7 +275,7 @@ def _mode_checks() -> Iterator[tuple[str, list[bytes]]]:
 
 
 def _case(values: tuple[int, ...], body: list[bytes]) -> list[bytes]:
-    """Run the body and allow, for one of the values; go on for all others."""
+    """Run the body and allow, for one of the values; continue for all others."""
     whole = [*body, _one(_RETURN, _ALLOW)]
     count = len(values)
     tests = [_one(_EQUAL, value, count - place, 0) for place, value in enumerate(values)]
@@ -283,20 +283,20 @@ def _case(values: tuple[int, ...], body: list[bytes]) -> list[bytes]:
 
 
 def _only(values: tuple[int, ...], code: int) -> list[bytes]:
-    """Go on for one of the values, fail for all others."""
+    """Continue for one of the values, fail for all others."""
     count = len(values)
     tests = [_one(_EQUAL, value, count - place, 0) for place, value in enumerate(values)]
     return [*tests, _fail(code)]
 
 
 def _only_not(values: tuple[int, ...], code: int) -> Iterator[bytes]:
-    """Fail for one of the values, go on for all others."""
+    """Fail for one of the values, continue for all others."""
     for value in values:
         yield from _answer_if(_EQUAL, value, code)
 
 
 def _must_be(place: int, value: int) -> Iterator[bytes]:
-    """Go on when the argument has the value, else fail."""
+    """Continue when the argument has the value, else fail."""
     yield _argument(place)
     yield from _only((value,), errno.EPERM)
 
@@ -307,7 +307,10 @@ def _answer_if(test: int, value: int, code: int) -> Iterator[bytes]:
 
 
 def _argument(place: int) -> bytes:
-    """Load the lower half of an argument; the kernel ignores the other of all that are checked."""
+    """Load the lower half of an argument.
+
+    The kernel ignores the upper half of all checked arguments.
+    """
     return _one(_LOAD, _ARGUMENTS_AT + 8 * place)
 
 

@@ -1,8 +1,8 @@
-"""Ends what bubblewrap leaves when it is killed while it starts.
+"""Kills the children of a bubblewrap that was killed while it started.
 
-Bubblewrap makes its child, prepares it, and then lets it go on; only afterwards does the child ask
-the kernel to die with its parent. If bubblewrap is killed before, because the process that started
-it was killed, its child waits for ever: it runs no command, but it stays.
+Bubblewrap creates its child, prepares it, and then lets it continue; only afterwards does the child
+ask the kernel to die with its parent. If bubblewrap is killed before, because the process that
+started it was killed, its child waits forever: it runs no command, but it stays.
 """
 
 import os
@@ -13,7 +13,7 @@ from skillbelt.sandbox.inside.entry import PLACE
 
 
 def end_stuck() -> int:
-    """End the children of a bubblewrap that is gone; return how many there were."""
+    """Kill the children of a bubblewrap that is gone; return how many there were."""
     return sum(_end_if_stuck(int(name)) for name in os.listdir("/proc") if name.isdigit())
 
 
@@ -21,7 +21,7 @@ def _end_if_stuck(pid: int) -> bool:
     if not _waits_alone(pid):
         return False
     try:
-        # The number may be another process by now: the handle is not.
+        # The pid may belong to another process by now: the pidfd does not.
         process = os.pidfd_open(pid)
     except OSError:
         return False
@@ -36,7 +36,7 @@ def _end_if_stuck(pid: int) -> bool:
 
 
 def _waits_alone(pid: int) -> bool:
-    """Whether it is the first process of a namespace that a bubblewrap made which is gone."""
+    """Whether it is the first process of a namespace whose bubblewrap is gone."""
     found = _status(pid)
     _, _, number = found.get("NSpid", "").rpartition("\t")
     if found.get("Name") != "bwrap" or number != "1" or found["NSpid"] == f"{pid}":

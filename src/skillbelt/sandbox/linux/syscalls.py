@@ -13,25 +13,27 @@ Numbers = tuple[int, int]
 NAMESPACES = 0x7E020000  # every CLONE_NEW* that clone knows
 THREAD = 0x00010000
 SET_ID_BITS = 0o6000
-_DEVICE = 0o20000  # the kinds of both devices have it, those of pipes and sockets do not
+_DEVICE = 0o20000  # set in the mode of both kinds of devices, not of pipes and sockets
 MAKES_FILE = 0o20000000 | 0o100  # O_TMPFILE and O_CREAT
 TERMINAL_INPUT, TERMINAL_LINUX = 0x5412, 0x541C  # TIOCSTI and TIOCLINUX type into a terminal
 UNIX, INET, INET6 = 1, 2, 10
 STREAM, DATAGRAM, SEQUENCED = 1, 2, 5
-# What may stand beside the kind of a socket: SOCK_CLOEXEC and SOCK_NONBLOCK.
+# Flags that may be combined with the type of a socket: SOCK_CLOEXEC and SOCK_NONBLOCK.
 SOCKET_FLAGS = 0o2004000
-# The kernel makes a datagram socket of a raw one, which sends to any name: these two are all.
+# Unix sockets have only these two types: the kernel makes a datagram socket of a raw one, which
+# sends to any name.
 UNIX_KINDS, INET_KINDS = (STREAM, SEQUENCED), (STREAM, DATAGRAM)
-PROTOCOLS = (0, 6, 17)  # none in particular, TCP, UDP; others bring code that is seldom used
+PROTOCOLS = (0, 6, 17)  # the default, TCP, UDP; others use rarely tested kernel code
 SOCKET_LEVEL = 1
-SOCKET_FILTERS = (26, 50, 51, 52)  # SO_ATTACH_FILTER and its kin
+SOCKET_FILTERS = (26, 50, 51, 52)  # SO_ATTACH_FILTER and its relatives
 SAME_PERSONALITY = (0, 0xFFFFFFFF)
 SET_SECCOMP = 22
-# What fallocate may do: make room, take it back with or without what follows moving up, clear it.
-# All else makes a file take more than its size says, or its size more than the limit for it.
+# The allowed modes of fallocate: allocate, punch a hole, collapse a range, zero it. All others make
+# a file take more space than its size, or grow beyond the limit on its size.
 ALLOCATIONS = (0, 3, 8, 16)
-RESERVES = (0x40305828, 0x4030582A, 0x40305839)  # FS_IOC_RESVSP and its kin do so too
-# What a process may say of itself: names, signals, timers, whether it can be traced or gain rights.
+RESERVES = (0x40305828, 0x4030582A, 0x40305839)  # FS_IOC_RESVSP and its relatives do so too
+# The options of prctl by which a process may change itself: names, signals, timers, whether it can
+# be traced or gain rights.
 PRCTL = (1, 2, 3, 4, 7, 8, 13, 14, 15, 16, 21, 23, 24, 25, 27, 29, 30, 36, 37, 38, 39, 40, 41, 42,
          50, 51, 52, 53, 54, 55, 56)  # fmt: skip
 
@@ -121,7 +123,7 @@ ALLOWED: dict[str, Numbers] = {
     "mq_open": (240, 180), "mq_unlink": (241, 181), "mq_timedsend": (242, 182),
     "mq_timedreceive": (243, 183), "mq_notify": (244, 184), "mq_getsetattr": (245, 185),
 }  # fmt: skip
-# Calls that only some runs have.
+# Calls that only some runs may make.
 CONNECTS, LISTENS = ("connect",), ("bind", "listen", "accept", "accept4")
 FORKS = ("fork", "vfork")
 PROGRAMS = ("execve", "execveat")
@@ -144,8 +146,8 @@ OWN_STANDING: dict[str, tuple[tuple[int, int], ...]] = {
     "sched_setaffinity": ((0, 0),),
     "sched_setattr": ((0, 0),),
 }
-# What our own programs need before a command, and the command must not have. The memory of filters
-# and rules is not accounted, and thousands of them stop a kernel.
+# Calls that our own programs need before a command, and that the command must not make. The memory
+# of filters and rules is not accounted, and thousands of them stop a kernel.
 FILTERS: dict[str, Numbers] = {"seccomp": (317, 277)}
 RULES: dict[str, Numbers] = {
     "landlock_create_ruleset": (444, 444), "landlock_add_rule": (445, 445),
@@ -186,7 +188,7 @@ REFUSED: dict[str, Numbers] = {
     # clocks and names of the machine
     "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266),
     "adjtimex": (159, 171), "sethostname": (170, 161), "setdomainname": (171, 162),
-    # memory that belongs to no process: no limit would see it
+    # memory that belongs to no process, which no limit covers
     "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "shmdt": (67, 197),
     "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187),
     "semget": (64, 190), "semctl": (66, 191), "semop": (65, 193), "semtimedop": (220, 192),
@@ -198,23 +200,25 @@ ABSENT: dict[str, Numbers] = {
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
     "memfd_create": (319, 279), "openat2": (437, 437), "clone3": (435, 435), **_MORE,
 }  # fmt: skip
-# Where the mode of a new or changed file is among the arguments, and the bits it must not have.
+# The position of the mode of a new or changed file among the arguments, and the bits it must not
+# have.
 MODES: dict[str, tuple[int, int]] = {
     "chmod": (1, SET_ID_BITS), "fchmod": (1, SET_ID_BITS), "fchmodat": (2, SET_ID_BITS),
     "fchmodat2": (2, SET_ID_BITS), "creat": (1, SET_ID_BITS),
     "mknod": (1, SET_ID_BITS | _DEVICE), "mknodat": (2, SET_ID_BITS | _DEVICE),
 }  # fmt: skip
-# The same, with the place of the flags that make it count.
+# The same, with the position of the flags that make it count.
 OPENS: dict[str, tuple[int, int]] = {"open": (1, 2), "openat": (2, 3)}
 
 
 class Rights(NamedTuple):
-    """What a filter allows. `more` names calls that our own programs need before the command.
+    """The calls that a filter allows.
 
-    Without `processes` fork fails, without `programs` exec. `network` allows IP sockets,
-    `named_sockets` Unix sockets. With `shared` the run has no namespaces. `listens` is for a run
-    with namespaces and without a network: it may listen at a Unix socket, as LibreOffice does for
-    its second start, and connect to none.
+    `more` names calls that our own programs need before the command. Without `processes` fork
+    fails, without `programs` exec. `network` allows IP sockets, `named_sockets` Unix sockets. With
+    `shared` the run has no namespaces. `listens` is for a run with namespaces and without a
+    network: it may listen on a Unix socket, as LibreOffice does for its second start, and connect
+    to none.
     """
 
     processes: bool

@@ -1,8 +1,8 @@
 """The sandbox for macOS: a generated profile that denies everything it does not name.
 
-No Mac has run the attack list against it yet, and what it enforces says so. The text of a profile
-has nothing but the text in this module: every path of a job is a parameter, so no path can add a
-rule. Of two rules that match, the later one counts.
+No Mac has run the attack list against it yet, and its results say so. A profile contains only text
+from this module: every path of a job is a parameter, so no path can add a rule. Of two rules that
+match, the later one counts.
 """
 
 import fcntl
@@ -47,7 +47,7 @@ class Profile(NamedTuple):
 
 
 class _Names:
-    """Names a parameter for each path."""
+    """Assigns a parameter name to each path."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
@@ -87,7 +87,7 @@ def profile(job: Job, programs: Iterable[str] = (), proxy_port: int | None = Non
 
 
 def _places(job: Job) -> list[Mount]:
-    """Return what is visible beside the system, outer folders first, so that inner rules win."""
+    """Return the visible paths beside the system, outer folders first, so that inner rules win."""
     wanted: dict[str, Mount] = {}
     for mount in sorted(job.mounts, key=lambda mount: mount.writable):
         wanted.setdefault(mount.source, mount)
@@ -142,7 +142,7 @@ def _network_rules(proxy_port: int | None) -> Iterator[str]:
 
 
 def _anchor_rules(places: list[Mount], name: Callable[[str], str]) -> Iterator[str]:
-    """Keep what a rule names, and the folders above it, from being moved."""
+    """Keep the paths that rules name, and the folders above them, from being moved."""
     writable = [os.path.join(place.source, "") for place in places if place.writable]
     writable += [os.path.join(path, "") for path in TEMPORARY]
     fixed = {place.source for place in places}
@@ -209,7 +209,7 @@ def _start(program: str, job: Job, listener: Listener | None) -> Running:
         return PortableRun(
             Chain((), {}, _describe_enforced(job, None), missing=job.argv[0]), job, listener
         )
-    port, env = _proxied(job) if job.bridge else (None, job.env)
+    port, env = _open_proxy_port(job) if job.bridge else (None, job.env)
     made = profile(job, needed_programs(found, job), port)
     file = write_profile(made.text)
     words = [word for pair in made.parameters.items() for word in ("-D", "=".join(pair))]
@@ -225,25 +225,25 @@ def canonical(job: Job) -> Job:
             raise SandboxUnavailable("seatbelt cannot show a folder at another place than its own")
     mounts = []
     for mount in job.mounts:
-        path = _whole(mount.source)
+        path = _canonical_path(mount.source)
         mounts.append(Mount(path, path, mount.writable))
     granted = job.capabilities._replace(
-        read=tuple(map(_whole, job.capabilities.read)),
-        write=tuple(map(_whole, job.capabilities.write)),
+        read=tuple(map(_canonical_path, job.capabilities.read)),
+        write=tuple(map(_canonical_path, job.capabilities.write)),
     )
     return job._replace(mounts=tuple(mounts), capabilities=granted)
 
 
-def _whole(path: str) -> str:
+def _canonical_path(path: str) -> str:
     if "\0" in path:
         raise RunRefused(f"{path[:200]!r} cannot be a place for a mount")
-    found = _spelt(os.path.realpath(path))
+    found = _disk_case(os.path.realpath(path))
     if found == "/":
         raise RunRefused(f"{path[:200]!r} cannot be a place for a mount")
     return found
 
 
-def _spelt(path: str) -> str:
+def _disk_case(path: str) -> str:
     """Return the path in the case of the disk, since rules are case-sensitive."""
     ask = getattr(fcntl, "F_GETPATH", None)  # macOS alone
     if ask is None:
@@ -294,8 +294,8 @@ def _first_line(program: str) -> list[str]:
     return os.fsdecode(line[2:]).split() if line.startswith(b"#!") else []
 
 
-def _proxied(job: Job) -> tuple[int, dict[str, str]]:
-    """Return a port at which the proxy listens, and the environment that names it."""
+def _open_proxy_port(job: Job) -> tuple[int, dict[str, str]]:
+    """Return a port on which the proxy accepts, and the environment that names it."""
     try:
         port = open_port(job.bridge[-1])
     except OSError as error:

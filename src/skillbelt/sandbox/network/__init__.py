@@ -1,1 +1,1 @@
-"""The proxy: the one way from a sandbox to the network."""
+"""The proxy: the only connection from a sandbox to the network."""

@@ -15,13 +15,13 @@ from skillbelt.sandbox.network.request import ProxyRefused, ProxyRequest, parse_
 from skillbelt.text import one_line
 from skillbelt.values import Limits
 
-# The head of a request through the proxy; web servers refuse about 8 to 16 KiB.
+# The bound on the head of a request to the proxy; web servers refuse about 8 to 16 KiB.
 MAX_NETWORK_HEADER_BYTES = 32 * 2**10
-# Until the head of a request is complete, so that a silent client frees its slot.
+# The timeout for the head of a request, so that a silent client frees its slot.
 NETWORK_HEADER_SECONDS = 10.0
-# Until the remote host answers.
+# The timeout for connecting to the remote host.
 NETWORK_CONNECT_SECONDS = 15.0
-# A connection without traffic is closed after this.
+# The idle timeout of a connection.
 NETWORK_IDLE_SECONDS = 120.0
 
 _LINGER_SECONDS = 1.0
@@ -52,7 +52,7 @@ class LimitReached(ProxyRefused):
 
 
 class ProxyShared(Protocol):
-    """What the client connections of one proxy share."""
+    """The state that the client connections of one proxy share."""
 
     def hold(self, end: socket.socket) -> None:
         """Close the socket when the proxy closes; raises ProxyRefused when it already has."""
@@ -86,7 +86,7 @@ class ClientConnection:
         except ProxyRefused as refusal:
             self._refuse(refusal)
         except OSError:
-            return  # the client hung up, and nothing was asked
+            return  # the client disconnected without a request
 
     def _refuse(self, refusal: ProxyRefused) -> None:
         reason = str(refusal)
@@ -98,7 +98,7 @@ class ClientConnection:
         _send_error(self._client, 502 if isinstance(refusal, Unreachable) else 403, reason)
 
     def _read_head(self) -> tuple[bytes, bytes]:
-        """Read the head up to its blank line; return it with what follows. Empty at EOF."""
+        """Read the head up to its blank line; return it with the bytes after it. Empty at EOF."""
         data, end = b"", time.monotonic() + NETWORK_HEADER_SECONDS
         while b"\r\n\r\n" not in data:
             left = end - time.monotonic()
@@ -221,7 +221,7 @@ def _send_error(client: socket.socket, status: int, reason: str) -> None:
         f"HTTP/1.1 {status} {words[status]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
-    with suppress(OSError):  # the client may hang up without reading it
+    with suppress(OSError):  # the client may disconnect without reading it
         client.settimeout(_LINGER_SECONDS)
         client.sendall(head.encode() + body)
         client.shutdown(socket.SHUT_WR)

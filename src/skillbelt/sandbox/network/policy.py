@@ -1,4 +1,4 @@
-"""Which hosts a run may reach: rules for names, and a check of every address of a name."""
+"""The hosts that a run may reach: rules for names, and a check of every address of a name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from skillbelt.text import shorten
 
 
 class Unreachable(ProxyRefused):
-    """The host is allowed, but does not answer."""
+    """The host is allowed, but does not respond."""
 
 
 class HostPolicy:

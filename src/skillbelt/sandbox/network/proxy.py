@@ -37,7 +37,7 @@ from skillbelt.sandbox.network.policy import HostPolicy
 from skillbelt.sandbox.network.request import ProxyRefused
 from skillbelt.values import Limits
 
-# Connections of one run at one time; each takes a thread. Others wait.
+# Parallel connections of one run; each takes a thread. Others wait.
 MAX_NETWORK_CONNECTIONS = 64
 
 SOCKET_NAME = "proxy.sock"
@@ -47,7 +47,7 @@ _LIMITS = Limits()
 
 
 class Network(Protocol):
-    """The network of one run: what it reached, once its command has ended."""
+    """The network of one run; its record is complete once the command has ended."""
 
     folder: str
 
@@ -113,13 +113,13 @@ class Egress:
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """The finished connections so far, at most the first thousand."""
+        """Return the finished connections so far, at most the first thousand."""
         with self._lock:
             return tuple(self._reports)
 
     @property
     def limits_hit(self) -> tuple[str, ...]:
-        """The names of the limits that ended a connection so far."""
+        """Return the names of the limits that ended a connection so far."""
         with self._lock:
             return tuple(sorted(self._limits_hit))
 

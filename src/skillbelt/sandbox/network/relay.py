@@ -45,7 +45,7 @@ class SocketRelay:
         return reads | (selectors.EVENT_WRITE if self.waiting[end] else 0)
 
     def step(self, end: socket.socket, ready: int) -> None:
-        """Move what can be moved without blocking; raises OSError for a broken connection."""
+        """Move as much as possible without blocking; raises OSError for a broken connection."""
         if ready & selectors.EVENT_READ:
             self._receive(end)
         for one in (end, self.peer(end)):

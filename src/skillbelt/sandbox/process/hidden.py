@@ -1,9 +1,10 @@
-"""What the processes of a run hold beside the files in a folder and their own memory.
+"""Measure the memory and files that the processes of a run hold outside named files.
 
-That is files and folders without a name (open, only mapped, run as a program, or a current folder);
-shared memory, which belongs to no process once the one that touched it has ended; data buffered in
-sockets and pipes; and what the kernel needs to keep track of these. All of it is read from `/proc`.
-Where a size cannot be read, the result says so, and the caller uses what the whole machine lost.
+These are files and folders without a name (open, only mapped, run as a program, or a current
+folder); shared memory, which belongs to no process once the one that touched it has ended; data
+buffered in sockets and pipes; and the kernel's own structures for them. All of it is read from
+`/proc`. Where a size cannot be read, the result says so, and the caller uses what the whole machine
+lost.
 """
 
 import ctypes
@@ -22,7 +23,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _BLOCK = 512  # the unit of st_blocks on every file system
-_MOST_SECONDS = 0.5  # what takes longer counts as not seen
+_MOST_SECONDS = 0.5  # a slower measurement counts as not seen
 _GET_HANDLE, _SAME_TABLE = (438, 438), (312, 272)  # pidfd_getfd and kcmp on x86-64 and arm64
 _TRACE = 19  # CAP_SYS_PTRACE
 _TABLES = 2  # what kcmp compares: tables of handles
@@ -31,17 +32,17 @@ _PIPE_SIZE = 1032
 _MEMORY_INFO, _MEMORY_WORDS = 55, 9
 _ORDINARY_PIPE = 64 * 2**10
 _ORDINARY_SOCKET = 2 * 208 * 2**10
-# What the kernel keeps for each, at least; a terminal has buffers both ways.
+# The minimum that the kernel keeps for each; a terminal has buffers both ways.
 _MAPPING, _HANDLE, _TERMINAL = 256, 256, 160 * 2**10
 _TERMINALS = os.makedev(5, 2)
-_OVERHEAD = 1024  # what the kernel needs to queue one byte, at most
+_OVERHEAD = 1024  # the most that the kernel needs to queue one byte
 _NAMELESS = b" (deleted)\n"
 _PLACES = ("exe", "cwd", "root")
 _OF_KERNEL = b" /[aio]"
 
 
 class Hoard(NamedTuple):
-    """What was found. The last three say that there is more, of unknown size."""
+    """The totals. The last three fields say that there is more, of unknown size."""
 
     file_bytes: int = 0
     files: int = 0
@@ -53,7 +54,7 @@ class Hoard(NamedTuple):
 
 
 def find_hoard(pids: Iterable[int], workspace: str, temporary: str | None = None) -> Hoard:
-    """Return what the processes hold together, each thing counted once.
+    """Return the total that the processes hold together, each thing counted once.
 
     `temporary` is the path inside of a folder with a size limit; its files are not counted.
     """
@@ -67,7 +68,7 @@ def find_hoard(pids: Iterable[int], workspace: str, temporary: str | None = None
 
 @lru_cache(maxsize=8)
 def can_see(uid: int | None = None) -> bool:
-    """Whether we may inspect the processes of a run; they are of our user, or of that one.
+    """Whether we may inspect the processes of a run, which belong to our user or to that one.
 
     Root needs CAP_SYS_PTRACE, which it often lacks in a container.
     """
@@ -116,7 +117,7 @@ class _Search:
         self._internet = 0
 
     def found(self) -> Hoard:
-        """Return what was found so far."""
+        """Return the totals so far."""
         files, shared, handles = self.more
         size, count, common, queued = self.sums
         if self._internet:
@@ -196,7 +197,7 @@ class _Search:
             self.sums[1] += 1
 
     def _maps(self, pid: int) -> None:
-        """Count what is only mapped."""
+        """Count files that are only mapped."""
         text = _read_maps(pid)
         self.sums[3] += text.count(b"\n") * _MAPPING
         for line in text.splitlines(keepends=True) if _NAMELESS in text else ():
@@ -223,7 +224,7 @@ class _Search:
 
 
 def _read_maps(pid: int) -> bytes:
-    """Read the mappings. The main thread may have ended while others go on."""
+    """Read the mappings. The main thread may have ended while others continue."""
     for thread in (pid, *os.listdir(f"/proc/{pid}/task")):
         with (
             suppress(FileNotFoundError, ProcessLookupError),
@@ -242,7 +243,7 @@ def _short(place: bytes) -> str:
 
 @lru_cache(maxsize=1)
 def _memory_device() -> int:
-    """Return the device of all memory files without a name."""
+    """Return the device of all unnamed memory files."""
     handle = os.memfd_create("skillbelt", os.MFD_CLOEXEC)
     try:
         return os.fstat(handle).st_dev
@@ -300,11 +301,11 @@ def _queue_size(pid: int, thread: int, number: int) -> tuple[int, bool]:
 
 
 def _unattended_size(pid: int) -> int:
-    """Return the queues of connections without a file descriptor: not accepted, or closed."""
+    """Return the queue size of connections without a descriptor: not accepted, or closed."""
     total = 0
     with suppress(OSError):
         if os.readlink(f"/proc/{pid}/ns/net") == os.readlink("/proc/self/ns/net"):
-            return 0  # these are of the whole machine
+            return 0  # these belong to the whole machine
         for name in ("tcp", "tcp6"):
             with open(f"/proc/{pid}/net/{name}", "rb") as lines:
                 for row in (line.split() for line in lines if b":" in line):
@@ -314,7 +315,7 @@ def _unattended_size(pid: int) -> int:
 
 
 def _orphan_size(end: socket.socket) -> int:
-    """Return what is charged to no socket any more, since the sending end is closed."""
+    """Return the bytes that are charged to no socket any more, since the sending end is closed."""
     poll = select.poll()
     poll.register(end, select.POLLIN)
     if not any(events & select.POLLHUP for _, events in poll.poll(0)):
@@ -343,7 +344,7 @@ def _pipe_size(pid: int, thread: int, number: int) -> int:
     try:
         return fcntl.fcntl(handle, _PIPE_SIZE) if _waiting(handle) else 0
     except OSError:
-        return 0  # the number is another file by now
+        return 0  # the descriptor refers to another file by now
     finally:
         os.close(handle)
 

@@ -1,4 +1,4 @@
-"""The resource limits of a run, and what results say about them.
+"""The resource limits of a run, and their description in results.
 
 They are set inside the user namespace, if there is one: the number of processes then counts for
 this run alone, and not together with the user's other processes.
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from skillbelt.values import Limits
 
-# The usual soft limit of Linux, which programs expect.
+# The default soft limit of Linux, which programs expect.
 MAX_OPEN_FILES = 1024
 
 _ALLOWED = "allowed"
@@ -39,8 +39,8 @@ def programs_enforced(processes: bool, locked: bool) -> dict[str, str]:
 def counted_enforced(group: str, seen: bool, sockets: bool = True) -> dict[str, str]:
     """Return what is enforced for a run as a whole.
 
-    `group` names its control group, if it has one; `seen` is whether we may inspect its processes,
-    and `sockets` whether that is possible for their sockets too.
+    `group` names its cgroup, if it has one; `seen` is whether we may inspect its processes, and
+    `sockets` whether that includes their sockets.
     """
     memory = "watched, all processes together; rlimit for each"
     unseen = "not enforced: what the processes hold cannot be seen (root needs CAP_SYS_PTRACE)"
@@ -59,7 +59,7 @@ def counted_enforced(group: str, seen: bool, sockets: bool = True) -> dict[str, 
 
 
 def process_limits(limits: Limits, tasks: int) -> Bounds:
-    """Return the resource limits; `tasks` is how many tasks of the user exist already."""
+    """Return the resource limits; `tasks` is the number of existing tasks of the user."""
     hard = tuple(resource.getrlimit(kind)[1] for kind in _KINDS)
     return _within(limits, tasks, MAX_OPEN_FILES, hard)
 

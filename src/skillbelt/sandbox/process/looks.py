@@ -1,7 +1,7 @@
 """The thread that checks the limits of a run.
 
-A command can make a check slow, so the thread that keeps the deadline and waits for the end must
-not be the one that checks.
+A command can make a check slow, so the thread that enforces the deadline must not be the one that
+checks.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ TICK_SECONDS = 0.02
 
 
 class Looks:
-    """Polls until a limit is passed or `end` is called."""
+    """Polls until a limit is exceeded or `end` is called."""
 
     def __init__(self, look: Callable[[], str | None], tell: Callable[[], None]) -> None:
         """Call `look` every TICK_SECONDS, and `tell` when it returned a limit or raised."""
@@ -22,19 +22,19 @@ class Looks:
         self._thread: Thread | None = None
 
     def begin(self) -> None:
-        """Start the thread; a run that is over sooner needs none."""
+        """Start the thread; a run that ends sooner needs none."""
         thread = Thread(target=self._work, name="skillbelt-look", daemon=True)
-        thread.start()  # if there is no thread left, there is none to wait for
+        thread.start()  # if this fails, there is no thread to wait for
         self._thread = thread
 
     def limit(self) -> str | None:
-        """Return the limit that was passed; raise what a look has raised."""
+        """Return the limit that was exceeded; raise the exception of a check."""
         if self._error is not None:
             raise self._error
         return self._limit
 
     def end(self) -> None:
-        """Stop, and wait for a look that is running."""
+        """Stop, and wait for a running check."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()

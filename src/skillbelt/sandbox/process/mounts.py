@@ -1,4 +1,4 @@
-"""What a job mounts, in order, after checking that no symbolic link redirects a mount."""
+"""The mounts of a job, in order, after checking that no symbolic link redirects one."""
 
 import os
 import stat
@@ -12,7 +12,7 @@ def mounts_of(job: Job) -> list[Mount]:
     """Return the mounts, outer folders first. Granted paths are mounted at their own path.
 
     Raises RunRefused for an invalid target, and for a path through a link that a command may have
-    made: the mount would follow it with the rights of the user. Granted paths may be missing.
+    created: the mount would follow it with the rights of the user. Granted paths may be missing.
     """
     wanted = {mount.target: mount for mount in job.mounts}
     granted = [Mount(path, path, True) for path in job.capabilities.write]

@@ -1,4 +1,4 @@
-"""A run on a system other than Linux: streams, deadline, killing, with POSIX alone."""
+"""A run on a system other than Linux: streams, deadline, killing, with POSIX only."""
 
 import json
 import os
@@ -28,9 +28,9 @@ _CPU_SIGNAL, _FILE_SIGNAL = 128 + signal.SIGXCPU, 128 + signal.SIGXFSZ
 
 
 class Chain(NamedTuple):
-    """What is started for a job; without `argv`, the name of the missing program is reported.
+    """The programs that start a job; without `argv`, the name of the missing program is reported.
 
-    `finish` is called once, when all is over.
+    `finish` is called once, after the end.
     """
 
     argv: tuple[str, ...]
@@ -115,7 +115,7 @@ class PortableRun(Piped):
                 return limit
 
     def _stop(self) -> None:
-        """Close the connection to the keeper, which then ends everything, and wait for its end."""
+        """Close the connection to the keeper, which then kills everything, and wait for its end."""
         end = socket.socket(fileno=os.dup(self._hold))
         with end, suppress(OSError):
             end.shutdown(socket.SHUT_WR)

@@ -1,10 +1,10 @@
 """A run from its start to its end: streams, deadline, killing. All sandboxes share it.
 
-The last program of a sandbox's own chain writes one byte once everything is in place, and goes on
-only when a line on its input answers. Until then nothing untrusted runs; if the runtime dies
-before, the answer never comes and nothing is left. It writes the byte when everything would already
-end with the runtime. There is an outcome when nothing of the run is alive; what the kernel cannot
-end is waited for a while, and the outcome says so.
+The last program of a sandbox's own chain writes one byte once everything is in place, and continues
+only after a line on its input. Until then nothing untrusted runs; if the runtime dies before, the
+answer never comes and nothing is left. It writes the byte when everything already ends with the
+runtime. There is an outcome when no process of the run is alive; a process that the kernel cannot
+kill is waited for a while, and the outcome says so.
 """
 
 import _thread
@@ -29,7 +29,7 @@ from skillbelt.values import Limits
 READY = b"1"
 ANSWER = b"go\n"
 LOST = 255
-START_SECONDS = 40.0  # from the beginning until all is in place
+START_SECONDS = 40.0  # from the start until everything is in place
 END_SECONDS = 5.0
 _PATIENCE_SECONDS, _PAUSE_SECONDS = 0.5, 0.02
 _LAST_WORDS = 4 * 2**10
@@ -38,14 +38,14 @@ _UNBOUNDED = 2**62
 
 
 class StartHangs(SandboxUnavailable):
-    """The start takes too long, for no reason that is known; a retry would take as long."""
+    """The start takes too long, for an unknown reason; a retry would take as long."""
 
 
 class LimitWatch(Protocol):
     """Checks the limits that the kernel does not enforce by itself."""
 
     def look(self, pid: int) -> str | None:
-        """Return the limit that was passed, so that the run must end; called every TICK_SECONDS.
+        """Return the limit that was exceeded, so that the run must end; called every TICK_SECONDS.
 
         It may be slow: nothing else waits for it while the run lasts.
         """
@@ -54,14 +54,14 @@ class LimitWatch(Protocol):
         """Forbid new processes, if possible; `look` may be running."""
 
     def finish(self, exit_code: int, cpu_seconds: float) -> tuple[str, ...]:
-        """Return all limits that were reached, once all processes are gone; release resources."""
+        """Return all limits that were reached, after all processes ended; release resources."""
 
 
 class LaunchPlan(NamedTuple):
-    """How a sandbox runs a job: the chain of programs, and the handles that it gets.
+    """The way a sandbox runs a job: the chain of programs, and the descriptors that it gets.
 
     `fds` are closed here once the chain has them. With `supervised` the first program of the chain
-    ends everything below it on SIGTERM; else its only child is the first process of a pid
+    kills everything below it on SIGTERM; else its only child is the first process of a pid
     namespace. `explain` turns the stderr of a chain that did not start into a reason and a remedy.
     """
 
@@ -84,7 +84,7 @@ class ProcessRun(Piped):
         self._fds |= set(plan.fds)
         self._pid = self._pidfd = self._wake = self._inner = -1
         self._unseen: Exception | None = None  # why the first process cannot be opened
-        self._looks = Looks(lambda: plan.watch.look(self._pid), self._rouse)
+        self._looks = Looks(lambda: plan.watch.look(self._pid), self._wake_up)
         # Handing a run to another thread costs about 5 % of the throughput of two at a time. Ctrl-C
         # may interrupt the main thread at any point, so it never supervises a run.
         self._unattended = job.waited and current_thread() is not main_thread()
@@ -111,12 +111,12 @@ class ProcessRun(Piped):
         return super().wait(timeout_seconds)
 
     def _notify(self) -> None:
-        # The handle is closed under the lock, so it is still open if it is in the set.
+        # The descriptor is closed under the lock, so it is still open if it is in the set.
         if self._wake in self._fds:
             os.eventfd_write(self._wake, 1)
 
-    def _rouse(self) -> None:
-        os.eventfd_write(self._wake, 1)  # closed only when no look is running
+    def _wake_up(self) -> None:
+        os.eventfd_write(self._wake, 1)  # closed only when no check is running
 
     def _bring_up(self, listener: Listener | None) -> None:
         given, answer = self._pipe()
@@ -129,7 +129,10 @@ class ProcessRun(Piped):
         self._set_streams(answer, said, shown, listener)
 
     def _terminal(self) -> tuple[int, int]:
-        """Return our end and theirs; the chain gets it as stderr and makes it all three streams."""
+        """Return our end and the chain's.
+
+        The chain gets it as stderr and uses it for all three streams.
+        """
         ours, theirs = map(self._own, os.openpty())
         termios.tcsetwinsize(theirs, _WINDOW)
         if self._plan.terminal_owner is not None:
@@ -178,7 +181,7 @@ class ProcessRun(Piped):
         self._feed = Feed(shown if terminal else answer, self._job.stdin, terminal)
 
     def _find_inner(self) -> bool:
-        """Open the first process of the namespace; before the answer it must be there."""
+        """Open the first process of the namespace; it must exist before the answer."""
         try:
             self._inner = self._own(os.pidfd_open(children(self._pid)[0]))
         except (OSError, IndexError) as error:
@@ -190,13 +193,13 @@ class ProcessRun(Piped):
         try:
             ending, gone = self._carry()
         except BaseException:
-            # Nothing would supervise it any more.
+            # No thread would supervise it any more.
             self._conclude(Ending(cancelled=True), self._stop())
             raise
         self._conclude(ending, gone)
 
     def _carry(self) -> tuple[Ending, bool]:
-        """Forward the streams until the command ends or must end; also return if all is gone."""
+        """Forward the streams until the command ends or must end; also return whether all ended."""
         poll = select.poll()
         sinks = {sink.fd: sink for sink in self._sinks}
         firsts = {self._pidfd, self._inner} - {-1}
@@ -223,7 +226,7 @@ class ProcessRun(Piped):
                 return Ending(now >= deadline, self._cancelled, limit), self._stop()
 
     def _stop(self) -> bool:
-        """End the whole tree and wait for it; return False when something is left."""
+        """Kill the whole tree and wait for it; return False when a process is left."""
         if self._pidfd < 0:
             return True
         self._plan.watch.halt()
@@ -235,7 +238,7 @@ class ProcessRun(Piped):
         return _end(self._pidfd, signal.SIGKILL) and gone
 
     def _end_inner(self) -> bool:
-        """Kill the first process, which ends all others; if it is starved, kill them first."""
+        """Kill the first process, which kills all others; if it is starved, kill them first."""
         until = time.monotonic() + END_SECONDS
         gone = _end(self._inner, signal.SIGKILL, seconds=min(_PATIENCE_SECONDS, END_SECONDS))
         while not gone and time.monotonic() < until:
@@ -244,23 +247,26 @@ class ProcessRun(Piped):
         return gone
 
     def _force(self) -> bool:
-        """Kill what the launcher should have ended, and it; return False, as some may be left."""
+        """Kill the processes that the launcher should have killed, and it.
+
+        Return False, as some may be left.
+        """
         _kill(descendants(self._pid))
         _end(self._pidfd, signal.SIGKILL)
         return False
 
     def _finish(self) -> bool:
-        """Make sure that a run that ended by itself left nothing; return False when it may have."""
+        """Check that a run that ended by itself left no process; return False when it may have."""
         if self._plan.supervised:
             return True
-        # Its parent reads its exit code, if that has not happened yet.
+        # Its parent reads its exit code, if it has not yet.
         gone = self._end_inner()
         return (_end(self._pidfd) or _end(self._pidfd, signal.SIGKILL)) and gone
 
     def _conclude(self, ending: Ending, gone: bool) -> None:
         code, cpu_seconds, killed = self._reap()
         self._looks.end()
-        # A launcher that was killed has not ended what was below it.
+        # A launcher that was killed has not killed the processes below it.
         gone = gone and not (self._plan.supervised and killed)
         for sink in self._sinks:
             sink.drain()
@@ -281,7 +287,7 @@ class ProcessRun(Piped):
         self._ended.set()
 
     def _reap(self) -> tuple[int, float, bool]:
-        """Return the exit code, the CPU time of all, and if a signal ended the first process.
+        """Return the exit code, the CPU time of all, and if a signal killed the first process.
 
         A process that does not end is left to a thread that waits for it.
         """
@@ -306,7 +312,7 @@ class ProcessRun(Piped):
 
 
 def _end(pidfd: int, *numbers: signal.Signals, seconds: float | None = None) -> bool:
-    """Send the signals and wait for the end of the process; return False on timeout."""
+    """Send the signals and wait for the process to end; return False on timeout."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     with suppress(ProcessLookupError):
@@ -322,7 +328,7 @@ def _kill(pids: Iterable[int]) -> None:
 
 
 def _kill_child(pid: int) -> None:
-    """End a child without a handle for it, and reap it if that does not take long."""
+    """Kill a child without a pidfd, and reap it if that does not take long."""
     _kill([pid])
     until = time.monotonic() + END_SECONDS
     with suppress(ChildProcessError):
@@ -331,7 +337,7 @@ def _kill_child(pid: int) -> None:
 
 
 def check_job(job: Job) -> None:
-    """Raise RunRefused for what cannot be passed to the system as it is."""
+    """Raise RunRefused for values that cannot be passed to the system unchanged."""
     words = (*job.argv, job.cwd, *job.env, *job.env.values())
     if not job.argv or any("\0" in word for word in words):
         raise RunRefused("a command, its folder and its environment must not hold a NUL")
@@ -346,7 +352,7 @@ def check_job(job: Job) -> None:
 def try_start(
     start: Callable[[Job], Running], cwd: str, workspace: str, mounts: tuple[Mount, ...] = ()
 ) -> None:
-    """Run `true` as a sandbox runs commands; SandboxUnavailable when it does not end well."""
+    """Run `true` as a sandbox runs commands; SandboxUnavailable when it fails."""
     job = Job(
         argv=("true",),
         env={"PATH": "/usr/bin:/bin"},
@@ -363,7 +369,7 @@ def try_start(
 
 
 def _wait_for(pid: int) -> tuple[int, float, bool]:
-    """Return exit code and CPU time of the chain with all it waited for, and if it was killed."""
+    """Return exit code and CPU time of the chain with its children, and if it was killed."""
     try:
         _, status, usage = os.wait4(pid, 0)
     except ChildProcessError:  # the embedding program has reaped it

@@ -1,4 +1,4 @@
-"""Starts processes from a thread that lives as long as the runtime.
+"""Start processes from a thread that lives as long as the runtime.
 
 The kernel sends a parent-death signal when the thread that forked ends, not when its process does.
 So the calling thread must not be the one that forks, unless it waits for the end.
@@ -17,7 +17,7 @@ _MOST_FOLLOWED = 2**15
 
 
 class Ends(NamedTuple):
-    """The three streams of the new process, and the other handles that it inherits."""
+    """The three streams of the new process, and the other descriptors that it inherits."""
 
     stdin: int
     stdout: int
@@ -28,7 +28,7 @@ class Ends(NamedTuple):
 class Order:
     """One process to start, and the result: its pid, or the error.
 
-    The result is there once `settled` can be acquired: the process may write something before this
+    The result is valid once `settled` can be acquired: the process may write something before this
     thread has stored its pid. Without `done` the ends are closed here, so that streams reach EOF.
     """
 
@@ -40,7 +40,7 @@ class Order:
         self.error: OSError | ValueError | None = None
 
     def carry_out(self) -> None:
-        """Start it; it inherits neither environment nor handles nor terminal."""
+        """Start it; it inherits no environment, no descriptors and no terminal."""
         try:
             self.pid = _popen(self._argv, self._ends)
         except (OSError, ValueError) as error:
@@ -53,7 +53,7 @@ class Order:
             self.close_ends()
 
     def close_ends(self) -> None:
-        """Close the handles that the process was given."""
+        """Close the descriptors that the process inherited."""
         stdin, stdout, stderr, others = self._ends
         for fd in {stdin, stdout, stderr, *others}:
             os.close(fd)
@@ -76,7 +76,7 @@ def _popen(argv: Sequence[str], ends: Ends) -> int:
 
 
 class _Spawner:
-    """The thread, and the pid of its process: a fork has no such thread."""
+    """The thread, and the pid of its process: a forked process has no such thread."""
 
     def __init__(self) -> None:
         self.orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
@@ -111,7 +111,7 @@ def order(argv: Sequence[str], ends: Ends, here: bool = False) -> Order:
         return given
     try:
         _hand_over(given)
-    except RuntimeError:  # there is no thread left for it
+    except RuntimeError:  # no thread can be started for it
         given.close_ends()
         raise
     return given
@@ -131,7 +131,7 @@ def _hand_over(given: Order) -> None:
 def descendants(pid: int) -> list[int]:
     """Return the descendants of a process, parents before children.
 
-    Bounded, in case they start others faster than they are found.
+    Bounded, in case they start others faster than they are listed.
     """
     found: list[int] = []
     pending = [pid]

@@ -1,4 +1,4 @@
-"""The streams of a run on the side of the runtime: bounded output, buffered input."""
+"""The runtime's side of the streams of a run: bounded output, buffered input."""
 
 import errno
 import os
@@ -34,13 +34,13 @@ class Sink:
         return self._read() != 0
 
     def drain(self) -> None:
-        """Read what is left once the run is over, without waiting for EOF."""
+        """Read the rest after the run has ended, without waiting for EOF."""
         for _ in range(_READS_AFTER_END):
             if self._read() <= 0:
                 return
 
     def captured(self) -> Captured:
-        """Return what was kept, and the total size."""
+        """Return the kept head, and the total size."""
         return Captured(bytes(self._head), self._total)
 
     def _read(self) -> int:
@@ -82,13 +82,13 @@ class Feed:
         os.set_blocking(fd, False)
 
     def add(self, data: bytes) -> None:
-        """Append input; BrokenPipeError when the command takes no more."""
+        """Append input; BrokenPipeError when the command has closed its input."""
         if self.over or self._last:
             raise BrokenPipeError(errno.EPIPE, "the command takes no more input")
         self._pending.append(memoryview(bytes(data)))
 
     def end(self) -> None:
-        """Close the input after what is buffered."""
+        """Close the input after the buffered data."""
         self._last = True
 
     @property
@@ -138,19 +138,19 @@ class Controls(ABC):
         self._cancelled = False
 
     def write(self, data: bytes) -> None:
-        """Write to its stdin; BrokenPipeError once it takes no more."""
+        """Write to its stdin; BrokenPipeError after stdin was closed."""
         with self._lock:
             self._feed.add(data)
             self._notify()
 
     def close_stdin(self) -> None:
-        """Close its stdin after what was written."""
+        """Close its stdin after the written data."""
         with self._lock:
             self._feed.end()
             self._notify()
 
     def kill(self) -> None:
-        """End it and everything it started at once."""
+        """Kill it and everything it started at once."""
         with self._lock:
             self._cancelled = True
             self._notify()
@@ -208,7 +208,7 @@ class Piped(Controls):
     def _pass_on(
         self, poll: select.poll, sinks: dict[int, Sink], events: Mapping[int, int]
     ) -> None:
-        """Read the output that arrived, and write the input that the command takes."""
+        """Read the output that arrived, and write the input that the command accepts."""
         for fd, event in events.items():
             if fd in sinks and event & ~select.POLLOUT and not sinks[fd].take():
                 poll.unregister(fd)
@@ -235,7 +235,7 @@ def outcome_of(
     seconds: float,
     enforced: Mapping[str, str],
 ) -> Outcome:
-    """Return how a run ended, with the heads of its streams and all limits that were reached."""
+    """Return the outcome of a run, with the heads of its streams and the limits it reached."""
     streams = [*(sink.captured() for sink in sinks), Captured()]
     hit = {*hits, *([ending.limit] if ending.limit else ())}
     if ending.timed_out:

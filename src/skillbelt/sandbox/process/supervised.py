@@ -1,4 +1,4 @@
-"""What the sandboxes without namespaces share: the launcher and its task."""
+"""The launcher and its task, shared by the sandboxes without namespaces."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from skillbelt.sandbox.process.run import LaunchPlan, check_job
 from skillbelt.sandbox.process.watch import Guard
 from skillbelt.sandbox.protocol import Job
 
-_FIRST_NAMESPACE = "pid:[4026531836]"  # the kernel's own, where all processes show
+_FIRST_NAMESPACE = "pid:[4026531836]"  # the initial namespace, where all processes are visible
 
 
 def supervised_plan(
@@ -42,7 +42,7 @@ def supervised_plan(
         "filter": filter_program.hex(),
         "lock": None if job.capabilities.processes or not filter_program else seccomp.lock_task(),
         "limits": process_limits(job.limits, tasks),
-        # In a container, tasks of the same user elsewhere count too, and do not show.
+        # In a container, tasks of the same user in other containers count too, and are not visible.
         "tasks": None if _sees_all_processes() else tasks,
     }
     with closed_on_error() as handles:
@@ -95,7 +95,10 @@ def _explain(said: str) -> str:
 
 
 def _out_of_reach(identity: Identity | None, rules: Mapping[str, object] | None) -> bool:
-    """Whether the command cannot signal the launcher: another user's, or stopped by the rules."""
+    """Whether the command cannot signal the launcher.
+
+    It has another user, or the rules forbid it.
+    """
     handled = rules["handled"] if rules is not None else ()
     return identity is not None or (isinstance(handled, tuple) and any(handled[2:]))
 

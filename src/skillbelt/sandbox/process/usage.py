@@ -1,4 +1,4 @@
-"""Free disk and memory of the machine, and what a set of processes uses."""
+"""Free disk and memory of the machine, and the usage of a set of processes."""
 
 import os
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ _CLOCK = os.sysconf("SC_CLK_TCK")
 
 
 class Space(NamedTuple):
-    """What is free on a disk."""
+    """The free space on a disk."""
 
     bytes: int
     files: int
@@ -24,7 +24,7 @@ class Memory(NamedTuple):
 
 
 class Used(NamedTuple):
-    """What processes use together; `most_files` is of the one with the most open files."""
+    """The usage of processes together; `most_files` is of the one with the most open files."""
 
     memory_bytes: int = 0
     cpu_seconds: float = 0.0
@@ -52,9 +52,9 @@ def machine_memory() -> Memory:
 def measure_processes(
     pids: Iterable[int], max_memory_bytes: int, shared_bytes: int = 0, buffer_bytes: int = 0
 ) -> Used:
-    """Return what the processes use now. Shared memory is counted once when near the limit.
+    """Return the current usage of the processes. Shared memory is counted once when near the limit.
 
-    `shared_bytes` are in memory files without a name, touched by one of the processes or not;
+    `shared_bytes` are in unnamed memory files, touched by one of the processes or not;
     `buffer_bytes` is what the kernel buffers for them.
     """
     total = Used(shared_bytes + buffer_bytes)
@@ -82,21 +82,21 @@ def _with_process(total: Used, pid: int) -> Used:
 
 def _fields(name: str) -> list[bytes]:
     with open(f"/proc/{name}/stat", "rb") as file:
-        # The name before may hold anything, a bracket too.
+        # The name before may contain anything, even a bracket.
         return file.read().rpartition(b")")[2].split()
 
 
 def _rough_memory(pid: int, fields: list[bytes]) -> int:
-    """All that it has touched, and the tables that say where it is."""
-    where = _with_memory(pid, fields)
+    """Return the resident memory of a process, with its page tables and swap."""
+    where = _memory_thread(pid, fields)
     if where != f"{pid}":
         fields = _fields(where)
     tables = _table(f"/proc/{where}/status", (b"VmPTE:", b"VmSwap:"))
     return int(fields[21]) * _PAGE + sum(tables.values())
 
 
-def _with_memory(pid: int, fields: list[bytes]) -> str:
-    """Who shows its memory: the first thread may have ended while others go on."""
+def _memory_thread(pid: int, fields: list[bytes]) -> str:
+    """Return the thread that shows the memory: the first one may have ended while others run."""
     if fields[0] == b"Z" and int(fields[17]) > 1:
         for thread in os.listdir(f"/proc/{pid}/task"):
             name = f"{pid}/task/{thread}"
@@ -113,10 +113,10 @@ def _open_files(pid: int) -> int:
 
 
 def _exact_memory(pid: int) -> tuple[int, int]:
-    """Its own pages and what they need, and its share of the files in memory."""
+    """Return its own pages with their tables, and its share of memory files."""
     try:
         fields = _fields(f"{pid}")
-        where = _with_memory(pid, fields)
+        where = _memory_thread(pid, fields)
         tables = _table(f"/proc/{where}/status", (b"VmPTE:",))
     except (OSError, ValueError):
         return 0, 0
@@ -124,7 +124,7 @@ def _exact_memory(pid: int) -> tuple[int, int]:
         kinds = (b"Pss:", b"SwapPss:", b"Pss_Shmem:")
         found = _table(f"/proc/{where}/smaps_rollup", kinds)
     except OSError:
-        # It may have closed itself to everybody; then all counts as its own.
+        # It may have made itself unreadable; then all its memory counts as its own.
         with suppress(OSError, ValueError):
             return _rough_memory(pid, fields), 0
         return 0, 0
@@ -134,7 +134,7 @@ def _exact_memory(pid: int) -> tuple[int, int]:
 
 
 def _table(path: str, wanted: tuple[bytes, ...]) -> dict[bytes, int]:
-    """Lines of a name and a number of KiB."""
+    """Return the lines with a name and a number of KiB."""
     with open(path, "rb") as file:
         rows = (line.split() for line in file.read().splitlines() if line.startswith(wanted))
         return {row[0]: int(row[1]) * 1024 for row in rows}

@@ -1,8 +1,8 @@
 """The limits of a run that the kernel does not enforce: polled while it lasts.
 
-Each look first asks what is cheap: how much the disk and the memory of the whole machine lost since
-the last one. Only when that is a good part of what is left are the folder and the processes of the
-run measured.
+Each check first reads what is cheap: how much disk and memory the whole machine lost since the last
+check. Only when that is a good part of the rest are the folder and the processes of the run
+measured.
 """
 
 import os
@@ -28,7 +28,7 @@ from skillbelt.sandbox.process.usage import (
 )
 from skillbelt.values import Limits
 
-FOLDER_SECONDS = 1.0  # how long a folder goes unmeasured when the disk shows nothing
+FOLDER_SECONDS = 1.0  # how long a folder is not measured when the disk shows no change
 PROCESS_SECONDS = 0.25
 _COST_SHARE = 20  # a measurement that takes a second is not repeated within twenty
 _FIRST_SHARE = 64
@@ -40,7 +40,7 @@ _BY_SIGNAL = {
 
 
 class _Mark(NamedTuple):
-    """What was free at the last measurement, and how much may go until the next one."""
+    """The free amount at the last measurement, and how much may be used until the next one."""
 
     free: Space
     left: Space
@@ -60,7 +60,7 @@ class DiskWatch:
         self.seen: set[str] = set()
 
     def look(self, hoard: Callable[[], Hoard] = Hoard) -> str | None:
-        """Return the limit that is passed; None when there is none or nothing has changed.
+        """Return the limit that is exceeded; None when there is none or nothing has changed.
 
         `hoard` finds files without a name.
         """
@@ -73,9 +73,9 @@ class DiskWatch:
         return None if quiet and time.monotonic() < self._mark.time else self._measure(free, hoard)
 
     def finish(self) -> None:
-        """Measure once more, for what was written since the last time.
+        """Measure once more, for data written since the last time.
 
-        The disk alone does not tell: others free space while a run takes it.
+        The free disk space is not enough: others free space while a run takes it.
         """
         self._mark = self._mark._replace(time=0)
         limit = self.look()
@@ -97,14 +97,14 @@ class DiskWatch:
         again = now + max(FOLDER_SECONDS, (now - begun) * _COST_SHARE)
         self._mark = _Mark(free, left, again)
         if found.largest == limits.max_written_file_bytes:
-            # As long as a file can get. Some programs survive the signal.
+            # The largest possible file. Some programs survive the signal.
             self.seen.add("max_written_file_bytes")
         if found.bytes > limits.max_workspace_bytes:
             return "max_workspace_bytes"
         return "max_workspace_files" if found.files > limits.max_workspace_files else None
 
     def _guess(self, found: FolderUsage, free: Space) -> FolderUsage:
-        """Use what the disk lost since the start where not everything can be read."""
+        """Use the disk space lost since the start where not everything can be read."""
         return found._replace(
             bytes=max(found.bytes, self._start.bytes - free.bytes),
             files=max(found.files, self._start.files - free.files),
@@ -112,7 +112,7 @@ class DiskWatch:
 
 
 class ProcessWatch:
-    """Limits all processes of a run together, and notes the limits that they reach."""
+    """Limits all processes of a run together, and records the limits that they reach."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class ProcessWatch:
         self.seen: set[str] = set()
 
     def look(self, pid: int, hoard: Callable[[], Hoard] = Hoard) -> str | None:
-        """Return the limit that the processes of the run pass, with what they hold."""
+        """Return the limit that the processes of the run exceed, with everything they hold."""
         if self._best is None:
             self._best = machine_memory()
         lost = self._free - free_memory()
@@ -140,7 +140,7 @@ class ProcessWatch:
         return limit
 
     def _measure(self, pids: list[int], held: Hoard) -> str | None:
-        limits, lost = self._limits, self._lost()
+        limits, lost = self._limits, self._lost_memory()
         shared = max(held.shared_bytes, lost.shared_bytes if held.more_shared else 0)
         used = measure_processes(pids, limits.max_memory_bytes, shared, held.buffer_bytes)
         full = self._temporary_limit(pids)
@@ -154,8 +154,8 @@ class ProcessWatch:
             return "max_cpu_seconds"
         return "max_memory_bytes" if taken > limits.max_memory_bytes else full
 
-    def _lost(self) -> Memory:
-        """Return what memory the machine lost since the best moment of the run."""
+    def _lost_memory(self) -> Memory:
+        """Return how much memory the machine lost since the best moment of the run."""
         now = machine_memory()
         best = self._best or now
         self._best = Memory(
@@ -196,9 +196,9 @@ def _room(pids: list[int], folder: str) -> os.statvfs_result | None:
 
 
 class Guard:
-    """Checks all limits of one run, with a control group where one can be created.
+    """Checks all limits of one run, with a cgroup where one can be created.
 
-    The processes join the group at the first look, since the kernel may take longer for that than
+    The processes join the group at the first check, since the kernel may take longer for that than
     a short command runs. `temporary` is the path inside of the folder for temporary files, if it
     has a size limit. `members` returns the processes of the run: all descendants by default.
     """
@@ -218,7 +218,7 @@ class Guard:
         self._looked = False
 
     def look(self, pid: int) -> str | None:
-        """Return the limit that was passed, so that the run must end."""
+        """Return the limit that was exceeded, so that the run must end."""
         if not self._looked:
             self._looked = True
             self._group = open_group(self._limits)
@@ -232,7 +232,7 @@ class Guard:
     def _all(self, pid: int) -> list[int]:
         """Return all processes, and add them to the group; their children join by themselves.
 
-        Those that were started meanwhile join at a later look.
+        Processes that were started meanwhile join at a later check.
         """
         pids = self._members(pid)
         if self._group is not None:
@@ -240,17 +240,17 @@ class Guard:
         return pids
 
     def halt(self) -> None:
-        """Forbid new processes, if there is a group; the run is about to be ended."""
+        """Forbid new processes, if there is a group; the run is about to be killed."""
         if self._group is not None:
             self._group.halt()
 
     def _group_limit(self) -> str | None:
-        """End the whole run when the kernel has killed one process for its memory."""
+        """Kill the whole run when the kernel has killed one process for its memory."""
         hits = self._group.hits() if self._group is not None else ()
         return "max_memory_bytes" if "max_memory_bytes" in hits else None
 
     def finish(self, exit_code: int, cpu_seconds: float) -> tuple[str, ...]:
-        """Return all limits that were reached, and remove the control group."""
+        """Return all limits that were reached, and remove the cgroup."""
         self._disk.finish()
         hit = self._disk.seen | self._processes.seen
         if self._group is not None:

@@ -134,7 +134,10 @@ class EngineProcess:
 
     @property
     def flavour(self) -> str:
-        """What machine code depends on: the engine's version and the processor's features."""
+        """Return what machine code depends on.
+
+        The engine's version and the processor's features.
+        """
         return json.dumps(self._hello, sort_keys=True)
 
     @property
@@ -220,7 +223,7 @@ class Worker:
         max_body_bytes: int,
         task: object = None,
     ) -> None:
-        """`task` goes to the worker itself: the engine process must not see the environment."""
+        """Fork the worker. Only the worker itself gets `task`, since it holds the environment."""
         self.pidfd = -1
         self.keeper, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:

@@ -73,7 +73,10 @@ class ModuleCache:
     """A folder of compiled modules, safe for threads and for several processes."""
 
     def __init__(self, folder: str, max_bytes: int, report: Callable[[str], None]) -> None:
-        """`folder` is created on first use; `report` receives what is refused."""
+        """Take the folder, which is created on first use.
+
+        `report` gets a line for each refused file.
+        """
         self._folder, self._max_bytes, self._report = folder, max_bytes, report
 
     def _open(self) -> int:

@@ -1,4 +1,4 @@
-"""What all runs of a WASM sandbox share: the engine process, the queue and temporary folders."""
+"""The shared parts of all runs of a WASM sandbox: engine process, queue, temporary folders."""
 
 import fcntl
 import os

@@ -70,7 +70,7 @@ _ENGINE_BYTES = 32 * 2**20
 
 
 class WasmPlan(NamedTuple):
-    """What to run. Without a program, the run prints `said` and exits with `code`."""
+    """The program to run. Without a program, the run prints `said` and exits with `code`."""
 
     program: Program | None
     folders: GuestFolders
@@ -81,7 +81,7 @@ class WasmPlan(NamedTuple):
 
 
 class _Ending(NamedTuple):
-    """How a run ended, before its streams are read to their end."""
+    """The end of a run, before its streams are read to their end."""
 
     code: int = LOST
     said: str = ""
@@ -408,7 +408,7 @@ class _WorkerLoop:
         clock: str,
         streams: bool,
     ) -> None:
-        """`clock` is the name of the limit behind the deadline."""
+        """Take the worker to serve; `clock` is the name of the limit behind the deadline."""
         self._run, self._worker, self._watch = run, worker, watch
         self._deadline, self._clock, self._streams = deadline, clock, streams
         self._sinks = {sink.fd: sink for sink in run._sinks} if streams else {}
@@ -496,9 +496,9 @@ class _WorkerLoop:
         code = 128 - code if code < 0 else code
         cpu_seconds = float(report["cpu_seconds"]) if report else 0.0
         hits = set(self._watch.finish(code, cpu_seconds))
-        return self._failed(code, hits, report is None)
+        return self._failure_ending(code, hits, report is None)
 
-    def _failed(self, code: int, hits: set[str], engine_gone: bool) -> _Ending:
+    def _failure_ending(self, code: int, hits: set[str], engine_gone: bool) -> _Ending:
         """Return the ending without a result: the kernel killed it, or the engine failed."""
         if self._error or (engine_gone and not hits):
             why = self._error or "its process ended"

@@ -58,9 +58,9 @@ class WasmSandbox:
         progress: Progress | None = None,
         install: InstallTools | None = None,
     ) -> None:
-        """Without a cache folder in `settings`, compiled modules are cached until `close`.
+        """Create the sandbox. Without a cache folder, compiled modules are cached until `close`.
 
-        `install` installs the tools that build the interpreter of Python, on first use.
+        `install` installs the tools that build the Python interpreter, on first use.
         """
         self._settings = settings or Settings()
         self._progress, self._install = progress, install

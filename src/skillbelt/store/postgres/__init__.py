@@ -1,5 +1,5 @@
-"""Sessions, and what else many machines share, in a PostgreSQL database.
+"""Sessions, and other data that many machines share, in a PostgreSQL database.
 
-The only modules that import psycopg. `skillbelt.store.open_store` imports them when the setting
+Only these modules import psycopg. `skillbelt.store.open_store` imports them when the setting
 `store` names a database.
 """

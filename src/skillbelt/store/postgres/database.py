@@ -1,8 +1,8 @@
-"""The one way to a PostgreSQL database: its connections, retries, and news from other machines.
+"""Access to a PostgreSQL database: connections, retries, and notifications from other machines.
 
-A lost connection is no error while the server comes back in time: what was asked is asked again.
-A change carries a random number that is committed with it, so a change whose answer was lost is
-found by its number and not made twice. See design/fleet.md.
+A lost connection is not an error if the server comes back in time: the call is retried. A change
+carries a random number that is committed with it. So a retry recognises a change whose answer was
+lost, and does not make it twice. See design/fleet.md.
 """
 
 import atexit
@@ -34,17 +34,18 @@ Row = tuple[Any, ...]
 Work = Callable[["psycopg.Connection[Row]"], T]
 Attempt = Callable[["psycopg.Connection[Row]", bool], T]
 
-# How long a server may be away before a call gives up: at first, and once it was reached.
+# How long a call retries while the server is away: before the first connection, and after it.
 FIRST_SECONDS = 10.0
 PATIENCE_SECONDS = 30.0
 MAX_CONNECTIONS = 10
-# How long the pool is waited for before the reason is looked for, such as a changed password.
+# How long to wait for the pool before looking for the reason, such as a changed password.
 _POOL_SECONDS = 5.0
-# How long the numbers of changes are kept. No call asks for one that long afterwards.
+# How long the numbers of changes are kept. No call retries after that long.
 KEPT_SECONDS = 3600
 _PRUNE_SECONDS = 600.0
-# What a URL does not say. A peer that vanished without a word is noticed within half a minute.
-_USUAL = {
+# Defaults for parameters that the URL does not set. A peer that vanished is detected within half a
+# minute.
+_DEFAULTS = {
     "connect_timeout": "5",
     "application_name": "skillbelt",
     "client_encoding": "UTF8",
@@ -53,20 +54,21 @@ _USUAL = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
-# Nothing is prepared: a proxy may give the next statement to another connection of the server,
-# which knows it not, or knows another one by its name.
+# No prepared statements: a proxy may send the next statement over another connection to the server,
+# where its name is unknown or means another statement.
 _OURS = {"autocommit": True, "prepare_threshold": None}
-# A forgotten transaction holds no lock for ever, and no call waits for one for ever.
+# Timeouts: a forgotten transaction does not hold its locks forever, and no call waits for a lock
+# forever.
 _CONFIGURE = (
     "SELECT set_config('lock_timeout', '30s', false),"
     " set_config('idle_in_transaction_session_timeout', '30s', false)"
 )
-# SQL states that pass: lost connections, a server that ends, starts, is full or is not the
-# primary, and transactions that the server chose to give up.
-_PASSING = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "25006", "40001", "40P01", "25P03")
-# Those after which what was asked is surely not done.
-_GIVEN_UP = ("25006", "40001", "40P01", "53300")
-_UNKNOWN = "the change was made as a whole or not at all: look before you repeat it"
+# Transient SQL states: lost connections, a server that stops, starts, is full or is not the
+# primary, and transactions that the server aborted.
+_TRANSIENT = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "25006", "40001", "40P01", "25P03")
+# SQL states after which the statement certainly had no effect.
+_NO_EFFECT = ("25006", "40001", "40P01", "53300")
+_UNKNOWN = "the change was made as a whole or not at all: check before you repeat it"
 _PORTS = re.compile(r"[\d,]*")
 _DATABASES: "weakref.WeakSet[Database]" = weakref.WeakSet()
 _LEFT: list[object] = []
@@ -78,17 +80,17 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
 class Tenant(NamedTuple):
-    """Whose rows a transaction may see where row-level security holds, as the tables have it."""
+    """The tenant whose rows a transaction may see (row-level security), as the tables encode it."""
 
     app: str
     user: str
 
 
 class Database:
-    """A PostgreSQL database. Nothing is connected before it is needed; safe in many threads.
+    """A PostgreSQL database, connected on first use. Thread-safe.
 
-    ConfigError, with what to do, when it cannot be used, and StoreUnavailable, which is one, when
-    the server stays away. No message holds a password.
+    Raises ConfigError, with a remedy, when it cannot be used, and its subclass StoreUnavailable
+    when the server stays away. No message holds a password.
     """
 
     def __init__(
@@ -128,10 +130,10 @@ class Database:
         return self.insist(attempt, changes=False)
 
     def write(self, work: Work[T], tenant: Tenant | None = None) -> T:
-        """Do the work in one transaction, once, and return its result, which JSON must hold.
+        """Run `work` in one transaction, with effect once; return its result, which must be JSON.
 
-        The work is called again when the connection was lost or the server gave up the
-        transaction, so it shall do nothing outside of the database.
+        `work` is called again when the connection was lost or the server aborted the transaction,
+        so it must have no effect outside the database.
         """
         once = uuid.uuid4()
 
@@ -153,9 +155,9 @@ class Database:
     def insist(
         self, attempt: Attempt[T], *, changes: bool = True, patience: float | None = None
     ) -> T:
-        """Call `attempt` until it is done; its second argument says that it is not the first call.
+        """Call `attempt` until it succeeds; its second argument is True for a retry.
 
-        StoreUnavailable when the server stays away longer than the patience.
+        StoreUnavailable when the server stays away for longer than `patience`.
         """
         until = time.monotonic() + (self.patience if patience is None else patience)
         again = False
@@ -166,7 +168,7 @@ class Database:
                     return attempt(db, again)
             except (psycopg.Error, PoolTimeout, PoolClosed) as raised:
                 error = self._find_reason(raised)
-                if not _passes(error):
+                if not _is_transient(error):
                     raise self._describe_error(error, unknown=changes and again) from error
                 again = again or not _gave_up(error)
                 if time.monotonic() + pause > until:
@@ -176,12 +178,12 @@ class Database:
             pause = min(2 * pause, 1.0)
 
     def watch(self, topic: str) -> Bell:
-        """Return what waits until `wake` is called with the same topic, on any machine."""
+        """Return a watch that waits until `wake` is called with the same topic, on any machine."""
         self._open_pool()
         return Bell(self._bells, mark_topic(topic), self._look, POLL_SECONDS)
 
     def _look(self) -> object:
-        """What changes when news may have been missed, and all the time while none can come."""
+        """Return a value that changes when news may have been missed, or while none can arrive."""
         with self._lock:
             if self._listener is None and not _ENDED.is_set():
                 self._listener = Listener(self._bells, self.connect, self.wake)
@@ -191,7 +193,7 @@ class Database:
         return time.monotonic() // POLL_SECONDS
 
     def wake(self, topic: str) -> None:
-        """Wake who watches the topic. Without a server they look for themselves a little later."""
+        """Wake the watchers of the topic. Without a server they poll a little later."""
         query = "SELECT set_config('synchronous_commit', 'off', true), pg_notify('skillbelt', %s)"
         with suppress(ConfigError):
             self.insist(
@@ -216,18 +218,18 @@ class Database:
             pool.close()
 
     def forget(self) -> None:
-        """Let go of connections of the process that this one was forked from, which uses them."""
+        """Drop the connections of the parent process after a fork; the parent still uses them."""
         _LEFT.append((self._pool, self._listener))
         self._begin()
 
     def prune(self) -> None:
-        """Now and then, delete the numbers of changes that no call asks for any more."""
+        """Delete, now and then, the numbers of changes that no call retries any more."""
         now = time.monotonic()
         if now - self._pruned < _PRUNE_SECONDS:
             return
         self._pruned = now
         query = "DELETE FROM skillbelt.applied WHERE made < now() - make_interval(secs => %s)"
-        # The change before it was made, and is no error because of this.
+        # The change before this is committed; a failure here does not make it an error.
         with suppress(ConfigError):
             self.insist(lambda db, _: db.execute(query, [KEPT_SECONDS]), patience=1.0)
 
@@ -261,7 +263,7 @@ class Database:
             return self._pool
 
     def _prepare(self) -> None:
-        """Find out whether the database can be used, and make or renew the tables."""
+        """Check that the database can be used, and create or migrate the tables."""
         until = time.monotonic() + self._first_patience
         while True:
             try:
@@ -269,7 +271,7 @@ class Database:
                     self._check(db)
                 return
             except psycopg.Error as error:
-                if not _passes(error):
+                if not _is_transient(error):
                     raise self._describe_error(error) from error
                 if time.monotonic() + 0.2 > until:
                     raise self._away(error, unknown=False) from error
@@ -287,7 +289,7 @@ class Database:
         [(self.row_security,)] = db.execute(query).fetchall()
 
     def _find_reason(self, error: Exception) -> Exception:
-        """Return why the pool has no connection: it only says that it waited."""
+        """Return why the pool has no connection: its own error says only that it timed out."""
         pool = self._pool
         if not isinstance(error, PoolTimeout) or pool is None:
             return error
@@ -325,7 +327,7 @@ class Database:
         )
 
     def _clean(self, error: Exception) -> str:
-        """Return what the error says, in one line and without a password or the content of rows."""
+        """Return the text of the error in one line, without a password or the content of rows."""
         said = error.diag.message_primary if isinstance(error, psycopg.Error) else None
         text = " ".join((said or str(error)).split())
         for name in ("password", "sslpassword"):
@@ -335,7 +337,7 @@ class Database:
 
 
 def set_tenant(db: "psycopg.Connection[Row]", tenant: Tenant | None) -> None:
-    """Say, until the end of the transaction, whose rows it may see."""
+    """Set, until the end of the transaction, whose rows it may see."""
     if tenant is not None:
         db.execute(
             "SELECT set_config('skillbelt.app', %s, true), set_config('skillbelt.user', %s, true)",
@@ -353,12 +355,15 @@ def _configure(db: "psycopg.Connection[Any]") -> None:
 
 
 def _parse(url: str) -> dict[str, str]:
-    """Return the parameters of the URL; ConfigError, without any of it, when it is not one."""
+    """Return the parameters of the URL.
+
+    ConfigError, which quotes none of it, when it is not a URL of PostgreSQL.
+    """
     try:
         given = conninfo.conninfo_to_dict(url)
     except psycopg.Error:
         given = {}
-    # What libpq takes for a port, a host or a name may be a part of a password.
+    # Parts of a password may be what libpq takes for a port, a host or a name.
     server, _, name = url.partition("://")[2].partition("/")
     split = server.count("@") > 1 or "@" in name.partition("?")[0]
     if not given or split or not _PORTS.fullmatch(str(given.get("port", ""))):
@@ -366,11 +371,11 @@ def _parse(url: str) -> dict[str, str]:
             "store: is not a URL of PostgreSQL; write postgresql://USER@HOST:PORT/DATABASE, with"
             " %-escapes for special characters, and keep the password in PGPASSWORD or ~/.pgpass"
         )
-    return _USUAL | {name: str(value) for name, value in given.items() if value is not None}
+    return _DEFAULTS | {name: str(value) for name, value in given.items() if value is not None}
 
 
 def _describe(parameters: dict[str, str]) -> str:
-    """Return where the database is, for messages: no password and no other parameter."""
+    """Return the address of the database for messages, without a password or other parameters."""
     user = f"{parameters['user']}@" if "user" in parameters else ""
     host = parameters.get("host") or parameters.get("hostaddr", "")
     port = f":{parameters['port']}" if "port" in parameters else ""
@@ -378,8 +383,8 @@ def _describe(parameters: dict[str, str]) -> str:
     return f"postgresql://{user}{host}{port}/{parameters.get('dbname', '')}{service}"
 
 
-def _passes(error: Exception) -> bool:
-    """Whether to try again: the server is away for now, or gave up the transaction."""
+def _is_transient(error: Exception) -> bool:
+    """Whether to retry: the server is away for now, or aborted the transaction."""
     if isinstance(error, PoolTimeout | PoolClosed):
         return True
     if isinstance(error, psycopg.errors.UniqueViolation):
@@ -388,18 +393,18 @@ def _passes(error: Exception) -> bool:
     if state is None:
         refused = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
         return refused and not _is_final(str(error))
-    return str(state).startswith(_PASSING)
+    return str(state).startswith(_TRANSIENT)
 
 
 def _gave_up(error: Exception) -> bool:
-    """Whether what was asked is surely not done, and will not be."""
+    """Whether the statement certainly had no effect, and will have none."""
     if isinstance(error, PoolTimeout | PoolClosed):
         return True
-    return str(getattr(error, "sqlstate", None) or "").startswith(_GIVEN_UP)
+    return str(getattr(error, "sqlstate", None) or "").startswith(_NO_EFFECT)
 
 
 def _is_final(text: str) -> bool:
-    """Whether connecting failed for good. The server's reason comes as text alone, in English."""
+    """Whether connecting failed permanently. The server gives its reason only as English text."""
     return "Temporary failure" not in text and any(word in text for word in _FINAL)
 
 
@@ -418,7 +423,7 @@ _REMEDIES = {
         "let the role that owns the tables run skillbelt once, which makes them, and grant this"
         " role the rights that docs/how-to/postgres.md lists"
     ),
-    "53": "see to the disk and the memory of the server",
+    "53": "check the disk and the memory of the server",
     "57014": "see statement_timeout of this role and database, and what keeps the server busy",
     "55P03": "another process holds the session; end that one, or try again",
 }

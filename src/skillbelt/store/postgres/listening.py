@@ -1,4 +1,7 @@
-"""News from other machines: PostgreSQL's LISTEN and NOTIFY, and looking regularly without them."""
+"""Notifications from other machines, with polling as the fallback.
+
+Uses LISTEN and NOTIFY of PostgreSQL.
+"""
 
 import hashlib
 import os
@@ -12,12 +15,12 @@ import psycopg
 
 from skillbelt.store.bells import Bells
 
-# How often a watch says that there may be news while none can come: the server is away, or a
-# proxy between passes none on.
+# How often a watch reports possible news while no notification can arrive: the server is away, or a
+# proxy does not pass notifications on.
 POLL_SECONDS = 0.2
-# How often an idle connection is asked whether it still is one.
+# How often an idle connection is checked.
 _CHECK_SECONDS = 20.0
-# How often a message of our own is sent until one comes back.
+# How often to send a test notification until one comes back.
 _PROBE_SECONDS = 2.0
 
 
@@ -31,7 +34,7 @@ class Listener:
         wake: Callable[[str], None],
     ) -> None:
         self._bells, self._connect, self._wake = bells, connect, wake
-        # News count only once a message of our own came back.
+        # Notifications count only after a test notification came back.
         self.hears = False
         self.gaps = 0
         self._own = f"listener {os.urandom(8).hex()}"
@@ -77,7 +80,7 @@ class Listener:
                     self._bells.ring(note.payload)
 
     def _set_hearing(self, hears: bool) -> None:
-        """Say whether news come; before they do, some may have been missed."""
+        """Record whether notifications arrive; until they do, some may have been missed."""
         with self._bells.changed:
             self.hears = hears
             self.gaps += hears
@@ -85,5 +88,5 @@ class Listener:
 
 
 def mark_topic(topic: str) -> str:
-    """Return what stands for a topic in a notification, which has no room for a long text."""
+    """Return the hash of a topic for a notification, whose length is limited."""
     return hashlib.sha256(topic.encode("utf-8", "surrogatepass")).hexdigest()

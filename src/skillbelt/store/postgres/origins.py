@@ -12,7 +12,7 @@ from skillbelt.store.postgres.database import Database
 from skillbelt.store.postgres.store import decode_text, encode_text
 from skillbelt.trust import TrustEntry, normal_url
 
-# After the server was away: how long the next questions are answered without asking it.
+# After a failed call: how long further calls are answered without asking the server.
 _AWAY_SECONDS = 10.0
 
 
@@ -25,9 +25,9 @@ class PostgresOrigins:
         self._failed: tuple[float, ConfigError] | None = None
 
     def entries(self) -> list[TrustEntry]:
-        """Return the origins in the order they were added; a row that no `add` wrote is left out.
+        """Return the origins in the order they were added, without rows that `add` did not write.
 
-        While the server is away, only one question in ten seconds waits for it.
+        While the server is away, only one call in ten seconds waits for it.
         """
         if self._failed is not None and time.monotonic() < self._failed[0] + _AWAY_SECONDS:
             raise self._failed[1]
@@ -63,7 +63,7 @@ class PostgresOrigins:
         self._database.write(work)
 
 
-# One for each database and process, which remembers that the server is away.
+# One for each database and process, so that it remembers that the server is away.
 _OPENED: dict[str, PostgresOrigins] = {}
 
 

@@ -1,7 +1,7 @@
-"""The tables in PostgreSQL, and how an older schema becomes the present one.
+"""The tables in PostgreSQL, and the migrations from older schemas.
 
-Everything is in the schema `skillbelt` of the database that the URL names. Texts that PostgreSQL
-cannot hold are written as `encode_text` says; everything else can be read with psql.
+Everything is in the schema `skillbelt` of the database that the URL names. `encode_text` encodes
+texts that PostgreSQL cannot hold; everything else can be read with psql.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from skillbelt.store.postgres.shared_tables import SHARED_TABLES
 # "SkBt", the same number that marks our SQLite files.
 MIGRATION_LOCK = 0x536B4274
 
-# Each transaction of ours says whose rows it wants: "=" and the name, or nothing, which no row has.
+# Each of our transactions names its tenant: "=" and the name, or nothing, which matches no row.
 _APP = "app = substr(nullif(current_setting('skillbelt.app', true), ''), 2)"
 _USER = "\"user\" = substr(nullif(current_setting('skillbelt.user', true), ''), 2)"
 _APPEND = """
@@ -64,8 +64,8 @@ BEGIN
 END
 $$
 """
-# As append_1, for a turn: it is refused when another has the session by now. The row stays locked
-# until the end, so that none takes the session between the look and the change.
+# Like append_1, but for a turn: refused when another lease holds the session. The row stays locked
+# until the end, so that no other turn takes the session between the check and the change.
 _APPEND_LEASED = """
 CREATE FUNCTION skillbelt.append_2(
     _lease text,
@@ -93,12 +93,13 @@ $$
 # release, only added.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
-        # What was done, so that a change whose answer was lost is not made again.
+        # Changes that were made, so that a change whose answer was lost is not made again.
         "CREATE TABLE skillbelt.applied (id uuid PRIMARY KEY,"
         " made timestamptz NOT NULL DEFAULT now(), result text NOT NULL)",
         "CREATE INDEX applied_made ON skillbelt.applied (made)",
         # An index holds no long text: sessions are found by a digest of their key. The index that
-        # lists them in order leaves out the few with long keys, which have one of their own.
+        # lists them in order leaves out the few sessions with long keys, which have an index of
+        # their own.
         "CREATE TABLE skillbelt.session (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,"
         " digest bytea NOT NULL UNIQUE,"
         ' app text COLLATE "C" NOT NULL, "user" text COLLATE "C" NOT NULL,'
@@ -114,7 +115,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE skillbelt.state (owner bytea, mark bytea, app text NOT NULL,"
         ' "user" text, key text NOT NULL, value text NOT NULL, PRIMARY KEY (owner, mark))',
         _APPEND,
-        # These bind every role but the owner of the tables.
+        # Row-level security binds every role but the owner of the tables.
         "ALTER TABLE skillbelt.session ENABLE ROW LEVEL SECURITY",
         f"CREATE POLICY tenant ON skillbelt.session USING ({_APP} AND {_USER})",
         "ALTER TABLE skillbelt.state ENABLE ROW LEVEL SECURITY",
@@ -128,7 +129,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         f"CREATE POLICY tenant ON skillbelt.audit FOR SELECT USING ({_APP} AND {_USER})",
     ),
     (
-        # Who has a session for a turn; a row of a turn that ended badly stays until it is expired.
+        # The lease of each session; the row of a turn that crashed stays until it is expired.
         "CREATE TABLE skillbelt.lease (digest bytea PRIMARY KEY, app text NOT NULL,"
         ' "user" text NOT NULL, number text NOT NULL, holder text NOT NULL, until float8 NOT NULL)',
         "ALTER TABLE skillbelt.lease ENABLE ROW LEVEL SECURITY",

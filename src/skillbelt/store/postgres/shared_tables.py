@@ -1,4 +1,4 @@
-"""The tables of what is not a session: the audit log and the trusted origins of all machines.
+"""Tables beside the sessions: the audit log and the trusted origins of all machines.
 
 `skillbelt.permission.postgres_audit` and `skillbelt.store.postgres.origins` use them.
 """

@@ -54,11 +54,11 @@ _COLUMNS = f"{_ORDER}, created, updated, last"
 
 
 class PostgresStore:
-    """A store in a PostgreSQL database. Nothing is connected or made before it is needed."""
+    """A store in a PostgreSQL database. Nothing is connected or created before it is needed."""
 
     def __init__(self, url: str | Database) -> None:
         self.database = url if isinstance(url, Database) else Database(url)
-        # When the server was asked for its time, its answer, and how far apart our clocks were.
+        # When the server was asked for its time, its answer, and the offset between our two clocks.
         self._clock = (0.0, 0.0, 0.0)
 
     def append(
@@ -69,9 +69,9 @@ class PostgresStore:
         *,
         lease: str = "",
     ) -> list[Event]:
-        """Add the events and change the state, all or nothing; the events as they are kept now."""
+        """Add the events and change the state, all or nothing; return the events as stored."""
         rows = [(event.type, event.agent, encoded(event.data)) for event in events]
-        # In one order, so that two appends never wait for each other.
+        # Sorted, so that two appends never deadlock.
         changed = sorted(changes(delta))
         owners = {scope: _digest(*_owner(scope, key)) for scope in ("app", "user", "session")}
         cells = [tuple(map(encode_text, row)) for row in rows]
@@ -104,7 +104,7 @@ class PostgresStore:
         ]
 
     def events(self, key: SessionKey, after: int = 0) -> list[Event]:
-        """The events with a higher number, in order; none for a session that does not exist."""
+        """Return the events with a higher number, in order; [] if the session does not exist."""
         after = max(min(after, _MOST), 0)
         rows = self.database.read(_EVENTS, (after, _session_digest(key)), _tenant(key))
         try:
@@ -125,7 +125,7 @@ class PostgresStore:
         return found
 
     def state(self, key: SessionKey) -> dict[str, str]:
-        """The entries of the app, of the user and of the session together."""
+        """Return the entries of the app, of the user and of the session together."""
         owners = [_digest(*_owner(scope, key)) for scope in ("app", "user", "session")]
         query = "SELECT key, value FROM skillbelt.state WHERE owner = ANY(%s)"
         rows = self.database.read(query, (owners,), _tenant(key))
@@ -139,7 +139,7 @@ class PostgresStore:
         after: SessionKey | None = None,
         limit: int | None = None,
     ) -> list[SessionInfo]:
-        """Every session there is, or those of an app, of a user or both, in order of their keys."""
+        """Return all sessions, or those of an app, of a user or both, in order of their keys."""
         wanted = {"app": app, '"user"': user}
         given = {name: encode_text(value) for name, value in wanted.items() if value is not None}
         where = "".join(f" AND {name} = %s" for name in given)
@@ -161,11 +161,11 @@ class PostgresStore:
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """Return where the store is, for messages."""
         return self.database.place
 
     def find_session(self, key: SessionKey) -> SessionInfo | None:
-        """What `sessions` says of one session; None if there is none."""
+        """Return the entry of one session, as in `sessions`; None if there is none."""
         query = f"SELECT {_COLUMNS} FROM skillbelt.session WHERE digest = %s"
         rows = self.database.read(query, (_session_digest(key),), _tenant(key))
         return _info(rows[0]) if rows else None
@@ -188,7 +188,7 @@ class PostgresStore:
         return [_info(row) for row in self.database.read(query, [*values, limit], tenant)]
 
     def event_rows(self, key: SessionKey, after: int, most: int) -> list[EventRow]:
-        """The next events with a higher number, as they are kept."""
+        """Return the next events with a higher number, as they are stored."""
         values = (after, _session_digest(key), most)
         rows = self.database.read(f"{_EVENTS} LIMIT %s", values, _tenant(key))
         return [
@@ -203,13 +203,13 @@ class PostgresStore:
         ]
 
     def session_state(self, key: SessionKey) -> dict[str, str]:
-        """The session's own entries."""
+        """Return the session's own entries."""
         query = "SELECT key, value FROM skillbelt.state WHERE owner = %s"
         rows = self.database.read(query, (_session_digest(key),), _tenant(key))
         return {decode_text(name): decode_text(value) for name, value in rows}
 
     def shared_entries(self) -> list[SharedEntry]:
-        """The entries of all apps and users."""
+        """Return the entries of all apps and users."""
         self._listed_tenant(None, None)
         query = (
             'SELECT app, "user", key, value FROM skillbelt.state'
@@ -230,7 +230,7 @@ class PostgresStore:
     ) -> bool:
         """Add rows after the last one of the session, with its times, and set its state if given.
 
-        False, and no change, when they do not follow the last one there.
+        Return False, without a change, when they do not follow the last one there.
         """
         with suppress(ValueError):
             return self.database.write(lambda db: _extend(db, info, rows, state), _tenant(info.key))
@@ -243,7 +243,7 @@ class PostgresStore:
             self.database.write(lambda db: _add_shared(db, entries))
 
     def delete(self, key: SessionKey) -> bool:
-        """Forget the session's events and state, not its user's or app's; whether there was one."""
+        """Delete the session with its own events and state; return whether it existed."""
         if not self.database.read(
             "SELECT 1 FROM skillbelt.session WHERE digest = %s",
             (_session_digest(key),),
@@ -257,7 +257,7 @@ class PostgresStore:
         return removed > 0
 
     def expire(self, before: float) -> int:
-        """Delete each session that was last touched before that time; how many there were."""
+        """Delete each session that was last touched before that time; return how many."""
         chosen = (
             "SELECT id FROM skillbelt.session WHERE updated < %s ORDER BY updated"
             f" LIMIT {_BATCH} FOR UPDATE SKIP LOCKED"
@@ -271,9 +271,9 @@ class PostgresStore:
         return total
 
     def take_lease(self, key: SessionKey, number: str, holder: str, seconds: float) -> Lease:
-        """Take the session for a turn, and return the lease that has it now.
+        """Take a lease on the session for a turn; return the lease that holds the session now.
 
-        Asking twice with one number is asking once, so an answer that was lost does no harm.
+        The call is idempotent for one number, so a lost answer does no harm.
         """
         tenant, digest = _tenant(key), _session_digest(key)
         row = (digest, *tenant, number, encode_text(holder), seconds)
@@ -286,25 +286,25 @@ class PostgresStore:
                 return taken or db.execute(query, [digest]).fetchone()
 
         while (found := self.database.insist(attempt)) is None:
-            pass  # given back between the two statements
+            pass  # released between the two statements
         return Lease(found[0], decode_text(found[1]), found[2])
 
     def renew_lease(self, key: SessionKey, number: str, seconds: float) -> bool:
-        """Extend the lease to so long from now; False when it does not have the session."""
+        """Extend the lease to `seconds` from now; False when it no longer holds the session."""
         query = f"UPDATE skillbelt.lease SET until = {_NOW} + %s WHERE digest = %s AND number = %s"
         return self._change_lease(key, query, [seconds, _session_digest(key), number]) > 0
 
     def release_lease(self, key: SessionKey, number: str) -> None:
-        """Give the session back; without a server the lease runs out by itself."""
+        """Release the lease; without a server it expires by itself."""
         topic = mark_topic(lease_topic(key))
         self._change_lease(key, _RELEASE, [_session_digest(key), number, topic], patience=1.0)
 
     def _change_lease(
         self, key: SessionKey, query: str, values: list[object], patience: float | None = None
     ) -> int:
-        """Change a lease. It need not outlive a crash of the server, so the disk is not waited for.
+        """Change a lease without waiting for the disk: it need not survive a crash of the server.
 
-        At worst a lease runs out earlier or later, and an append still finds whose it is.
+        At worst a lease expires earlier or later, and an append still checks whose it is.
         """
 
         def attempt(db: "psycopg.Connection[Row]", _: bool) -> int:
@@ -316,18 +316,18 @@ class PostgresStore:
         return self.database.insist(attempt, patience=patience)
 
     def watch(self, topic: str) -> Bell:
-        """Return what waits until `wake` is called with the topic, on any machine."""
+        """Return a watch that waits until `wake` is called with the topic, on any machine."""
         return self.database.watch(topic)
 
     def wake(self, topic: str) -> None:
-        """Wake who watches the topic."""
+        """Wake the watchers of the topic."""
         self.database.wake(topic)
 
     def now(self) -> float:
         """Return the time of the server, which is asked once a minute."""
         steady, wall = time.monotonic(), time.time()
         began, server, drift = self._clock
-        # A machine that slept has another distance between its two clocks than before.
+        # While a machine sleeps, the offset between its two clocks changes.
         if steady - began > _CLOCK_SECONDS or abs(wall - steady - drift) > 1 or not server:
             [(server,)] = self.database.read(f"SELECT {_NOW}")
             began = time.monotonic()
@@ -339,7 +339,10 @@ class PostgresStore:
         self.database.close()
 
     def _listed_tenant(self, app: str | None, user: str | None) -> Tenant | None:
-        """Whose sessions a list shows; ConfigError where row-level security shows only some."""
+        """Return the tenant to list.
+
+        ConfigError where row-level security shows only some sessions.
+        """
         if app is not None and user is not None:
             return Tenant(encode_text(app), encode_text(user))
         self.database.read("SELECT 1")  # which connects, so that the next line is known
@@ -361,7 +364,7 @@ def encode_text(text: str) -> str:
 
 
 def decode_text(text: str) -> str:
-    """Return what `encode_text` was given; a pair that it never wrote stays as it is."""
+    """Return the text that `encode_text` was given; a pair that it never wrote stays as it is."""
     if "\x01" not in text and "\ue000" not in text:
         return text
     parts = iter(text)
@@ -380,7 +383,7 @@ _UNESCAPED = {pair: one for one, pair in _ESCAPED.items()}
 
 
 def _digest(*parts: str) -> bytes:
-    """Return what stands for the parts in an index, which holds no long texts."""
+    """Return a digest of the parts, for an index, which holds no long texts."""
     sha = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
@@ -421,7 +424,7 @@ def _extend(
     rows: Sequence[EventRow],
     state: dict[str, str] | None,
 ) -> bool:
-    """As `PostgresStore.extend`; ValueError, which undoes it, when the rows do not follow."""
+    """Do `PostgresStore.extend`; ValueError, which rolls it back, when the rows do not follow."""
     digest = _session_digest(info.key)
     cells = app, user, _ = tuple(map(encode_text, info.key))
     db.execute(
@@ -474,7 +477,7 @@ def _put_state(
 
 
 def _remove(db: "psycopg.Connection[Row]", chosen: str, value: object) -> int:
-    """Delete the chosen sessions with what is theirs, and return how many there were."""
+    """Delete the chosen sessions with all their rows, and return how many there were."""
     ids = [id for (id,) in db.execute(chosen, [value])]
     # The session comes last: row-level security shows no events without theirs.
     db.execute("DELETE FROM skillbelt.event WHERE session = ANY(%s)", [ids])
