@@ -17,6 +17,7 @@ _DECODER = re.compile(
     r"|FromBase64String|openssl|xxd|charCodeAt|fromCharCode|codecs\.decode|pack\(|marshal"
 )
 _BLOB = re.compile(r"[A-Za-z0-9+/_=-]{200,}")
+_LONG_LINE = re.compile(r"[^\n]{200}")
 
 
 def decode_text(form: str, text: str) -> str | None:
@@ -64,7 +65,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 def opaque_blob(text: str) -> re.Match[str] | None:
     """Return a long random literal, if the text has a decoder beside it."""
-    if not _DECODER.search(text):
+    if not _LONG_LINE.search(text) or not _DECODER.search(text):
         return None
     for match in _BLOB.finditer(text):
         if _entropy(match[0][:2000]) > 4.3 and not re.fullmatch(r"[0-9a-f]+", match[0]):
