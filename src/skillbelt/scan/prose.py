@@ -54,7 +54,7 @@ _CONFUSABLE = str.maketrans(
     "аеорсухіјѕԁһӏοαενρτυικΑΒΕΖΗΙΚΜΝΟΡΤΥΧАВЕКМНОРСТХІЈЅԛԝɡɩ’‘“”‐‑–—",
     "aeopcyxijsdhloaevptuikABEZHIKMNOPTYXABEKMHOPCTXIJSqwgi''\"\"----",
 )
-_QUOTES = str.maketrans("’‘“”‐‑–—", "''\"\"----")
+_QUOTES = {**str.maketrans("’‘“”‐‑–—", "''\"\"----"), 0x2026: "...", 0xFE0F: None}
 _SPACED = re.compile(r"\b(?:\w[ .\-_*]){4,}\w\b")
 # In every text that has one, and cheaper to look for.
 _SPACED_HINT = re.compile(r"[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w")
@@ -76,6 +76,11 @@ _ITEM = re.compile(r"\n(?=[ \t]*(?:[-*+>#|]|\d{1,3}[.)]))|\n[ \t]*\n")
 _BULLET = re.compile(r"(?m)^[ \t]*(?:[-*+>#|]+|\d{1,3}[.)]) *")
 _SENTENCE = re.compile(r"(?<=[\w)\]\"'`][.!?。！？]) +|(?<=[。！？])")
 _PLAIN_SENTENCE = re.compile(r" (?<=[\w)\]\"'`][.!?] ) *")
+# Turns signs that end a word into spaces.
+_BETWEEN_WORDS = bytes(
+    code if chr(code).isalnum() or chr(code) in "_'-@\n" or code > 127 else 32
+    for code in range(256)
+)
 _JOINED_WORDS = re.compile(r"\w*_\w*")
 # The beginning of each word.
 _STEMS = re.compile(rf"(\w[\w'-]{{0,{STEM - 1}}})[\w'-]*")
@@ -139,9 +144,10 @@ def read_prose(text: str, line: int, ledger: Ledger, *, is_plain: bool = False) 
     Patterns are tried only on sentences that have the words they need.
     """
     ledger.spend(1 + len(text) // 200)
-    ascii_only = is_plain or text.isascii()
+    ascii_only = text.isascii()
     quick = is_plain or ((ascii_only or not _ODD.search(text)) and not _is_disguised(text))
-    folded = (text if ascii_only else text.translate(_QUOTES)).lower() if quick else fold(text)
+    plain = text if ascii_only else text.translate(_QUOTES)
+    folded = plain.lower() if quick else fold(text)
     seen = _seen(folded)
     found = _choose(seen) if seen else ()
     if not ascii_only and _OTHER_SCRIPT.search(folded):
@@ -149,7 +155,7 @@ def read_prose(text: str, line: int, ledger: Ledger, *, is_plain: bool = False) 
     if not found:
         return
     if quick:
-        folded = _split_sentences(text[:MAX_PARAGRAPH]) if ascii_only else fold(text)
+        folded = _split_sentences(plain[:MAX_PARAGRAPH])
     about = is_about_security(ledger.skill_words)
     sentences = _sentences(folded)
     for one, needed in found:
@@ -160,7 +166,7 @@ def read_prose(text: str, line: int, ledger: Ledger, *, is_plain: bool = False) 
 
 def is_plain(text: str) -> bool:
     """Whether nothing in a text is disguised, so that its parts need not be looked at for that."""
-    return text.isascii() and not _is_disguised(text)
+    return (text.isascii() or not _ODD.search(text)) and not _is_disguised(text)
 
 
 class _Sentence(NamedTuple):
@@ -210,19 +216,45 @@ def _is_disguised(text: str) -> bool:
 
 def _seen(folded: str) -> int:
     """Return the bits of the groups of which a text has a word."""
-    stems = set(_STEMS.findall(folded))
-    if "_" in folded:
-        for word in _JOINED_WORDS.findall(folded):
-            stems.update([part[:STEM] for part in word.split("_")])
-    if "@" in folded:
-        stems.add("@")
+    if folded.isascii():
+        folded = folded.encode().translate(_BETWEEN_WORDS).decode()
+    if len(_WORD_BITS) > _MAX_WORDS:
+        _WORD_BITS.clear()
     seen = 0
-    for stem in stems & _KNOWN_STEMS:
-        seen |= _BITS[stem]
+    for bits in set(map(_WORD_BITS.__getitem__, folded.split())):
+        seen |= bits
     return seen
 
 
-@lru_cache(maxsize=4096)
+class _WordBits(dict[str, int]):
+    """The bits of each word that was met; the same words come again and again."""
+
+    def __missing__(self, word: str) -> int:
+        bits = _bits_of(word)
+        if len(word) < _MAX_WORD_CHARS:
+            self[word] = bits
+        return bits
+
+
+def _bits_of(word: str) -> int:
+    if word.isalnum():
+        return _BITS.get(word[:STEM], 0)
+    stems = set(_STEMS.findall(word))
+    for one in _JOINED_WORDS.findall(word):
+        stems.update([part[:STEM] for part in one.split("_")])
+    if "@" in word:
+        stems.add("@")
+    bits = 0
+    for stem in stems & _KNOWN_STEMS:
+        bits |= _BITS[stem]
+    return bits
+
+
+_WORD_BITS = _WordBits()
+_MAX_WORDS, _MAX_WORD_CHARS = 20_000, 40
+
+
+@lru_cache(maxsize=16_384)
 def _choose(seen: int) -> tuple[tuple[ProsePattern, int], ...]:
     """Return the patterns that have all they need, with their bits."""
     return tuple((one, needed) for one, needed in _PLANS if seen & needed == needed)

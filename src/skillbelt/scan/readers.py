@@ -317,9 +317,7 @@ def _read_values(text: str, line: int, ledger: Ledger, *, plain: bool) -> None:
 
 
 _RUN_SIGNS = ("|", "/dev/tcp", "base64 -")
-_RUN_VALUE = re.compile(
-    r"(?:curl|wget|bash|sh|python3?|node|powershell)\b.*\||/dev/tcp|base64 -"
-)
+_RUN_VALUE = re.compile(r"(?:curl|wget|bash|sh|python3?|node|powershell)\b.*\||/dev/tcp|base64 -")
 
 
 _LONG_COMMENT = re.compile(
