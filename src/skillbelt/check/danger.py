@@ -57,7 +57,10 @@ _SECRETS = (
         r"sk-(?!ant-)(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{40,200}",
     ),
     _secret("a live key of Stripe", "k_live_", r"[sr]k_live_[A-Za-z0-9]{20,200}"),
-    _secret("a token of GitHub", "gh", r"gh[pousr]_[A-Za-z0-9]{36,200}"),
+    *(
+        _secret("a token of GitHub", f"gh{kind}_", rf"gh{kind}_[A-Za-z0-9]{{36,200}}")
+        for kind in "pousr"
+    ),
     _secret("a token of GitHub", "github_pat_", r"github_pat_[A-Za-z0-9_]{40,200}"),
     _secret("a token of GitLab", "glpat-", r"glpat-[A-Za-z0-9_-]{20,200}"),
     _secret("an access key of AWS", "AKIA", r"AKIA[A-Z0-9]{16}(?![A-Za-z0-9])"),

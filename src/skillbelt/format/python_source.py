@@ -11,7 +11,7 @@ import warnings
 MAX_SOURCE_BYTES = 512 * 2**10
 # The parser needs quadratic time for a name with many dots.
 _MAX_DOTTED = 2_000
-_DOTTED = re.compile(r"[\w.\s\\]+")
+_DOTTED = re.compile(rf"[\w.\s\\]{{{_MAX_DOTTED + 1},}}+")
 # The parser warns of odd escapes in a script, which the user who runs it did not write.
 _FILE = "skillbelt-imports"
 _PARSING = threading.Lock()
@@ -23,7 +23,7 @@ def parse_python(text: str) -> ast.Module:
 
     Python 3.11 counts the depth of all threads together, and fails when two parse at once.
     """
-    if any(len(one[0]) > _MAX_DOTTED for one in _DOTTED.finditer(text) if "." in one[0]):
+    if len(text) > _MAX_DOTTED and any("." in one[0] for one in _DOTTED.finditer(text)):
         raise ValueError("a name that is too long to parse")
     with _PARSING:
         try:

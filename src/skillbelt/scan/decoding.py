@@ -16,7 +16,8 @@ _DECODER = re.compile(
     r"b(?:ase)?64|b64decode|atob|fromhex|unhexlify|a85|b85|b32|decompress|inflate|Buffer\.from"
     r"|FromBase64String|openssl|xxd|charCodeAt|fromCharCode|codecs\.decode|pack\(|marshal"
 )
-_BLOB = re.compile(r"[A-Za-z0-9+/_=-]{200,}")
+_BLOB_CHARS = 200
+_BLOB = re.compile(rf"[A-Za-z0-9+/_=-]{{{_BLOB_CHARS},}}")
 
 
 def decode_text(form: str, text: str) -> str | None:
@@ -64,7 +65,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 def opaque_blob(text: str) -> re.Match[str] | None:
     """Return a long random literal, if the text has a decoder beside it."""
-    if not _DECODER.search(text):
+    if max(map(len, text.split("\n"))) < _BLOB_CHARS or not _DECODER.search(text):
         return None
     for match in _BLOB.finditer(text):
         if _entropy(match[0][:2000]) > 4.3 and not re.fullmatch(r"[0-9a-f]+", match[0]):

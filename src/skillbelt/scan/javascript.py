@@ -117,13 +117,21 @@ class _Reader:
         return Traced(labels=labels)
 
     def _member(self, node: Node, depth: int) -> Traced:
-        owner, key = node.child_by_field_name("object"), node.child_by_field_name("property")
-        base = self.value(owner, depth) if owner is not None else UNKNOWN
+        return self._part(self._owner(node, depth), node, depth)
+
+    def _owner(self, node: Node, depth: int) -> Traced:
+        owner = node.child_by_field_name("object")
+        return self.value(owner, depth) if owner is not None else UNKNOWN
+
+    def _part(self, base: Traced, node: Node, depth: int) -> Traced:
+        """Return what is known of a member or an item of a value."""
+        if node.type == "subscript_expression":
+            return self._index(base, node, depth)
+        key = node.child_by_field_name("property")
         return self._get(base, _text(key) if key is not None else "", node)
 
-    def _index(self, node: Node, depth: int) -> Traced:
-        owner, key = node.child_by_field_name("object"), node.child_by_field_name("index")
-        base = self.value(owner, depth) if owner is not None else UNKNOWN
+    def _index(self, base: Traced, node: Node, depth: int) -> Traced:
+        key = node.child_by_field_name("index")
         at = self.value(key, depth) if key is not None else UNKNOWN
         if base.items is not None and at.known.isdecimal() and int(at.known) < len(base.items):
             return base.items[int(at.known)]
@@ -279,11 +287,12 @@ class _Reader:
         arguments = node.child_by_field_name("arguments")
         if function is None:
             return UNKNOWN
-        target = self.value(function, depth)
         owner = UNKNOWN
         if function.type in ("member_expression", "subscript_expression"):
-            inner = function.child_by_field_name("object")
-            owner = self.value(inner, depth) if inner is not None else UNKNOWN
+            owner = self._owner(function, depth + 1)  # once: calls may be a long chain
+            target = self._part(owner, function, depth + 1)
+        else:
+            target = self.value(function, depth)
         method = target.name.rpartition(".")[2]
         nodes = list(arguments.named_children) if arguments is not None else []
         if method in ("then", "forEach", "map", "on", "once", "filter", "catch", "finally"):
@@ -438,7 +447,7 @@ _NODES: dict[str, Callable[[_Reader, Node, int], Traced]] = {
     "array": _Reader._array,
     "object": _Reader._object,
     "member_expression": _Reader._member,
-    "subscript_expression": _Reader._index,
+    "subscript_expression": _Reader._member,
     "binary_expression": _Reader._binary,
     "await_expression": _Reader._await,
     "parenthesized_expression": _Reader._await,

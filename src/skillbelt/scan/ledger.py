@@ -7,6 +7,7 @@ writes. What that means is decided here, once for all languages.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -119,6 +120,7 @@ class Ledger:
         # Which of `findings` is that of a rule for a line.
         self._told: dict[tuple[str, str, int], int] = {}
         self._counts: dict[tuple[str, str], int] = {}
+        self._of_a_kind: Counter[str] = Counter()
         self.read_shell: Callable[[str, int, Ledger], object] = lambda text, line, ledger: None
         self.read_code: Callable[[str, str, int, Ledger], object] = lambda *_: None
 
@@ -136,7 +138,8 @@ class Ledger:
         key = (kind, value)
         if not value or key in self.capabilities:
             return
-        if sum(one.kind == kind for one in self.capabilities.values()) < MAX_OF_A_KIND:
+        if self._of_a_kind[kind] < MAX_OF_A_KIND:
+            self._of_a_kind[kind] += 1
             self.capabilities[key] = Capability(
                 kind=kind, value=value, origin="contained", path=self.path, line=self._line(line)
             )

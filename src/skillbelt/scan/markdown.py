@@ -73,9 +73,11 @@ def read_markdown(text: str, first_line: int = 1) -> ReadMarkdown:
     blocks: list[ShownCode] = []
     pending: list[str] = []
     start, heading, fence, language = first_line, "", "", ""
-    shown = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
+    shown = text
+    if "<!--" in text:
+        shown = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
     for number, line in enumerate(shown.split("\n"), first_line):
-        opened = _FENCE.match(line)
+        opened = _FENCE.match(line) if "```" in line or "~~~" in line else None
         if fence:
             if (
                 opened
@@ -119,7 +121,7 @@ def _hidden(text: str, first_line: int) -> Iterator[Paragraph]:
     """Yield what a rendered page does not show."""
     folded = text.lower() if "<" in text else ""
     for form, group in ((_COMMENT, 1), (_LINK_COMMENT, 1), (_HIDDEN_HTML, 2)):
-        if form is not _LINK_COMMENT and "<" not in text:
+        if ("]:" if form is _LINK_COMMENT else "<") not in text:
             continue
         if form is _HIDDEN_HTML and not any(word in folded for word in _HIDING):
             continue

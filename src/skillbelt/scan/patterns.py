@@ -51,7 +51,7 @@ _ANYWHERE = (
     _code("decode-and-run", "block", "eval( assert(",
           r"\beval\s*\(\s*(?:gzinflate|base64_decode|str_rot13|gzuncompress|atob|unescape"
           r"|Buffer\.from|Base64\.(?:strict_)?decode64)\s*\("),
-    _code("destruction", "block", "remove-item format-volume rd",
+    _code("destruction", "block", "remove-item format-volume /s",
           r"remove-item\b[^\n]{0,80}(?:\$home|\$env:userprofile"
           r"|c:\\)[\\/]?\*?\s[^\n]{0,60}-recurse|format-volume\b|\brd\s+/s\s+/q\s+(?:c:\\?"
           r"|%userprofile%)"),

@@ -10,6 +10,8 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from functools import lru_cache
+from typing import NamedTuple
 
 from skillbelt.scan.addresses import classify, find_urls, words_of
 from skillbelt.scan.ledger import Ledger
@@ -52,7 +54,7 @@ _CONFUSABLE = str.maketrans(
     "аеорсухіјѕԁһӏοαενρτυικΑΒΕΖΗΙΚΜΝΟΡΤΥΧАВЕКМНОРСТХІЈЅԛԝɡɩ’‘“”‐‑–—",
     "aeopcyxijsdhloaevptuikABEZHIKMNOPTYXABEKMHOPCTXIJSqwgi''\"\"----",
 )
-_QUOTES = str.maketrans("’‘“”‐‑–—", "''\"\"----")
+_QUOTES = {**str.maketrans("’‘“”‐‑–—", "''\"\"----"), 0x2026: "...", 0xFE0F: None}
 _SPACED = re.compile(r"\b(?:\w[ .\-_*]){4,}\w\b")
 # In every text that has one, and cheaper to look for.
 _SPACED_HINT = re.compile(r"[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w")
@@ -63,6 +65,7 @@ _INVISIBLE = re.compile(
 
 # Whole runs, so that a long one is looked at once.
 _MARKUP = re.compile(r"[*_`>|]++")
+_HAS_MARKUP = re.compile(r"[*_`>|]")
 # A form that begins with its own characters, and looks back from there, is found faster.
 _INSIDE = re.compile(r"[*~](?<=\w.)(?:(?<=\*)\*{0,2}|(?<=~)~)(?=\w)")
 _TAG = re.compile(
@@ -73,7 +76,14 @@ _ITEM = re.compile(r"\n(?=[ \t]*(?:[-*+>#|]|\d{1,3}[.)]))|\n[ \t]*\n")
 _BULLET = re.compile(r"(?m)^[ \t]*(?:[-*+>#|]+|\d{1,3}[.)]) *")
 _SENTENCE = re.compile(r"(?<=[\w)\]\"'`][.!?。！？]) +|(?<=[。！？])")
 _PLAIN_SENTENCE = re.compile(r" (?<=[\w)\]\"'`][.!?] ) *")
-_WORD = re.compile(r"\w[\w'-]*|@")
+# Turns signs that end a word into spaces.
+_BETWEEN_WORDS = bytes(
+    code if chr(code).isalnum() or chr(code) in "_'-@\n" or code > 127 else 32
+    for code in range(256)
+)
+_JOINED_WORDS = re.compile(r"\w*_\w*")
+# The beginning of each word.
+_STEMS = re.compile(rf"(\w[\w'-]{{0,{STEM - 1}}})[\w'-]*")
 _ENTITY = re.compile(r"&#?\w")
 # All but plain letters and the signs that people write between words.
 _ODD = re.compile(
@@ -95,12 +105,18 @@ def fold(text: str) -> str:
         plain = _TAG.sub("", plain)
     if _SPACED_HINT.search(plain):
         plain = _SPACED.sub(lambda match: re.sub(r"[ .\-_*]", "", match[0]), plain)
-    plain = _INSIDE.sub("", plain)
-    plain = _MARKUP.sub(
-        _unmark, _BULLET.sub("", _ITEM.sub("\0", plain).replace("\n", " ").replace("\0", "\n"))
-    )
+    return _split_sentences(_INSIDE.sub("", plain))
+
+
+def _split_sentences(plain: str) -> str:
+    """Return a text without disguises in lower case and without markup, one sentence a line."""
+    if "\n" in plain:
+        plain = _ITEM.sub("\0", plain).replace("\n", " ").replace("\0", "\n")
+    plain = _BULLET.sub("", plain)
+    if _HAS_MARKUP.search(plain):
+        plain = _MARKUP.sub(_unmark, plain)
     plain = (_PLAIN_SENTENCE if plain.isascii() else _SENTENCE).sub("\n", plain.lower())
-    return "\n".join(" ".join(line.split()) for line in plain.split("\n"))
+    return "\n".join([" ".join(line.split()) for line in plain.split("\n")])
 
 
 def _unmark(match: re.Match[str]) -> str:
@@ -122,27 +138,70 @@ def _is_foreign(text: str) -> bool:
     )
 
 
-def read_prose(text: str, line: int, ledger: Ledger) -> None:
-    """Note what a paragraph tells a model to do."""
+def read_prose(text: str, line: int, ledger: Ledger, *, is_plain: bool = False) -> None:
+    """Note what a paragraph tells a model to do; `is_plain` says that nothing in it is disguised.
+
+    Patterns are tried only on sentences that have the words they need.
+    """
     ledger.spend(1 + len(text) // 200)
-    plain = text.isascii()
-    quick = (plain or not _ODD.search(text)) and not _is_disguised(text)
-    folded = (text if plain else text.translate(_QUOTES)).lower() if quick else fold(text)
-    seen = 0
-    for stem in _stems(folded) & _KNOWN_STEMS:
-        seen |= _BITS[stem]
-    found = [one for one, needed in _PLANS if seen & needed == needed]
-    if not plain and _OTHER_SCRIPT.search(folded):
-        found += _WITHOUT_NEEDS
+    ascii_only = text.isascii()
+    quick = is_plain or ((ascii_only or not _ODD.search(text)) and not _is_disguised(text))
+    plain = text if ascii_only else text.translate(_QUOTES)
+    folded = plain.lower() if quick else fold(text)
+    seen = _seen(folded)
+    found = _choose(seen) if seen else ()
+    if not ascii_only and _OTHER_SCRIPT.search(folded):
+        found = (*found, *_WITHOUT_NEEDS)
     if not found:
         return
-    folded = fold(text) if quick else folded
+    if quick:
+        folded = _split_sentences(plain[:MAX_PARAGRAPH])
     about = is_about_security(ledger.skill_words)
-    for one in found:
-        ledger.spend(1 + len(folded) // 50)
-        match = one.form.search(folded)
+    sentences = _sentences(folded)
+    for one, needed in found:
+        match = _search(one, needed, folded, sentences, ledger)
         if match is not None:
             _note(one, match, text, folded, line=line, about=about, ledger=ledger)
+
+
+def is_plain(text: str) -> bool:
+    """Whether nothing in a text is disguised, so that its parts need not be looked at for that."""
+    return (text.isascii() or not _ODD.search(text)) and not _is_disguised(text)
+
+
+class _Sentence(NamedTuple):
+    """Where a sentence begins (with the line break before it) and ends, and the bits it has."""
+
+    start: int
+    end: int
+    seen: int
+
+
+def _sentences(folded: str) -> list[_Sentence]:
+    """Return the sentences of a folded text; none if it is only one."""
+    found: list[_Sentence] = []
+    start = 0
+    while "\n" in folded and start < len(folded):
+        end = folded.find("\n", start + 1)
+        end = len(folded) if end < 0 else end
+        found.append(_Sentence(start, end, _seen(folded[start:end])))
+        start = end
+    return found
+
+
+def _search(
+    one: ProsePattern, needed: int, folded: str, sentences: list[_Sentence], ledger: Ledger
+) -> re.Match[str] | None:
+    if one.spans or not sentences:
+        ledger.spend(1 + len(folded) // 50)
+        return one.form.search(folded)
+    for sentence in sentences:
+        if sentence.seen & needed == needed:
+            ledger.spend(1 + (sentence.end - sentence.start) // 50)
+            match = one.form.search(folded, sentence.start, sentence.end)
+            if match is not None:
+                return match
+    return None
 
 
 def _is_disguised(text: str) -> bool:
@@ -155,11 +214,50 @@ def _is_disguised(text: str) -> bool:
     )
 
 
-def _stems(folded: str) -> set[str]:
-    words = _WORD.findall(folded)
-    if "_" in folded:
-        words += [part for word in words if "_" in word for part in word.split("_")]
-    return {word[:STEM] for word in words}
+def _seen(folded: str) -> int:
+    """Return the bits of the groups of which a text has a word."""
+    if folded.isascii():
+        folded = folded.encode().translate(_BETWEEN_WORDS).decode()
+    if len(_WORD_BITS) > _MAX_WORDS:
+        _WORD_BITS.clear()
+    seen = 0
+    for bits in set(map(_WORD_BITS.__getitem__, folded.split())):
+        seen |= bits
+    return seen
+
+
+class _WordBits(dict[str, int]):
+    """The bits of each word that was met; the same words come again and again."""
+
+    def __missing__(self, word: str) -> int:
+        bits = _bits_of(word)
+        if len(word) < _MAX_WORD_CHARS:
+            self[word] = bits
+        return bits
+
+
+def _bits_of(word: str) -> int:
+    if word.isalnum():
+        return _BITS.get(word[:STEM], 0)
+    stems = set(_STEMS.findall(word))
+    for one in _JOINED_WORDS.findall(word):
+        stems.update([part[:STEM] for part in one.split("_")])
+    if "@" in word:
+        stems.add("@")
+    bits = 0
+    for stem in stems & _KNOWN_STEMS:
+        bits |= _BITS[stem]
+    return bits
+
+
+_WORD_BITS = _WordBits()
+_MAX_WORDS, _MAX_WORD_CHARS = 20_000, 40
+
+
+@lru_cache(maxsize=16_384)
+def _choose(seen: int) -> tuple[tuple[ProsePattern, int], ...]:
+    """Return the patterns that have all they need, with their bits."""
+    return tuple((one, needed) for one, needed in _PLANS if seen & needed == needed)
 
 
 def _plan() -> tuple[list[tuple[ProsePattern, int]], dict[str, int]]:
@@ -182,7 +280,7 @@ def _plan() -> tuple[list[tuple[ProsePattern, int]], dict[str, int]]:
 _PLANS, _BITS = _plan()
 _KNOWN_STEMS = frozenset(_BITS)
 # Those of scripts that have no spaces, or whose words change too much.
-_WITHOUT_NEEDS = [one for one in (*PATTERNS, *OTHER_LANGUAGES) if not one.needs]
+_WITHOUT_NEEDS = [(one, 0) for one in (*PATTERNS, *OTHER_LANGUAGES) if not one.needs]
 
 
 def _note(

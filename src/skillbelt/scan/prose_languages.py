@@ -11,11 +11,12 @@ from skillbelt.scan.prose_rules import ProsePattern, pattern
 
 OTHER_LANGUAGES: tuple[ProsePattern, ...] = (
     # German
-    pattern("override-instructions", "block", "igno verg miss über setz", r"""
+    pattern("override-instructions", "block", "igno verg miss über & vorh bish obig früh vora "
+    "& anwe inst rege vorg befe", r"""
         \b(?:ignorier\w*|vergiss|vergessen sie|missachte\w*|übergeh\w*)\b.{0,40}\b(?:vorherige[nrs]?
         |bisherige[nrs]?|obige[nrs]?|früheren?|vorangegangene[nrs]?)\b.{0,30}\b(?:anweisung\w*
         |instruktion\w*|regeln|vorgaben|befehle)"""),
-    pattern("hide-from-user", "ask", "nutz benu anwe user ohne verr sage sag info erwä teil", r"""
+    pattern("hide-from-user", "ask", "nutz benu anwe user & nich niem kein ohne", r"""
         \b(?:sag\w*|informier\w*|erzähl\w*|verrat\w*|teile?)\b.{0,40}\b(?:nutzer|benutzer|anwender
         |user)\b.{0,30}\b(?:nicht|nichts|niemals|kein\w*)\b
         |\b(?:dem|den) (?:nutzer|benutzer|anwender|user)\b.{0,40}\b(?:nichts?|niemals)\b.{0,30}\b
@@ -28,7 +29,8 @@ OTHER_LANGUAGES: tuple[ProsePattern, ...] = (
         |zugangsdaten|geheimnis\w*|tokens?|umgebungsvariablen|kennw[oö]rt\w*|dateien|inhalte?)\b
         .{0,100}(?:https?://|\ban (?:einen |den |unseren )?(?:externen )?(?:server|dienst)|@)"""),
     # French
-    pattern("override-instructions", "block", "igno oubl inst cons", r"""
+    pattern("override-instructions", "block", "igno oubl ne & inst cons dire règl & préc anté "
+    "ci-d init", r"""
         \b(?:ignore[zr]?|oublie[zr]?|ne tiens pas compte|ne tenez pas compte)\b.{0,30}\b
         (?:instructions?|consignes?|directives?|règles)\b.{0,20}\b(?:précédentes?|antérieures?
         |ci-dessus|initiales?)"""),
@@ -44,11 +46,12 @@ OTHER_LANGUAGES: tuple[ProsePattern, ...] = (
         |mots? de passe|secrets?|jetons?|variables d'environnement|identifiants|fichiers?|contenu)\b
         .{0,100}(?:https?://|\b(?:à|vers|au) (?:un |notre |le )?serveur|@)"""),
     # Spanish and Portuguese
-    pattern("override-instructions", "block", "igno olvi desc esqu desc", r"""
+    pattern("override-instructions", "block", "igno olvi desc esqu & inst indi dire regl regr "
+    "& ante prev prév de orig acim", r"""
         \b(?:ignor[ae]\w*|olvid[ae]\w*|descart[ae]\w*|esque[çc]a\w*|desconsidere)\b.{0,30}\b
         (?:instrucciones|instruç(?:ões|oes)|instrucoes|indicaciones|directivas|reglas|regras)\b
         .{0,20}\b(?:anteriores|previas|prévias|de arriba|originales|originais|acima)"""),
-    pattern("hide-from-user", "ask", "usua usuá & no não nao sin sem nunc ocul", r"""
+    pattern("hide-from-user", "ask", "usua usuá & no não nao sin sem nunc ocul jamá", r"""
         \b(?:no|não|nao|nunca|jamás)\b (?:\w+ ){0,2}?(?:digas?|diga|informes?|informe|menciones?
         |mencione|reveles?|revele|cuentes|conte|avises?|avise)\b.{0,40}\busu[aá]rio
         |\b(?:sin|sem) (?:informar|avisar|decir(?:le)?|dizer|preguntar(?:le)?|perguntar|notificar)

@@ -14,12 +14,15 @@ from typing import NamedTuple
 from skillbelt.scan.values import FindingKind
 
 STEM = 4
+# What matches the end of a sentence, too.
+_SPANS = re.compile(r"\[\\s\\S\]|\\W|\\s")
 
 
 class ProsePattern(NamedTuple):
     """A rule, what a match counts for, the stems it needs, and its form.
 
-    `negatable` says that "never" before a match turns it into its opposite.
+    `negatable` says that "never" before a match turns it into its opposite, `spans` that a match
+    may begin in one sentence and end in another.
     """
 
     rule: str
@@ -27,6 +30,7 @@ class ProsePattern(NamedTuple):
     needs: tuple[frozenset[str], ...]
     form: re.Pattern[str]
     negatable: bool = True
+    spans: bool = False
 
 
 def pattern(
@@ -40,7 +44,12 @@ def pattern(
         if group
     )
     return ProsePattern(
-        rule=rule, kind=kind, needs=groups, form=re.compile(squeezed), negatable=negatable
+        rule=rule,
+        kind=kind,
+        needs=groups,
+        form=re.compile(squeezed),
+        negatable=negatable,
+        spans=bool(_SPANS.search(squeezed)),
     )
 
 
@@ -107,20 +116,23 @@ PATTERNS = (
         |above|earlier|preceding|foregoing|existing|original|initial)
         (?: \w+){0,2} (?:instructions|prompts?|directives|guidelines)\b"""),
     pattern("override-instructions", "ask", "igno disr forg over bypa circ set sett susp aban do "
-    "stop not take supe repl outr & inst prom guid dire cons rest poli guar safe trai", rf"""
+    "stop not take supe repl outr & inst prom guid dire cons rest poli guar safe trai & your its "
+    "syst safe prev prio usua norm stan buil ethi cont", rf"""
         \b(?:ignore|disregard|forget|override|bypass|circumvent|set aside|setting aside|suspend
         |abandon|do not follow|stop following|not bound by|takes? (?:precedence|priority) over
         |supersedes?|replaces?|overrides?|outranks?)\b (?:\w+ ){{0,4}}?(?:your|its|system|safety
         |previous|prior|usual|normal|standard|built-in|ethical|content)(?: (?:own|usual|other
         |previous|prior|system|safety|user|default|policy|or|ethical|content|and))*
         {_ORDERS}\b"""),
-    pattern("override-instructions", "ask", "unre jail dan with boun free deve god unfi", r"""
+    pattern("override-instructions", "ask", "unre jail dan with boun free deve god unfi "
+    "& you your", r"""
         \byou(?:r| are| will| must)?(?: now| act as| behave as| become
         | no longer)(?: \w+){0,6} (?:dan\b|unrestricted|jailb\w+|unfiltered|developer mode|god mode
         |without (?:any )?(?:restrictions?|limits|limitations|filters?|rules)|(?:not )?bound by
         |free (?:from|of) (?:all |any )?(?:rules|restrictions))"""),
     pattern("override-instructions", "ask", "cont safe ethi usua norm stan its your guid refu decl "
-    "add & rest cons guar filt limi guid refu decl disc rule sugg", r"""
+    "add & rest cons guar filt limi guid refu decl disc rule sugg & with no set sett lift remo not "
+    "igno do does neve don' sugg", r"""
         \b(?:without|no|set aside|setting aside|lift|remove|not apply
         |ignore) (?:\w+ ){0,3}?(?:content|safety|ethical|usual|normal|its
         |your) (?:restrictions|constraints|guardrails|filters|limitations|guidelines|refusals?)
@@ -131,7 +143,8 @@ PATTERNS = (
     # Kept from the user
     pattern("hide-from-user", "ask", "user human oper cust deve anyo owne pers peop them him her "
     "admi know ment disc reve repo ackn log & with rathe inst do don' dont never must shou no avoi "
-    "hide conc keep need not",
+    "hide conc keep need not & tell info noti aler ment lett disc know show both warn reve repo "
+    "ackn log hide conc keep be find",
     rf"""
         \b(?:without) (?:\w+ ){{0,2}}?(?:telling|informing|notifying
         |alerting|mentioning (?:it|this|that) to|letting|disclosing (?:\w+ ){{0,3}}to

@@ -285,7 +285,8 @@ class PythonReader:
     def _constant(self, node: ast.Constant, depth: int) -> Traced:
         value = node.value
         if isinstance(value, str):
-            self.ledger.names_url(value, self.line(node))
+            if "://" in value:
+                self.ledger.names_url(value, self.line(node))
             return Traced(text=value[:_MAX_TEXT])
         if isinstance(value, bytes):
             return Traced(text=value[:_MAX_TEXT].decode("latin-1"))
@@ -298,7 +299,10 @@ class PythonReader:
         return found if found is not None else Traced(name=node.id)
 
     def _attribute(self, node: ast.Attribute, depth: int) -> Traced:
-        base = self.value(node.value, depth)
+        return self._member(self.value(node.value, depth), node)
+
+    def _member(self, base: Traced, node: ast.Attribute) -> Traced:
+        """Return what is known of an attribute of a value."""
         if base.name in ("self", "cls") or base.name in self.classes:
             kept = self.names.get(f".{node.attr}")
             if kept is not None:
@@ -392,24 +396,23 @@ class PythonReader:
         return self.value(node.body, depth)
 
     def _comprehension(self, node: ast.expr, depth: int) -> Traced:
+        source = UNKNOWN
         for one in getattr(node, "generators", ()):
-            self._assign(one.target, self._element(self.value(one.iter, depth)))
+            source = self.value(one.iter, depth)
+            self._assign(one.target, self._element(source))
             for test in one.ifs:
                 self._judge_filter(test, depth)
         if isinstance(node, ast.DictComp):
             parts = [self.value(node.key, depth), self.value(node.value, depth)]
             return Traced(labels=merge(parts))
         element = self.value(node.elt, depth)  # type: ignore[attr-defined]
-        return Traced(labels=element.labels, items=self._mapped(node, depth))
+        return Traced(labels=element.labels, items=self._mapped(node, source, depth))
 
-    def _mapped(self, node: ast.expr, depth: int) -> tuple[Traced, ...] | None:
-        """Return the items of a comprehension over a known list, such as `chr(c) for c in "
-        "[...]`.
-        """
+    def _mapped(self, node: ast.expr, source: Traced, depth: int) -> tuple[Traced, ...] | None:
+        """Return the items of a comprehension over a known list, `chr(c) for c in [...]`."""
         generators: list[ast.comprehension] = getattr(node, "generators", [])
         if len(generators) != 1 or generators[0].ifs:
             return None
-        source = self.value(generators[0].iter, depth)
         known = source.items
         if known is None and source.text is not None:
             known = tuple(Traced(text=one) for one in source.text[:2_000])
@@ -447,12 +450,14 @@ class PythonReader:
     # --- calls -----------------------------------------------------------------------------------
 
     def _call(self, node: ast.Call, depth: int) -> Traced:
-        function = self.value(node.func, depth)
+        owner = UNKNOWN
+        if isinstance(node.func, ast.Attribute):  # once: calls may be a long chain
+            owner = self.value(node.func.value, depth + 1)
+            function = self._member(owner, node.func)
+        else:
+            function = self.value(node.func, depth)
         positional = [self.value(_unstar(one), depth) for one in node.args]
         named = {one.arg or "**": self.value(one.value, depth) for one in node.keywords}
-        owner = UNKNOWN
-        if isinstance(node.func, ast.Attribute):
-            owner = self.value(node.func.value, depth)
         folded = self._fold(function.name, owner, positional, node)
         if folded is not None:
             return folded

@@ -20,7 +20,7 @@ from skillbelt.scan.markdown import (
 from skillbelt.scan.package_names import judge_package
 from skillbelt.scan.patterns import search_code
 from skillbelt.scan.places import find_paths, place_class
-from skillbelt.scan.prose import fold, is_about_security, read_prose
+from skillbelt.scan.prose import fold, is_about_security, is_plain, read_prose
 from skillbelt.scan.python_code import read_python
 from skillbelt.scan.shell import read_shell
 from skillbelt.scan.values import KINDS
@@ -49,7 +49,7 @@ _COMMAND = re.compile(
     r"|openssl|crontab|scp|ssh|tar|unzip|xattr|osascript|launchctl)\b"
 )
 _PROMPT = re.compile(r"(?m)^[^\S\n]*(?:\$|%|❯|>)[ \t]+(?=\S)")
-_OPERATOR = re.compile(r"\||&&|\$\(|https?://")
+_OPERATORS = ("|", "&&", "$(", "http://", "https://")
 # Before a block that shows what not to do.
 _BAD_EXAMPLE = re.compile(
     r"(?i)❌|🚫|⛔|\bbad\b|\bwrong\b|\bavoid\b|\bvulnerab|\binsecure\b|\bmalicious\b|\battacks?\b"
@@ -126,7 +126,9 @@ def find_hidden_characters(text: str, ledger: Ledger) -> None:
         ledger.find("hidden-characters", text.count("\n", 0, match.start()) + 1, repr(spelled))
         read_prose(spelled, text.count("\n", 0, match.start()) + 1, ledger)
         return
-    odd = [one for one in hidden(text.removeprefix("\ufeff")) if ord(one) > 0xA0]
+    # White space is looked at one by one, and there is much of it.
+    squeezed = text.removeprefix("\ufeff").replace("\n", " ").replace("\t", " ")
+    odd = [one for one in hidden(squeezed) if ord(one) > 0xA0]
     spread = [one for one in odd if one not in "\u200e\u200f\ufeff\u00ad"]
     if not spread:
         return
@@ -149,10 +151,11 @@ def read_document(text: str, ledger: Ledger) -> None:
 
 def _read_document(text: str, ledger: Ledger) -> None:
     parts = read_markdown(text)
+    plain = is_plain(text)
     for paragraph in parts.paragraphs:
-        read_paragraph(paragraph, ledger)
+        _read_paragraph(paragraph, ledger, plain=plain)
     for block in parts.blocks:
-        _read_block(block, ledger)
+        _read_block(block, ledger, plain=plain)
     for paragraph in parts.hidden:
         read_hidden(paragraph, ledger)
     for paragraph in find_padded(text):
@@ -160,23 +163,24 @@ def _read_document(text: str, ledger: Ledger) -> None:
             ledger.find("padded-text", paragraph.line, paragraph.text)
 
 
-def read_paragraph(paragraph: Paragraph, ledger: Ledger) -> None:
+def _read_paragraph(paragraph: Paragraph, ledger: Ledger, *, plain: bool) -> None:
     """Note what prose says, what code in it does, and which addresses it names."""
     text, line = paragraph.text, paragraph.line
-    read_prose(text, line, ledger)
+    read_prose(text, line, ledger, is_plain=plain)
     if "://" in text:
         ledger.names_url(text, line, told=bool(_REACHES.search(text)))
     _note_paths(text, line, ledger)
-    shown = _announces_bad(paragraph.heading)
     for code, at in inline_code(text) if "`" in text else ():
         if _COMMAND.match(code) and ("|" in code or "$(" in code or "-" in code):
             before = text.split("\n")[at].partition(code)[0][-80:]
-            with _Shown(ledger, shown or bool(_BAD_EXAMPLE.search(before))):
+            shown = _announces_bad(paragraph.heading) or bool(_BAD_EXAMPLE.search(before))
+            with _Shown(ledger, shown):
                 read_shell(code, line + at, ledger)
-    plain = _PROMPT.sub("", text) if _OPERATOR.search(text) else ""
-    if plain and _COMMAND.match(plain) and _OPERATOR.search(plain):
-        with _Shown(ledger, shown):
-            read_shell(plain, line, ledger)
+    if any(sign in text for sign in _OPERATORS) and _COMMAND.match(
+        _PROMPT.sub("", text.partition("\n")[0])
+    ):
+        with _Shown(ledger, _announces_bad(paragraph.heading)):
+            read_shell(_PROMPT.sub("", text), line, ledger)
     for address, at in remote_images(text) if "![" in text else ():
         if "{" in address or re.search(
             r"[?&]\w+=.{0,3}(?:data|secret|token|env|content|\$)", address
@@ -218,19 +222,19 @@ class _Shown:
         self.ledger.weaker = self.before
 
 
-def _read_block(block: ShownCode, ledger: Ledger) -> None:
+def _read_block(block: ShownCode, ledger: Ledger, *, plain: bool) -> None:
     language, text = block.language, block.text
-    shown = bool(_BAD_EXAMPLE.search(block.before[-300:]) or _BAD_COMMENT.match(text))
+    shown = _announces_bad(block.before[-300:]) or bool(_BAD_COMMENT.match(text))
     with _Shown(ledger, shown):
         if language in ("", "text", "plaintext", "markdown", "md", "prompt", "txt"):
             if _COMMAND.search(text) and language in ("", "text", "plaintext", "txt"):
                 read_code(text, "shell", block.line, ledger)
             ledger.names_url(text, block.line)
             for paragraph in read_markdown(text, block.line).paragraphs:
-                read_prose(paragraph.text, paragraph.line, ledger)
+                read_prose(paragraph.text, paragraph.line, ledger, is_plain=plain)
         elif language == "data":
             ledger.names_url(text, block.line)
-            _read_values(text, block.line, ledger)
+            _read_values(text, block.line, ledger, plain=plain)
         else:
             read_code(text, language, block.line, ledger)
 
@@ -268,8 +272,9 @@ def read_hidden(paragraph: Paragraph, ledger: Ledger) -> None:
 
 def read_plain(text: str, ledger: Ledger) -> None:
     """Note what a plain text says."""
+    plain = is_plain(text)
     for paragraph in read_markdown(text).paragraphs:
-        read_paragraph(paragraph, ledger)
+        _read_paragraph(paragraph, ledger, plain=plain)
     for paragraph in find_padded(text):
         ledger.find("padded-text", paragraph.line, paragraph.text)
 
@@ -281,7 +286,7 @@ def _read_data(text: str, kind: str, ledger: Ledger) -> None:
             judge_package("pip", match[1], text.count("\n", 0, match.start()) + 1, ledger)
     elif kind == "package":
         _read_package(text, ledger)
-    _read_values(text, 1, ledger)
+    _read_values(text, 1, ledger, plain=is_plain(text))
 
 
 _HOOK = re.compile(r'"((?:pre|post)?(?:install|prepare|publish))"\s*:\s*"((?:[^"\\]|\\.)*)"')
@@ -302,15 +307,17 @@ def _read_package(text: str, ledger: Ledger) -> None:
             judge_package("npm", match[1], line, ledger)
 
 
-def _read_values(text: str, line: int, ledger: Ledger) -> None:
+def _read_values(text: str, line: int, ledger: Ledger, *, plain: bool) -> None:
     """Note instructions and commands in the long texts of a data file."""
     for number, one in enumerate(text.split("\n")[:5_000]):
         if len(one) > 40:
-            read_prose(one[:4_000], line + number, ledger)
-            if re.search(
-                r"(?:curl|wget|bash|sh|python3?|node|powershell)\b.*\||/dev/tcp|base64 -", one
-            ):
+            read_prose(one[:4_000], line + number, ledger, is_plain=plain)
+            if any(sign in one for sign in _RUN_SIGNS) and _RUN_VALUE.search(one):
                 read_shell(one.strip().strip("-,").strip().strip('"'), line + number, ledger)
+
+
+_RUN_SIGNS = ("|", "/dev/tcp", "base64 -")
+_RUN_VALUE = re.compile(r"(?:curl|wget|bash|sh|python3?|node|powershell)\b.*\||/dev/tcp|base64 -")
 
 
 _LONG_COMMENT = re.compile(
