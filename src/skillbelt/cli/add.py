@@ -22,7 +22,6 @@ from skillbelt.cli.output import (
 )
 from skillbelt.cli.words import print_words
 from skillbelt.errors import PermissionDenied, UsageError
-from skillbelt.install import describe
 from skillbelt.install.add import (
     AddTarget,
     RefusedSkill,
@@ -261,6 +260,8 @@ def _ask(
 def _show(offer: SkillOffer, args: argparse.Namespace) -> None:
     if args.quiet:
         return
+    from skillbelt.install import describe  # cost: 15 ms; nothing is said with -q and --json
+
     print(f"{one_line(offer.name)}", file=sys.stderr)
     for label, text in describe.describe_offer(offer):
         print_words(f"  {label:<9} {text}", " " * 12, file=sys.stderr)

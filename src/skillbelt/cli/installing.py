@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sized
+from typing import TYPE_CHECKING
 
 from skillbelt.cli.asking import open_gate
 from skillbelt.cli.output import count, print_json, say, show_progress, wants_progress
@@ -13,12 +14,15 @@ from skillbelt.install.declaring import (
     find_declaring,
 )
 from skillbelt.install.lock_file import find_place
+from skillbelt.install.names import typed_name
 from skillbelt.install.package_locks import packages_module
 from skillbelt.install.policy import Acceptance
-from skillbelt.install.sync import Report, SyncRefusal, SyncResult
 from skillbelt.install.values import Drift, InstallPlace, LockEntry, PlannedChange
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
+
+if TYPE_CHECKING:
+    from skillbelt.install.sync import Report, SyncRefusal, SyncResult
 
 NOTHING_INSTALLED = "nothing is installed yet; `skillbelt add SOURCE` installs skills"
 _WORDS = {
@@ -110,7 +114,7 @@ def resolver(
             gate.close()
             report("")
         if found.reason:
-            remedy = f"`skillbelt update --packages {one_line(name)}` tries again"
+            remedy = f"`skillbelt update --packages {typed_name(name)}` tries again"
             say(f"{one_line(name)}: its packages are not locked: {found.reason}; {remedy}", args)
         return found
 

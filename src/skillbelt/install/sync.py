@@ -19,12 +19,12 @@ from skillbelt.install.hashes import FolderHashes, computed_hash, hash_folder
 from skillbelt.install.lock_file import (
     LockChanges,
     SkillLock,
-    folder_name,
     pinned_names,
     read_lock,
     remember_pinned,
     write_lock,
 )
+from skillbelt.install.names import folder_name, typed_name
 from skillbelt.install.placing import (
     link_clients,
     linked_clients,
@@ -327,7 +327,7 @@ def _install_unpinned(
             raise SourceError(
                 entry.source,
                 "changed since it was locked, and the lock names no commit to go back to; "
-                f"`skillbelt update {entry.name}` takes the new version",
+                f"`skillbelt update {typed_name(entry.name)}` takes the new version",
             )
         if change.reason == "compare" and not _is_copy(change.path, fetched.folder):
             raise SourceError(
@@ -466,12 +466,15 @@ def _installed(place: InstallPlace) -> list[str]:
 
 
 def check_names(lock: SkillLock, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names; ConfigError for one that the lock does not have."""
+    """Return the names as the lock has them; ConfigError for one that it does not have."""
+    found = []
     for name in names:
-        if name not in lock.entries:
+        entry = lock.find(name)
+        if entry is None:
             known: Iterable[str] = sorted(lock.entries)
             shown = ", ".join(known) or "nothing"
             error = ConfigError(f"{lock.place.lock} has no skill {name!r}; it has {shown}")
             error.remedy = "`skillbelt list` shows every skill and where it comes from"
             raise error
-    return tuple(names)
+        found.append(entry.name)
+    return tuple(dict.fromkeys(found))

@@ -14,6 +14,7 @@ from skillbelt.install.entries import entry_for, locked_reference, reference_of,
 from skillbelt.install.fetching import OpenSource, open_source
 from skillbelt.install.lock_file import SkillLock, read_lock
 from skillbelt.install.merge import MergedFolder, merge_folders, show_difference
+from skillbelt.install.names import folder_name, typed_name
 from skillbelt.install.placing import put_skill, using_place
 from skillbelt.install.policy import (
     NOT_JUDGED,
@@ -137,6 +138,8 @@ def _newest(
     if not here and not named:
         raise SourceError(entry.source, f"has no skill {entry.name!r} any more")
     fetched = source.take((here or named)[0])
+    if folder_name(fetched.name) == folder_name(entry.name):
+        fetched = fetched._replace(name=entry.name)  # written otherwise, in the same place
     if fetched.name != entry.name:
         raise SourceError(entry.source, f"{entry.name!r} is called {fetched.name!r} there now")
     stored = keep_skill(fetched.folder, settings)
@@ -153,7 +156,7 @@ def _newest(
     if same:
         return None
     skill = skill_to_judge(entry, fetched.folder, place, fetched.reference)._replace(
-        committed_at=committed_at(fetched.provenance), command=("update", entry.name)
+        committed_at=committed_at(fetched.provenance), command=("update", typed_name(entry.name))
     )
     judged = judge_skill(skill, settings, accepts)
     after = after._replace(
