@@ -62,6 +62,9 @@ def add_options(parser: argparse.ArgumentParser, *, changes: bool = True) -> Non
             action="store_true",
             help="allow what is asked for, once; never a denied one",
         )
+    else:
+        parser.add_argument("--dry-run", action="store_true", help="change nothing; it never does")
+        parser.add_argument("-y", "--yes", action="store_true", help="ask nothing; it never does")
 
 
 def add_acceptance(parser: argparse.ArgumentParser) -> None:
@@ -141,7 +144,8 @@ def print_result(
     words = _WOULD if dry_run else _WORDS
     changed = [one for one in result.changes if one.action != "keep" or one.reason]
     for one in changed:
-        word = "recorded in the lock" if one.action == "keep" else words[one.action]
+        recorded = "would be recorded in the lock" if dry_run else "recorded in the lock"
+        word = recorded if one.action == "keep" else words[one.action]
         print(f"{one_line(one.name)}: {word}")
     print_refusals(result.refused, args)
     kept = len(result.changes) - len(changed)

@@ -229,7 +229,7 @@ def _find_fault(
             name=name,
             code="not-locked",
             message=f"{skill_folder(place, name)} is there and in no lock, so it may be your own",
-            remedy="move it away, or let `skillbelt sync --adopt` lock it",
+            remedy="move it away, or remove it if it is not needed",
         )
     if _is_edited(entry, old, skill_folder(place, name)):
         return RefusedSkill(

@@ -57,6 +57,7 @@ from skillbelt.settings import Settings
 # What `skills` 1.7.4 leaves out when it copies a skill.
 _NOT_COPIED = frozenset(("metadata.json",))
 _FOLDERS_NOT_COPIED = frozenset(("__pypackages__",))
+BAD_ENTRY = "correct the entry, or remove it and add the skill again"
 SyncMode = Literal["install", "frozen", "adopt"]
 # Called with a source, the folder to fetch into, the commit and the path of the SKILL.md.
 Fetch = Callable[[SourceReference, str, str, str], FetchedSkill]
@@ -110,7 +111,12 @@ def plan_sync(
     """Return what `sync` would do; nothing is changed and nothing fetched."""
     changes: list[PlannedChange] = []
     refused = [
-        SyncRefusal(one.name, "lock-entry", f"the entry in {lock.place.lock} {one.message}")
+        SyncRefusal(
+            name=one.name,
+            code="lock-entry",
+            message=f"the entry in {lock.place.lock} {one.message}",
+            remedy=BAD_ENTRY,
+        )
         for one in lock.refused
     ]
     verified = verify_lock(lock, settings)
