@@ -8,6 +8,8 @@ import os
 import re
 from typing import Literal, NamedTuple
 
+from skillbelt.text import Lazy
+
 SigningMethod = Literal["key", "certificate", "sigstore"]
 METHODS: tuple[SigningMethod, ...] = ("key", "certificate", "sigstore")
 SIGNATURE_RULES = ("off", "warn", "require")  # the strictest last
@@ -19,16 +21,16 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "sigstore": ("issuer", "root"),
 }
 _HOSTS = {"github.com": "github", "gitlab.com": "gitlab"}
-_WORD = re.compile(r'(?:"[^"]*"|[^\s"])+')
-_SCHEME = re.compile(r"[A-Za-z][\w+.@-]*:")
+_WORD = Lazy(r'(?:"[^"]*"|[^\s"])+')
+_SCHEME = Lazy(r"[A-Za-z][\w+.@-]*:")
 _EVERYTHING = ("*", "**")
 # As urllib reads an address; importing urllib would cost processes that compare none.
-_ADDRESS = re.compile(
+_ADDRESS = Lazy(
     r"([a-z][a-z0-9+.-]*)://(?:[^/?#]*@)?([^/?#:\[\]@]*|\[[0-9a-f:.]*\])(?::(\d*))?(/[^?#]*)?([?#].*)?",
     re.IGNORECASE,
 )
 # Text that a server may take for a step up, so that the path is not what it seems.
-_STEPS = re.compile(r"(?:^|/)\.\.?(?:/|$)|\\|%2e|%2f|%5c", re.IGNORECASE)
+_STEPS = Lazy(r"(?:^|/)\.\.?(?:/|$)|\\|%2e|%2f|%5c", re.IGNORECASE)
 
 
 class TrustedSigner(NamedTuple):

@@ -9,7 +9,7 @@ import re
 import shlex
 import time
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # C0 and C1 controls, bidirectional overrides, zero-width and tag characters, the variation
 # selectors that no script needs, surrogates: they move the cursor or hide text on a terminal, and
@@ -34,6 +34,26 @@ _XML = {
     0xFFFE: "\\ufffe",
     0xFFFF: "\\uffff",
 }
+
+
+if TYPE_CHECKING:
+    Lazy = re.compile
+else:
+
+    class Lazy:
+        """A pattern that is compiled when it is first used.
+
+        Compiling those of all modules takes longer than starting the interpreter, and most commands
+        need few of them.
+        """
+
+        def __init__(self, pattern, flags=0):
+            self.source = pattern, flags
+
+        def __getattr__(self, name):
+            method = getattr(re.compile(*self.source), name)
+            setattr(self, name, method)
+            return method
 
 
 def one_line(text: str) -> str:

@@ -183,3 +183,28 @@ def test_a_lock_of_another_machine_names_the_source_that_is_not_here(
     (refused,) = done.document["refused"]
     assert refused["name"] == "alpha" and "/home/other/source.git" in refused["message"]
     assert everything_below(tree.root / "elsewhere") == {"skills-lock.json"}
+
+
+def test_two_names_with_one_folder_are_not_put_over_each_other(tree: Tree, tmp_path: Path) -> None:
+    for number, name in enumerate(("Cat Fact", "cat fact", "cat-fact")):
+        folder = tmp_path / f"source/skills/{number}"
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: d\n---\n")
+    done = tree.run("add", str(tmp_path / "source"), "--all", "--yes", "--json")
+    assert done.exit_code == 3
+    assert [one["name"] for one in done.document["changes"]] == ["Cat Fact"]
+    assert {one["code"] for one in done.document["refused"]} == {"name-taken"}
+    again = tree.run("add", str(tmp_path / "source"), "--skill", "cat-fact", "--yes", "--json")
+    assert again.exit_code == 4
+    assert "Cat Fact" in again.document["refused"][0]["message"]
+
+
+def test_a_skill_is_removed_by_its_name_and_by_its_folder(tree: Tree, tmp_path: Path) -> None:
+    folder = tmp_path / "source/skills/x"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: Cat Fact\ndescription: d\n---\n")
+    for name in ("Cat Fact", "cat-fact"):
+        assert tree.run("add", str(tmp_path / "source"), "--yes").exit_code == 0
+        assert tree.run("verify", name).exit_code == 0
+        assert tree.run("remove", name, "--yes").exit_code == 0
+        assert tree.run("verify").exit_code == 0

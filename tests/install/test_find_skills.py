@@ -52,6 +52,12 @@ class TextTree:
     def is_file(self, path: str) -> bool:
         return path in self._files
 
+    def list_all(self) -> None:
+        """Everything is known."""
+
+    def rest(self) -> None:
+        """Nothing runs."""
+
     def prepare(self, paths: object) -> None:
         list(paths)  # type: ignore[call-overload]
 
@@ -80,15 +86,50 @@ def test_a_name_that_is_not_there_gives_everything(tmp_path: Path) -> None:
     assert [skill.name for skill in found.skills] == ["alpha", "beta"]
 
 
-@pytest.mark.parametrize("wanted", ["alpha", "ALPHA", "My Title"])
-def test_a_skill_is_found_by_its_name_in_any_case_and_by_its_title(
-    tmp_path: Path, wanted: str
+@pytest.mark.parametrize(
+    ("wanted", "name"),
+    [
+        ("alpha", "alpha"), ("ALPHA", "alpha"), ("My Title", "My Title"), ("my title", "My Title"),
+        ("my-title", "My Title"), ("zeta", "zeta"), ("Zeta", "Zeta"),
+    ],
+)  # fmt: skip
+def test_a_skill_is_found_by_its_name_in_any_case_and_by_its_folder(
+    tmp_path: Path, wanted: str, name: str
 ) -> None:
-    for name, title in (("alpha", "alpha"), ("titled", "My Title"), ("zeta", "zeta")):
-        (tmp_path / "skills" / name).mkdir(parents=True)
-        text = f"---\nname: {title}\ndescription: d\n---\n"
-        (tmp_path / "skills" / name / "SKILL.md").write_text(text)
+    for folder, title in (("alpha", "alpha"), ("t", "My Title"), ("z", "zeta"), ("y", "Zeta")):
+        write_skill(tmp_path, f"skills/{folder}", title)
     found = find_skills(FolderTree(str(tmp_path)), wanted=[wanted]).skills
-    assert [skill.title.casefold() for skill in choose_skills(found, [wanted])] == [
-        wanted.casefold()
-    ]
+    assert [skill.name for skill in choose_skills(found, [wanted])] == [name]
+
+
+def write_skill(top: Path, folder: str, name: str) -> None:
+    (top / folder).mkdir(parents=True)
+    (top / folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: d\n---\n", "utf-8")
+
+
+@pytest.mark.parametrize("wanted", [[], ["twice"]])
+def test_of_two_skills_with_one_name_the_one_in_the_folder_of_that_name_counts(
+    tmp_path: Path, wanted: list[str]
+) -> None:
+    for folder in ("a", "b/twice", "twice", "z"):
+        write_skill(tmp_path, f"skills/{folder}", "twice")
+    found = find_skills(FolderTree(str(tmp_path)), wanted=wanted)
+    assert [skill.folder for skill in found.skills] == ["skills/twice"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("a" * 129, "128 characters"), ('"a\\u202eb"', "does not show"), ("a/b", "slash"),
+        ("../up", "letter or a digit"), ('"cafe\\u0301"', "NFC"), ('"a  b"', "two blanks"),
+        ('"a\\tb"', "two blanks"), ("-rf", "letter or a digit"), ("__proto__", "letter or a digit"),
+    ],
+)  # fmt: skip
+def test_a_name_that_people_cannot_read_or_type_is_refused_with_the_reason(
+    tmp_path: Path, name: str, reason: str
+) -> None:
+    write_skill(tmp_path, "skills/x", name)
+    found = find_skills(FolderTree(str(tmp_path)))
+    assert not found.skills
+    assert reason in found.skipped[0].reason
+    assert "its author must write another" in found.skipped[0].reason

@@ -118,6 +118,53 @@ def test_the_user_lock_of_skills_is_read(both: Both) -> None:
     assert both.run("verify", "-g").exit_code == 0
 
 
+# Written as they stand in the frontmatter.
+ODD_NAMES = (
+    "Cat Fact", "UPPER", "under_score", "dots.in.it", "trailing.", "ends-", "a--b", "über-skill",
+    "emoji 🎉 name", "'quoted: name'", "C++", "b&c", "100%", "x y z", "Ünïcode Ñame", "ＦＵＬＬ w",
+    "İstanbul", "K-kelvin", "straße", "it's", "a (x)", "a, y", "a;z", "a|v", "a*w", "constructor",
+    "node_modules", "con", "'  padded  '", "n" * 64, "m" * 128, "2024-01-01", "日本語",
+)  # fmt: skip
+# `skills` installs them; here they are refused, each with a reason.
+REFUSED_NAMES = (
+    "'[bracket]'", "$HOME", "'`id`'", "~home", "'@scope-name'", "'@scope/name'", "a/b", "../up",
+    "/etc/passwd", "C:\\x", ".hidden", "-rf", "--yes", "__proto__", ".git", "'two  blanks'",
+    '"tab\\there"', '"line\\nfeed"', '"zero\\u200bwidth"', '"right\\u202eleft"', '"cafe\\u0301"',
+    '"esc\\e[31mred"', '"nbsp\\u00a0x"', "n" * 129, "n" * 300,
+)  # fmt: skip
+# No text for YAML, so `skills` skips them; here a name is what is written.
+ONLY_HERE = ("1", "007", "1.0", "true", "0x1f")
+
+
+def test_both_tools_have_the_same_names_and_folders_for_odd_names(
+    both: Both, tmp_path: Path
+) -> None:
+    names = (*ODD_NAMES, *REFUSED_NAMES, *ONLY_HERE)
+    for number, name in enumerate(names):
+        skill = tmp_path / f"source/skills/x{number:02}/SKILL.md"
+        skill.parent.mkdir(parents=True)
+        skill.write_text(f"---\nname: {name}\ndescription: d\n---\n", "utf-8")
+    source = str(tmp_path / "source")
+    both.skills("add", source, "--skill", "*", "-y", "-a", "codex")
+    theirs, their_folders = _locked(both)
+    both.lock.unlink()
+    shutil.rmtree(both.base / ".agents")
+    assert both.run("add", source, "--all", "--yes").exit_code == 0
+    ours, our_folders = _locked(both)
+    skipped = both.run("add", source, "--list", "--json").document["skipped"]
+    assert len(skipped) == len(REFUSED_NAMES)
+    assert all("its author must write another" in one["reason"] for one in skipped)
+    assert len(ours) == len(ODD_NAMES) + len(ONLY_HERE)
+    assert ours - theirs == set(ONLY_HERE)
+    assert our_folders - their_folders == set(ONLY_HERE)
+
+
+def _locked(both: Both) -> tuple[set[str], set[str]]:
+    """The names that the lock has, and the folders that are there."""
+    folders = {one.name for one in (both.base / ".agents/skills").iterdir()}
+    return set(both.document()["skills"]), folders
+
+
 # --- the same discovery --------------------------------------------------------------------------
 
 

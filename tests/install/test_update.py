@@ -51,6 +51,23 @@ def test_check_and_diff_change_nothing(desk: InstallDesk) -> None:
     assert desk.lock.read_bytes() == lock
 
 
+def test_a_look_before_shows_that_local_edits_stay(desk: InstallDesk) -> None:
+    script(desk).write_text(LINES.replace("echo 0", "echo mine"))
+    done = desk.run("update", "--check", "--diff")
+    assert done.exit_code == 2
+    assert "+echo new" in done.stdout
+    assert "-echo mine" not in done.stdout
+    assert "your edits stay, merged with the new version: scripts/run.sh" in done.stderr
+
+
+def test_a_look_before_names_what_cannot_be_merged(desk: InstallDesk) -> None:
+    script(desk).write_text(LINES.replace("echo 8", "echo mine"))
+    done = desk.run("update", "--dry-run", "--json")
+    [conflict] = done.document["refused"]
+    assert conflict["code"] == "conflict"
+    assert not desk.installed("alpha", "scripts/run.sh.upstream").exists()
+
+
 def test_an_update_needs_permission(desk: InstallDesk) -> None:
     assert desk.run("update").exit_code == 4
     assert script(desk).read_text() == LINES

@@ -36,7 +36,7 @@ from skillbelt.format.frontmatter import (
 )
 from skillbelt.format.links import MAX_REFERENCES, references
 from skillbelt.format.yaml_fast import AsWritten
-from skillbelt.text import hidden, one_line, shorten, tokens
+from skillbelt.text import Lazy, hidden, one_line, shorten, tokens
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
 # How much of a linked document is read to find its own links.
@@ -52,7 +52,7 @@ ADVISED_BODY_TOKENS = 5_000
 _SHOWN_CHARS = 60
 _BOM = b"\xef\xbb\xbf"
 _VENDORS = frozenset(("anthropic", "claude"))
-_DEVICES = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])\Z", re.IGNORECASE)
+_DEVICES = Lazy(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])\Z", re.IGNORECASE)
 
 
 class Subject(NamedTuple):

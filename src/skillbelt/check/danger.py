@@ -12,7 +12,7 @@ from math import log2
 from typing import NamedTuple
 
 from skillbelt.check.rules import finding
-from skillbelt.text import one_line, shorten
+from skillbelt.text import Lazy, one_line, shorten
 from skillbelt.values import Diagnostic
 
 # How much of each file is read, and the most findings of a kind in one file.
@@ -20,7 +20,7 @@ MAX_SEARCHED_BYTES = 256 * 2**10
 _MAX_OF_A_KIND = 5
 _SHOWN_CHARS = 80
 
-_PLACEHOLDERS = re.compile(
+_PLACEHOLDERS = Lazy(
     r"""
     \A\W*(?:todo|tbd|fixme|xxx+|placeholder|description|skill\ description|test|n/?a|lorem)\W*\Z
     | \b(?:todo|fixme|tbd)\s*[:\]]
@@ -46,7 +46,7 @@ class _SecretKind(NamedTuple):
 
 
 def _secret(name: str, hint: str, form: str) -> _SecretKind:
-    return _SecretKind(name, hint.encode(), re.compile(rf"(?<![A-Za-z0-9_]){form}".encode()))
+    return _SecretKind(name, hint.encode(), Lazy(rf"(?<![A-Za-z0-9_]){form}".encode()))
 
 
 _SECRETS = (
@@ -77,7 +77,7 @@ _SECRETS = (
         r"-----BEGIN (?:[A-Z]{2,9} )?PRIVATE KEY-----\s+[A-Za-z0-9+/=\s]{100}",
     ),
 )
-_EXAMPLE = re.compile(
+_EXAMPLE = Lazy(
     rb"example|sample|dummy|fake|your|placeholder|redacted|test|1234567|abcdef|xxxx|0000|\.\.\.",
     re.IGNORECASE,
 )
@@ -95,7 +95,7 @@ _FETCH = r"\b(?:curl|wget)(?=\s[^\n|;]{0,300}(?:://|\$|\w\.\w|localhost))"
 _WEB = r"\b(?:irm|iwr|invoke-restmethod|invoke-webrequest)\s"
 # Each pattern with words, one of which is in every text that it matches.
 _FETCHED = tuple(
-    (tuple(word.encode() for word in words), re.compile(form.encode(), re.IGNORECASE))
+    (tuple(word.encode() for word in words), Lazy(form.encode(), re.IGNORECASE))
     for words, form in (
         # curl ... | sh
         (("curl", "wget"), rf"{_FETCH}(?:[^\n|;]{{0,300}}\|(?!\|)){{1,3}}&?\s*{_RUNNER}"),

@@ -22,7 +22,6 @@ from skillbelt.cli.output import (
 )
 from skillbelt.cli.words import print_words
 from skillbelt.errors import PermissionDenied, UsageError
-from skillbelt.install import describe
 from skillbelt.install.add import (
     AddTarget,
     RefusedSkill,
@@ -159,10 +158,12 @@ def _choose(source: OpenSource, args: argparse.Namespace) -> list[FoundSkill]:
     if args.json or not can_ask() or find_spec("prompt_toolkit") is None:
         names = ", ".join(skill.name for skill in source.found.skills[:12])
         more = len(source.found.skills) - 12
-        raise UsageError(
+        error = UsageError(
             f"add: {source.reference.source} has {len(source.found.skills)} skills; give --skill "
             f"NAME or --all ({names}{f' and {more} more' if more > 0 else ''})"
         )
+        error.remedy = "`skillbelt add SOURCE --list` says what each of them is for"
+        raise error
     from skillbelt.cli.check_list import choose_many  # extra: agent
 
     rows = [(skill.name, shorten(skill.description, _ABOUT_CHARS)) for skill in source.found.skills]
@@ -248,7 +249,7 @@ def _ask(
             RefusedSkill(
                 name=offer.name,
                 code=error.kind,
-                message=one_line(error.reason),
+                message=one_line(error.reason).rstrip("."),
                 remedy="answer yes at a terminal, or give --yes",
             )
             for offer in new
@@ -261,6 +262,8 @@ def _ask(
 def _show(offer: SkillOffer, args: argparse.Namespace) -> None:
     if args.quiet:
         return
+    from skillbelt.install import describe  # cost: 15 ms; nothing is said with -q and --json
+
     print(f"{one_line(offer.name)}", file=sys.stderr)
     for label, text in describe.describe_offer(offer):
         print_words(f"  {label:<9} {text}", " " * 12, file=sys.stderr)

@@ -8,7 +8,8 @@ import os
 from skillbelt.cli.installing import add_options, place_of, print_refusals
 from skillbelt.cli.output import print_json, say
 from skillbelt.errors import SkillbeltError
-from skillbelt.install.lock_file import SkillLock, folder_name, read_lock
+from skillbelt.install.lock_file import SkillLock, read_lock
+from skillbelt.install.names import folder_name
 from skillbelt.install.placing import client_folder, client_name, copy_to_client, using_place
 from skillbelt.install.sync import SyncRefusal, SyncResult, check_names, refusal_of
 from skillbelt.install.values import PlannedChange

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sized
+from typing import TYPE_CHECKING
 
 from skillbelt.cli.asking import open_gate
 from skillbelt.cli.output import count, print_json, say, show_progress, wants_progress
@@ -13,12 +14,15 @@ from skillbelt.install.declaring import (
     find_declaring,
 )
 from skillbelt.install.lock_file import find_place
+from skillbelt.install.names import typed_name
 from skillbelt.install.package_locks import packages_module
 from skillbelt.install.policy import Acceptance
-from skillbelt.install.sync import Report, SyncRefusal, SyncResult
 from skillbelt.install.values import Drift, InstallPlace, LockEntry, PlannedChange
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
+
+if TYPE_CHECKING:
+    from skillbelt.install.sync import Report, SyncRefusal, SyncResult
 
 NOTHING_INSTALLED = "nothing is installed yet; `skillbelt add SOURCE` installs skills"
 _WORDS = {
@@ -58,6 +62,9 @@ def add_options(parser: argparse.ArgumentParser, *, changes: bool = True) -> Non
             action="store_true",
             help="allow what is asked for, once; never a denied one",
         )
+    else:
+        parser.add_argument("--dry-run", action="store_true", help="change nothing; it never does")
+        parser.add_argument("-y", "--yes", action="store_true", help="ask nothing; it never does")
 
 
 def add_acceptance(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +117,7 @@ def resolver(
             gate.close()
             report("")
         if found.reason:
-            remedy = f"`skillbelt update --packages {one_line(name)}` tries again"
+            remedy = f"`skillbelt update --packages {typed_name(name)}` tries again"
             say(f"{one_line(name)}: its packages are not locked: {found.reason}; {remedy}", args)
         return found
 
@@ -137,7 +144,8 @@ def print_result(
     words = _WOULD if dry_run else _WORDS
     changed = [one for one in result.changes if one.action != "keep" or one.reason]
     for one in changed:
-        word = "recorded in the lock" if one.action == "keep" else words[one.action]
+        recorded = "would be recorded in the lock" if dry_run else "recorded in the lock"
+        word = recorded if one.action == "keep" else words[one.action]
         print(f"{one_line(one.name)}: {word}")
     print_refusals(result.refused, args)
     kept = len(result.changes) - len(changed)

@@ -11,6 +11,7 @@ from skillbelt.files.contain import inside
 from skillbelt.install.content_store import incoming
 from skillbelt.install.fetching import open_source
 from skillbelt.install.lock_file import read_lock
+from skillbelt.install.names import typed_name
 from skillbelt.install.placing import link_skill, skill_folder, using_place
 from skillbelt.install.sync import SyncResult
 from skillbelt.install.values import PlannedChange, SourceReference
@@ -40,9 +41,10 @@ def run(args: argparse.Namespace) -> int:
         )
     with using_place(place, settings):
         lock = read_lock(place)
-        if name in lock.entries:
+        if lock.find(name):
             raise ConfigError(
-                f"{place.lock} has a skill {name!r}; `skillbelt remove {name}` removes it first"
+                f"{place.lock} has a skill {name!r}; "
+                f"`skillbelt remove {typed_name(name)}` removes it first"
             )
         if not args.dry_run:
             link_skill(place, name, folder, settings)

@@ -9,7 +9,8 @@ from skillbelt.cli.init import describe_files
 from skillbelt.cli.output import print_json, say
 from skillbelt.errors import ConfigError
 from skillbelt.files.contain import open_file, read_handle
-from skillbelt.install.lock_file import find_place, folder_name, read_lock
+from skillbelt.install.lock_file import find_place, read_lock
+from skillbelt.install.names import folder_name
 from skillbelt.install.new_version import PARTS, next_version, read_version, set_version
 from skillbelt.settings import Settings, load_settings
 from skillbelt.values import SKILL_FILE

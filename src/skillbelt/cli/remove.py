@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 def is_linked(lock: SkillLock, name: str) -> bool:
     """Whether `link` made it: a link that the lock does not have."""
-    return name not in lock.entries and os.path.islink(skill_folder(lock.place, name))
+    return lock.find(name) is None and os.path.islink(skill_folder(lock.place, name))
 
 
 def _unlink(

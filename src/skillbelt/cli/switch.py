@@ -17,6 +17,10 @@ REFUSED = 4
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `enable` and `disable`."""
     parser.add_argument("names", metavar="NAME", nargs="+", help="the skills")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be done, and change nothing"
+    )
+    parser.add_argument("-y", "--yes", action="store_true", help="ask nothing; it never does")
     parser.set_defaults(on=parser.prog.endswith(" enable"))
 
 
@@ -25,12 +29,13 @@ def run(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     skills = [_find(catalog, name) for name in dict.fromkeys(args.names)]
     before = {one.name: catalog.settings.for_skill(one.name).enabled for one in skills}
-    _switch(args, [name for name, on in before.items() if on != args.on], catalog)
+    if not args.dry_run:
+        _switch(args, [name for name, on in before.items() if on != args.on], catalog)
     now = load_settings(args.project, config=args.config)
     changes, refused = [], []
     for skill in skills:
         said = now.for_skill(skill.name)
-        if said.enabled != args.on:
+        if said.enabled != args.on and not args.dry_run:
             refused.append(_refuse(skill.name, said.sources.get("enabled", "")))
         elif before[skill.name] != args.on:
             changes.append(_change(skill, args.on))
@@ -82,7 +87,8 @@ def _print(
     changes: list[dict[str, object]], refused: list[dict[str, object]], args: argparse.Namespace
 ) -> None:
     for one in changes:
-        print(f"{one_line(str(one['name']))}: {one['to']}")
+        would = "would be " if args.dry_run else ""
+        print(f"{one_line(str(one['name']))}: {would}{one['to']}")
     for one in refused:
         name, message = one_line(str(one["name"])), one_line(str(one["message"]))
         say(f"skillbelt: {name}: {message}; {one['remedy']}", args)

@@ -24,6 +24,7 @@ from skillbelt.install.entries import install_request, reference_of
 from skillbelt.install.lock_file import SkillLock, read_lock
 from skillbelt.install.placing import using_place
 from skillbelt.install.sync import (
+    BAD_ENTRY,
     SyncMode,
     SyncResult,
     fetcher,
@@ -137,7 +138,7 @@ def _check(plan: SyncResult, lock: SkillLock, args: argparse.Namespace) -> int:
     print_drift(plan.drift)
     for one in lock.refused:
         name, message = one_line(one.name), one_line(one.message)
-        say(f"skillbelt: {name}: the entry in {lock.place.lock} {message}", args)
+        say(f"skillbelt: {name}: the entry in {lock.place.lock} {message}; {BAD_ENTRY}", args)
     if not differs:
         said = f"all {len(lock.entries)} skills are as {lock.place.lock} says"
         say_locked(said, args, lock.entries)

@@ -18,7 +18,7 @@ from skillbelt.cli.installing import (
     resolver,
     say_locked,
 )
-from skillbelt.cli.output import print_json, print_table
+from skillbelt.cli.output import print_json, print_table, say
 from skillbelt.cli.words import print_words
 from skillbelt.errors import SkillbeltError
 from skillbelt.install import describe
@@ -31,6 +31,7 @@ from skillbelt.install.sync import (
     SyncRefusal,
     SyncResult,
     check_names,
+    fetcher,
     refusal_of,
 )
 from skillbelt.install.update import (
@@ -38,8 +39,9 @@ from skillbelt.install.update import (
     FoundVersions,
     NewVersion,
     apply_versions,
-    describe_version,
     find_versions,
+    preview_version,
+    refuse_conflicts,
     renew_packages,
     with_packages,
 )
@@ -84,11 +86,10 @@ def run(args: argparse.Namespace) -> int:
     if not args.changes:
         return _print_outdated(found, args)
     found = found.hold_back()
-    if args.diff and not args.json:
-        for version in found.new:
-            _print_difference(version, lock, settings)
-    if args.check or args.dry_run:
-        return _print_plan(found, lock, args)
+    preview = args.check or args.dry_run
+    conflicts = _preview(found, lock, settings, args) if args.diff or preview else []
+    if preview:
+        return _print_plan(found, lock, conflicts, args)
     if not args.json and not args.quiet:
         for version in found.new:
             _print_news(version, lock, settings)
@@ -154,13 +155,35 @@ def _print_news(version: NewVersion, lock: SkillLock, settings: Settings) -> Non
         print_words(f"  {label:<12} {one_line(text)}", " " * 15, file=sys.stderr)
 
 
-def _print_difference(version: NewVersion, lock: SkillLock, settings: Settings) -> None:
-    folder = skill_folder(lock.place, version.before.name)
-    for line in describe_version(version, folder, settings).splitlines():
-        print(one_line(line))
+def _preview(
+    found: FoundVersions, lock: SkillLock, settings: Settings, args: argparse.Namespace
+) -> list[SyncRefusal]:
+    """Say what becomes of local edits, with --diff line by line; return what cannot be merged."""
+    conflicts: list[SyncRefusal] = []
+    for version in found.new:
+        name = version.before.name
+        fetch = fetcher(settings, reporter(args))
+        try:
+            text, merged = preview_version(version, lock, settings, fetch)
+        except (SkillbeltError, OSError) as error:
+            conflicts.append(refusal_of(name, error))
+            continue
+        if args.diff and not args.json:
+            for line in text.expandtabs().splitlines():
+                print(line if line.isprintable() else one_line(line))
+        if merged.kept:
+            files = ", ".join(map(one_line, merged.kept))
+            say(f"{one_line(name)}: your edits stay, merged with the new version: {files}", args)
+        conflicts += refuse_conflicts(name, merged)
+    return conflicts
 
 
-def _print_plan(found: FoundVersions, lock: SkillLock, args: argparse.Namespace) -> int:
+def _print_plan(
+    found: FoundVersions,
+    lock: SkillLock,
+    conflicts: Iterable[SyncRefusal],
+    args: argparse.Namespace,
+) -> int:
     changes = tuple(
         PlannedChange(
             action="replace",
@@ -171,7 +194,7 @@ def _print_plan(found: FoundVersions, lock: SkillLock, args: argparse.Namespace)
         )
         for one in found.new
     )
-    result = SyncResult(changes=changes, refused=found.refused)
+    result = SyncResult(changes=changes, refused=(*found.refused, *conflicts))
     print_result(result, {one.before.name: one.after for one in found.new}, args, dry_run=True)
     if found.refused:
         return result.exit_code

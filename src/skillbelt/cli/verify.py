@@ -8,13 +8,14 @@ import os
 from skillbelt.cli.installing import add_options, place_of, print_drift, say_locked
 from skillbelt.cli.output import print_json
 from skillbelt.cli.pack import find_folder
+from skillbelt.errors import UsageError
 from skillbelt.install.hashes import hash_folder
 from skillbelt.install.lock_file import read_lock
 from skillbelt.install.placing import using_place
 from skillbelt.install.policy import signers_for
 from skillbelt.install.signature_file import signer_of
 from skillbelt.install.signatures import check_signature
-from skillbelt.install.sync import check_names, judge_installed
+from skillbelt.install.sync import BAD_ENTRY, check_names, judge_installed
 from skillbelt.install.verify import verify_lock
 from skillbelt.settings import Settings, load_settings
 from skillbelt.text import one_line
@@ -48,9 +49,7 @@ def run(args: argparse.Namespace) -> int:
     """Compare what is installed with the lock; print each difference."""
     settings = load_settings(args.project, config=args.config)
     if args.signed_by:
-        signers = [f"** {one}" for one in args.signed_by]
-        demands = {"trusted_signers": signers, "signatures": "require"}
-        settings = load_settings(args.project, config=args.config, overrides=demands)
+        settings = _demand(args)
     folders = [name for name in args.names if "/" in name] if args.signed_by else []
     if folders:
         return _verify_folders(folders, settings, args)
@@ -83,13 +82,26 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_drift(drift)
         for one in refused:
-            print(f"{one_line(one.name)}: the entry in {place.lock} {one_line(one.message)}")
+            message = f"the entry in {place.lock} {one_line(one.message)}"
+            print(f"{one_line(one.name)}: {message} ({BAD_ENTRY})")
         good = sum(skill.entry.name not in wrong for skill in verified)
         said = f"{good} of {len(verified)} skills are as {place.lock} says"
         say_locked(said, args, (*verified, *refused))
     if by_policy:
         return REFUSED
     return DRIFT if drift or refused else 0
+
+
+def _demand(args: argparse.Namespace) -> Settings:
+    """Return the settings with the signers of the command line as the only ones."""
+    for one in args.signed_by:
+        if len(one.split()) < 2:
+            raise UsageError(
+                f"verify: --signed-by {one!r} is not METHOD VALUE, such as 'key {one or 'a.pub'}'"
+            )
+    signers = [f"** {one}" for one in args.signed_by]
+    demands = {"trusted_signers": signers, "signatures": "require"}
+    return load_settings(args.project, config=args.config, overrides=demands)
 
 
 def _verify_folders(folders: list[str], settings: Settings, args: argparse.Namespace) -> int:

@@ -6,11 +6,13 @@ import sys
 from typing import TextIO
 from unicodedata import east_asian_width
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+from skillbelt.text import Lazy
+
+_COLOUR = Lazy(r"\x1b\[[0-9;]*m")
 _BOLD, _RED, _CYAN, _PLAIN = "\x1b[1m", "\x1b[1;31m", "\x1b[36m", "\x1b[0m"
 # The titles of a help page, and the commands and options below them.
-_TITLE = re.compile(r"^(usage:|\w[\w ,]*:$)", re.MULTILINE)
-_ENTRY = re.compile(r"^(  (?:-[^ ,]+(?:, -[^ ,]+)*|[\w|.@\[\]]+))(?= |$)", re.MULTILINE)
+_TITLE = Lazy(r"^(usage:|\w[\w ,]*:$)", re.MULTILINE)
+_ENTRY = Lazy(r"^(  (?:-[^ ,]+(?:, -[^ ,]+)*|[\w|.@\[\]]+))(?= |$)", re.MULTILINE)
 
 
 def width(stream: TextIO) -> int:

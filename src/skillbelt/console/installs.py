@@ -32,6 +32,7 @@ from skillbelt.install.describe import describe_news, describe_offer
 from skillbelt.install.entries import install_request
 from skillbelt.install.fetching import OpenSource, open_source
 from skillbelt.install.lock_file import find_place
+from skillbelt.install.names import typed_name
 from skillbelt.install.package_locks import packages_module
 from skillbelt.install.placing import skill_folder
 from skillbelt.install.policy import check_source
@@ -246,7 +247,7 @@ class InstallDesk:
             if found.reason:
                 job.message = one_line(
                     f"{name}: its packages are not locked: {found.reason}; "
-                    f"`skillbelt update --packages {name}` tries again"
+                    f"`skillbelt update --packages {typed_name(name)}` tries again"
                 )
             return found
 

@@ -55,7 +55,7 @@ def find_locked(skill: Skill, settings: Settings) -> LockedSkill | None:
     for scope in ("project", "user"):
         try:
             lock = read_lock(find_place(settings, scope))
-            entry = lock.entries.get(skill.name)
+            entry = lock.find(skill.name)
             if entry is not None and _is_same(skill_folder(lock.place, skill.name), skill.dir):
                 return LockedSkill(lock, entry, _is_edited(skill, entry))
         except SkillbeltError as error:

@@ -9,8 +9,8 @@ from unicodedata import normalize
 
 from skillbelt.errors import closest
 from skillbelt.format.variables import needed_variables
-from skillbelt.format.yaml_fast import METADATA, TEXT_KEYS, AsWritten, Lazy
-from skillbelt.text import one_line, shorten
+from skillbelt.format.yaml_fast import METADATA, TEXT_KEYS, AsWritten
+from skillbelt.text import Lazy, one_line, shorten
 from skillbelt.values import Diagnostic, Frontmatter, Requirements
 
 

@@ -20,7 +20,7 @@ from skillbelt.format.bounds import (
     MAX_FRONTMATTER_BYTES,
 )
 from skillbelt.format.fields import settle, skill_name
-from skillbelt.text import one_line, shorten
+from skillbelt.text import Lazy, one_line, shorten
 from skillbelt.values import DERIVED, INTERNAL, MODEL, SKIPPED, USER, Diagnostic, Severity
 
 # How much of a SKILL.md `check` and search read; a hundred times the size of a long one.
@@ -70,8 +70,8 @@ class _SkillText(NamedTuple):
 
 # --- splitting -----------------------------------------------------------------------------------
 
-_OPENING = yaml_fast.Lazy(rb"(?:\xef\xbb\xbf)?---[ \t]*\r?\n")
-_CLOSING = yaml_fast.Lazy(rb"\n---[ \t]*(?:\r?\n|\r?\Z)")
+_OPENING = Lazy(rb"(?:\xef\xbb\xbf)?---[ \t]*\r?\n")
+_CLOSING = Lazy(rb"\n---[ \t]*(?:\r?\n|\r?\Z)")
 
 
 def split(data: bytes) -> Split | None:

@@ -10,22 +10,24 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from skillbelt.text import Lazy
+
 # The most references followed from one file; no author writes a longer list by hand.
 MAX_REFERENCES = 1_000
 
 # Quantifiers are bounded so that a hostile text costs time in proportion to its length.
-_LINK = re.compile(r"\]\(\s{0,9}(<[^<>\n]{1,500}>|[^()\s<>]{1,500}+)(?=[\s)])")
-_DEFINITION = re.compile(r" {0,3}\[[^\]\n]{1,200}\]:\s{1,9}(<[^<>\n]{1,500}>|[^\s<>]{1,500})")
-_SPAN = re.compile(r"(?<!`)(`{1,2})(?!`)([^`\n]{1,300})\1(?!`)")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
-_PLACEHOLDER = re.compile(r"[{}$*|\"'\\]|\.\.\.|…")
-_FENCE = re.compile(r"\s{0,99}(`{3,}|~{3,})")
-_MENTION = re.compile(r"(?:[\w.@+-]+/)+[\w.@+-]*\w\.[A-Za-z][A-Za-z0-9]{0,7}")
+_LINK = Lazy(r"\]\(\s{0,9}(<[^<>\n]{1,500}>|[^()\s<>]{1,500}+)(?=[\s)])")
+_DEFINITION = Lazy(r" {0,3}\[[^\]\n]{1,200}\]:\s{1,9}(<[^<>\n]{1,500}>|[^\s<>]{1,500})")
+_SPAN = Lazy(r"(?<!`)(`{1,2})(?!`)([^`\n]{1,300})\1(?!`)")
+_SCHEME = Lazy(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
+_PLACEHOLDER = Lazy(r"[{}$*|\"'\\]|\.\.\.|…")
+_FENCE = Lazy(r"\s{0,99}(`{3,}|~{3,})")
+_MENTION = Lazy(r"(?:[\w.@+-]+/)+[\w.@+-]*\w\.[A-Za-z][A-Za-z0-9]{0,7}")
 # Like a mention, but not inside a longer path or an address.
-_PLAIN = re.compile(
+_PLAIN = Lazy(
     r"(?<![\w./:@~$\\-])(?:[\w@+-][\w.@+-]{0,99}/){1,20}[\w@+-][\w.@+-]{0,199}\.\w{1,8}(?![\w/])"
 )
-_LINE_SUFFIX = re.compile(r"(?::\d+(?:-\d+)?|#.*)$")
+_LINE_SUFFIX = Lazy(r"(?::\d+(?:-\d+)?|#.*)$")
 _ROOTS = ("${CLAUDE_SKILL_DIR}/", "{baseDir}/", "./")
 # The folders that the format names, and the two other spellings that authors use most.
 _FOLDERS = ("scripts", "references", "reference", "assets", "templates")

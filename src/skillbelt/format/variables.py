@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
+from skillbelt.text import Lazy
 from skillbelt.values import Frontmatter
 
 MAX_VARIABLES = 32
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z", re.ASCII)
-_IN_TEXT = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN|SECRET|PASSWORD)\b", re.ASCII)
+_NAME = Lazy(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z", re.ASCII)
+_IN_TEXT = Lazy(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN|SECRET|PASSWORD)\b", re.ASCII)
 # Keys without hyphens and underscores, in lower case.
 _REQUIRED = frozenset(
     ("env", "envvars", "environmentvariables", "primaryenv", "requiredenv", "requiredenvvars",

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from skillbelt.text import Lazy
 
 _HYPHENED = {"name", "description", "license", "compatibility", "version", "when-to-use"} | {
     "argument-hint",
@@ -30,26 +32,6 @@ class AsWritten(str):
     """
 
     __slots__ = ()
-
-
-if TYPE_CHECKING:
-    Lazy = re.compile
-else:
-
-    class Lazy:
-        """A pattern that is compiled when it is first used.
-
-        Compiling them all takes as long as starting the interpreter, and a process with a fresh
-        index needs none of them.
-        """
-
-        def __init__(self, pattern, flags=0):
-            self.source = pattern, flags
-
-        def __getattr__(self, name):
-            method = getattr(re.compile(*self.source), name)
-            setattr(self, name, method)
-            return method
 
 
 _KEY = "([A-Za-z_][A-Za-z0-9_-]{0,99})"

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from skillbelt.format import yaml
-from skillbelt.format.yaml_fast import TEXT_KEYS, Lazy
-from skillbelt.text import shorten
+from skillbelt.format.yaml_fast import TEXT_KEYS
+from skillbelt.text import Lazy, shorten
 
 _KNOWN = (
     {"name", "description", "license", "compatibility", "version", "author", "tags", "metadata"}

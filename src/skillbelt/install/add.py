@@ -18,6 +18,7 @@ from skillbelt.install.fetching import OpenSource
 from skillbelt.install.find_skills import FoundSkill
 from skillbelt.install.hashes import FolderHashes, computed_hash, hash_folder
 from skillbelt.install.lock_file import SkillLock, read_lock
+from skillbelt.install.names import folder_name, typed_name
 from skillbelt.install.placing import client_folder, put_skill, skill_folder, using_place
 from skillbelt.install.policy import (
     NOT_JUDGED,
@@ -123,7 +124,12 @@ def offer_skills(
 ) -> Iterator[SkillOffer | RefusedSkill]:
     """Yield for each skill what would be installed, or why it cannot be."""
     lock = read_lock(target.place)
+    folders = {folder_name(name): name for name in lock.entries}
     for found in chosen:
+        other = folders.setdefault(folder_name(found.name), found.name)
+        if other != found.name:
+            yield _same_folder(found.name, other)
+            continue
         try:
             fetched = source.take(found)
             if target.pin and fetched.commit:
@@ -137,6 +143,16 @@ def offer_skills(
                 message=one_line(str(error)),
                 remedy=error.remedy,
             )
+
+
+def _same_folder(name: str, other: str) -> RefusedSkill:
+    folder = folder_name(name)
+    return RefusedSkill(
+        name=name,
+        code="name-taken",
+        message=f"its folder would be {folder}, which is that of the skill {one_line(other)}",
+        remedy=f"`skillbelt remove {folder}` first, or give --skill for the one that you want",
+    )
 
 
 def _offer(
@@ -183,7 +199,7 @@ def _judge(
             url=reference.url,
             committed_at=committed_at(fetched.provenance),
             before=entry,
-            command=("add", typed, "--skill", fetched.name),
+            command=("add", typed, "--skill", typed_name(fetched.name)),
             of_user=target.place.scope == "user",
         ),
         settings,
@@ -213,14 +229,15 @@ def _find_fault(
             name=name,
             code="not-locked",
             message=f"{skill_folder(place, name)} is there and in no lock, so it may be your own",
-            remedy="move it away, or let `skillbelt sync --adopt` lock it",
+            remedy="move it away, or remove it if it is not needed",
         )
     if _is_edited(entry, old, skill_folder(place, name)):
         return RefusedSkill(
             name=name,
             code="edited",
             message=f"{skill_folder(place, name)} was changed since it was installed",
-            remedy=f"`skillbelt update {name}` merges, `skillbelt verify {name}` shows the changes",
+            remedy=f"`skillbelt update {typed_name(name)}` merges, "
+            f"`skillbelt verify {typed_name(name)}` shows the changes",
         )
     return _other_source(fetched, entry, place)
 
@@ -235,7 +252,7 @@ def _other_source(
         name=fetched.name,
         code="name-taken",
         message=f"a skill of that name is installed from {one_line(entry.source)}",
-        remedy=f"`skillbelt remove {fetched.name}` first, if this one shall replace it",
+        remedy=f"`skillbelt remove {typed_name(fetched.name)}` first, if this one shall replace it",
     )
 
 
@@ -271,10 +288,10 @@ def install_request(offers: Sequence[SkillOffer], target: AddTarget) -> Request:
     alone = len(offers) == 1
     return Request(
         type="install",
-        patterns=tuple(f"skill:{name}" for name in names),
+        patterns=tuple(f"skill:{typed_name(name)}" for name in names),
         summary=f"{what} in {where}",
         initiator="user",
-        skill=names[0] if alone else "",
+        skill=typed_name(names[0]) if alone else "",
         hash=digests if alone else "",
         origin=offers[0].fetched.reference.source,
         trusted=False,

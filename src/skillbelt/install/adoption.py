@@ -23,7 +23,8 @@ from skillbelt.format.frontmatter import parse, read_head
 from skillbelt.install.content_store import keep_skill
 from skillbelt.install.entries import entry_for
 from skillbelt.install.hashes import hash_folder
-from skillbelt.install.lock_file import SkillLock, folder_name
+from skillbelt.install.lock_file import SkillLock
+from skillbelt.install.names import folder_name, lock_name, name_fault
 from skillbelt.install.placing import client_folder, put_skill, skill_folder
 from skillbelt.install.source_syntax import check_ref, parse_source
 from skillbelt.install.sync import SyncRefusal, refusal_of
@@ -145,7 +146,8 @@ def _folders(place: InstallPlace, settings: Settings) -> Iterator[tuple[str, str
 def _skill_name(folder: str) -> str:
     """Return the name of the skill in a folder, which must be the one that it is installed in."""
     name = _fields(folder).get("name")
-    if not isinstance(name, str) or folder_name(name) != os.path.basename(folder):
+    name = lock_name(name) if isinstance(name, str) else ""
+    if name_fault(name) or folder_name(name) != os.path.basename(folder):
         raise ConfigError(
             f"{folder}/{SKILL_FILE}: the name {one_line(str(name))!r} is not that of the folder; "
             "give both the same name"

@@ -22,6 +22,7 @@ from skillbelt.install.find_skills import (
     read_skill,
 )
 from skillbelt.install.git import GitFetch, GitTree, RedirectedRepository, fetch_tree, scheme_of
+from skillbelt.install.names import typed_name
 from skillbelt.install.source_tree import FolderTree, SourceTree, export_skill, join
 from skillbelt.install.values import FetchedSkill, SourceReference
 from skillbelt.settings import Settings
@@ -61,15 +62,19 @@ class OpenSource(NamedTuple):
     def take(self, skill: FoundSkill) -> FetchedSkill:
         """Copy one skill into a folder of its own; raises SourceFailure."""
         # A folder of the skill's own name: that is one of the things that are checked.
-        folder = os.path.join(self.into, f"{len(os.listdir(self.into))}-taken", skill.name)
+        name = typed_name(skill.name)
+        folder = os.path.join(self.into, f"{len(os.listdir(self.into))}-taken", name)
         os.makedirs(folder, 0o700)
         source = redact(self.reference.url or self.reference.source)
-        if self.reference.kind == "mcp":
-            whole = FolderTree(_load("pulled").fetch_listed(self.tree, skill, source))
-            export_skill(whole, "", folder, source=source, budget=self.budget)
-        else:
-            export_skill(self.tree, skill.folder, folder, source=source, budget=self.budget)
-        tree_sha = self.tree.tree_of(skill.folder) if isinstance(self.tree, GitTree) else ""
+        try:
+            if self.reference.kind == "mcp":
+                whole = FolderTree(_load("pulled").fetch_listed(self.tree, skill, source))
+                export_skill(whole, "", folder, source=source, budget=self.budget)
+            else:
+                export_skill(self.tree, skill.folder, folder, source=source, budget=self.budget)
+            tree_sha = self.tree.tree_of(skill.folder) if isinstance(self.tree, GitTree) else ""
+        finally:
+            self.tree.rest()
         return FetchedSkill(
             name=skill.name,
             folder=folder,
@@ -137,7 +142,10 @@ def open_source(
     say = progress or (lambda _: None)
     try:
         opened = _open(reference, settings, into, commit, say)
-        skills = _find(opened.tree, reference, skill_path, wanted)
+        try:
+            skills = _find(opened.tree, reference, skill_path, wanted)
+        finally:
+            opened.tree.rest()
     except Refusal as error:
         raise SourceFailure(
             reference.source, str(error), code="remote-too-large", remedy="give a part of it"

@@ -2,7 +2,9 @@
 
 A SKILL.md at the top is the only skill. Otherwise the folders that hold skills by custom are
 searched, then those that a marketplace or a plugin declares; and only if there is nothing in them,
-every folder down to five levels. Of two skills with one name the first counts.
+every folder down to five levels. Of two skills with one name the one counts whose folder has that
+name and lies where skills are by custom, otherwise the first. (`skills` always takes the first.) So
+one skill is found by its folder, without a look at all others.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from typing import Any, NamedTuple, TypeGuard
 
 from skillbelt.discovery.sources.bounds import Refusal
 from skillbelt.format.bounds import MAX_FRONTMATTER_BYTES
-from skillbelt.format.fields import skill_name
 from skillbelt.format.frontmatter import parse
+from skillbelt.install.names import folder_name, lock_name, name_fault
 from skillbelt.install.source_tree import SourceTree, join, read_file
-from skillbelt.text import one_line
+from skillbelt.text import Lazy, one_line, shorten
 from skillbelt.untrusted_json import read_json
 from skillbelt.values import SKILL_FILE
 
@@ -26,7 +28,7 @@ MAX_MANIFEST_BYTES = 4 * 2**20
 MAX_SKILL_FILE_BYTES = 8 * 2**20
 # A frontmatter whose name can be read without reading YAML: first, plain, on one line, and no other
 # key is written so that it could be a second one. The names of most skills are like that.
-_PLAIN_NAME = re.compile(
+_PLAIN_NAME = Lazy(
     rb"---\n(?:description: [^\n\"'>|&*!{\[#%@`][^\n]*\n)?"
     rb"name: ([a-z0-9][a-z0-9-]{0,63})\n(?![ \t])"
     rb"(?:(?!name[ \t]*:)[A-Za-z][\w-]*:[^\n]*\n|[ \t-][^\n]*\n|\n)*?---[ \t]*\n"
@@ -52,12 +54,14 @@ _CODEX_PLUGIN = ".codex-plugin/plugin.json"
 
 
 class FoundSkill(NamedTuple):
-    """A skill of a source: its name, its folder in the source, and the plugin that declares it."""
+    """A skill of a source: its name, its folder in the source, and the plugin that declares it.
+
+    The name is the one that a lock has, as its author wrote it.
+    """
 
     name: str
     folder: str
     description: str
-    title: str = ""
     plugin: str = ""
     internal: bool = False
 
@@ -95,8 +99,12 @@ def find_skills(
     beside a SKILL.md at the top. With `wanted` names, skills that have none of them may be missing,
     as long as each name is found.
     """
-    names = frozenset(name.casefold() for name in wanted)
+    typed = tuple(wanted)
+    names = frozenset(name.casefold() for name in typed)
     if names and "*" not in names:
+        search = _Search(tree, subpath, internal, names)
+        if not whole and search.find_direct(typed):
+            return SourceSkills(tuple(search.found.values()), tuple(search.skipped))
         search = _Search(tree, subpath, internal, names)
         search.run(whole)
         skills = tuple(search.found.values())
@@ -119,17 +127,20 @@ def read_skill(tree: SourceTree, folder: str) -> FoundSkill | SkippedSkill:
 
 def _parse_skill(data: bytes, folder: str, path: str) -> FoundSkill | SkippedSkill:
     fields = parse(data, path=path, folder=posixpath.basename(folder), derive=False).fields
-    title, description = _text(fields, "name"), _text(fields, "description")
-    if not title or not description:
-        lacking = "description" if title else "name"
+    written, description = _text(fields, "name"), _text(fields, "description")
+    if not written or not description:
+        lacking = "description" if written else "name"
         return SkippedSkill(path, f"its frontmatter has no {lacking}")
+    name = lock_name(written)
+    if fault := name_fault(name):
+        shown = shorten(one_line(name), 80)
+        return SkippedSkill(path, f"its name {shown!r} {fault}; its author must write another")
     metadata = fields.get("metadata")
     internal = isinstance(metadata, dict) and str(metadata.get("internal")).lower() == "true"
     return FoundSkill(
-        name=skill_name(fields, posixpath.basename(folder) or _plain(title), path).id,
+        name=name,
         folder=folder,
         description=one_line(description),
-        title=one_line(title),
         internal=internal,
     )
 
@@ -170,6 +181,22 @@ class _Search:
         if whole or not (self.found or (places and self._wanted)):
             self._add_all(list(self._everywhere(self._top, 0)))
 
+    def find_direct(self, names: Sequence[str]) -> bool:
+        """Look for skills in folders of their names; return whether that found all of them."""
+        if self._holds_skill(self._top):
+            return False
+        for name in names:
+            if name_fault(name):
+                return False
+            for folder in (_below(place, name) for place in self._places()):
+                if self._holds_skill(folder):
+                    self._add(folder)
+                    if folder in (one.folder for one in self.found.values() if one.name == name):
+                        break
+            else:
+                return False
+        return True
+
     def _add_all(self, places: Sequence[str]) -> None:
         """Add the skills of these folders, in this order."""
         self._tree.prepare(_below(place, SKILL_FILE) for place in places)
@@ -188,11 +215,15 @@ class _Search:
 
     def _candidates(self) -> Iterator[str]:
         """Yield the folders with a SKILL.md, where skills are by custom or by declaration."""
-        yield from self._walk(self._top, 1)
-        for place in _CUSTOM:
-            yield from self._walk(join(self._top, place), _DEEP)
-        for place in self._plugins.places:
-            yield from self._walk(place, 1)
+        self._tree.list_all()
+        custom = frozenset(join(self._top, place) for place in _CUSTOM)
+        for place in self._places():
+            yield from self._walk(place, _DEEP if place in custom else 1)
+
+    def _places(self) -> Sequence[str]:
+        """Return the folders that hold skills by custom or by declaration."""
+        custom = (join(self._top, place) for place in _CUSTOM)
+        return (self._top, *custom, *self._plugins.places)
 
     def _walk(self, folder: str, deepest: int, depth: int = 1) -> Iterator[str]:
         for item in self._tree.items(folder):
@@ -225,25 +256,36 @@ class _Search:
             self.skipped.append(skill)
         elif skill.internal and not self._internal:
             self.skipped.append(SkippedSkill(skill.skill_path, "it is internal to its project"))
-        elif skill.name in self.found:
-            first = self.found[skill.name].skill_path
-            reason = f"{first!r} has the same name {skill.name!r}"
-            self.skipped.append(SkippedSkill(skill.skill_path, reason))
         elif not self._is_installed(skill):
-            self.found[skill.name] = skill._replace(plugin=self._plugins.name_of(folder))
+            self._take(skill._replace(plugin=self._plugins.name_of(folder)))
+
+    def _take(self, skill: FoundSkill) -> None:
+        """Add a skill; of two with one name, the one in the folder of that name."""
+        first = self.found.get(skill.name)
+        if first is None:
+            self.found[skill.name] = skill
+            return
+        if self._is_direct(skill) and not self._is_direct(first):
+            self.found[skill.name], skill, first = skill, first, skill
+        reason = f"{first.skill_path!r} has the same name {skill.name!r}"
+        self.skipped.append(SkippedSkill(skill.skill_path, reason))
+
+    def _is_direct(self, skill: FoundSkill) -> bool:
+        parent, _, last = skill.folder.rpartition("/")
+        return last == skill.name and parent in self._places()
 
     def _is_installed(self, skill: FoundSkill) -> bool:
         """Whether the source itself installed it from elsewhere, by its own lock."""
         if not self._locked:
             return False
-        if not any(skill.folder.startswith(f"{place}/") for place in CLIENT_FOLDERS):
+        if not any(f"{skill.folder}/".startswith(f"{place}/") for place in CLIENT_FOLDERS):
             return False
-        names = (skill.title, posixpath.basename(skill.folder))
+        names = (skill.name, posixpath.basename(skill.folder))
         return any(_plain(name) in self._locked for name in names)
 
 
 def _plain(name: str) -> str:
-    return "-".join(name.lower().replace("_", " ").split())
+    return re.sub(r"[\s_]+", "-", name.lower())
 
 
 def _locked_names(tree: SourceTree) -> Iterator[str]:
@@ -337,10 +379,17 @@ def _is_relative(path: Any) -> TypeGuard[str]:
 
 
 def choose_skills(skills: Iterable[FoundSkill], names: Iterable[str]) -> list[FoundSkill]:
-    """Return the skills with these names, in any case; `*` means all."""
-    wanted = {name.casefold() for name in names}
-    return [
-        skill
-        for skill in skills
-        if "*" in wanted or {skill.name.casefold(), skill.title.casefold()} & wanted
-    ]
+    """Return the skills with these names; `*` means all.
+
+    Where none has a name exactly, it may be written in another case, or be that of the folder that
+    the skill is installed in.
+    """
+    known, chosen = tuple(skills), set[str]()
+    for wanted in names:
+        if wanted == "*":
+            return list(known)
+        folded = wanted.casefold()
+        same = [one.name for one in known if one.name == wanted]
+        like = same or [one.name for one in known if one.name.casefold() == folded]
+        chosen.update(like or [one.name for one in known if folder_name(one.name) == folded])
+    return [skill for skill in known if skill.name in chosen]

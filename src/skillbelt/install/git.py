@@ -16,7 +16,7 @@ import select
 import signal
 import subprocess
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import IO, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -32,7 +32,7 @@ from skillbelt.files.contain import (
 )
 from skillbelt.install.source_tree import MAX_TREE_ITEMS, ItemKind, TreeItem
 from skillbelt.settings import process_environment
-from skillbelt.text import one_line, shorten
+from skillbelt.text import Lazy, one_line, shorten
 
 GIT_TIMEOUT_SECONDS = 300.0
 # What one file of git may have: the objects of a source, packed.
@@ -43,9 +43,11 @@ _MAX_LISTING_BYTES = 512 * 2**20
 _MAX_KEPT_BYTES = 64 * 2**20
 _CHUNK = 64 * 2**10
 _ERROR_CHARS = 400
-_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_LISTED = re.compile(rb"(\d{6}) \w+ ([0-9a-f]+)\t([^\0]+)\0")
+_HASH = Lazy(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_LISTED = Lazy(rb"(\d{6}) \w+ ([0-9a-f]+)\t([^\0]+)\0")
 _MAX_REFS_BYTES = 64 * 2**20
+# So few objects are asked for one by one of a git that runs already.
+_FEW = 64
 _LIMITS = 'ulimit -f "$1" 2>/dev/null; ulimit -v "$2" 2>/dev/null; shift 2; exec "$@"'
 _MODES: dict[bytes, tuple[ItemKind, bool]] = {
     b"100644": ("file", False),
@@ -273,8 +275,8 @@ class GitRepository:
         finally:
             _end(process)
 
-    def read(self, *words: str, stdin: Iterable[str] = ()) -> _GitReader:
-        """Start git to read objects; nothing is fetched by it."""
+    def read(self, *words: str, stdin: Iterable[str] | None = ()) -> _GitReader:
+        """Start git to read objects; nothing is fetched by it. Without `stdin` it can be asked."""
         environment = {
             **self._environment,
             "GIT_DIR": self._view,
@@ -290,39 +292,49 @@ class GitRepository:
 class _GitReader:
     """A git process whose output is read as it comes; closing it ends the process."""
 
-    _process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes]
 
     def __init__(self, url: str, deadline: Deadline) -> None:
         self._url, self._deadline = url, deadline
 
     def start(
-        self, command: Sequence[str], environment: Mapping[str, str], stdin: Iterable[str]
+        self, command: Sequence[str], environment: Mapping[str, str], stdin: Iterable[str] | None
     ) -> None:
-        """Start git with these lines as its input."""
+        """Start git with these lines as its input; with None, `ask` writes them."""
         with _scratch_file(environment["GIT_DIR"]) as given:
-            given.write("".join(f"{line}\n" for line in stdin).encode("ascii"))
+            given.write("".join(f"{line}\n" for line in stdin or ()).encode("ascii"))
             given.seek(0)
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 command,
                 env=dict(environment),
-                stdin=given,
+                stdin=subprocess.PIPE if stdin is None else given,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
         with suppress(ProcessLookupError):  # it is done already
-            _limit_memory(self._process.pid)
+            _limit_memory(self.process.pid)
+
+    def ask(self, name: str) -> None:
+        """Ask for an object; one whose names were its input has been asked for all of them."""
+        if self.process.stdin is None:
+            return
+        try:
+            self.process.stdin.write(f"{name}\n".encode("ascii"))
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise _failure(self._url, "git ended too early") from None
 
     def __enter__(self) -> _GitReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        _end(self._process)
+        _end(self.process)
 
     def whole(self, most: int) -> bytes | None:
         """Return the object that comes next, empty if it is larger; None if it is not there."""
-        assert self._process.stdout is not None
-        words = self._process.stdout.readline(4096).split()
+        assert self.process.stdout is not None
+        words = self.process.stdout.readline(4096).split()
         if len(words) != 3:
             return None
         size = int(words[2])
@@ -334,123 +346,198 @@ class _GitReader:
 
     def line(self) -> bytes:
         self._deadline.check()
-        assert self._process.stdout is not None
-        return self._process.stdout.readline(4096)
+        assert self.process.stdout is not None
+        return self.process.stdout.readline(4096)
 
     def take(self, count: int) -> bytes:
         self._deadline.check()
-        assert self._process.stdout is not None
-        data = self._process.stdout.read(count)
+        assert self.process.stdout is not None
+        data = self.process.stdout.read(count)
         if len(data) < count:
             raise _failure(self._url, "git ended too early")
         return data
 
     def rest(self, most: int) -> bytes:
         """Return everything to the end; Refusal for more than `most` bytes."""
-        assert self._process.stdout is not None
+        assert self.process.stdout is not None
         parts, size = [], 0
-        while chunk := self._process.stdout.read(_CHUNK * 16):
+        while chunk := self.process.stdout.read(_CHUNK * 16):
             self._deadline.check()
             parts.append(chunk)
             size += len(chunk)
             if size > most:
                 raise Refusal(f"the list of its files has more than {most} bytes")
-        if self._process.wait() != 0:
+        if self.process.wait() != 0:
             raise _failure(self._url, "git cannot read the commit")
         return b"".join(parts)
 
 
 class GitTree:
-    """The files of one commit. Contents are fetched when they are first needed, many at once."""
+    """The files of one commit.
+
+    A folder is read when it is first looked into, or all of them at once after `list_all`. Contents
+    are fetched when they are first needed, many at once.
+    """
 
     def __init__(self, repository: GitRepository, commit: str, url: str) -> None:
         self._repository, self._url = repository, url
-        self._ids: dict[str, str] = {}
-        self._files: set[str] = set()
         self._kept: dict[str, bytes] = {}
         self._kept_bytes = 0
-        # Names and modes as git lists them; what is in a folder is made of them when it is needed.
-        self._listed: dict[str, list[tuple[str, bytes]]] = {"": []}
-        self._folders: dict[str, Sequence[TreeItem]] = {}
-        self.commit, self.tree, self.time = self._read_commit(commit)
-        self._list()
+        self._asked: _GitReader | None = None
+        # What git has in each folder: names, modes and ids.
+        self._folders: dict[str, list[tuple[str, bytes, str]]] = {}
+        self._entries: dict[str, dict[str, tuple[bytes, str]]] = {}
+        self._is_listed, self._count = False, 0
+        try:
+            self.commit, self.tree, self.time = self._read_commit(commit)
+        except BaseException:
+            self.rest()
+            raise
+
+    def rest(self) -> None:
+        """End the git that answers questions; the next one starts another."""
+        if self._asked is not None:
+            _end(self._asked.process)
+            self._asked = None
+
+    def _reader(self) -> _GitReader:
+        if self._asked is None:
+            self._asked = self._repository.read("cat-file", "--batch", stdin=None)
+        return self._asked
 
     def _read_commit(self, commit: str) -> tuple[str, str, int]:
         """Return the ids of the commit (a tag leads to one) and of its tree, and when it is of."""
-        with self._repository.read("cat-file", "--batch", stdin=[f"{commit}^{{commit}}"]) as git:
-            words = git.line().split()
-            if len(words) != 3 or words[1] != b"commit":
-                raise _failure(self._url, "what the ref names is no commit")
-            text = git.take(int(words[2]))
+        git = self._reader()
+        git.ask(f"{commit}^{{commit}}")
+        words = git.line().split()
+        if len(words) != 3 or words[1] != b"commit":
+            raise _failure(self._url, "what the ref names is no commit")
+        text = git.take(int(words[2]) + 1)
         tree = re.match(rb"tree ([0-9a-f]+)\n", text)
         when = re.search(rb"^committer .*> (\d{1,15}) [+-]\d+$", text, re.MULTILINE)
         if tree is None:
             raise _failure(self._url, "the commit is damaged")
         return words[0].decode(), tree[1].decode(), int(when[1]) if when else 0
 
-    def _list(self) -> None:
+    def list_all(self) -> None:
+        """Read all folders at once, which is faster than one by one."""
+        if self._is_listed:
+            return
         with self._repository.read("ls-tree", "-r", "-t", "-z", "--full-tree", self.commit) as git:
             listing = git.rest(_MAX_LISTING_BYTES)
         found = _LISTED.findall(listing)
         if len(found) > MAX_TREE_ITEMS:
             raise Refusal(f"more than {MAX_TREE_ITEMS} files and folders")
-        listed, ids, files = self._listed, self._ids, self._files
+        folders: dict[str, list[tuple[str, bytes, str]]] = {"": []}
         for mode, identifier, path in found:
             name = path.decode("utf-8", "surrogateescape")
-            ids[name] = identifier.decode()
-            if mode in _FILES:
-                files.add(name)
             parent, _, last = name.rpartition("/")
-            if not last or parent not in listed or name[0] == "/":
-                parent, last = self._split(name)
-            listed[parent].append((last, mode))
+            if not last or parent not in folders or name[0] == "/":
+                parent, last = _split(name, folders)
+            folders[parent].append((last, mode, identifier.decode()))
             if mode == _FOLDER:
-                listed.setdefault(name, [])
+                folders.setdefault(name, [])
+        self._folders, self._entries, self._is_listed = folders, {}, True
 
-    def _split(self, path: str) -> tuple[str, str]:
-        """Return the folder of an entry whose name holds a `/`, as only a hostile tree has it."""
-        parent = path.rpartition("/")[0]
-        while parent not in self._listed:
-            parent = parent.rpartition("/")[0]
-        return (parent, path[len(parent) + 1 :]) if parent else ("", path)
+    def _read_folder(self, folder: str) -> list[tuple[str, bytes, str]]:
+        """Return what is in a folder, as git has it; nothing if there is no such folder."""
+        found = self._folders.get(folder)
+        if found is not None or self._is_listed:
+            return found or []
+        if folder:
+            mode, identifier = self._find(folder)
+        else:
+            mode, identifier = _FOLDER, self.tree
+        found = list(self._read_tree(identifier)) if mode == _FOLDER else []
+        self._count += len(found)
+        if self._count > MAX_TREE_ITEMS:
+            raise Refusal(f"more than {MAX_TREE_ITEMS} files and folders")
+        self._folders[folder] = found
+        return found
+
+    def _read_tree(self, identifier: str) -> Iterator[tuple[str, bytes, str]]:
+        git = self._reader()
+        git.ask(identifier)
+        words = git.line().split()
+        if len(words) != 3 or words[1] != b"tree" or int(words[2]) > _MAX_LISTING_BYTES:
+            raise _failure(self._url, "git cannot read the commit")
+        size = int(words[2])
+        data, at, digits = git.take(size + 1), 0, len(identifier) // 2
+        while at < size:
+            blank = data.find(b" ", at, size)
+            end = data.find(b"\0", blank, size)
+            after = end + 1 + digits
+            if not at < blank < end or after > size:
+                raise _failure(self._url, "a folder of the commit is damaged")
+            name = data[blank + 1 : end].decode("utf-8", "surrogateescape")
+            yield name, data[at:blank].rjust(6, b"0"), data[end + 1 : after].hex()
+            at = after
+
+    def _find(self, path: str) -> tuple[bytes, str]:
+        """Return the mode and the id of an entry; empty ones where there is none."""
+        parent, _, name = path.rpartition("/")
+        if parent not in self._entries:
+            listed = self._read_folder(parent)
+            self._entries[parent] = {one: (mode, identifier) for one, mode, identifier in listed}
+        return self._entries[parent].get(name, (b"", ""))
 
     def tree_of(self, folder: str) -> str:
         """Return the id of a folder's tree."""
-        return self._ids.get(folder, "") if folder else self.tree
+        return self._find(folder)[1] if folder else self.tree
 
     def items(self, folder: str) -> Sequence[TreeItem]:
         """Return what is in a folder, by name."""
-        found = self._folders.get(folder)
-        if found is None:
-            listed = sorted(self._listed.get(folder, ()), key=lambda one: os.fsencode(one[0]))
-            found = [TreeItem(name, *_MODES.get(mode, ("special", False))) for name, mode in listed]
-            self._folders[folder] = found
-        return found
+        listed = sorted(self._read_folder(folder), key=lambda one: os.fsencode(one[0]))
+        return [TreeItem(name, *_MODES.get(mode, ("special", False))) for name, mode, _ in listed]
 
     def is_file(self, path: str) -> bool:
         """Whether there is a plain file."""
-        return path in self._files
+        return self._find(path)[0] in _FILES
+
+    def _id(self, path: str) -> str:
+        identifier = self._find(path)[1]
+        if not identifier:
+            raise Refusal(f"{path!r} is no file in the repository")
+        return identifier
 
     def ready(self, path: str) -> bytes | None:
         """Return a file that was prepared; None for one that must be read."""
-        return self._kept.get(self._ids[path])
+        return self._kept.get(self._id(path))
 
     def prepare(self, paths: Iterable[str]) -> None:
         """Read many small files at once and keep them."""
-        ids = dict.fromkeys(self._ids[path] for path in paths)
+        ids = dict.fromkeys(self._id(path) for path in paths)
         wanted = [one for one in ids if one not in self._kept]
         missing = self._keep(wanted)
         if missing:
-            self._repository.fetch_objects(missing)
+            self._fetch(missing)
             self._keep(missing)
+
+    def _fetch(self, ids: Iterable[str]) -> None:
+        self.rest()  # it would not look for what comes
+        self._repository.fetch_objects(ids)
+
+    @contextmanager
+    def _batch(self, ids: Sequence[str]) -> Iterator[_GitReader]:
+        """Yield the git that these objects can be read from, in this order."""
+        if len(ids) > _FEW:
+            with self._repository.read("cat-file", "--batch", "--buffer", stdin=ids) as git:
+                yield git
+            return
+        try:
+            yield self._reader()
+        except BaseException:
+            self.rest()  # what it answers next may belong to what was left
+            raise
 
     def _keep(self, ids: Sequence[str]) -> list[str]:
         """Keep the objects that are there, up to a bound; return those that are not."""
         missing: list[str] = []
         if not ids:
             return missing
-        with self._repository.read("cat-file", "--batch", "--buffer", stdin=ids) as git:
+        with self._batch(ids) as git:
             for one in ids:
+                git.ask(one)
                 data = git.whole(_MAX_KEPT_BYTES - self._kept_bytes)
                 if data is None:
                     missing.append(one)
@@ -463,7 +550,7 @@ class GitTree:
         """Yield the bytes of each file, in any order."""
         left = []
         for path in paths:
-            kept = self._kept.get(self._ids[path])
+            kept = self._kept.get(self._id(path))
             if kept is None:
                 left.append(path)
             else:
@@ -473,7 +560,7 @@ class GitTree:
     def _stream(self, paths: Sequence[str]) -> Iterator[tuple[str, Iterator[bytes]]]:
         missing = yield from self._stream_known(paths)
         if missing:
-            self._repository.fetch_objects(dict.fromkeys(self._ids[path] for path in missing))
+            self._fetch(dict.fromkeys(self._id(path) for path in missing))
             if still := (yield from self._stream_known(missing)):
                 raise _failure(self._url, f"the server does not give {still[0]!r}")
 
@@ -484,9 +571,10 @@ class GitTree:
         missing: list[str] = []
         if not paths:
             return missing
-        ids = [self._ids[path] for path in paths]
-        with self._repository.read("cat-file", "--batch", "--buffer", stdin=ids) as git:
-            for path in paths:
+        ids = [self._id(path) for path in paths]
+        with self._batch(ids) as git:
+            for path, one in zip(paths, ids, strict=True):
+                git.ask(one)
                 words = git.line().split()
                 if len(words) == 2 and words[1] == b"missing":
                     missing.append(path)
@@ -499,6 +587,14 @@ class GitTree:
                     pass
                 git.take(1)
         return missing
+
+
+def _split(path: str, folders: Mapping[str, object]) -> tuple[str, str]:
+    """Return the folder of an entry whose name holds a `/`, as only a hostile tree has it."""
+    parent = path.rpartition("/")[0]
+    while parent not in folders:
+        parent = parent.rpartition("/")[0]
+    return (parent, path[len(parent) + 1 :]) if parent else ("", path)
 
 
 def _take_chunks(git: _GitReader, size: int) -> Iterator[bytes]:
@@ -575,8 +671,10 @@ def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End the process and everything that it started."""
-    if process.stdout is not None:
-        process.stdout.close()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(BrokenPipeError):
+                pipe.close()
     if process.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

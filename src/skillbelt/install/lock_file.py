@@ -23,9 +23,10 @@ from skillbelt.errors import ConfigError, PathEscape
 from skillbelt.files.contain import check_relative, open_file, read_handle
 from skillbelt.files.locks import held
 from skillbelt.files.private import make_folder, replace_file
+from skillbelt.install.names import folder_name, name_fault
 from skillbelt.install.values import NO_VALUES, InstallPlace, InstallScope, LockEntry
 from skillbelt.settings import Settings, upward
-from skillbelt.text import one_line
+from skillbelt.text import Lazy, one_line
 from skillbelt.untrusted_json import BadJson, read_json
 from skillbelt.values import SKILL_FILE
 
@@ -36,12 +37,12 @@ MAX_LOCK_ENTRIES = 5_000
 _MAX_TEXT = 4_096
 _VERSIONS: dict[InstallScope, int] = {"project": 1, "user": 3}
 _WAIT_SECONDS = 30.0
-_MERGE = re.compile(rb"^(?:<{7}|={7}|>{7}|\|{7})(?: .*)?\r?$", re.MULTILINE)
-_NAME = re.compile(r"[^\W_][\w.-]{0,127}\Z")
-_HEX = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
-_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
-_LONE = re.compile("[\ud800-\udfff]")
+_MERGE = Lazy(rb"^(?:<{7}|={7}|>{7}|\|{7})(?: .*)?\r?$", re.MULTILINE)
+_CLIENT = Lazy(r"[^\W_][\w.-]{0,127}\Z")
+_HEX = Lazy(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
+_SHA256 = Lazy(r"[0-9a-f]{64}\Z")
+_DIGEST = Lazy(r"sha256:[0-9a-f]{64}\Z")
+_LONE = Lazy("[\ud800-\udfff]")
 # Field of LockEntry, key in the file; in the order in which `skills` writes them, then ours.
 _KEYS: dict[InstallScope, tuple[tuple[str, str], ...]] = {
     "project": (
@@ -102,6 +103,14 @@ class SkillLock(NamedTuple):
     document: Mapping[str, Any] = NO_VALUES
     data: bytes | None = None
 
+    def find(self, name: str) -> LockEntry | None:
+        """Return the entry of a skill by its name, or by that of its folder."""
+        found = self.entries.get(name)
+        if found is None and folder_name(name) == name:
+            same = (one for one in self.entries.values() if folder_name(one.name) == name)
+            found = next(same, None)
+        return found
+
     @property
     def ours(self) -> bool:
         """Whether any entry has what this product adds."""
@@ -126,12 +135,6 @@ def find_place(settings: Settings, scope: InstallScope) -> InstallPlace:
         skills=os.path.join(base, SKILLS_FOLDER),
         lock=os.path.join(base, PROJECT_LOCK),
     )
-
-
-def folder_name(name: str) -> str:
-    """Return the folder that `skills` puts a skill of that name into."""
-    made = re.sub(r"[^a-z0-9._]+", "-", name.lower())
-    return re.sub(r"^[.\-]+|[.\-]+$", "", made)[:255] or "unnamed-skill"
 
 
 def read_lock(place: InstallPlace) -> SkillLock:
@@ -232,8 +235,8 @@ def _fault(path: str, line: int, reason: str, remedy: str) -> ConfigError:
 
 def _entry(name: str, written: object, place: InstallPlace) -> LockEntry:
     """Return an entry; ValueError, with the reason, for one that is never acted on."""
-    if not _NAME.match(name):
-        raise ValueError("is not the name of a skill")
+    if fault := name_fault(name):
+        raise ValueError(f"is not the name of a skill: it {fault}")
     if not isinstance(written, dict):
         raise ValueError("is not an object")
     values: dict[str, Any] = {}
@@ -256,7 +259,7 @@ def _value(field: str, key: str, value: object) -> Any:
             raise ValueError(f"`{key}` is not an object")
     elif field == "clients":
         if not isinstance(value, list) or not all(
-            isinstance(one, str) and _NAME.match(one) for one in value
+            isinstance(one, str) and _CLIENT.match(one) for one in value
         ):
             raise ValueError(f"`{key}` is not a list of names")
         return tuple(value)

@@ -13,6 +13,7 @@ from skillbelt.errors import PathEscape, PermissionDenied, RunRefused
 from skillbelt.format.skill import Skill
 from skillbelt.install.declaring import ResolvedPackages, find_declaring
 from skillbelt.install.lock_file import find_place, read_lock
+from skillbelt.install.names import typed_name
 from skillbelt.install.placing import skill_folder
 from skillbelt.install.values import NO_VALUES, LockEntry
 from skillbelt.permission.gate import Gate
@@ -100,9 +101,10 @@ def read_packages(entry: LockEntry) -> dict[str, LockedPackages]:
         try:
             found[path] = from_json(value)
         except ValueError as error:
+            name = typed_name(entry.name)
             raise RunRefused(
-                f"the lock: `packages` of {entry.name}, {one_line(path)}: {one_line(str(error))}; "
-                f"`skillbelt update --packages {entry.name}` writes them anew"
+                f"the lock: `packages` of {name}, {one_line(path)}: {one_line(str(error))}; "
+                f"`skillbelt update --packages {name}` writes them anew"
             ) from error
     return found
 
@@ -117,7 +119,7 @@ def locked_files(skill: Skill, settings: Settings) -> Mapping[str, LockedPackage
     folder = os.path.realpath(skill.dir)
     for place in (find_place(settings, "project"), find_place(settings, "user")):
         if folder == os.path.realpath(skill_folder(place, skill.name)):
-            entry = read_lock(place).entries.get(skill.name)
+            entry = read_lock(place).find(skill.name)
             if entry is not None:
                 return read_packages(entry)
     return {}

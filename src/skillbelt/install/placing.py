@@ -24,7 +24,6 @@ from skillbelt.install.content_store import copy_skill
 from skillbelt.install.hashes import hash_folder
 from skillbelt.install.lock_file import (
     LockChanges,
-    folder_name,
     journal_path,
     locked_place,
     place_id,
@@ -32,6 +31,7 @@ from skillbelt.install.lock_file import (
     remember_pinned,
     write_lock,
 )
+from skillbelt.install.names import folder_name, typed_name
 from skillbelt.install.values import Installed, InstallPlace, LockEntry
 from skillbelt.running.staging import swap
 from skillbelt.settings import Settings
@@ -207,7 +207,9 @@ def link_skill(place: InstallPlace, name: str, folder: str, settings: Settings) 
     if os.path.lexists(target) and not os.path.islink(target):
         if os.path.realpath(folder) == os.path.realpath(target):
             raise ConfigError(f"{target} is where skills are looked for: it needs no link")
-        raise ConfigError(f"{target} is there already; `skillbelt remove {name}` removes it")
+        raise ConfigError(
+            f"{target} is there already; `skillbelt remove {typed_name(name)}` removes it"
+        )
     with _Preparation(place, settings) as prepared:
         prepared.put_link(_relative(folder, place.skills), target)
         prepared.commit(name, None, locks=False)

@@ -69,10 +69,13 @@ def export_revision(found: Revision, into: str) -> str:
     os.mkdir(fetched, 0o700)
     url = Path(found.top).as_uri()
     tree = fetch_tree(GitFetch(url=url, commit=found.commit), fetched, deadline)
-    path = _find_skill(tree, found)
-    folder = os.path.join(into, "skill", path.rpartition("/")[2] or os.path.basename(found.top))
-    os.makedirs(folder, 0o700)
-    export_skill(tree, path, folder, source=found.word, budget=PullBudget(deadline))
+    try:
+        path = _find_skill(tree, found)
+        folder = os.path.join(into, "skill", path.rpartition("/")[2] or os.path.basename(found.top))
+        os.makedirs(folder, 0o700)
+        export_skill(tree, path, folder, source=found.word, budget=PullBudget(deadline))
+    finally:
+        tree.rest()
     return folder
 
 

@@ -16,6 +16,7 @@ from skillbelt.discovery.sources.failure import SourceFailure, redact
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import check_relative
 from skillbelt.install.values import SourceKind, SourceReference
+from skillbelt.text import Lazy
 
 MAX_SOURCE_CHARS = 4096
 PACKED_ENDINGS = ARCHIVE_ENDINGS
@@ -33,30 +34,28 @@ _ARTIFACT_HOSTS = (
     "codeload.github.com",
     "objects.githubusercontent.com",
 )
-_GITHUB_ARTIFACT = re.compile(
-    r"/[^/]+/[^/]+/(?:archive/|raw/|releases/(?:download/|latest/download/))"
-)
-_GITLAB_ARTIFACT = re.compile(r"/-/(?:archive|raw)/")
-_GITLAB_TREE = re.compile(r"/(.+?)/-/tree/([^/]+)(?:/(.+))?")
-_GITHUB_REPO = re.compile(r"/[^/]+/[^/]+(?:\.git)?(?:/tree/[^/]+(?:/.*)?)?/?")
-_GITLAB_REPO = re.compile(r"/.+?/[^/]+(?:\.git)?(?:/-/tree/[^/]+(?:/.*)?)?/?")
-_AZURE_REF = re.compile(r"(?:GB|GT)(.+)", re.IGNORECASE)
-_AT_SKILL = re.compile(r"([^/]+)/([^/@]+)@(.+)")
-_SHORTHAND = re.compile(r"([^/]+)/([^/]+?)(?:/(.+?))?/?")
-_DRIVE = re.compile(r"[a-zA-Z]:[/\\]")
-_SCP = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*@)?[A-Za-z0-9\[][A-Za-z0-9.:\[\]-]*:[^:].*")
-_REPOSITORY_PART = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*")
-_PLUGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}@[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(?:/[A-Za-z0-9][A-Za-z0-9_-]*)?")
-_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}")
-_OCI_NAME = re.compile(
+_GITHUB_ARTIFACT = Lazy(r"/[^/]+/[^/]+/(?:archive/|raw/|releases/(?:download/|latest/download/))")
+_GITLAB_ARTIFACT = Lazy(r"/-/(?:archive|raw)/")
+_GITLAB_TREE = Lazy(r"/(.+?)/-/tree/([^/]+)(?:/(.+))?")
+_GITHUB_REPO = Lazy(r"/[^/]+/[^/]+(?:\.git)?(?:/tree/[^/]+(?:/.*)?)?/?")
+_GITLAB_REPO = Lazy(r"/.+?/[^/]+(?:\.git)?(?:/-/tree/[^/]+(?:/.*)?)?/?")
+_AZURE_REF = Lazy(r"(?:GB|GT)(.+)", re.IGNORECASE)
+_AT_SKILL = Lazy(r"([^/]+)/([^/@]+)@(.+)")
+_SHORTHAND = Lazy(r"([^/]+)/([^/]+?)(?:/(.+?))?/?")
+_DRIVE = Lazy(r"[a-zA-Z]:[/\\]")
+_SCP = Lazy(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*@)?[A-Za-z0-9\[][A-Za-z0-9.:\[\]-]*:[^:].*")
+_REPOSITORY_PART = Lazy(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*")
+_PLUGIN = Lazy(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}@[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_SLUG = Lazy(r"[A-Za-z0-9][A-Za-z0-9_-]*(?:/[A-Za-z0-9][A-Za-z0-9_-]*)?")
+_VERSION = Lazy(r"[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}")
+_OCI_NAME = Lazy(
     r"[A-Za-z0-9.\-\[\]:]+(?::[0-9]+)?/[a-z0-9._/-]+(?::[A-Za-z0-9_][A-Za-z0-9._-]*)?"
     r"(?:@sha256:[0-9a-f]{64})?"
 )
 # A ref goes to git as an argument and into a lock; the rules of `git check-ref-format`, in short.
-_REF = re.compile(r"(?!-)(?!.*(?:\.\.|@\{|//))[^\x00-\x20\x7f~^:?*\[\\]+(?<![./])")
+_REF = Lazy(r"(?!-)(?!.*(?:\.\.|@\{|//))[^\x00-\x20\x7f~^:?*\[\\]+(?<![./])")
 # Names of a query that hold a secret: tokens of forges and registries, signed addresses of clouds.
-_SECRET_NAME = re.compile(
+_SECRET_NAME = Lazy(
     r"(?:.*[_.-])?(?:[a-z]*token|(?:api|access|secret)?key|sig|signature|secret|auth|authorization"
     r"|pass|passwd|password|pwd|credentials?|jwt)",
     re.IGNORECASE,

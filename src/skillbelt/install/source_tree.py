@@ -53,6 +53,14 @@ class SourceTree(Protocol):
         """Whether there is a plain file."""
         ...
 
+    def list_all(self) -> None:
+        """Read what is in all folders, where that is faster at once."""
+        ...
+
+    def rest(self) -> None:
+        """End what runs to read the source, until it is read again."""
+        ...
+
     def prepare(self, paths: Iterable[str]) -> None:
         """Fetch these files for reading, all at once where that is faster."""
         ...
@@ -197,6 +205,12 @@ class FolderTree:
         """Whether there is a plain file that no link leads to."""
         parent, _, name = path.rpartition("/")
         return any(one.name == name and one.kind == "file" for one in self.items(parent))
+
+    def list_all(self) -> None:
+        """Do nothing: folders on disk are read one by one."""
+
+    def rest(self) -> None:
+        """Do nothing: nothing runs."""
 
     def prepare(self, paths: Iterable[str]) -> None:
         """Do nothing: files on disk are read one by one."""

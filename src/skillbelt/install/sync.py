@@ -19,12 +19,12 @@ from skillbelt.install.hashes import FolderHashes, computed_hash, hash_folder
 from skillbelt.install.lock_file import (
     LockChanges,
     SkillLock,
-    folder_name,
     pinned_names,
     read_lock,
     remember_pinned,
     write_lock,
 )
+from skillbelt.install.names import folder_name, typed_name
 from skillbelt.install.placing import (
     link_clients,
     linked_clients,
@@ -57,6 +57,7 @@ from skillbelt.settings import Settings
 # What `skills` 1.7.4 leaves out when it copies a skill.
 _NOT_COPIED = frozenset(("metadata.json",))
 _FOLDERS_NOT_COPIED = frozenset(("__pypackages__",))
+BAD_ENTRY = "correct the entry, or remove it and add the skill again"
 SyncMode = Literal["install", "frozen", "adopt"]
 # Called with a source, the folder to fetch into, the commit and the path of the SKILL.md.
 Fetch = Callable[[SourceReference, str, str, str], FetchedSkill]
@@ -110,7 +111,12 @@ def plan_sync(
     """Return what `sync` would do; nothing is changed and nothing fetched."""
     changes: list[PlannedChange] = []
     refused = [
-        SyncRefusal(one.name, "lock-entry", f"the entry in {lock.place.lock} {one.message}")
+        SyncRefusal(
+            name=one.name,
+            code="lock-entry",
+            message=f"the entry in {lock.place.lock} {one.message}",
+            remedy=BAD_ENTRY,
+        )
         for one in lock.refused
     ]
     verified = verify_lock(lock, settings)
@@ -327,7 +333,7 @@ def _install_unpinned(
             raise SourceError(
                 entry.source,
                 "changed since it was locked, and the lock names no commit to go back to; "
-                f"`skillbelt update {entry.name}` takes the new version",
+                f"`skillbelt update {typed_name(entry.name)}` takes the new version",
             )
         if change.reason == "compare" and not _is_copy(change.path, fetched.folder):
             raise SourceError(
@@ -466,12 +472,15 @@ def _installed(place: InstallPlace) -> list[str]:
 
 
 def check_names(lock: SkillLock, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names; ConfigError for one that the lock does not have."""
+    """Return the names as the lock has them; ConfigError for one that it does not have."""
+    found = []
     for name in names:
-        if name not in lock.entries:
+        entry = lock.find(name)
+        if entry is None:
             known: Iterable[str] = sorted(lock.entries)
             shown = ", ".join(known) or "nothing"
             error = ConfigError(f"{lock.place.lock} has no skill {name!r}; it has {shown}")
             error.remedy = "`skillbelt list` shows every skill and where it comes from"
             raise error
-    return tuple(names)
+        found.append(entry.name)
+    return tuple(dict.fromkeys(found))

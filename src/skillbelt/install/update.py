@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 from skillbelt.errors import ConfigError, SkillbeltError, SourceError
@@ -14,6 +14,7 @@ from skillbelt.install.entries import entry_for, locked_reference, reference_of,
 from skillbelt.install.fetching import OpenSource, open_source
 from skillbelt.install.lock_file import SkillLock, read_lock
 from skillbelt.install.merge import MergedFolder, merge_folders, show_difference
+from skillbelt.install.names import folder_name, typed_name
 from skillbelt.install.placing import put_skill, using_place
 from skillbelt.install.policy import (
     NOT_JUDGED,
@@ -35,7 +36,7 @@ from skillbelt.install.sync import (
     skill_to_judge,
 )
 from skillbelt.install.values import NO_VALUES, InstallPlace, LockEntry, PlannedChange
-from skillbelt.install.verify import verify_skill
+from skillbelt.install.verify import VerifiedSkill, verify_skill
 from skillbelt.settings import Settings
 
 CONFLICT = "conflict"  # the code of what a merge could not decide
@@ -137,6 +138,8 @@ def _newest(
     if not here and not named:
         raise SourceError(entry.source, f"has no skill {entry.name!r} any more")
     fetched = source.take((here or named)[0])
+    if folder_name(fetched.name) == folder_name(entry.name):
+        fetched = fetched._replace(name=entry.name)  # written otherwise, in the same place
     if fetched.name != entry.name:
         raise SourceError(entry.source, f"{entry.name!r} is called {fetched.name!r} there now")
     stored = keep_skill(fetched.folder, settings)
@@ -153,7 +156,7 @@ def _newest(
     if same:
         return None
     skill = skill_to_judge(entry, fetched.folder, place, fetched.reference)._replace(
-        committed_at=committed_at(fetched.provenance), command=("update", entry.name)
+        committed_at=committed_at(fetched.provenance), command=("update", typed_name(entry.name))
     )
     judged = judge_skill(skill, settings, accepts)
     after = after._replace(
@@ -193,11 +196,21 @@ def stored_version(version: NewVersion, settings: Settings) -> AbstractContextMa
     return stored_skill(version.stored, settings, _nothing)
 
 
-def describe_version(version: NewVersion, place_folder: str, settings: Settings) -> str:
-    """Return the difference between what is installed and the new version."""
-    with stored_skill(version.stored, settings, _nothing) as folder:
-        before = place_folder if os.path.isdir(place_folder) else os.devnull
-        return show_difference(before, folder)
+class PreparedVersion(NamedTuple):
+    """A folder as it will be installed, what is there now, and what became of local edits."""
+
+    folder: str
+    found: VerifiedSkill
+    merged: MergedFolder = MergedFolder()
+
+
+def preview_version(
+    version: NewVersion, lock: SkillLock, settings: Settings, fetch: Fetch
+) -> tuple[str, MergedFolder]:
+    """Return what an update changes in the installed files, and what becomes of local edits."""
+    with _prepared(version, lock, settings, fetch) as ready:
+        before = ready.found.folder if os.path.isdir(ready.found.folder) else os.devnull
+        return show_difference(before, ready.folder), ready.merged
 
 
 def put_version(
@@ -207,19 +220,30 @@ def put_version(
 
     The lock gets the new version as its source has it, so that `verify` still names the edits.
     """
-    place, before = lock.place, version.before
-    found = verify_skill(lock, before, settings)
+    with _prepared(version, lock, settings, fetch) as ready:
+        put_skill(lock.place, version.after, ready.folder, settings)
+    hashes = ready.found.hashes
     change = PlannedChange(
-        action="replace" if found.hashes else "install",
-        name=before.name,
-        path=found.folder,
-        before=found.hashes.content_digest if found.hashes else "",
+        action="replace" if hashes else "install",
+        name=version.before.name,
+        path=ready.found.folder,
+        before=hashes.content_digest if hashes else "",
         after=version.after.content_digest,
     )
+    return change, ready.merged
+
+
+@contextmanager
+def _prepared(
+    version: NewVersion, lock: SkillLock, settings: Settings, fetch: Fetch
+) -> Iterator[PreparedVersion]:
+    """Yield the new version, with the local edits merged into it if there are any."""
+    place, before = lock.place, version.before
+    found = verify_skill(lock, before, settings)
     with stored_skill(version.stored, settings, _nothing) as new:
         if not found.edited:
-            put_skill(place, version.after, new, settings)
-            return change, MergedFolder()
+            yield PreparedVersion(new, found)
+            return
         if found.hashes is None or any(one.kind == "unsafe" for one in found.drift):
             raise SourceError(found.folder, f"cannot be merged: {found.drift[0].message}")
         known = stored_of(before)
@@ -243,8 +267,7 @@ def put_version(
         ):
             merged = os.path.join(folder, "merged")
             result = merge_folders(base, found.folder, new, merged)
-            put_skill(place, version.after, merged, settings)
-    return change, result
+            yield PreparedVersion(merged, found, result)
 
 
 def apply_versions(
@@ -272,18 +295,21 @@ def apply_versions(
                 continue
             changes.append(change)
             record_acceptance(version.judged, version.after.content_digest, settings, accepts)
-            for one in merged.conflicts:
-                beside = f"compare it with {one.beside}, then remove that file"
-                conflicts.append(
-                    SyncRefusal(
-                        name=version.before.name,
-                        code=CONFLICT,
-                        message=f"{one.path} {one.message}: your file stays as it is",
-                        remedy=beside if one.beside else "see what you need of it",
-                    )
-                )
+            conflicts += refuse_conflicts(version.before.name, merged)
     report("")
     return SyncResult(changes=tuple(changes), refused=(*refused, *conflicts))
+
+
+def refuse_conflicts(name: str, merged: MergedFolder) -> Iterator[SyncRefusal]:
+    """Yield what a merge could not decide, each with what to do."""
+    for one in merged.conflicts:
+        beside = f"compare it with {one.beside}, then remove that file"
+        yield SyncRefusal(
+            name=name,
+            code=CONFLICT,
+            message=f"{one.path} {one.message}: your file stays as it is",
+            remedy=beside if one.beside else "see what you need of it",
+        )
 
 
 def _nothing() -> str:

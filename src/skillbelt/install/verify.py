@@ -11,7 +11,8 @@ from skillbelt.install.content_store import has_skill, store_folder
 from skillbelt.install.entries import stored_of
 from skillbelt.install.folder_stamps import FolderStamps
 from skillbelt.install.hashes import FolderHashes, HashedFile, computed_hash, hash_folder
-from skillbelt.install.lock_file import SkillLock, folder_name, pinned_names
+from skillbelt.install.lock_file import SkillLock, pinned_names
+from skillbelt.install.names import folder_name, typed_name
 from skillbelt.install.package_locks import find_package_fault
 from skillbelt.install.placing import client_folder, skill_folder
 from skillbelt.install.values import Drift, DriftKind, InstallPlace, LockEntry
@@ -191,7 +192,7 @@ def _packages(lock: SkillLock, entry: LockEntry, folder: str, *, edited: bool) -
     """Yield how the locked packages do not fit what the skill declares, unless it was edited."""
     fault = "" if edited else find_package_fault(entry, folder)
     if fault:
-        remedy = f"`skillbelt update --packages {entry.name}` locks them anew"
+        remedy = f"`skillbelt update --packages {typed_name(entry.name)}` locks them anew"
         yield _drift(entry, "packages", lock.place.lock, fault, remedy)
 
 

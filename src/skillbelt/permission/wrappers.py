@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from skillbelt.launchers import PREFIXES, SHELLS
 from skillbelt.permission.command_lines import WHOLE, read_line
+from skillbelt.text import Lazy
 
 
 class Started(NamedTuple):
@@ -106,10 +107,10 @@ _SEPARATE = {
 }
 _GIT_RUNS = ("-c", "--config-env", "--exec-path")
 _MOST_WORDS = 4096
-_ASSIGNS = re.compile(r"[A-Za-z_]\w*\+?=")
-_NUMBERED = re.compile(r"[-.]?\d[\d.]*[a-z]?$")
+_ASSIGNS = Lazy(r"[A-Za-z_]\w*\+?=")
+_NUMBERED = Lazy(r"[-.]?\d[\d.]*[a-z]?$")
 # Scripts of sed that start nothing: they substitute, print, delete or quit.
-_SED_PLAIN = re.compile(
+_SED_PLAIN = Lazy(
     r"(\d+|\$|/[^/\\]*/)?(,(\d+|\$|/[^/\\]*/))?!?"
     r"([pdqDP=]|s([/|#,:@!%_])(?:(?!\5).)*\5(?:(?!\5).)*\5[gpI0-9]*|y/[^/]*/[^/]*/)"
 )

@@ -11,6 +11,7 @@ from urllib.parse import quote, quote_plus
 
 from skillbelt.errors import log_warning
 from skillbelt.sandbox.protocol import Listener, Stream
+from skillbelt.text import Lazy
 
 # Shorter values occur in too many texts.
 LEAST_CHARS = 6
@@ -20,7 +21,7 @@ _LEAST_LINE_CHARS = 16
 _BASE64_WIDTHS = (64, 76)
 # A prefix of this length is searched as a whole: hostile output may be made to slow that down.
 _HEAD = 8
-_SECRET = re.compile(
+_SECRET = Lazy(
     r"(?:^|_)(?:API_?KEY|ACCESS_KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH)"
     r"(?:_|$)",
     re.IGNORECASE,

@@ -8,6 +8,8 @@ from ipaddress import IPv4Address, ip_address
 from typing import Literal, NamedTuple
 from urllib.parse import unquote
 
+from skillbelt.text import Lazy
+
 # Stands in a text for a part that is not known before a run.
 HOLE = "\ufffc"
 
@@ -56,16 +58,14 @@ aka.ms download.pytorch.org releases.hashicorp.com get.pulumi.com cursor.com win
 """
 _TESTING = frozenset(("localhost", "example.com", "example.org", "example.net"))
 _NO_HOST = frozenset(("md", "py", "js", "ts", "json", "sh", "txt", "html", "css", "yaml", "yml"))
-_URL = re.compile(
+_URL = Lazy(
     r"(?i)\b(?:https?|wss?|ftps?|tcp|udp|stratum\+tcp|socks5|hxxps?|ssh|git)://"
     r"(?:[^\s/@\"'<>`]{1,80}@)?(?P<host>\[[0-9a-f:]{2,45}\]|[^\s/:?#\"'<>`|\\)\]},;]{1,253})"
     r"(?P<port>:\d{1,5})?(?P<path>/[^\s\"'<>`|)\]}]{0,200})?"
 )
-_BARE = re.compile(r"(?<![\w@./-])((?:[a-z0-9-]{1,63}\.){1,6}[a-z]{2,24})(/[^\s\"'<>`|)]{0,100})?")
-_ADDRESS = re.compile(r"(?<![\w.-])(\d{1,3}(?:\.\d{1,3}){3})(?![\w.-])")
-_ODD_ADDRESS = re.compile(
-    r"(?:0x[0-9a-f]{1,8}|0[0-7]{1,11}|\d{8,10})(?:\.(?:0x[0-9a-f]+|\d+)){0,3}\Z"
-)
+_BARE = Lazy(r"(?<![\w@./-])((?:[a-z0-9-]{1,63}\.){1,6}[a-z]{2,24})(/[^\s\"'<>`|)]{0,100})?")
+_ADDRESS = Lazy(r"(?<![\w.-])(\d{1,3}(?:\.\d{1,3}){3})(?![\w.-])")
+_ODD_ADDRESS = Lazy(r"(?:0x[0-9a-f]{1,8}|0[0-7]{1,11}|\d{8,10})(?:\.(?:0x[0-9a-f]+|\d+)){0,3}\Z")
 
 
 def _names(text: str) -> frozenset[str]:

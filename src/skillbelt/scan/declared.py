@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from skillbelt.errors import SkillbeltError
@@ -14,11 +13,11 @@ from skillbelt.scan.values import (
     CapabilityKind,
     CapabilityStatement,
 )
-from skillbelt.text import one_line, shorten
+from skillbelt.text import Lazy, one_line, shorten
 from skillbelt.values import SKILL_FILE
 
 _HOST_KEYS = ("hosts", "network", "allowed_hosts", "allowed-hosts")
-_OFFLINE = re.compile(
+_OFFLINE = Lazy(
     r"(?i)\b(?:no|without(?: any)?|never (?:uses?|needs?|makes?)|does not (?:use|need|make)"
     r"|zero) (?:network|internet)(?: access| calls?| requests?| connection)?\b"
     r"|\b(?:fully|entirely|completely|100%) (?:offline|local(?:ly)?)\b|\bno data leaves\b"

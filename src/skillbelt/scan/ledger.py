@@ -33,7 +33,7 @@ from skillbelt.scan.values import (
     Finding,
     FindingKind,
 )
-from skillbelt.text import one_line, shorten
+from skillbelt.text import Lazy, one_line, shorten
 
 # Steps of all readers for one skill; about a second of work. One that takes more is not read whole.
 MAX_STEPS = 600_000
@@ -43,11 +43,11 @@ _MAX_OF_A_RULE = 5
 MAX_NESTING = 6
 _SHOWN_CHARS = 90
 _NO_LABELS: frozenset[str] = frozenset()
-_SECRET_NAME = re.compile(
+_SECRET_NAME = Lazy(
     r"(?i)(?:key|token|secret|passw|credential|private|auth|mnemonic|seed_phrase|_pat\b|dsn"
     r"|database_url)"
 )
-_PUBLIC_NAME = re.compile(r"(?i)public|keyboard|keyword|monkey|token(?:s|izer)|max_tokens|author\b")
+_PUBLIC_NAME = Lazy(r"(?i)public|keyboard|keyword|monkey|token(?:s|izer)|max_tokens|author\b")
 
 
 class Traced(NamedTuple):

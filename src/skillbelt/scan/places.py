@@ -6,6 +6,8 @@ import re
 from functools import lru_cache
 from typing import Literal
 
+from skillbelt.text import Lazy
+
 PlaceClass = Literal[
     "", "credential", "service", "settings", "history", "persistence", "agent", "system"
 ]
@@ -86,8 +88,8 @@ _TABLE: tuple[tuple[PlaceClass, str], ...] = (
     ),
     ("system", r"^/(?:etc|usr|bin|sbin|boot|lib|sys|dev)/|^/system/|c:/windows"),
 )
-_FORMS = tuple((kind, re.compile(form, re.IGNORECASE)) for kind, form in _TABLE)
-_PATH = re.compile(
+_FORMS = tuple((kind, Lazy(form, re.IGNORECASE)) for kind, form in _TABLE)
+_PATH = Lazy(
     r"(?:~|\$\{?HOME\}?|%[A-Za-z]+%|\.{1,2})?/(?:[\w.@*\ufffc+-]+/?)+"
     r"|(?<![\w/])\.[a-z][\w.-]{2,40}(?:/[\w.*-]+)*"
 )
@@ -112,7 +114,7 @@ def find_paths(text: str, most: int = 200) -> list[tuple[str, int]]:
     return found
 
 
-_ENV_FILE = re.compile(r"(?:^|/)\.env(?:\.(?!example|sample|template|dist)\w+)?$")
+_ENV_FILE = Lazy(r"(?:^|/)\.env(?:\.(?!example|sample|template|dist)\w+)?$")
 
 
 def is_env_file(path: str) -> bool:

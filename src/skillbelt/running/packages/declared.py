@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from skillbelt.errors import PathEscape, RunRefused
 from skillbelt.files.contain import FOLLOW_FILE, FOLLOW_FOLDER, open_beneath, open_folder
 from skillbelt.permission.packages import LockedPackages, normal
-from skillbelt.text import one_line, read_toml, shorten
+from skillbelt.text import Lazy, one_line, read_toml, shorten
 from skillbelt.untrusted_json import read_json
 
 MAX_BYTES = 256 * 2**10
@@ -34,22 +34,20 @@ _WORD = r"""(?:'[^'"\\]*'|"[^'"\\]*"|[a-z_]+)"""
 _COMPARED = rf"\(*\s*{_WORD}\s*(?:===|==|!=|<=|>=|~=|<|>|\bnot\s+in\b|\bin\b)\s*{_WORD}\s*\)*"
 _MARKER = rf"{_COMPARED}(?:\s*\b(?:and|or)\b\s*{_COMPARED})*"
 _HASH = r"--hash[= ]\s*sha(?:256|384|512):[0-9a-fA-F]{64,128}"
-_REQUIREMENT = re.compile(
+_REQUIREMENT = Lazy(
     rf"{_NAME}\s*(?:\[\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\])?\s*"
     rf"(?:{_VERSIONS}|\(\s*{_VERSIONS}\s*\))?\s*(?:;\s*{_MARKER})?(?:\s+{_HASH})*"
 )
-_PINNED = re.compile(
-    rf"{_NAME}\s*(?:\[[^\]]*\])?\s*\(?\s*===?\s*[A-Za-z0-9.+!_-]+\s*\)?\s*(?:;.*)?"
-)
-_PYTHONS = re.compile(rf"{_VERSIONS}")
-_BLOCK_START = re.compile(r"# /// [a-zA-Z0-9-]+")
-_NODE_NAME = re.compile(r"(?:@[a-z0-9~][a-z0-9._~-]*/)?[a-z0-9~][a-z0-9._~-]*")
-_NODE_RANGE = re.compile(r"[A-Za-z0-9.^~<>=|*+ -]*")
-_OTHER = re.compile(r"requirements[A-Za-z0-9._-]+\.txt")
-_DEVELOPMENT = re.compile(r"dev|test|lint|doc|ci\b|build|check", re.IGNORECASE)
+_PINNED = Lazy(rf"{_NAME}\s*(?:\[[^\]]*\])?\s*\(?\s*===?\s*[A-Za-z0-9.+!_-]+\s*\)?\s*(?:;.*)?")
+_PYTHONS = Lazy(rf"{_VERSIONS}")
+_BLOCK_START = Lazy(r"# /// [a-zA-Z0-9-]+")
+_NODE_NAME = Lazy(r"(?:@[a-z0-9~][a-z0-9._~-]*/)?[a-z0-9~][a-z0-9._~-]*")
+_NODE_RANGE = Lazy(r"[A-Za-z0-9.^~<>=|*+ -]*")
+_OTHER = Lazy(r"requirements[A-Za-z0-9._-]+\.txt")
+_DEVELOPMENT = Lazy(r"dev|test|lint|doc|ci\b|build|check", re.IGNORECASE)
 _LISTS = 5
 _FOLLOWED = 5  # how deep one list may include another
-_OTHER_LIST = re.compile(r"(?:-r|--requirement)(?:\s+|=|(?<=-r))(?P<path>[^\s].*)")
+_OTHER_LIST = Lazy(r"(?:-r|--requirement)(?:\s+|=|(?<=-r))(?P<path>[^\s].*)")
 # Each of these can name another index.
 _UV_PLACES = frozenset(("sources", "index", "index-url", "extra-index-url", "find-links", "pip"))
 
