@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
@@ -19,6 +19,7 @@ from skillbelt.evals.cache import EvalCache
 from skillbelt.evals.cases import EvalSet
 from skillbelt.evals.conversation import TalkBounds, Talker, hide_skill
 from skillbelt.evals.judge import INSTRUCTIONS
+from skillbelt.evals.last_results import keep_results
 from skillbelt.evals.outcome import EvalReport
 from skillbelt.evals.task import TaskRun, TaskSide, report_tasks, run_tasks
 from skillbelt.evals.trigger import EvalPlan, evaluate_triggers
@@ -162,7 +163,8 @@ def evaluate_trigger(args: argparse.Namespace) -> EvalReport:
         problems = tuple(problem for one in sets for problem in one.problems)
         facts = {**report.facts, **bench.budget.document(), "repeats": args.repeat}
         warnings = (*report.warnings, *_offline_note(models))
-        return report._replace(problems=problems, facts=facts, warnings=warnings)
+        report = report._replace(problems=problems, facts=facts, warnings=warnings)
+        return _keep(runtime.settings, report, skills, sets)
 
 
 def evaluate_run(args: argparse.Namespace) -> EvalReport:
@@ -191,7 +193,19 @@ def evaluate_run(args: argparse.Namespace) -> EvalReport:
         report = report._replace(problems=found.problems, facts=facts, warnings=warnings)
         if report.complete:
             write_workspace(folder, skill, runs, report, args.judge or "")
-        return report
+        return _keep(runtime.settings, report, {skill.name: skill}, [found])
+
+
+def _keep(
+    settings: Settings, report: EvalReport, skills: Mapping[str, Skill], sets: Sequence[EvalSet]
+) -> EvalReport:
+    """Keep the result as the last one; return the report, with a warning if that failed."""
+    try:
+        keep_results(settings, report, skills, sets)
+    except OSError as error:
+        told = f"the result is not kept in {one_line(settings.state_dir)}: {error.strerror}"
+        return report._replace(warnings=(*report.warnings, told))
+    return report
 
 
 def _offline_note(models: Sequence[str]) -> list[str]:

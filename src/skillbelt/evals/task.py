@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Literal, NamedTuple
 
 from skillbelt.agent.files import attach_files
-from skillbelt.evals.cache import key_of
+from skillbelt.evals.cache import key_of, skill_key
 from skillbelt.evals.cases import TaskCase
 from skillbelt.evals.checks import Grade, decide
 from skillbelt.evals.conversation import Talk, Talker, read_talk
@@ -23,7 +23,7 @@ from skillbelt.evals.outcome import (
 )
 from skillbelt.evals.script import overall_outcome
 from skillbelt.evals.statistics import Rate, count_rate, paired_difference
-from skillbelt.evals.trigger import EvalPlan, is_complete, run_jobs, skill_key
+from skillbelt.evals.trigger import EvalPlan, is_complete, run_jobs
 from skillbelt.format.skill import Skill
 from skillbelt.text import one_line, shorten
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from skillbelt.evals.cache import EvalCache, key_of
+from skillbelt.evals.cache import EvalCache, key_of, skill_key
 from skillbelt.evals.cases import TriggerCase
 from skillbelt.evals.conversation import Talk, Talker, read_talk
 from skillbelt.evals.outcome import (
@@ -23,7 +23,6 @@ from skillbelt.text import one_line, shorten
 
 RECALL, NEGATIVES = "recall", "negatives"
 _DECIDED = ("passed", "failed")
-_EVAL_FOLDERS = ("evals/", "eval/")
 _Job = TypeVar("_Job")
 _Made = TypeVar("_Made")
 
@@ -69,13 +68,6 @@ async def run_jobs(
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]
-
-
-def skill_key(skill: Skill) -> str:
-    """Return a digest of the skill without its evaluations: new cases do not make it another."""
-    found = skill.files.manifest()
-    kept = [(one.path, one.sha256) for one in found.files if not one.path.startswith(_EVAL_FOLDERS)]
-    return key_of(files=kept)
 
 
 class _Trial(NamedTuple):

@@ -16,6 +16,7 @@ from typing import Any
 from skillbelt.files.private import make_folder
 from skillbelt.untrusted_json import BadJson, read_json
 
+_SUFFIX = ".json"
 _MOST = 20_000  # results that are kept
 _MOST_BYTES = 16 * 2**20  # of one
 
@@ -61,6 +62,13 @@ class ResultCache:
                 os.unlink(part)
             raise
 
+    def keys(self, prefix: str) -> list[str]:
+        """Return the keys of all results that begin so."""
+        with suppress(OSError):
+            names = sorted(one for one in os.listdir(self._folder) if one.startswith(prefix))
+            return [one.removesuffix(_SUFFIX) for one in names if one.endswith(_SUFFIX)]
+        return []
+
     def tidy(self) -> None:
         """Remove the oldest results beyond what is kept."""
         with suppress(OSError):
@@ -69,4 +77,4 @@ class ResultCache:
                 os.unlink(one.path)
 
     def _path(self, key: str) -> str:
-        return os.path.join(self._folder, f"{key}.json")
+        return os.path.join(self._folder, f"{key}{_SUFFIX}")
