@@ -65,7 +65,7 @@ def show_all(visit: Visit) -> ShownPage:
         found = [one for one in belt.search(words, PAGE) if one.strength != "noise"]
         rows = [
             row._replace(
-                reason=f"{one.field}: {one.snippet or one.skill.description}",
+                reason=f"{one.field}: {one.snippet}" if one.snippet else one.field,
                 strength=one.strength,
             )
             for one, row in zip(
