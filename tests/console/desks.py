@@ -65,6 +65,7 @@ async def console(
     *,
     access: AccessRules | ReadAccess | None = None,
     caller: str = "127.0.0.1",
+    origins: tuple[str, ...] = (),
     root: str = "",
     listens: bool = True,
     tokens: TokenBook | None = None,
@@ -78,6 +79,7 @@ async def console(
     served = Served(
         host="127.0.0.1",
         port=8766,
+        origins=origins,
         access=rules,
         root=root,
         listens=listens,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -132,32 +133,37 @@ def test_a_new_secret_of_the_client_is_read(file: Path) -> None:
         access()
 
 
+async def read_events(browser: Browser, after_first: Callable[[], None]) -> bytes:
+    """What a stream of news says until it ends by itself; news come after its first words."""
+    app, told = browser.app._console, list[dict[str, Any]]()
+
+    async def send(message: Any) -> None:
+        told.append(message)
+        if len(told) == 2:  # the head, and the first words
+            after_first()
+            app.parts.live.tell("log", {"time": 1.0})
+
+    cookie = f"{COOKIE}={browser.client.cookies.get(COOKIE)}".encode()
+    scope: dict[str, Any] = {
+        "type": "http", "method": "GET", "path": "/events", "root_path": "", "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1:8766"), (b"cookie", cookie)],
+        "client": ("127.0.0.1", 1), "http_version": "1.1",
+    }  # fmt: skip
+    await app(scope, anyio.sleep_forever, send)  # type: ignore[arg-type]
+    return b"".join(one.get("body", b"") for one in told)
+
+
 async def test_a_stream_ends_with_the_role(belt: Runtime, file: Path) -> None:
     async with console(belt, access=AccessFile(str(file))) as browser:
         sign_in(browser)
-        app = browser.app._console
-        told: list[dict[str, object]] = []
+        assert b"log" not in await read_events(browser, lambda: write(file, bob="viewer"))
 
-        async def send(message: object) -> None:
-            assert isinstance(message, dict)
-            told.append(message)
-            if len(told) == 2:  # the first words of the stream
-                write(file, bob="viewer")
-                app.parts.live.tell("log", {"time": 1.0})
 
-        async def receive() -> dict[str, object]:
-            await anyio.sleep_forever()
-            raise AssertionError
-
-        cookie = f"{COOKIE}={browser.client.cookies.get(COOKIE)}"
-        scope = {
-            "type": "http", "method": "GET", "path": "/events", "root_path": "",
-            "query_string": b"",
-            "headers": [(b"host", b"127.0.0.1:8766"), (b"cookie", cookie.encode())],
-            "client": ("127.0.0.1", 1), "http_version": "1.1",
-        }  # fmt: skip
-        await app(scope, receive, send)
-        assert b"log" not in b"".join(one.get("body", b"") for one in told)  # type: ignore[misc]
+async def test_a_stream_ends_with_the_session(belt: Runtime) -> None:
+    async with console(belt) as browser:
+        session = browser.signs.find(browser.client.cookies.get(COOKIE) or "")
+        assert session is not None
+        assert b"log" not in await read_events(browser, lambda: browser.signs.end(session))
 
 
 def test_a_cookie_holds_as_many_groups_as_it_can() -> None:
@@ -262,3 +268,28 @@ async def test_a_proxy_that_names_no_one_signs_no_one_in(belt: Runtime) -> None:
     async with console(belt, access=rules, caller="10.0.0.1") as browser:
         browser.client.cookies.clear()
         assert (await browser.get("/", headers={"": "ada"})).status_code == 303
+
+
+# Cookies
+
+
+@pytest.mark.parametrize(
+    ("origin", "root", "name"),
+    [
+        ("https://skills.example", "", f"__Host-{COOKIE}"),
+        ("https://skills.example", "/console", f"__Secure-{COOKIE}"),
+        ("http://127.0.0.1:8766", "/console", COOKIE),
+    ],
+)
+async def test_no_neighbour_can_set_the_cookie(
+    belt: Runtime, origin: str, root: str, name: str
+) -> None:
+    async with console(belt, root=root, origins=(origin,)) as browser:
+        token = browser.signs.make_link_token(Person("ada", "admin"))
+        headers = {"host": origin.partition("//")[2]}
+        answer = await browser.get(f"{root}/sign-in?token={token}", headers=headers)
+        cookie = answer.headers["set-cookie"]
+        assert cookie.startswith(f"{name}=")
+        assert ("secure" in cookie.lower().split("; ")) == origin.startswith("https")
+        assert f"path={root or '/'}" in cookie.lower().split("; ")
+        assert "domain=" not in cookie.lower()

@@ -149,11 +149,24 @@ class Doors(NamedTuple):
     open_oidc: Callable[[OidcProvider], OidcSignIn]
     access: ReadAccess = admit_tokens_only
     secure: bool = False  # whether browsers reach it by https
+    root: str = ""  # the path of the console
 
     @property
     def cookie(self) -> str:
-        """The name of the cookie; browsers let no page without https set one of this name."""
-        return f"__Secure-{COOKIE}" if self.secure else COOKIE
+        """The name of the cookie.
+
+        With its prefix no page without https can set it, and at the top no other host of the same
+        domain either.
+        """
+        return f"__Host-{COOKIE}" if self.secure and not self.root else self._secured(COOKIE)
+
+    @property
+    def flow_cookie(self) -> str:
+        """The name of the cookie of a sign-in at a provider, which is for a path of its own."""
+        return self._secured(f"{COOKIE}_oidc")
+
+    def _secured(self, name: str) -> str:
+        return f"__Secure-{name}" if self.secure else name
 
 
 class Console:
@@ -371,7 +384,7 @@ class Console:
         answer = RedirectResponse(begun.address, 303)
         # Not strict: the provider, another site, sends the browser back.
         answer.set_cookie(
-            f"{self.doors.cookie}_oidc",
+            self.doors.flow_cookie,
             begun.cookie,
             max_age=int(FLOW_SECONDS),
             path=f"{request.scope.get('root_path', '')}/sign-in",
@@ -382,7 +395,7 @@ class Console:
         return answer
 
     async def _finish(self, request: Request, oidc: OidcSignIn) -> Response:
-        name = f"{self.doors.cookie}_oidc"
+        name = self.doors.flow_cookie
         word = await oidc.finish(dict(request.query_params), request.cookies.get(name, ""))
         rules = self.doors.access()
         person = _admit(rules, word.name, word.groups)

@@ -100,6 +100,7 @@ def build_console(
             tokens=tokens,
             access=served.access,
             secure=any(one.startswith("https:") for one in served.origins),
+            root=served.root,
             open_oidc=partial(_open_oidc, sign_ins, served),
         ),
         hosts=known,
