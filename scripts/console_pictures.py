@@ -54,10 +54,11 @@ def main() -> None:
             with browsers.serve_console(belt) as served, browsers.open_chromium() as browser:
                 scenes.ask(belt, scenes.describe_requests(belt))
                 scenes.wait_for_requests(belt, 3)
+                pages = {**scenes.list_pages(scene), **scenes.begin_installs(belt, tree)}
                 if args.all:
-                    _take_all(browser, served, scenes.list_pages(scene), args.all)
+                    _take_all(browser, served, pages, args.all)
                 else:
-                    _take_shown(browser, served, scenes.list_pages(scene))
+                    _take_shown(browser, served, pages)
                 browsers.refuse_all(belt)
 
 

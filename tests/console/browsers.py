@@ -16,7 +16,7 @@ import uvicorn
 from playwright.sync_api import expect, sync_playwright
 
 from skillbelt import Runtime
-from skillbelt.console.people import Person
+from skillbelt.console.people import Person, ReadAccess, admit_tokens_only
 from skillbelt.console.serve import ALL_ENDPOINTS, Served, build_console
 from skillbelt.console.sign_in import COOKIE, SignIns
 from skillbelt.permission.rules import Answer
@@ -62,15 +62,14 @@ class ServedConsole(NamedTuple):
 
 
 @contextmanager
-def serve_console(belt: Runtime) -> Iterator[ServedConsole]:
+def serve_console(belt: Runtime, access: ReadAccess = admit_tokens_only) -> Iterator[ServedConsole]:
     """A console with the API on a free port, in a thread."""
     opened = open_socket(ListenAddress("127.0.0.1", 0))
     port, book, signs = opened.getsockname()[1], TokenBook.of(TOKEN), SignIns()
     api = HttpApi(belt, book, ALL_ENDPOINTS)
     inner = guarded(Probes(api, belt, "http"), tokens=book, host="127.0.0.1", port=port)
-    app = build_console(
-        inner, belt=belt, tokens=book, sign_ins=signs, served=Served(host="127.0.0.1", port=port)
-    )
+    served = Served(host="127.0.0.1", port=port, access=access)
+    app = build_console(inner, belt=belt, tokens=book, sign_ins=signs, served=served)
     config = uvicorn.Config(app, log_config=None, log_level="error", ws="none", lifespan="off",
                             timeout_graceful_shutdown=5)  # fmt: skip
     server = uvicorn.Server(config)
@@ -158,8 +157,11 @@ class Window:
 
     def __init__(self, browser: Any, served: ServedConsole, **options: Any) -> None:
         """Open it, signed in as an admin."""
-        options = {"viewport": WIDE, "color_scheme": "light", **options}
+        # Without motion: what moves for ever would be drawn for ever.
+        given = {"viewport": WIDE, "color_scheme": "light", "reduced_motion": "reduce"}
+        options = {**given, **options}
         self.url, self.complaints = served.url, list[str]()
+        self.sites = [served.url]  # where it may go
         self.context = browser.new_context(**options)
         self.context.set_default_timeout(PATIENCE)
         self.context.add_cookies([served.cookie()])
@@ -175,7 +177,7 @@ class Window:
         self.context.on("response", self._look_at_answer)
 
     def _look_at_request(self, request: Any) -> None:
-        if not request.url.startswith(self.url):
+        if not request.url.startswith(tuple(self.sites)):
             self.complaints.append(f"{self.page.url}: asked for {request.url}")
 
     def _look_at_answer(self, answer: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 
 from skillbelt import Runtime
-from skillbelt.console.people import AccessRules, Person, Role
+from skillbelt.console.people import AccessRules, Person, ReadAccess, Role
 from skillbelt.console.serve import ALL_ENDPOINTS, Gateway, Served, build_console
 from skillbelt.console.sign_in import COOKIE, SignIns
 from skillbelt.serving.api import HttpApi
@@ -63,20 +63,29 @@ class Browser:
 async def console(
     belt: Runtime,
     *,
-    access: AccessRules | None = None,
+    access: AccessRules | ReadAccess | None = None,
+    caller: str = "127.0.0.1",
+    origins: tuple[str, ...] = (),
     root: str = "",
     listens: bool = True,
     tokens: TokenBook | None = None,
 ) -> AsyncIterator[Browser]:
     """A console with the API, and a browser that is signed in as its admin."""
+    fixed = AccessRules() if access is None else access
+    rules = fixed if callable(fixed) else lambda: fixed
     book, signs = tokens or TokenBook.of(TOKEN), SignIns()
     api = HttpApi(belt, book, ALL_ENDPOINTS)
     inner = guarded(Probes(api, belt, "http"), tokens=book, host="127.0.0.1", port=8766)
     served = Served(
-        host="127.0.0.1", port=8766, access=access or AccessRules(), root=root, listens=listens
+        host="127.0.0.1",
+        port=8766,
+        origins=origins,
+        access=rules,
+        root=root,
+        listens=listens,
     )
     app = build_console(inner, belt=belt, tokens=book, sign_ins=signs, served=served)
-    transport = httpx2.ASGITransport(app, client=("127.0.0.1", 1234))
+    transport = httpx2.ASGITransport(app, client=(caller, 1234))
     try:
         async with httpx2.AsyncClient(transport=transport, base_url=URL, timeout=150) as client:
             browser = Browser(client, signs, app)

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from skillbelt.console.people import AccessRules, OidcProvider
 from tests.desks import until
 
 CLIENT, SECRET = "skillbelt", "the secret of the client"
@@ -112,9 +113,18 @@ class Provider:
         return jwt.encode(header, said, self.signing)
 
 
+def trusting(provider: Provider, **more: Any) -> AccessRules:
+    """Rules that let the people of a provider in."""
+    return AccessRules(
+        roles={"ada@example.com": "admin"},
+        oidc=OidcProvider(provider.url, CLIENT, SECRET, **more),
+        groups={"ops": "approver", "all": "viewer"},
+    )
+
+
 @contextmanager
-def serve_provider() -> Iterator[Provider]:
-    """A provider on a free port of this machine."""
+def serve_provider(host: str = "127.0.0.1") -> Iterator[Provider]:
+    """A provider on a free port of this machine; by another name it is another site."""
     provider = Provider()
     config = uvicorn.Config(provider.app(), port=0, log_level="error", lifespan="off", ws="none")
     server = uvicorn.Server(config)
@@ -122,7 +132,7 @@ def serve_provider() -> Iterator[Provider]:
     thread.start()
     until(lambda: server.started)
     port = server.servers[0].sockets[0].getsockname()[1]
-    provider.url = f"http://127.0.0.1:{port}"
+    provider.url = f"http://{host}:{port}"
     try:
         yield provider
     finally:

@@ -6,6 +6,7 @@ runs with their output, conversations, and requests that wait.
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import time
@@ -15,7 +16,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from skillbelt import Runtime
+from skillbelt.console.adding import begin_add, desk_of
 from skillbelt.console.approved import remember_approved
+from skillbelt.console.parts import parts_of
+from skillbelt.evals.last_results import keep_results
+from skillbelt.evals.outcome import CaseOutcome, EvalReport, MeasuredSkill
+from skillbelt.evals.read import read_evals
+from skillbelt.evals.statistics import rate_of
 from skillbelt.events import NewEvent
 from skillbelt.permission.audit_events import AuditEvent
 from skillbelt.permission.rules import Request
@@ -125,6 +132,17 @@ LAYERS = {
 }
 
 
+ASKED = (
+    "Book the bill in inputs/2026-0918.pdf",
+    "What do we owe this supplier?",
+    "Read the receipts of the trip to Lyon",
+    "Which line of the purchase order has no amount?",
+)
+CASES = {"evals": [{"id": str(at), "prompt": one, "expect": {"contains": "total"}}
+                   for at, one in enumerate(ASKED)]}  # fmt: skip
+MODEL = "anthropic:claude-sonnet-4-5"
+
+
 class Scene(NamedTuple):
     """A project at work: its runtime, and those that wait for an answer."""
 
@@ -145,6 +163,7 @@ def write_skills(tree: Tree) -> None:
     tree.write(f"{SKILLS}/invoice-extract/scripts/extract.py", EXTRACT)
     tree.write(f"{SKILLS}/invoice-extract/scripts/check_totals.py", "print('ok')\n")
     tree.write(f"{SKILLS}/invoice-extract/references/schema.md", "# The schema\n")
+    tree.write(f"{SKILLS}/invoice-extract/evals/evals.json", json.dumps(CASES))
     tree.skill("home/.agents/skills/brand-voice", "The voice of ada.")
     tree.skill("home/.claude/skills/meeting-minutes", "Writes minutes: who decided what, by when.")
     tree.skill(f"{SKILLS}/Deploy_Helper", "Deploys.", name="Deploy_Helper")
@@ -160,7 +179,32 @@ def make_scene(belt: Runtime, tree: Tree) -> Scene:
     remember_approved(belt, project, skill, skill.files.digest(), "console grace")
     tree.write(f"{SKILLS}/invoice-extract/scripts/extract.py", NEWER)
     belt.catalog.refresh()
+    write_results(belt)
     return Scene(belt, done, failed, "/conversations/billing/ada/2026-q3-close")
+
+
+def write_results(belt: Runtime) -> None:
+    """Keep what a model reached with a skill, as `eval trigger` and `eval run` do."""
+    skill = belt.look()["invoice-extract"]
+    for kind, measure, group in (
+        ("trigger", "recall", "positive"),
+        ("run", "passed", "with_skill"),
+    ):
+        cases = [
+            CaseOutcome(str(at), skill.name, group, text, "passed" if at else "failed",
+                        "" if at else "it answered without the skill", MODEL)
+            for at, text in enumerate(ASKED)
+        ]  # fmt: skip
+        measured = MeasuredSkill(skill.name, {measure: rate_of(3, 4)}, MODEL)
+        plain = measured._replace(baseline="without_skill")
+        differences = [{"name": MODEL, "tasks": 4, "mean": 0.5, "low": 0.1, "high": 0.9}]
+        report = EvalReport(
+            kind=kind,  # type: ignore[arg-type]
+            skills=(measured, *((plain,) if kind == "run" else ())),
+            cases=tuple(cases),
+            facts={"differences": differences if kind == "run" else []},
+        )
+        keep_results(belt.settings, report, {skill.name: skill}, [read_evals(skill)])
 
 
 def write_log(belt: Runtime) -> None:
@@ -328,3 +372,17 @@ def list_pages(scene: Scene) -> dict[str, str]:
         "usage": "/usage",
         "empty": "/runs?skill=none",
     }
+
+
+def begin_installs(belt: Runtime, tree: Tree) -> dict[str, str]:
+    """Begin to add skills in the console of this runtime; their pages, by name."""
+    shutil.copytree(EXAMPLES, tree.path("shelf"), dirs_exist_ok=True)
+    sources = {"choice": tree.path("shelf"), "offer": tree.path("shelf/json-diff")}
+    parts, pages = parts_of(belt), {}
+    for name, source in sources.items():
+        job = begin_add(parts, str(source), scope="user", by="console ada")
+        pages[name] = f"/install/{job.id}"
+    refused = begin_add(parts, str(tree.path("nowhere")), scope="project", by="console ada")
+    wanted = ["failed", "ready", "choose"]  # the newest first
+    until(lambda: [one.state for one in desk_of(parts).jobs()] == wanted)
+    return {**pages, "refused-install": f"/install/{refused.id}"}

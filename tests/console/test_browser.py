@@ -26,9 +26,11 @@ from tests.console.browsers import (
     refuse_all,
     serve_console,
 )
+from tests.console.providers import Provider, serve_provider, trusting
 from tests.console.scenes import (
     Scene,
     ask,
+    begin_installs,
     describe_requests,
     list_pages,
     make_scene,
@@ -47,7 +49,9 @@ class Desk(NamedTuple):
     """A project at work, its console, and a browser."""
 
     scene: Scene
+    pages: dict[str, str]
     served: ServedConsole
+    provider: Provider
     browser: Any
 
     @property
@@ -61,8 +65,13 @@ def desk() -> Iterator[Desk]:
         write_skills(tree)
         with Runtime(tree.project) as belt:
             scene = make_scene(belt, tree)
-            with serve_console(belt) as served, open_chromium() as browser:
-                yield Desk(scene, served, browser)
+            with (
+                serve_provider("localhost") as provider,
+                serve_console(belt, lambda: trusting(provider)) as served,
+                open_chromium() as browser,
+            ):
+                pages = {**list_pages(scene), **begin_installs(belt, tree)}
+                yield Desk(scene, pages, served, provider, browser)
 
 
 @pytest.fixture
@@ -86,7 +95,7 @@ def test_every_page_fits_a_phone_and_a_desk(desk: Desk, window: Window) -> None:
     ask(desk.belt, describe_requests(desk.belt))
     wait_for_requests(desk.belt, 3)
     wrong = {}
-    for name, path in list_pages(desk.scene).items():
+    for name, path in desk.pages.items():
         window.open(path)
         for size in (NARROW, WIDE):
             window.page.set_viewport_size(size)
@@ -104,6 +113,19 @@ def test_the_doors_fit_and_need_no_mouse(desk: Desk, window: Window) -> None:
     page.goto(desk.served.link())
     page.wait_for_url(f"{desk.served.url}/")
     assert page.get_by_role("heading", name="Inbox").is_visible()
+
+
+def test_a_person_signs_in_at_a_provider_of_another_site(desk: Desk, window: Window) -> None:
+    window.sites.append(desk.provider.url)
+    window.context.clear_cookies()
+    page = window.open("/sign-in")
+    page.get_by_role("link", name="Sign in with your organisation").click()
+    page.wait_for_url(f"{desk.served.url}/")
+    assert page.locator(".who .name").inner_text() == "ada@example.com"
+    [cookie] = window.context.cookies()
+    assert (cookie["sameSite"], cookie["httpOnly"]) == ("Strict", True)
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("link", name="Sign out at your provider too").wait_for()
 
 
 def test_a_request_arrives_counts_and_is_answered_by_keys(desk: Desk, window: Window) -> None:

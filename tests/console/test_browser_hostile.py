@@ -8,6 +8,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from skillbelt import Runtime
+from skillbelt.console.adding import begin_add
+from skillbelt.console.parts import parts_of
+from skillbelt.conversation.requests import RequestLog
+from skillbelt.evals.cases import EvalSet
+from skillbelt.evals.last_results import keep_results
+from skillbelt.evals.outcome import CaseOutcome, EvalReport, MeasuredSkill
+from skillbelt.evals.statistics import rate_of
 from skillbelt.events import NewEvent
 from skillbelt.permission.audit_events import AuditEvent
 from skillbelt.permission.rules import Request
@@ -24,6 +31,7 @@ from tests.console.browsers import (
     serve_console,
 )
 from tests.console.scenes import SKILLS, ask, wait_for_requests, write_run
+from tests.desks import until
 
 pytestmark = [pytest.mark.long, needs.chromium]
 
@@ -134,6 +142,15 @@ class Trap(NamedTuple):
     pages: list[str]
 
 
+def keep_hostile_result(belt: Runtime) -> None:
+    """Keep what a hostile model said of the hostile skill."""
+    skill = belt.look()["hostile"]
+    case = CaseOutcome(HTML, skill.name, "positive", WORDS, "failed", WORDS, WORDS)
+    measured = MeasuredSkill(skill.name, {HTML: rate_of(0, 1)}, WORDS)
+    report = EvalReport("trigger", skills=(measured,), cases=(case,))
+    keep_results(belt.settings, report, {skill.name: skill}, [EvalSet(skill.name)])
+
+
 @pytest.fixture(scope="module")
 def trap() -> Iterator[Trap]:
     with made_tree() as tree:
@@ -159,10 +176,24 @@ def trap() -> Iterator[Trap]:
                 NewEvent("message", data={"role": role, "content": WORDS + MARKDOWN, "tool_calls": [
                     {"id": "1", "name": HTML, "arguments": {"x": WORDS}}]})
                 for role in ("user", "assistant", "tool", HTML)])  # fmt: skip
+            tools = [{"name": WORDS}, {"function": {"name": HTML}}, {"type": BIDI}, HTML, None]
+            RequestLog(belt.store, SessionKey("app", "ada", "talk")).add(
+                [{"role": HTML, "content": WORDS, "tool_calls": HTML}], tools=tools, model=WORDS
+            )
+            keep_hostile_result(belt)
             with serve_console(belt) as served, open_chromium() as browser:
+                shelf = tree.skill("shelf/hostile", WORDS[:900], text=MARKDOWN).parent.parent
+                tree.skill("shelf/evil2", TALL, name="<b>evil2</b>")
+                jobs = [
+                    begin_add(parts_of(belt), source, scope="user", by=WORDS, names=names)
+                    for source, names in (
+                        (str(shelf), ()), (str(shelf), ("hostile",)), (f"/nowhere/{WORDS[:1900]}", ()))
+                ]  # fmt: skip
+                until(lambda: [one.state for one in jobs] == ["choose", "ready", "failed"])
                 pages = ["/", "/skills", "/skills?q=title", "/skills/hostile", "/runs",
                          f"/runs/{run}", "/conversations", "/conversations/app/ada/talk", "/log",
-                         "/usage", "/doctor"]  # fmt: skip
+                         "/conversations/app/ada/talk/requests/1", "/usage", "/doctor", "/install",
+                         *(f"/install/{one.id}" for one in jobs)]  # fmt: skip
                 yield Trap(belt, served, browser, pages)
 
 

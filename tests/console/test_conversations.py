@@ -10,6 +10,7 @@ import pytest
 from skillbelt import Runtime
 from skillbelt.agent import Agent
 from skillbelt.console.conversations import address_of
+from skillbelt.conversation.requests import RequestLog
 from skillbelt.events import NewEvent
 from skillbelt.store import SessionKey
 from tests.agent.scripted import Scripted, called, play, said
@@ -85,3 +86,17 @@ async def test_the_list_goes_on_where_it_ended(
             page = await browser.read(address.replace("&amp;", "&"))
         assert sorted(seen) == sorted(names)
         assert (await browser.get("/conversations?after=nonsense")).status_code == 200
+
+
+async def test_tools_of_every_form_have_a_name(belt: Runtime) -> None:
+    tools: list[object] = [
+        {"name": "one"},
+        {"type": "function", "function": {"name": "two"}},
+        {"type": "web_search"},
+        {"function": "x"},
+        "odd",
+    ]
+    RequestLog(belt.store, KEY).add([{"role": "user", "content": "hi"}], tools=tools)
+    async with console(belt) as browser:
+        page = await browser.read(f"{PLACE}/requests/1")
+        assert "one, two, web_search, without a name, without a name" in page

@@ -13,6 +13,10 @@ from skillbelt.console.approved import remember_approved
 from skillbelt.console.endpoints import CONSOLE_ENDPOINTS
 from skillbelt.console.serve import ALL_ENDPOINTS
 from skillbelt.conversation.requests import RequestLog
+from skillbelt.evals.cases import EvalSet
+from skillbelt.evals.last_results import keep_results
+from skillbelt.evals.outcome import CaseOutcome, EvalReport, MeasuredSkill
+from skillbelt.evals.statistics import rate_of
 from skillbelt.events import NewEvent
 from skillbelt.permission.waiting import WaitingRequests
 from skillbelt.running.history import PastRun, RunRecorder
@@ -189,6 +193,47 @@ async def test_a_token_of_a_user_sees_nothing_of_others(belt: Runtime, path: str
     async with console(belt, tokens=book) as browser:
         answer = await browser.get(f"/api/v1/{path}", headers=BEARER)
         assert answer.status_code == 403
+
+
+BODIES: dict[str, dict[str, object]] = {
+    "/v1/catalog/{name}": {"enabled": False},
+    "/v1/installs": {"source": "/nowhere"},
+    "/v1/installs/{id}": {"answer": "go"},
+    "/v1/inbox/{id}": {"answer": "once"},
+}
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [Holder(), Holder(user="bob", answers=True), Holder(app="other", answers=True)],
+    ids=["viewer", "user", "app"],
+)
+async def test_only_who_answers_for_all_changes_anything(belt: Runtime, holder: Holder) -> None:
+    book = TokenBook({hash_token(TOKEN): holder})
+    changing = [one for one in CONSOLE_ENDPOINTS if one.method != "GET"]
+    async with console(belt, tokens=book) as browser:
+        for one in changing:
+            path = f"/api{one.path.format(name='pdf', id='x')}"
+            body = BODIES.get(one.path, {}) if one.body is not None else None
+            answer = await browser.client.request(one.method, path, json=body, headers=BEARER)
+            assert answer.status_code == 403, f"{one.method} {path}: {answer.text}"
+    assert belt.settings.for_skill("pdf").enabled
+
+
+async def test_the_last_results_with_a_model_are_there(belt: Runtime) -> None:
+    skill = belt.look()["pdf"]
+    measured = MeasuredSkill("pdf", {"recall": rate_of(3, 4)}, "<b>tiny</b>")
+    case = CaseOutcome("1", "pdf", "positive", "read <i>it</i>", "failed", "no", "<b>tiny</b>")
+    report = EvalReport("trigger", skills=(measured,), cases=(case,))
+    keep_results(belt.settings, report, {"pdf": skill}, [EvalSet("pdf")])
+    async with console(belt) as browser:
+        [found] = (await ask(browser, "catalog/pdf/evals"))["results"]
+        assert (found["model"], found["measures"]["recall"]["hits"]) == ("<b>tiny</b>", 3)
+        assert (await ask(browser, "catalog/pdf"))["evaluations"] == [found]
+        page = await browser.read("/skills/pdf")
+        assert "&lt;b&gt;tiny&lt;/b&gt;" in page
+        assert "0.75" in page
+        assert "read &lt;i&gt;it&lt;/i&gt;" in page
 
 
 async def test_the_document_names_every_operation(belt: Runtime) -> None:

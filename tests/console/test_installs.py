@@ -207,3 +207,13 @@ async def test_programs_install_too(belt: Runtime, tree: Tree, source: str) -> N
         [listed] = (await browser.get("/api/v1/installs", headers=BEARER)).json()["installs"]
         assert [one["action"] for one in listed["results"]] == ["install"]
         assert (tree.project.parent / "home/.agents/skills/notes").exists()
+
+
+async def test_a_password_in_a_source_is_shown_to_no_one(belt: Runtime) -> None:
+    async with console(belt) as browser:
+        address = await begin(browser, source="https://ada:hunter2@git.example/skills.git")
+        await reach(belt, "failed")
+        for path in ("/install", address):
+            assert "hunter2" not in await browser.read(path)
+        answer = await browser.get("/api/v1/installs", headers=BEARER)
+        assert "hunter2" not in answer.text

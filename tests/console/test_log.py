@@ -157,3 +157,8 @@ async def test_pages_go_on_after_very_many_events_of_one_moment(
         found = await walk(browser, "/log")
         assert found[-10:] == [f"{n:04}" for n in reversed(range(10))]
         assert len(found) == len(set(found)) == 210
+
+
+@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\t=1", "\n=1", " =1", "\uff1d1"])
+def test_no_cell_is_a_formula(text: str) -> None:
+    assert log._cell(text) == f"'{text}"

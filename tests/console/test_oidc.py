@@ -16,7 +16,7 @@ from skillbelt.console import oidc
 from skillbelt.console.people import AccessRules, OidcProvider
 from skillbelt.console.sign_in import COOKIE, OIDC_BEGIN, OIDC_END
 from tests.console.desks import URL, Browser, console, fill
-from tests.console.providers import CLIENT, SECRET, Provider, serve_provider
+from tests.console.providers import CLIENT, SECRET, Provider, serve_provider, trusting
 from tests.tree import Tree
 
 pytestmark = pytest.mark.anyio
@@ -42,16 +42,9 @@ def provider(running: Provider) -> Provider:
     return running
 
 
-def rules(provider: Provider, **more: Any) -> AccessRules:
-    known = OidcProvider(provider.url, CLIENT, SECRET, **more)
-    return AccessRules(
-        roles={"ada@example.com": "admin"}, oidc=known, groups={"ops": "approver", "all": "viewer"}
-    )
-
-
 @pytest.fixture
 async def browser(belt: Runtime, provider: Provider) -> AsyncIterator[Browser]:
-    async with console(belt, access=rules(provider)) as browser:
+    async with console(belt, access=trusting(provider)) as browser:
         browser.client.cookies.clear()
         yield browser
 
@@ -216,7 +209,7 @@ async def test_a_role_by_name_counts_alone(browser: Browser, provider: Provider)
 
 async def test_another_claim_can_be_the_name(belt: Runtime, provider: Provider) -> None:
     provider.claims = {"sub": "ada-1", "roles": ["ops"]}
-    known = rules(provider, name_claim="sub", groups_claim="roles")
+    known = trusting(provider, name_claim="sub", groups_claim="roles")
     async with console(belt, access=known) as browser:
         browser.client.cookies.clear()
         assert await role_in(browser) == "approver"

@@ -7,7 +7,7 @@ from functools import partial
 
 import anyio
 
-from skillbelt.console.people import AccessRules, read_access
+from skillbelt.console.people import AccessFile, ReadAccess, admit_tokens_only
 from skillbelt.errors import ConfigError, MissingExtra
 from skillbelt.files.handles import raise_limit
 from skillbelt.runtime.runtime import Runtime
@@ -73,6 +73,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def read_rules(path: str | None) -> AccessRules:
-    """Read the access file, if one is named."""
-    return read_access(path) if path else AccessRules()
+def read_rules(path: str | None) -> ReadAccess:
+    """Return who may sign in, by the access file as it is at each request, if one is named."""
+    return AccessFile(path) if path else admit_tokens_only

@@ -12,7 +12,7 @@ from functools import partial
 from urllib.parse import quote
 
 from skillbelt.cli.output import print_json
-from skillbelt.console.people import AccessRules, Person
+from skillbelt.console.people import Person, ReadAccess
 from skillbelt.console.serve import ALL_ENDPOINTS, Served, build_console, make_private_root
 from skillbelt.console.sign_in import SignIns
 from skillbelt.files.private import make_folder, replace_file
@@ -23,7 +23,7 @@ from skillbelt.serving.listening import ListenAddress, open_socket
 from skillbelt.serving.tokens import TokenBook, new_token
 
 
-async def serve_console(belt: Runtime, access: AccessRules, args: argparse.Namespace) -> None:
+async def serve_console(belt: Runtime, access: ReadAccess, args: argparse.Namespace) -> None:
     """Serve the console and the API until a signal arrives."""
     opened = open_socket(ListenAddress(args.host.lower(), args.port))
     port, token, sign_ins = opened.getsockname()[1], new_token(), SignIns()

@@ -19,11 +19,9 @@ from skillbelt.console.catalogue import (
     estimate_tokens,
     find_any,
     find_problems,
+    find_results,
 )
-from skillbelt.errors import ConfigError
-from skillbelt.evals.cases import EvalSet
-from skillbelt.evals.last_results import LastResult, last_results
-from skillbelt.evals.read import read_evals
+from skillbelt.evals.last_results import LastResult
 from skillbelt.format.skill import Skill
 from skillbelt.scan.inspector import SkillInspector
 from skillbelt.scan.report import describe_statement
@@ -52,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     listing, client = skill.files.manifest(), clients_of(catalog).get(skill.location, "")
     diagnostics = [*find_problems(skill), *listing.diagnostics]
     said = catalog.settings.for_skill(skill.name)
-    measured = _last_results(skill, catalog.settings)
+    measured = find_results(skill, catalog.settings)
     if args.json:
         ruled, denied = judge_by_rules(catalog.settings, [skill])
         document = describe_skill(skill, listing, [*diagnostics, *ruled], said)
@@ -64,14 +62,6 @@ def run(args: argparse.Namespace) -> int:
         _print(skill, listing, diagnostics, client, said)
         _print_results(measured)
     return 0
-
-
-def _last_results(skill: Skill, settings: Settings) -> tuple[LastResult, ...]:
-    try:
-        cases = read_evals(skill)
-    except ConfigError:
-        cases = EvalSet(skill.name)
-    return last_results(settings, skill, cases)
 
 
 def _print_results(measured: tuple[LastResult, ...]) -> None:

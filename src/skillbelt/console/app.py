@@ -7,7 +7,8 @@ import logging
 import mimetypes
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,9 +22,17 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from skillbelt import __version__
-from skillbelt.console.limits import CHANGE, READ, SIGN_IN, Buckets
+from skillbelt.console.limits import CHANGE, READ, SIGN_IN, Buckets, name_caller
 from skillbelt.console.parts import ConsoleParts
-from skillbelt.console.people import AccessRules, Person, Role, admit_holder
+from skillbelt.console.people import (
+    AccessRules,
+    OidcProvider,
+    Person,
+    ReadAccess,
+    Role,
+    admit_holder,
+    admit_tokens_only,
+)
 from skillbelt.console.render import HERE, templates
 from skillbelt.console.sign_in import (
     COOKIE,
@@ -32,6 +41,7 @@ from skillbelt.console.sign_in import (
     OIDC_END,
     SESSION_SECONDS,
     BrowserSession,
+    ProviderWord,
     SignIns,
 )
 from skillbelt.console.visit import ShownPage, Visit
@@ -132,18 +142,31 @@ NAV = (
 
 
 class Doors(NamedTuple):
-    """How people come in: tokens, links or a proxy."""
+    """How people come in: tokens, links, a proxy or an OpenID provider."""
 
     sign_ins: SignIns
     tokens: TokenBook
-    access: AccessRules = AccessRules()
+    open_oidc: Callable[[OidcProvider], OidcSignIn]
+    access: ReadAccess = admit_tokens_only
     secure: bool = False  # whether browsers reach it by https
-    oidc: OidcSignIn | None = None
+    root: str = ""  # the path of the console
 
     @property
     def cookie(self) -> str:
-        """The name of the cookie; browsers let no page without https set one of this name."""
-        return f"__Secure-{COOKIE}" if self.secure else COOKIE
+        """The name of the cookie.
+
+        With its prefix no page without https can set it, and at the top no other host of the same
+        domain either.
+        """
+        return f"__Host-{COOKIE}" if self.secure and not self.root else self._secured(COOKIE)
+
+    @property
+    def flow_cookie(self) -> str:
+        """The name of the cookie of a sign-in at a provider, which is for a path of its own."""
+        return self._secured(f"{COOKIE}_oidc")
+
+    def _secured(self, name: str) -> str:
+        return f"__Secure-{name}" if self.secure else name
 
 
 class Console:
@@ -164,6 +187,8 @@ class Console:
         self._patterns = [(one.pattern, one) for one in PAGES]
         self._reads, self._changes, self._tries = Buckets(READ), Buckets(CHANGE), Buckets(SIGN_IN)
         self._limiter: anyio.CapacityLimiter | None = None
+        self._oidc: OidcSignIn | None = None
+        self._find_oidc()  # so that what is missing for it is told at the start
 
     def close(self) -> None:
         """End the streams of news, and stop answering for other processes."""
@@ -200,8 +225,8 @@ class Console:
         if session is None:
             return self._send_to_sign_in(request, path)
         self._check_rate(request, session.person)
-        if path == "/events":
-            return self._stream(session.person)
+        if path == "/events" and request.method == "GET":
+            return self._stream(request, session.person)
         if path == "/sign-out":
             return await self._sign_out(request, session)
         return await self._visit(request, session, path)
@@ -277,17 +302,31 @@ class Console:
     # Who it is
 
     def _find_session(self, request: Request) -> BrowserSession | None:
-        proxy = self.doors.access.proxy
-        if proxy is not None:
+        """Return who asks, with the role of this moment; HttpRefusal for one without a role."""
+        rules = self.doors.access()
+        proxy = rules.proxy
+        if proxy is not None and proxy.header:
             named = request.headers.getlist(proxy.header)
-            address = request.client.host if request.client else ""
-            if len(named) == 1 and proxy.trusts(address):
-                person = self.doors.access.admit(named[0])
-                if person is None:
-                    raise HttpRefusal("forbidden", "you have no role here; see the access file")
+            if len(named) == 1 and proxy.trusts(_peer(request)):
+                person = _admit(rules, named[0])
                 # No cookie: the proxy says with each request who it is.
                 return BrowserSession(f"proxy {person.name}", person, 0.0)
-        return self.doors.sign_ins.find(request.cookies.get(self.doors.cookie, ""))
+        found = self.doors.sign_ins.find(request.cookies.get(self.doors.cookie, ""))
+        if found is None or found.word is None:
+            return found
+        word = found.word
+        if rules.oidc is None or rules.oidc.issuer != word.issuer:
+            return None  # that provider is no longer asked
+        return found._replace(person=_admit(rules, word.name, word.groups))
+
+    def _find_oidc(self) -> OidcSignIn | None:
+        """Return the sign-in at the provider of this moment; None without one."""
+        provider = self.doors.access().oidc
+        if provider is None:
+            self._oidc = None
+        elif self._oidc is None or self._oidc.provider != provider:
+            self._oidc = self.doors.open_oidc(provider)
+        return self._oidc
 
     def _check_rate(self, request: Request, person: Person) -> None:
         buckets = self._reads if request.method in _OPEN else self._changes
@@ -300,7 +339,7 @@ class Console:
         return RedirectResponse(f"{request.scope.get('root_path', '')}/sign-in", 303)
 
     async def _sign_in(self, request: Request, path: str) -> Response:
-        oidc = self.doors.oidc
+        oidc = self._find_oidc()
         if oidc is not None and request.method == "GET" and path in (OIDC_BEGIN, OIDC_END):
             self._check_tries(request)
             return await (self._begin if path == OIDC_BEGIN else self._finish)(request, oidc)
@@ -325,12 +364,16 @@ class Console:
         return self._welcome(request, person)
 
     def _check_tries(self, request: Request) -> None:
-        if not self._tries.take(request.client.host if request.client else ""):
+        proxy, address = self.doors.access().proxy, _peer(request)
+        if proxy is not None:
+            given = request.headers.getlist(proxy.client_header)
+            address = proxy.find_client(address, given)
+        if not self._tries.take(name_caller(address)):
             raise HttpRefusal("busy", "too many tries to sign in; wait a minute")
 
     async def _greet(self, request: Request) -> Response:
         """Return the page to sign in, after signing out with a link to do so at the provider."""
-        left, oidc = "left" in request.query_params, self.doors.oidc
+        left, oidc = "left" in request.query_params, self._find_oidc()
         elsewhere = await oidc.find_sign_out() if left and oidc is not None else ""
         return self._show_sign_in(
             request, "You are signed out." if left else "", elsewhere=elsewhere
@@ -341,7 +384,7 @@ class Console:
         answer = RedirectResponse(begun.address, 303)
         # Not strict: the provider, another site, sends the browser back.
         answer.set_cookie(
-            f"{self.doors.cookie}_oidc",
+            self.doors.flow_cookie,
             begun.cookie,
             max_age=int(FLOW_SECONDS),
             path=f"{request.scope.get('root_path', '')}/sign-in",
@@ -352,9 +395,11 @@ class Console:
         return answer
 
     async def _finish(self, request: Request, oidc: OidcSignIn) -> Response:
-        name = f"{self.doors.cookie}_oidc"
-        person = await oidc.finish(dict(request.query_params), request.cookies.get(name, ""))
-        answer = self._welcome(request, person)
+        name = self.doors.flow_cookie
+        word = await oidc.finish(dict(request.query_params), request.cookies.get(name, ""))
+        rules = self.doors.access()
+        person = _admit(rules, word.name, word.groups)
+        answer = self._welcome(request, person, word.fit_cookie(rules.groups))
         path = f"{request.scope.get('root_path', '')}/sign-in"
         answer.delete_cookie(name, path=path, httponly=True, secure=self.doors.secure)
         return answer
@@ -362,16 +407,18 @@ class Console:
     def _show_sign_in(
         self, request: Request, told: str = "", status: int = 200, *, elsewhere: str = ""
     ) -> Response:
-        facts = {"told": told, "has_oidc": self.doors.oidc is not None, "elsewhere": elsewhere}
+        facts = {"told": told, "has_oidc": self._find_oidc() is not None, "elsewhere": elsewhere}
         return self._draw(request, ShownPage("sign_in.html", facts, status), {})
 
-    def _welcome(self, request: Request, person: Person) -> Response:
+    def _welcome(
+        self, request: Request, person: Person, word: ProviderWord | None = None
+    ) -> Response:
         """Return the answer that signs a person in, and leads to the first page."""
         # Not a redirect: a link from another site would lead on without the strict cookie.
         answer = self._draw(request, ShownPage("welcome.html", {}), {})
         answer.set_cookie(
             self.doors.cookie,
-            self.doors.sign_ins.begin(person),
+            self.doors.sign_ins.begin(person, word),
             max_age=SESSION_SECONDS,
             path=request.scope.get("root_path", "") or "/",
             httponly=True,
@@ -398,8 +445,8 @@ class Console:
 
     # Other answers
 
-    def _stream(self, person: Person) -> Response:
-        stream = self.parts.live.open(person.name)
+    def _stream(self, request: Request, person: Person) -> Response:
+        stream = self.parts.live.open(person.name, partial(self._is_admitted, request))
         if stream is None:
             raise HttpRefusal("busy", "too many pages are open; close some")
         return _EventResponse(
@@ -409,6 +456,12 @@ class Console:
             leave=partial(self.parts.live.leave, stream),
         )
 
+    def _is_admitted(self, request: Request) -> bool:
+        """Whether who opened a stream may still read it."""
+        with suppress(HttpRefusal):
+            return self._find_session(request) is not None
+        return False
+
     def _show_error(self, request: Request, error: SkillbeltError) -> Response:
         status = status_of(error.kind)
         # The remedy of the base class is for no error in particular.
@@ -416,7 +469,8 @@ class Console:
         facts = {"status_code": status, "message": str(error), "remedy": remedy}
         session = None
         if error.kind not in ("wrong_host", "unauthorized"):
-            session = self.doors.sign_ins.find(request.cookies.get(self.doors.cookie, ""))
+            with suppress(HttpRefusal):
+                session = self._find_session(request)
         known: Mapping[str, object] = {}
         if session is not None:
             token = self.doors.sign_ins.form_token(session)
@@ -439,6 +493,18 @@ class _EventResponse(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._leave()
+
+
+def _peer(request: Request) -> str:
+    """Return the address at the other end of the connection; no header changes it."""
+    return request.client.host if request.client else ""
+
+
+def _admit(rules: AccessRules, name: str, groups: Iterable[str] = ()) -> Person:
+    person = rules.admit(name, groups)
+    if person is None:
+        raise HttpRefusal("forbidden", "you have no role here; see the access file")
+    return person
 
 
 def _path_of(request: Request) -> str:

@@ -162,18 +162,26 @@ def _diff(before: str | None, after: str | None, most: int) -> tuple[DiffLine, .
     ends = before.replace("\r\n", "\n"), after.replace("\r\n", "\n")
     if ends[0] == ends[1]:
         return (DiffLine("place", "only the ends of lines changed"),)
-    old, new = (text.split("\n") for text in ends)
+    old, new = map(_split_lines, ends)
     if most <= 0 or len(old) + len(new) > MAX_COMPARED_LINES:
         return (DiffLine("place", "too many lines to compare; open the file"),)
     kinds = {"+": "add", "-": "cut", "@": "place"}
     # The first two lines name the files.
     found = islice(difflib.unified_diff(old, new, lineterm="", n=2), 2, None)
     lines = [DiffLine(kinds.get(line[:1], "same"), line) for line in found]
+    if not lines:
+        return (DiffLine("place", "only the end of the last line changed"),)
     if before.count("\r\n") != after.count("\r\n"):
         lines.append(DiffLine("place", "the ends of lines changed too"))
     if len(lines) > most:
         return (*lines[:most], DiffLine("place", f"{len(lines) - most} more lines"))
     return tuple(lines)
+
+
+def _split_lines(text: str) -> list[str]:
+    """Return the lines of a text; what follows the last end of a line is none if it is empty."""
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
 
 
 def _place(project: str, name: str) -> SessionKey:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from skillbelt.check.check import check_file
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.discovery.describe import (
@@ -10,9 +12,12 @@ from skillbelt.discovery.describe import (
     skill_json,
     switches_json,
 )
-from skillbelt.errors import ConfigError
+from skillbelt.errors import ConfigError, SkillbeltError, log_warning
+from skillbelt.evals.cases import EvalSet
+from skillbelt.evals.last_results import LastResult, last_results
+from skillbelt.evals.read import read_evals
 from skillbelt.format.skill import Skill
-from skillbelt.settings import switch_skills
+from skillbelt.settings import Settings, switch_skills
 from skillbelt.text import tokens, tokens_of_bytes
 from skillbelt.values import SKILL_FILE, Diagnostic, Manifest, SkillSettings
 
@@ -26,13 +31,37 @@ def find_any(catalog: Catalog, name: str) -> Skill:
 
 
 def show_document(
-    catalog: Catalog, skill: Skill, ruled: list[Diagnostic], *, denied: bool
+    catalog: Catalog,
+    skill: Skill,
+    ruled: list[Diagnostic],
+    results: Iterable[LastResult],
+    *,
+    denied: bool,
 ) -> dict[str, object]:
     """Return a skill as `show --json` prints it."""
     listing, client = skill.files.manifest(), clients_of(catalog).get(skill.location, "")
     said = catalog.settings.for_skill(skill.name)
     found = [*find_problems(skill), *listing.diagnostics, *ruled]
-    return {**describe_skill(skill, listing, found, said), "denied": denied, "client": client}
+    return {
+        **describe_skill(skill, listing, found, said),
+        "denied": denied,
+        "client": client,
+        "evaluations": [one.document() for one in results],
+    }
+
+
+def find_results(skill: Skill, settings: Settings) -> tuple[LastResult, ...]:
+    """Return the last results of evaluations with a model, for the skill as it is now."""
+    return last_results(settings, skill, read_cases(skill))
+
+
+def read_cases(skill: Skill) -> EvalSet:
+    """Return the evaluation cases that a skill has here; none where they cannot be read."""
+    try:
+        return read_evals(skill) if skill.origin.kind != "mcp" else EvalSet(skill.name)
+    except (OSError, SkillbeltError) as error:
+        log_warning(f"{skill.location}: the evaluations cannot be read: {error}")
+        return EvalSet(skill.name)
 
 
 def find_problems(skill: Skill) -> tuple[Diagnostic, ...]:

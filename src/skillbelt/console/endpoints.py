@@ -10,7 +10,13 @@ from typing import BinaryIO
 
 from skillbelt.console.abilities import scan_of
 from skillbelt.console.adding import begin_add, begin_update, desk_of
-from skillbelt.console.catalogue import check_switch, find_any, show_document, switch
+from skillbelt.console.catalogue import (
+    check_switch,
+    find_any,
+    find_results,
+    show_document,
+    switch,
+)
 from skillbelt.console.conversations import list_talks, read_address, talk_document
 from skillbelt.console.health import examiner_of, health_document
 from skillbelt.console.inbox import card_document, describe_card, give_answer
@@ -77,7 +83,8 @@ def show_skill(request: ApiRequest) -> object:
     """Show one skill with its files and findings, as `show --json`."""
     belt, skill = _find_skill(request)
     ruled, denied = judge_by_rules(belt.settings, [skill])
-    return show_document(belt.catalog, skill, ruled, denied=skill.name in denied)
+    results = find_results(skill, belt.settings)
+    return show_document(belt.catalog, skill, ruled, results, denied=skill.name in denied)
 
 
 def scan_one(request: ApiRequest) -> object:
@@ -95,7 +102,7 @@ def list_versions(request: ApiRequest) -> object:
 
 
 def show_evals(request: ApiRequest) -> object:
-    """Count the evaluation cases of a skill; with `measure`, search for its requests."""
+    """Count the evaluation cases of a skill, with its last results; `measure` searches for them."""
     belt, skill = _find_skill(request)
     return evals_document(belt, skill, measured=request.query.get("measure") == "true")
 

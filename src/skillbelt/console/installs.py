@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from skillbelt.console.approved import ApprovedChange, compare_files, read_files
 from skillbelt.console.one_skill import LockedSkill
+from skillbelt.discovery.sources.failure import redact
 from skillbelt.errors import SkillbeltError, log_warning
 from skillbelt.format.skill import Skill
 from skillbelt.install.add import (
@@ -170,8 +171,9 @@ class InstallDesk:
         self, source: str, *, by: str, scope: InstallScope, names: Sequence[str] = ()
     ) -> InstallJob:
         """Begin to fetch a source."""
-        job = self._new(by, source, scope)
-        return self._start(job, lambda: self._add(job, tuple(names)))
+        # A source with a password is refused, and what a person typed is not shown to others.
+        job = self._new(by, redact(source), scope)
+        return self._start(job, lambda: self._add(job, source, tuple(names)))
 
     def update(self, locked: LockedSkill, *, by: str) -> InstallJob:
         """Begin to look for a new version of a skill."""
@@ -255,9 +257,9 @@ class InstallDesk:
 
     # Adding
 
-    def _add(self, job: InstallJob, names: tuple[str, ...]) -> None:
+    def _add(self, job: InstallJob, given: str, names: tuple[str, ...]) -> None:
         settings, report = self._belt.settings, self._report(job)
-        reference = parse_source(job.source, folder=settings.project)
+        reference = parse_source(one_line(given), folder=settings.project)
         if reference.kind != "marketplace":
             check_source(reference.skill or reference.source, reference.url, settings)
         scope: InstallScope = "user" if job.scope == "user" else "project"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import threading
 import time
 from collections import OrderedDict
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 _MOST_BUCKETS = 10_000
+_NETWORK_BITS = 64  # of an IPv6 address; the rest is for its owner to choose
 
 
 class AllowedRate(NamedTuple):
@@ -42,3 +44,16 @@ class Buckets:
             if len(self._left) > _MOST_BUCKETS:
                 self._left.popitem(last=False)
             return enough
+
+
+def name_caller(address: str) -> str:
+    """Return whom an address stands for: one IPv4 address, or the network of an IPv6 one."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((int(found), _NETWORK_BITS), strict=False))

@@ -25,8 +25,8 @@ _PAUSE_SECONDS = 0.05
 class NewsStream:
     """What one browser has not been told yet: of each kind of news only the newest."""
 
-    def __init__(self, who: str) -> None:
-        self.who = who
+    def __init__(self, who: str, may_read: Callable[[], bool]) -> None:
+        self.who, self._may_read = who, may_read
         self._loop = asyncio.get_running_loop()
         self._news: dict[str, object] = {}
         self._ready = asyncio.Event()
@@ -49,12 +49,17 @@ class NewsStream:
         self._ready.set()
 
     async def events(self) -> AsyncIterator[bytes]:
-        """Yield server-sent events until the stream ends."""
+        """Yield server-sent events until the stream ends, or its person may not read it."""
         yield b"retry: 2000\n\n"
         while not self._over:
+            timed_out = False
             try:
                 await asyncio.wait_for(self._ready.wait(), KEEP_ALIVE_SECONDS)
             except TimeoutError:
+                timed_out = True
+            if not self._may_read():
+                return
+            if timed_out:
                 yield b": still here\n\n"
                 continue
             self._ready.clear()
@@ -74,9 +79,12 @@ class Live:
         self._closed = False
         self._waiting: int | None = None  # requests, as far as they were looked at
 
-    def open(self, who: str) -> NewsStream | None:
-        """Return a new stream for a person; None when there are too many, or at the end."""
-        stream = NewsStream(who)
+    def open(self, who: str, may_read: Callable[[], bool] = lambda: True) -> NewsStream | None:
+        """Return a new stream for a person; None when there are too many, or at the end.
+
+        `may_read` is asked before anything is told.
+        """
+        stream = NewsStream(who, may_read)
         with self._lock:
             if self._closed or len(self._streams) >= MAX_STREAMS:
                 return None

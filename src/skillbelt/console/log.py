@@ -26,6 +26,8 @@ PAGE = 100
 MAX_SKIPPED = 999
 # Sent at a time of an export.
 PIECE_BYTES = 2**16
+# What begins a formula in a spreadsheet, in the wide form of East Asian texts too.
+_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 AGES = {"1h": 3_600.0, "24h": 86_400.0, "7d": 604_800.0, "30d": 2_592_000.0}
 _COLUMNS = ("time", "type", "who", "what", "outcome", "why", "skill", "session", "project")
 
@@ -167,7 +169,7 @@ def _csv(events: Iterator[AuditEvent]) -> Iterator[bytes]:
 
 def _cell(text: str) -> str:
     """Return a cell that no spreadsheet takes for a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+    return f"'{text}" if text.lstrip()[:1] in _FORMULA or text[:1] in ("\t", "\r", "\n") else text
 
 
 def _since(visit: Visit, query: LogQuery) -> float | None:

@@ -24,8 +24,8 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 from joserfc.jws import JWSRegistry
 
-from skillbelt.console.people import AccessRules, OidcProvider, Person, is_safe_address
-from skillbelt.console.sign_in import FLOW_SECONDS, OIDC_END, Signer
+from skillbelt.console.people import OidcProvider, is_safe_address
+from skillbelt.console.sign_in import FLOW_SECONDS, OIDC_END, ProviderWord, Signer
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.untrusted_json import BadJson, read_json
 
@@ -58,11 +58,9 @@ class _Fetched(NamedTuple):
 class OidcSignIn:
     """Signs people in at one provider. Used in one event loop."""
 
-    def __init__(self, rules: AccessRules, signer: Signer, address: str) -> None:
+    def __init__(self, provider: OidcProvider, signer: Signer, address: str) -> None:
         """`address` is that of the console, as browsers see it."""
-        assert rules.oidc is not None
-        self._rules, self._signer, self._address = rules, signer, address
-        self._provider: OidcProvider = rules.oidc
+        self.provider, self._signer, self._address = provider, signer, address
         self._metadata: _Fetched | None = None
         self._keys: _Fetched | None = None
         self._used: dict[str, float] = {}
@@ -79,16 +77,20 @@ class OidcSignIn:
                 nonce=nonce,
                 code_verifier=verifier,
             )
-        document = [state, nonce, verifier, time.time() + FLOW_SECONDS]
+        until = time.time() + FLOW_SECONDS
+        document = [state, nonce, verifier, until, self.provider.issuer]
         return BegunFlow(address, self._signer.sign("oidc", document))
 
-    async def finish(self, query: Mapping[str, str], cookie: str) -> Person:
-        """Return who signed in; HttpRefusal for anything that is not the end of our own flow."""
+    async def finish(self, query: Mapping[str, str], cookie: str) -> ProviderWord:
+        """Return what the provider says of who signed in.
+
+        HttpRefusal for anything that is not the end of a flow of ours.
+        """
         nonce, verifier = self._check_flow(query, cookie)
         if "error" in query:
             told = query.get("error_description") or query["error"]
             raise HttpRefusal("forbidden", f"the provider says: {told[:300]}")
-        if query.get("iss", self._provider.issuer) != self._provider.issuer:
+        if query.get("iss", self.provider.issuer) != self.provider.issuer:
             raise HttpRefusal("forbidden", "the answer is of another provider")
         if not query.get("code"):
             raise HttpRefusal("forbidden", "the provider sent no code")
@@ -97,7 +99,7 @@ class OidcSignIn:
         except (AuthlibBaseError, JoseError, httpx2.HTTPError, KeyError, ValueError) as error:
             logger.warning("a sign-in by OpenID Connect failed: %r", error)
             raise HttpRefusal("forbidden", "the provider's answer cannot be trusted") from error
-        return self._admit(claims)
+        return self._read_claims(claims)
 
     async def find_sign_out(self) -> str:
         """Return where a person signs out at the provider; "" if it has no such page."""
@@ -108,16 +110,16 @@ class OidcSignIn:
         if not is_safe_address(place):
             return ""
         back = f"{self._address}/sign-in"
-        query = {"client_id": self._provider.client_id, "post_logout_redirect_uri": back}
+        query = {"client_id": self.provider.client_id, "post_logout_redirect_uri": back}
         return f"{place}{'&' if '?' in str(place) else '?'}{urlencode(query)}"
 
     def _check_flow(self, query: Mapping[str, str], cookie: str) -> tuple[str, str]:
         """Return the nonce and the verifier of a flow that this browser began, once."""
         found = self._signer.read("oidc", cookie)
         again = "this sign-in was not begun in this browser, or took too long; begin again"
-        if not isinstance(found, list) or len(found) != 4:
+        if not isinstance(found, list) or len(found) != 5 or found[4] != self.provider.issuer:
             raise HttpRefusal("forbidden", again)
-        state, nonce, verifier, until = found
+        state, nonce, verifier, until, _ = found
         now = time.time()
         same = hmac.compare_digest(query.get("state", "").encode(), str(state).encode())
         if not same or until < now or state in self._used:
@@ -141,12 +143,12 @@ class OidcSignIn:
             decoded.claims,
             decoded.header,
             {
-                "iss": {"essential": True, "value": self._provider.issuer},
-                "aud": {"essential": True, "value": self._provider.client_id},
+                "iss": {"essential": True, "value": self.provider.issuer},
+                "aud": {"essential": True, "value": self.provider.client_id},
             },
             {
                 "nonce": nonce,
-                "client_id": self._provider.client_id,
+                "client_id": self.provider.client_id,
                 "access_token": token.get("access_token"),
             },
         )
@@ -164,8 +166,8 @@ class OidcSignIn:
             keys = await self._read_keys(metadata, again=True)
             return jwt.decode(text, keys, registry=registry)
 
-    def _admit(self, claims: Mapping[str, Any]) -> Person:
-        provider = self._provider
+    def _read_claims(self, claims: Mapping[str, Any]) -> ProviderWord:
+        provider = self.provider
         name = claims.get(provider.name_claim)
         if not isinstance(name, str) or not name:
             raise HttpRefusal("forbidden", f"the provider told no {provider.name_claim}")
@@ -176,25 +178,22 @@ class OidcSignIn:
             )
         groups = claims.get(provider.groups_claim)
         listed = [one for one in groups if isinstance(one, str)] if isinstance(groups, list) else []
-        person = self._rules.admit(name, listed)
-        if person is None:
-            raise HttpRefusal("forbidden", "you have no role here; see the access file")
-        return person
+        return ProviderWord(provider.issuer, name, tuple(listed))
 
     # What the provider says of itself
 
     def _client(self, metadata: Mapping[str, Any]) -> AsyncOAuth2Client:
         said = metadata.get("token_endpoint_auth_methods_supported")
         methods = said if isinstance(said, list) else ["client_secret_basic"]
-        secret, method = self._provider.client_secret, "none"
+        secret, method = self.provider.client_secret, "none"
         if secret:
             basic = "client_secret_basic" in methods or "client_secret_post" not in methods
             method = "client_secret_basic" if basic else "client_secret_post"
         return AsyncOAuth2Client(
-            self._provider.client_id,
+            self.provider.client_id,
             secret or None,
             token_endpoint_auth_method=method,
-            scope=" ".join(dict.fromkeys(("openid", *self._provider.scopes))),
+            scope=" ".join(dict.fromkeys(("openid", *self.provider.scopes))),
             redirect_uri=f"{self._address}{OIDC_END}",
             code_challenge_method="S256",
             timeout=TIMEOUT_SECONDS,
@@ -204,7 +203,7 @@ class OidcSignIn:
         async with self._locked():
             found = self._metadata
             if found is None or time.monotonic() - found.time > METADATA_SECONDS:
-                issuer = self._provider.issuer
+                issuer = self.provider.issuer
                 place = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
                 document = await self._fetch(place)
                 self._check_metadata(document)
@@ -212,7 +211,7 @@ class OidcSignIn:
             return found.document
 
     def _check_metadata(self, document: Mapping[str, Any]) -> None:
-        if document.get("issuer") != self._provider.issuer:
+        if document.get("issuer") != self.provider.issuer:
             raise self._refuse(f"it calls itself {str(document.get('issuer'))[:200]!r}")
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
             if not is_safe_address(document.get(name)):
@@ -249,7 +248,7 @@ class OidcSignIn:
         return found
 
     def _refuse(self, reason: str) -> HttpRefusal:
-        logger.warning("the OpenID provider %s cannot be used: %s", self._provider.issuer, reason)
+        logger.warning("the OpenID provider %s cannot be used: %s", self.provider.issuer, reason)
         return HttpRefusal("not_ready", f"the provider cannot be used now: {reason}")
 
     def _locked(self) -> anyio.Lock:

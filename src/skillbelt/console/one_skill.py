@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from skillbelt.console.approved import ApprovedVersion, list_approved
+from skillbelt.console.catalogue import read_cases
 from skillbelt.discovery.catalog import Catalog, Filters
 from skillbelt.errors import SkillbeltError, log_warning
 from skillbelt.evals.cases import EvalSet
+from skillbelt.evals.last_results import last_results
 from skillbelt.evals.outcome import EvalReport
-from skillbelt.evals.read import read_evals
 from skillbelt.evals.route import route, searcher_of
 from skillbelt.format.skill import Skill
 from skillbelt.install.hashes import hash_folder
@@ -72,15 +73,6 @@ def _is_same(one: str, other: str) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
 
 
-def read_cases(skill: Skill) -> EvalSet:
-    """Return the evaluation cases that a skill has; none where they cannot be read."""
-    try:
-        return read_evals(skill)
-    except (OSError, SkillbeltError) as error:
-        log_warning(f"{skill.location}: the evaluations cannot be read: {error}")
-        return EvalSet(skill.name)
-
-
 def measure_route(belt: Runtime, skill: Skill, cases: EvalSet) -> EvalReport | None:
     """Search for the skill's own requests among all skills; None where it has none."""
     if not cases.triggers:
@@ -103,6 +95,7 @@ def evals_document(belt: Runtime, skill: Skill, *, measured: bool) -> dict[str, 
         **count_cases(cases),
         "files": list(cases.files),
         "problems": [str(one) for one in cases.problems],
+        "results": [one.document() for one in last_results(belt.settings, skill, cases)],
         "route": report.document() if report is not None else None,
     }
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from skillbelt.errors import ConfigError
+from skillbelt.serving.answers import HttpRefusal
 from skillbelt.serving.tokens import Holder
 from skillbelt.settings import read_toml_file
 
+logger = logging.getLogger(__name__)
 # From the least to the most: each role may do what those before it may.
 Role = Literal["viewer", "approver", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 MAX_NAME_CHARS = 200
 _TABLES: Mapping[str, Mapping[str, type]] = {
-    "proxy": {"header": str, "from": list},
+    "proxy": {"header": str, "from": list, "client_header": str},
     "oidc": {
         "issuer": str,
         "client_id": str,
@@ -29,6 +32,7 @@ _TABLES: Mapping[str, Mapping[str, type]] = {
     },
 }
 _MAX_SECRET_CHARS = 4_096
+_MAX_COMPARED_BYTES = 2**21  # no access file may be as long
 _SCOPES = ("email", "profile")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _NO_ROLES: Mapping[str, Role] = MappingProxyType({})
@@ -46,18 +50,39 @@ class Person(NamedTuple):
 
 
 class TrustedProxy(NamedTuple):
-    """A proxy that signs people in: the header with their name, and the addresses it calls from."""
+    """A proxy whose headers count: the addresses that it calls from, and what it says.
+
+    `header` has the name of a person, if it signs people in. `client_header` has the address of
+    its client, as `X-Forwarded-For` does, if it sets that itself.
+    """
 
     header: str
     addresses: tuple[str, ...]
+    client_header: str = ""
 
     def trusts(self, address: str) -> bool:
-        """Whether a request from this address may name a person."""
+        """Whether the headers of a request from this address count."""
         try:
             found = ipaddress.ip_address(address)
             return any(found in ipaddress.ip_network(one, strict=False) for one in self.addresses)
         except ValueError:
             return False
+
+    def find_client(self, address: str, given: Sequence[str]) -> str:
+        """Return who called, by the values of the header; the caller itself without one.
+
+        The last address that is not of a trusted proxy counts: what is before it was written by
+        the client.
+        """
+        if not self.client_header or not self.trusts(address):
+            return address
+        for one in reversed([part.strip() for value in given for part in value.split(",")]):
+            if not is_address(one):
+                return address
+            address = one
+            if not self.trusts(one):
+                break
+        return address
 
 
 class OidcProvider(NamedTuple):
@@ -66,6 +91,7 @@ class OidcProvider(NamedTuple):
     issuer: str
     client_id: str
     client_secret: str = ""
+    secret_file: str = ""
     name_claim: str = "email"
     groups_claim: str = "groups"
     scopes: tuple[str, ...] = _SCOPES
@@ -95,6 +121,59 @@ class AccessRules(NamedTuple):
         return Person(name, role) if role and fits else None
 
 
+# Says who may come in at this moment; HttpRefusal while that is not known.
+ReadAccess = Callable[[], AccessRules]
+
+
+def admit_tokens_only() -> AccessRules:
+    """Return the rules of a console that only tokens and links open."""
+    return AccessRules()
+
+
+class AccessFile:
+    """The rules of an access file as they are now, so that a role that is taken away is gone.
+
+    The texts are compared and not the times of the files: two changes may have one time.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Read it; ConfigError for one that is wrong."""
+        self._path = path
+        self._files: tuple[str, ...] = (path,)
+        self._seen: tuple[bytes, ...] | None = None
+        self._rules: AccessRules | None = self._read()
+
+    def __call__(self) -> AccessRules:
+        """Return the rules; HttpRefusal while the file cannot be used, since no one has a role."""
+        found = tuple(map(_read_file, self._files))
+        if found != self._seen:
+            try:
+                self._rules = self._read()
+            except ConfigError as error:
+                self._rules, self._seen = None, found
+                logger.warning("no one is let in by the access file: %s", error)
+        if self._rules is None:
+            raise HttpRefusal("not_ready", "the access file is wrong; see the log of the server")
+        return self._rules
+
+    def _read(self) -> AccessRules:
+        before = _read_file(self._path)
+        rules = read_access(self._path)
+        secret = rules.oidc.secret_file if rules.oidc is not None else ""
+        self._files = (self._path, secret) if secret else (self._path,)
+        self._seen = (before, *map(_read_file, self._files[1:]))
+        return rules
+
+
+def _read_file(path: str) -> bytes:
+    """Return what a file holds; nothing for one that cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(_MAX_COMPARED_BYTES)
+    except OSError:
+        return b""
+
+
 def admit_holder(holder: Holder) -> Person | None:
     """Return the person who holds a token; None for one that is bound to a user or an app.
 
@@ -120,8 +199,8 @@ def read_access(path: str) -> AccessRules:
         proxy=_read_proxy(_table(found, "proxy", path), path),
         oidc=_read_oidc(_table(found, "oidc", path), path),
     )
-    if rules.proxy is None and rules.oidc is None:
-        raise ConfigError(f"{path}: says how no one signs in; add [proxy] or [oidc]")
+    if rules.oidc is None and not (rules.proxy is not None and rules.proxy.header):
+        raise ConfigError(f"{path}: says how no one signs in; add [oidc], or [proxy] with a header")
     if rules.groups and rules.oidc is None:
         raise ConfigError(f"{path}: only an OpenID provider names groups; add [oidc]")
     return rules
@@ -158,8 +237,11 @@ def _read_role(given: object, place: str) -> Role:
 def _read_proxy(table: Mapping[str, Any] | None, path: str) -> TrustedProxy | None:
     if table is None:
         return None
-    if not table.get("header"):
-        raise ConfigError(f"{path}: proxy.header names the header with the user's name")
+    if not (table.get("header") or table.get("client_header")):
+        raise ConfigError(
+            f"{path}: proxy.header names the header with the user's name, proxy.client_header the "
+            "one with the client's address; give one of them"
+        )
     if not table.get("from"):
         raise ConfigError(
             f"{path}: proxy.from lists the addresses that the proxy calls from; every program "
@@ -171,7 +253,11 @@ def _read_proxy(table: Mapping[str, Any] | None, path: str) -> TrustedProxy | No
             ipaddress.ip_network(one if isinstance(one, str) else "", strict=False)
         except ValueError as error:
             raise ConfigError(f"{path}: proxy.from takes addresses, not {one!r}") from error
-    return TrustedProxy(table["header"].lower(), tuple(map(str, addresses)))
+    return TrustedProxy(
+        header=table.get("header", "").lower(),
+        addresses=tuple(map(str, addresses)),
+        client_header=table.get("client_header", "").lower(),
+    )
 
 
 def _read_oidc(table: Mapping[str, Any] | None, path: str) -> OidcProvider | None:
@@ -185,10 +271,13 @@ def _read_oidc(table: Mapping[str, Any] | None, path: str) -> OidcProvider | Non
         raise ConfigError(f"{path}: oidc.issuer takes an https address, not {issuer!r}")
     if not all(isinstance(one, str) and one.isprintable() and " " not in one for one in scopes):
         raise ConfigError(f"{path}: oidc.scopes takes words")
+    named = table.get("client_secret_file", "")
+    secret_file = os.path.join(os.path.dirname(path), named) if named else ""
     return OidcProvider(
         issuer=issuer,
         client_id=table["client_id"],
-        client_secret=_read_secret(table.get("client_secret_file", ""), path),
+        client_secret=_read_secret(secret_file, path),
+        secret_file=secret_file,
         name_claim=table.get("name_claim") or "email",
         groups_claim=table.get("groups_claim") or "groups",
         scopes=tuple(scopes),
@@ -200,13 +289,22 @@ def _read_secret(file: str, path: str) -> str:
     if not file:
         return ""
     try:
-        with open(os.path.join(os.path.dirname(path), file), encoding="utf-8") as opened:
+        with open(file, encoding="utf-8") as opened:
             secret = opened.read(_MAX_SECRET_CHARS).strip()
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: oidc.client_secret_file: {error}") from error
     if not secret:
         raise ConfigError(f"{path}: oidc.client_secret_file is empty")
     return secret
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is an IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def is_safe_address(address: object) -> bool:

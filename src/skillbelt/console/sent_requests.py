@@ -45,13 +45,21 @@ def show(visit: Visit) -> ShownPage | Response:
             "key": key,
             "sent": found,
             "messages": list_messages(found),
-            "tools": tools if isinstance(tools, list) else [],
+            "tools": list(map(name_tool, tools)) if isinstance(tools, list) else [],
             "tools_text": _indent(found.tools),
             "talk": visit.url(here),
             "earlier": visit.url(f"{here}/requests/{found.before}") if found.before else "",
             "download": visit.url(f"{here}/requests/{found.summary.number}", download=1),
         },
     )
+
+
+def name_tool(tool: object) -> str:
+    """Return the name of a tool, in the form of any provider."""
+    known: dict[str, Any] = tool if isinstance(tool, dict) else {}
+    inner = known.get("function")
+    named = known.get("name") or (inner.get("name") if isinstance(inner, dict) else "")
+    return str(named or known.get("type") or "without a name")
 
 
 def find_request(store: Store, key: SessionKey, number: str) -> SentRequest:

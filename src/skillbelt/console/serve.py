@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.responses import PlainTextResponse
@@ -13,7 +14,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from skillbelt.console.app import Console, Doors
 from skillbelt.console.endpoints import ALL_ENDPOINTS as ALL_ENDPOINTS
-from skillbelt.console.people import AccessRules, is_safe_address
+from skillbelt.console.people import (
+    OidcProvider,
+    ReadAccess,
+    admit_tokens_only,
+    is_safe_address,
+)
 from skillbelt.console.sign_in import SignIns
 from skillbelt.errors import ConfigError, MissingExtra
 from skillbelt.events import NewEvent
@@ -73,7 +79,7 @@ class Served(NamedTuple):
     port: int
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
-    access: AccessRules = AccessRules()
+    access: ReadAccess = admit_tokens_only
     root: str = ""
     listens: bool = True
 
@@ -94,7 +100,8 @@ def build_console(
             tokens=tokens,
             access=served.access,
             secure=any(one.startswith("https:") for one in served.origins),
-            oidc=_open_oidc(sign_ins, served) if served.access.oidc is not None else None,
+            root=served.root,
+            open_oidc=partial(_open_oidc, sign_ins, served),
         ),
         hosts=known,
         origins=[*own_origins(served.host, served.port), *served.origins, *named],
@@ -103,7 +110,7 @@ def build_console(
     return Gateway(api, console, served.root)
 
 
-def _open_oidc(sign_ins: SignIns, served: Served) -> OidcSignIn:
+def _open_oidc(sign_ins: SignIns, served: Served, provider: OidcProvider) -> OidcSignIn:
     try:
         from skillbelt.console.oidc import OidcSignIn  # extra: oidc
     except ModuleNotFoundError as error:
@@ -115,7 +122,7 @@ def _open_oidc(sign_ins: SignIns, served: Served) -> OidcSignIn:
             f"{origin}: a provider sends people back by https only; name the address of the "
             "proxy with --origin https://…"
         )
-    return OidcSignIn(served.access, sign_ins.signer, f"{origin.rstrip('/')}{served.root}")
+    return OidcSignIn(provider, sign_ins.signer, f"{origin.rstrip('/')}{served.root}")
 
 
 def make_private_root() -> str:

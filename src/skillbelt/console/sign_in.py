@@ -12,6 +12,7 @@ import json
 import secrets
 import threading
 import time
+from collections.abc import Container
 from typing import Any, NamedTuple, cast
 
 from skillbelt.console.people import ROLES, Person, Role
@@ -23,16 +24,37 @@ SESSION_SECONDS = 12 * 3600
 FLOW_SECONDS = 600.0
 OIDC_BEGIN, OIDC_END = "/sign-in/openid", "/sign-in/openid/back"
 _MAX_COOKIE_BYTES = 4_096
+_MAX_GROUPS_CHARS = 1_500  # of the groups in a cookie
 _MAX_ENDED = 10_000  # sign-outs before those of cookies that are too old are forgotten
 _LINK_SECONDS = 600.0
 
 
+class ProviderWord(NamedTuple):
+    """What an OpenID provider said of a person: the role comes of it with each request."""
+
+    issuer: str
+    name: str
+    groups: tuple[str, ...] = ()
+
+    def fit_cookie(self, known: Container[str]) -> ProviderWord:
+        """Return it with as many groups as a cookie holds, those that give a role now first."""
+        kept: list[str] = []
+        for one in sorted(self.groups, key=lambda group: group not in known):
+            if len(json.dumps([*kept, one])) <= _MAX_GROUPS_CHARS:
+                kept.append(one)
+        return self._replace(groups=tuple(kept))
+
+
 class BrowserSession(NamedTuple):
-    """A browser that is signed in; `id` is random, and `until` in Unix seconds."""
+    """A browser that is signed in; `id` is random, and `until` in Unix seconds.
+
+    With `word`, the person is only who it was at the sign-in.
+    """
 
     id: str
     person: Person
     until: float
+    word: ProviderWord | None = None
 
 
 class Signer:
@@ -87,20 +109,22 @@ class SignIns:
             person, until = self._links.pop(_digest(token), (None, 0.0))
         return person if now() < until else None
 
-    def begin(self, person: Person) -> str:
-        """Return the value of a cookie that says who signed in."""
-        document = [secrets.token_urlsafe(16), person.name, person.role, now() + SESSION_SECONDS]
+    def begin(self, person: Person, word: ProviderWord | None = None) -> str:
+        """Return the value of a cookie that says who signed in, and by whose word."""
+        until = now() + SESSION_SECONDS
+        document = [secrets.token_urlsafe(16), person.name, person.role, until, word]
         return self.signer.sign("session", document)
 
     def find(self, cookie: str) -> BrowserSession | None:
         """Return the session of a cookie; None if it is not ours, too old or ended."""
         found = self.signer.read("session", cookie)
-        if not isinstance(found, list) or len(found) != 4:
+        if not isinstance(found, list) or len(found) != 5:
             return None
-        id, name, role, until = found
+        id, name, role, until, said = found
         if role not in ROLES or until < now() or id in self._ended:
             return None
-        return BrowserSession(id, Person(name, cast(Role, role)), until)
+        word = ProviderWord(said[0], said[1], tuple(said[2])) if said else None
+        return BrowserSession(id, Person(name, cast(Role, role)), until, word)
 
     def end(self, session: BrowserSession) -> None:
         """Sign out: the cookie counts no more here."""

@@ -16,18 +16,25 @@ from skillbelt.console.abilities import (
     scan_of,
 )
 from skillbelt.console.approved import compare_files, find_approved, list_approved, read_files
-from skillbelt.console.catalogue import check_switch, find_any, show_document, switch
+from skillbelt.console.catalogue import (
+    check_switch,
+    find_any,
+    read_cases,
+    show_document,
+    switch,
+)
 from skillbelt.console.downloads import attach, is_text
 from skillbelt.console.markdown import render_markdown
-from skillbelt.console.one_skill import find_locked, measure_route, read_cases
+from skillbelt.console.one_skill import find_locked, measure_route
 from skillbelt.console.visit import ShownPage, Visit
 from skillbelt.discovery.describe import clients_of
 from skillbelt.errors import SkillbeltError
-from skillbelt.evals.cases import EvalSet
+from skillbelt.evals.last_results import last_results
 from skillbelt.format.skill import Skill
 from skillbelt.permission.judging import judge_by_rules
 from skillbelt.permission.remembered import RememberedAnswers
 from skillbelt.runtime.runtime import Runtime
+from skillbelt.search.protocol import Result
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.text import tokens, tokens_of_bytes
 from skillbelt.values import SKILL_FILE
@@ -65,7 +72,7 @@ def show_all(visit: Visit) -> ShownPage:
         found = [one for one in belt.search(words, PAGE) if one.strength != "noise"]
         rows = [
             row._replace(
-                reason=f"{one.field}: {one.snippet or one.skill.description}",
+                reason=_tell_reason(one),
                 strength=one.strength,
             )
             for one, row in zip(
@@ -79,6 +86,12 @@ def show_all(visit: Visit) -> ShownPage:
     start = visit.number("from", 0, len(chosen))
     rows = _list_rows(visit, chosen[start : start + PAGE], shadowed)
     return ShownPage("skills.html", _facts(visit, rows, "", len(chosen), start))
+
+
+def _tell_reason(result: Result) -> str:
+    """Return where the words were found; not what the row says anyhow."""
+    found = result.snippet.strip("… ")
+    return result.field if found in result.skill.description else f"{result.field}: {found}"
 
 
 def _list_rows(visit: Visit, skills: Sequence[Skill], shadowed: set[str]) -> list[SkillRow]:
@@ -169,7 +182,9 @@ def show_one(visit: Visit) -> ShownPage:
     belt, skill = visit.parts.belt, _find(visit)
     visit.parts.usage.start()
     ruled, denied = judge_by_rules(belt.settings, [skill])
-    document = show_document(belt.catalog, skill, ruled, denied=skill.name in denied)
+    cases = read_cases(skill)
+    results = last_results(belt.settings, skill, cases)
+    document = show_document(belt.catalog, skill, ruled, results, denied=skill.name in denied)
     files = visit.url(f"/skills/{skill.name}/files")
     text = _read_text(skill, SKILL_FILE) if skill.origin.kind != "mcp" else skill.source
     body = text.encode("utf-8", "replace")[skill.body_offset :].decode("utf-8", "replace")
@@ -189,7 +204,9 @@ def show_one(visit: Visit) -> ShownPage:
             "abilities": describe_abilities(scanned),
             "told": _TOLD.get(visit.query.get("told", ""), ""),
             **_describe_versions(visit, skill, str(document["hash"])),
-            **_describe_evals(visit, skill),
+            "cases": cases,
+            "results": results,
+            "routed": measure_route(belt, skill, cases) if "measure" in visit.query else None,
         },
     )
 
@@ -218,15 +235,6 @@ def _describe_versions(visit: Visit, skill: Skill, now: str) -> Mapping[str, obj
         if chosen is not None and differs
         else (),
         "remembered": [one for one in answers if one.skill == skill.name],
-    }
-
-
-def _describe_evals(visit: Visit, skill: Skill) -> Mapping[str, object]:
-    cases = read_cases(skill) if skill.origin.kind != "mcp" else EvalSet(skill.name)
-    measured = "measure" in visit.query
-    return {
-        "cases": cases,
-        "routed": measure_route(visit.parts.belt, skill, cases) if measured else None,
     }
 
 

@@ -76,6 +76,7 @@ from skillbelt.sandbox.registry import AUTO, CONTAINER, WASM, Choice, Sandboxes
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey
 from skillbelt.store.key_hash import hash_texts
+from skillbelt.text import one_line
 from skillbelt.values import SkillSettings
 
 try:
@@ -102,6 +103,7 @@ _AGAIN_SECONDS = 0.05
 _LOOK_SECONDS = 5.0
 _TRIES = 4
 _MAX_SHOWN = 3  # names in a warning
+_TOO_LARGE = f"more than {MAX_CARRIED_BYTES // 2**20} MiB"
 _MAX_KNOWN = 4_096
 _CONNECTING = threading.Lock()
 _NOTHING_SAID = SkillSettings()
@@ -494,9 +496,16 @@ class RemoteRun:
         needed = {p: f for p, f in facts.items() if f.kind == "file" and f.content in wanted}
         # A single run has one message: the node keeps nothing of it for the next run.
         sending = carry(run.workspace, needed, batch_bytes=_batch_bytes(run))
-        if sending.left or (run.who.once and sending.later):
-            (path, *_) = (*sending.left, *sending.later)
-            raise RunRefused(f"{path!r} is too large to be sent to a node; give it as an artifact")
+        if sending.left:
+            raise RunRefused(
+                f"{one_line(sending.left[0])} is not sent to a node, since it has {_TOO_LARGE}; "
+                'split it, or run this with executor = "local"; nothing was run'
+            )
+        if run.who.once and sending.later:
+            raise RunRefused(
+                f"the files of the run have {_TOO_LARGE} together, and a run without a session "
+                "sends them at once; name a session; nothing was run"
+            )
         facts = {path: sending.changed.get(path, fact) for path, fact in facts.items()}
         contents = sending.contents
         stdin = self._job.stdin
@@ -586,7 +595,8 @@ class RemoteRun:
         run = self._run
         self._put(actor, known, reply.carried)
         run.warnings += tuple(
-            f"{path} was not brought back from the node: it is too large"
+            f"{one_line(path)} stays on the node, and is not in the result: it has {_TOO_LARGE}; "
+            "write it in smaller parts"
             for path in self._collect(actor, known, reply.carried).left
         )
         if isinstance(run.egress, NodeNetwork):
