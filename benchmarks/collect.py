@@ -1,4 +1,4 @@
-"""What collecting the outputs of a run costs beside a copy: `python -m benchmarks.collect`.
+"""The cost of collecting the outputs of a run beside a copy: `python -m benchmarks.collect`.
 
 A hundred files of 1 MiB are collected and copied in turn. The copy is `shutil.copyfile`, which lets
 the kernel do the work. Some figures are shown without a bar: what it takes to have the same text in
@@ -138,7 +138,7 @@ def _row(folder: str, way: Way, rounds: int, files: int) -> Row:
 
 
 def _seconds(call: Callable[[], object]) -> float:
-    """What it takes to make something. To be rid of it again is not counted for either."""
+    """The time to make something; the time to remove it is not counted."""
     gc.collect()
     started = time.perf_counter()
     made = call()

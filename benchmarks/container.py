@@ -1,4 +1,4 @@
-"""What a call in a warm container costs, beside `docker exec`: `python -m benchmarks.container`.
+"""The cost of a call in a warm container, beside `docker exec`: `python -m benchmarks.container`.
 
 Starts an engine of its own, with nothing of yours in it. A command in a container that is kept
 ready, `docker exec` of the command line and exec by the SDK take turns, in containers of the same
@@ -66,7 +66,7 @@ class Bare:
         self._image = self._client.inspect_container(self._id)["Image"]
 
     def exec_by_command(self) -> None:
-        """`docker exec`, as anybody would type it."""
+        """Run `docker exec`, as typed on a command line."""
         self._call("exec", "--user", self._user, "--workdir", self._folder, self._id, *COMMAND)
 
     def exec_by_library(self) -> None:

@@ -35,14 +35,14 @@ SESSIONS, THREADS = 3, 4
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
 SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 GONE_SECONDS = 5.0  # the kernel ends a sandbox soon after its runtime, not at once
-# Two that leave their group, of which one does not listen to anybody.
+# Two that leave their group, of which one ignores signals.
 DAEMONS = "setsid sleep 300 & setsid bash -c 'trap \"\" TERM HUP INT; sleep 300; :' & "
 ODD = (
     'd=work/odd-$RANDOM$RANDOM; mkdir -p $d/a/b $d/c; touch "$d/new\nline" $d/c/x;'
     " mkfifo $d/pipe; ln -s /etc/passwd $d/link; chmod 0 $d/a/b $d/a $d/c/x; chmod 4777 $d/c;"
     " mkdir -p $RUN_DIR/k/l; chmod 0 $RUN_DIR/k/l; touch /tmp/x /dev/shm/y"
 )
-# What a command is told to do, by turns.
+# The tasks of a command, in turn.
 KINDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("true", {}),
     ("echo wrong >&2; exit 3", {}),
@@ -72,7 +72,7 @@ class Figure(NamedTuple):
 
 
 class Bench(NamedTuple):
-    """What runs are made with, and the mark they bear."""
+    """The workbench of the runs, and the mark they bear."""
 
     workbench: Workbench
     skill: Skill
@@ -212,10 +212,10 @@ def _entries(folder: str) -> list[str]:
 
 
 def _shared() -> Iterator[str]:
-    """What this user has in the folders of everybody; root has too much of it."""
+    """The files of this user in shared folders; root has too many."""
     for folder in SHARED:
         for entry in os.scandir(folder) if os.getuid() and os.path.isdir(folder) else ():
-            # What somebody else has just removed is nothing of ours.
+            # A file that another process just removed is not ours.
             with suppress(FileNotFoundError):
                 if entry.stat(follow_symlinks=False).st_uid == os.getuid():
                     yield entry.path
@@ -311,7 +311,7 @@ def work_until_shot(bench: Bench) -> None:
             for number in range(first, 10**9):
                 kinds[number % len(kinds)](number)
         finally:
-            os._exit(1)  # whoever is to shoot must not take this for a success
+            os._exit(1)  # the process that kills must not take this for a success
 
     for first in range(len(kinds)):
         threading.Thread(target=work, args=(first,), daemon=True).start()

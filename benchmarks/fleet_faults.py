@@ -57,7 +57,7 @@ RAY_FAULTS = ("none", "worker", "node", *LOCAL_FAULTS[1:])
 
 
 class Round(NamedTuple):
-    """What a round found. The figures from `missing` to `left` must be 0."""
+    """The findings of a round. The figures from `missing` to `left` must be 0."""
 
     fault: str
     results: int
@@ -590,7 +590,7 @@ def _filled(folder: Path) -> Iterator[None]:
 
 
 class Plan(NamedTuple):
-    """Which rounds are made: each fault once for each number."""
+    """The rounds to run: each fault once for each number."""
 
     executor: str
     faults: Sequence[str]
@@ -627,7 +627,7 @@ def _rounds_of_cluster(
 
 
 class ResultsFile:
-    """What was found until now, by seed. Without a path it is forgotten."""
+    """The findings so far, by seed. Without a path they are forgotten."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path

@@ -39,7 +39,7 @@ _SPREAD = 0.5  # times vary by half around their mean
 
 
 class Figures(NamedTuple):
-    """What was measured, in seconds of one processor, or of one connection of the store."""
+    """The measurements, in seconds of one processor, or of one connection of the store."""
 
     run_seconds: float
     server_seconds: float
@@ -53,7 +53,7 @@ class Figures(NamedTuple):
 
 
 class Station(NamedTuple):
-    """What work passes through: so many places, each for so long."""
+    """A stage that work passes through: a number of places, each for some time."""
 
     name: str
     places: int

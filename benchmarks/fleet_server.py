@@ -1,11 +1,11 @@
-"""A server of the fault benchmark: runs what it is told and reports it, a line of JSON each.
+"""A server of the fault benchmark: runs its orders and reports each, a line of JSON.
 
     python -m benchmarks.fleet_server FOLDER PLACES
 
 reads lines `ID SECONDS` and runs each in a conversation of its own, several at once, each with
-another skill that no machine has seen before. A run that
-ended is reported once, after the event of its end is committed to the store: `{"id", "end":
-"result"|"error", "kind", "message", "committed"}`.
+another skill that no machine has seen before. A run that ended is reported once, after the event of
+its end is committed to the store: `{"id", "end": "result"|"error", "kind", "message",
+"committed"}`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from skillbelt.store import SessionKey
 MARK = "fleet-run-"
 APP = "faults"
 SKILL = "---\nname: {name}\ndescription: Waits and says so.\n---\n# {new}\n"
-# The words of the command are its mark, by which it is found wherever it runs.
+# The arguments of the command are its mark, by which it is found on any machine.
 COMMAND = "exec -a {mark} bash -c 'sleep {seconds}; echo {mark}; : keep the shell'"
 
 

@@ -1,9 +1,8 @@
-"""What machines that share a PostgreSQL cost each other: `python -m benchmarks.fleet_shared [URL]`.
+"""The cost of sharing a PostgreSQL between machines: `python -m benchmarks.fleet_shared [URL]`.
 
 Two processes with state folders of their own ask and answer permissions; processes of one and of
 many machines append to the audit log. URL is an empty database; without one, a durable server is
-started for it.
-Exit code 1 when an answer takes longer than 300 ms.
+started for it. Exit code 1 when an answer takes longer than 300 ms.
 """
 
 from __future__ import annotations

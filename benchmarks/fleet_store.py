@@ -1,4 +1,4 @@
-"""What PostgreSQL costs as a store: `python -m benchmarks.fleet_store`.
+"""The cost of PostgreSQL as a store: `python -m benchmarks.fleet_store`.
 
 Appends stand beside a bare loop of psycopg that inserts the same rows, with the same durability, in
 turn in the same run. Listing 100,000 sessions by page stands beside the memory before it. Starts a
@@ -106,7 +106,7 @@ def measure_appends(url: str, rounds: int, count: int, writers: int) -> dict[str
 
 
 def measure_pages(url: str, sessions: int) -> dict[str, float]:
-    """What listing all sessions takes, and how much memory at most."""
+    """The cost of listing all sessions, and the memory it takes at most."""
     with closing(PostgresStore(url)) as store:
         store.sessions(limit=1)
         with psycopg.connect(url) as db:

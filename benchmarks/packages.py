@@ -1,4 +1,4 @@
-"""What packages cost a run: `python -m benchmarks.packages`.
+"""The cost of packages for a run: `python -m benchmarks.packages`.
 
 The first run of a skill that imports one small package, beside `uv run --with` for the same with an
 equally cold cache; and a second run, beside one of a script that needs no packages and imports the

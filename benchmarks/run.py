@@ -1,4 +1,4 @@
-"""What a whole run costs, as an ordinary user: `python -m benchmarks.run`.
+"""The cost of a whole run, as an ordinary user: `python -m benchmarks.run`.
 
 A run of `true`, from permission to the line in the audit log, beside bubblewrap alone with the very
 same flags, in turns; as whatever else the machine does only ever adds, the time that one run in ten
@@ -34,7 +34,7 @@ from skillbelt.sandbox.protocol import Job
 from skillbelt.store import SessionKey
 
 RUNS, MIXED_RUNS, TRIES = 200, 2_000, 200
-USER = 61_998  # nobody else's, so that what it leaves is seen
+USER = 61_998  # used by no other process, so that leftovers are seen
 WHO = Asker(SessionKey("benchmark", "me", "one"), "user")
 
 
@@ -125,7 +125,7 @@ def measure(runs: int, root: bool) -> list[Row]:
 
 
 def endure(runs: int, tries: int, root: bool) -> list[Row]:
-    """What is left after many runs, and after their ends."""
+    """The leftovers after many runs, and after their ends."""
     endurance.unshare_mounts()
     mark = f"mark-{os.urandom(8).hex()}"
     child = [sys.executable, "-m", "benchmarks.run", *(["--root"] if root else []), "--work"]
@@ -153,7 +153,7 @@ def work(mark: str, root: bool) -> None:
 
 @contextmanager
 def scratch(mode: int = 0o755) -> Iterator[str]:
-    """A folder that everybody can reach, and that is gone afterwards whatever is in it."""
+    """A folder that every user can reach; it is removed afterwards with its content."""
     folder = tempfile.mkdtemp(prefix="skillbelt-")
     os.chmod(folder, mode)
     try:

@@ -1,4 +1,4 @@
-"""What the sandbox costs, as an ordinary user: `python -m benchmarks.sandbox`.
+"""The cost of the sandbox, as an ordinary user: `python -m benchmarks.sandbox`.
 
 A command in the sandbox is measured beside a bare one and beside bubblewrap alone, in turns, so
 that whatever else the machine does weighs on all of them; as it only ever adds, the time that one

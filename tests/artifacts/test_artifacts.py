@@ -88,7 +88,7 @@ STEPS = st.lists(st.one_of(SAVES, SAVES, SAVES, st.builds(Delete, KEYS, NAMES)),
 
 
 def apply(store: ArtifactStore, step: Save | Delete) -> object:
-    """What the operation answers, without the time."""
+    """The result of the operation, without the time."""
     try:
         match step:
             case Save(key, name, data):

@@ -215,7 +215,7 @@ def test_a_killed_writer_leaves_nothing_half(
 
 
 def test_bytes_that_lost_their_blob_are_still_there(folder: Path, store: DiskArtifacts) -> None:
-    """As when a deleter counts the links just before a writer adds one."""
+    """This happens when a deleter counts the links just before a writer adds one."""
     store.save(KEY, "a", b"x")
     files(folder, "blobs")[0].unlink()
     assert read(store, KEY, "a")[1] == b"x"

@@ -133,7 +133,7 @@ def test_repositories_and_caches_do_not_matter(folder: Path, tree: Tree) -> None
 
 
 def test_a_link_into_what_is_not_covered_makes_it_partial(folder: Path, tree: Tree) -> None:
-    """Else instructions could be kept where nobody looks."""
+    """Otherwise instructions could be hidden where no reader looks."""
     tree.write(folder / "node_modules/x.md", "x")
     (folder / "more.md").symlink_to("node_modules/x.md")
     assert not is_complete(mark(folder))
@@ -154,7 +154,7 @@ def test_text_of_any_characters_is_hashed() -> None:
     assert skill.files.digest().startswith("sha256:")
 
 
-# A skill that can not be seen whole
+# A skill that cannot be read completely
 
 
 def test_too_many_files_are_marked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

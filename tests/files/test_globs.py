@@ -142,7 +142,7 @@ def test_ordinary_patterns_are_never_exhausted() -> None:
 
 
 def reference(glob: str, path: str) -> bool:
-    """What a pattern means, without any care for time."""
+    """The meaning of a pattern, by a slow and simple implementation."""
 
     @cache
     def names(at: int, below: int) -> bool:

@@ -13,7 +13,7 @@ from skillbelt.files.locks import held, hold, locked, release
 
 
 def test_the_lock_of_a_removed_file_holds_nobody(tmp_path: Path) -> None:
-    """Who waited while the file was removed goes on to wait for the new one."""
+    """A process that waited while the file was removed waits for the new one."""
     path = str(tmp_path / "lock")
     first = hold(path, fcntl.LOCK_EX)
     got: list[int] = []

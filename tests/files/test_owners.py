@@ -1,4 +1,4 @@
-"""Whose a file is, which folder it is, and what follows for a project of somebody else's."""
+"""The owner of a file, the identity of a folder, and projects of other users."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_who_became_root_by_sudo_is_still_who_they_were(
     tmp_path: Path, somebody_else: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sudo = {"SUDO_UID": str(somebody_else)}
-    assert stranger(str(tmp_path), sudo)  # not root: anybody can set a variable
+    assert stranger(str(tmp_path), sudo)  # not root: any user can set a variable
     monkeypatch.setattr("skillbelt.files.owners.os.geteuid", lambda: 0)
     assert stranger(str(tmp_path), sudo) == ""
     assert stranger(str(tmp_path), {"SUDO_UID": "x"})

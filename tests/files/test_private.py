@@ -1,4 +1,4 @@
-"""Folders and files that are the user's alone, whatever the umask."""
+"""Folders and files of the user alone, with any umask."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_folder_where_only_owners_may_rename_is_left_as_it_is(tmp_path: Path) 
 
 
 def test_one_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is asked is made up where nobody but root may give a folder away."""
+    """The owner is faked where only root may give a folder away."""
     folder = tmp_path / "theirs"
     folder.mkdir()
     if os.geteuid() == 0:
@@ -88,7 +88,7 @@ def test_a_file_in_its_place_is_named(tmp_path: Path) -> None:
 
 
 def test_a_log_closes_folders_that_were_left_open(tmp_path: Path) -> None:
-    """As an earlier version made them where the umask was 000."""
+    """An earlier version created them like this where the umask was 000."""
     folder = str(tmp_path / "state/audit")
     AuditLog(folder).append(AuditEvent(0.0, "run"))
     (tmp_path / "state").chmod(0o777)
@@ -116,7 +116,7 @@ def test_all_that_commands_make_is_private_whatever_the_umask(open_tree: Tree) -
     assert any(name.endswith(".sqlite3") and name.startswith("index") for name in names)
     workspaces = open_tree.home / ".local/state/skillbelt/workspaces"
     for path in found:
-        # A workspace is its runner's, behind a folder that nobody else can enter.
+        # A workspace belongs to its runner, behind a folder that no other user can enter.
         if workspaces in path.parents:
             continue
         others = mode(path) & 0o077

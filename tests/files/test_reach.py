@@ -306,7 +306,7 @@ def test_settings_that_lie_outside_the_project_are_not_read(tree: Tree) -> None:
 @pytest.mark.parametrize("whole", [True, False], ids=["folder", "file"])
 @pytest.mark.parametrize("where", ["home/.claude/skills", "named"])
 def test_the_users_own_links_are_listed_and_load(tree: Tree, where: str, whole: bool) -> None:
-    """As stow, Nix and a folder of dotfiles make them."""
+    """Stow, Nix and dotfile managers create such links."""
     store = tree.skill("dotfiles/pdf", text="Body.\n")
     tree.write("dotfiles/pdf/reference/a.md", "More.\n")
     own = tree.path(where)

@@ -206,7 +206,7 @@ def test_folders_swapped_for_links_lead_nowhere(tmp_path: Path) -> None:
     stop = threading.Event()
 
     def swap(top: Path) -> None:
-        """What a process that lives on would do: a folder, then a link of the same name."""
+        """Act like a process that lives on: a folder, then a link of the same name."""
         while not stop.is_set():
             for name in ("a", "a/b"):
                 path = top / name

@@ -1,4 +1,4 @@
-"""What dies in a cluster of two nodes, and what no file of the cluster may show."""
+"""Failures in a cluster of two nodes, and secrets that no file of the cluster may show."""
 
 from __future__ import annotations
 

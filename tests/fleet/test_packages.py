@@ -49,7 +49,7 @@ def index() -> Iterator[Server]:
 def test_a_node_installs_exactly_what_was_granted(
     index: Server, tree: Tree, tmp_path: Path
 ) -> None:
-    for name in ("greet", "other"):  # the second is for nobody
+    for name in ("greet", "other"):  # the second is needed by no skill
         list_wheel(index, name, {f"{name}.py": f"word = 'hello from {name}'"})
     skill = tree.skill("project/.agents/skills/greet")
     tree.write(skill / "scripts" / "say.py", SAY)

@@ -1,4 +1,4 @@
-"""What a node does with orders: it carries out what a server sealed and granted, nothing else."""
+"""A node carries out the orders that a server sealed and granted, and nothing else."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Made(NamedTuple):
     skills: dict[str, Any]
 
     def sent(self, key: bytes = KEY, **changed: Any) -> Sent:
-        """As it is sent, with changes that the server itself would have sealed."""
+        """An order as it is sent, with changes that the server itself would have sealed."""
         order = self.order._replace(**changed)
         data, sealed, private = seal_order(key, order, self.values)
         return Sent(data, sealed, private, write_facts(self.facts), self.contents, self.skills)

@@ -1,4 +1,4 @@
-"""Which nodes have what a run needs, without a cluster; and on a real one of two unequal nodes."""
+"""The nodes that meet the needs of a run, without a cluster; and on a real one of two nodes."""
 
 from __future__ import annotations
 

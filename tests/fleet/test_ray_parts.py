@@ -1,4 +1,4 @@
-"""What skillbelt uses of Ray that Ray does not promise to keep."""
+"""The private parts of Ray that skillbelt uses."""
 
 from __future__ import annotations
 

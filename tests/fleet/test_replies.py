@@ -1,4 +1,4 @@
-"""What a server makes of the answer of a node, whatever that is."""
+"""Parsing the answer of a node, which may be anything."""
 
 from __future__ import annotations
 

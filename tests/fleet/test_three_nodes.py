@@ -89,7 +89,7 @@ def belt(cluster: SmallCluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def conversations(cluster: SmallCluster) -> dict[str, dict[str, Any]]:
-    """What the living actors keep, by the hash of the conversation; the last run counts."""
+    """The workspaces of the living actors, by the hash of the conversation; the last run counts."""
     from skillbelt.fleet.cluster import Cluster
 
     found: dict[str, dict[str, Any]] = {}

@@ -52,7 +52,7 @@ def test_a_run_that_is_to_end_does_not_wait() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(-5, 200))))
 def test_no_more_is_under_way_than_the_window_holds(steps: list[tuple[int, int]]) -> None:
-    """Whatever a server says that it took."""
+    """For any number that a server reports."""
     window, sent, taken = OutputWindow(30), 0, 0
     window.end_after(0)
     for size, told in steps:

@@ -1,4 +1,4 @@
-"""What nothing refers to is removed from an object store, and nothing else."""
+"""Collection removes the objects that nothing refers to, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that nobody waits for, in the real sandbox."""
+"""Background runs, in the real sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run is asked for and what it gives."""
+"""The arguments and the result of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which script or module of a skill is executed."""
+"""The choice of the script or module to execute."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOLDER = "project/.agents/skills/tool"
 
 @pytest.fixture
 def found(tree: Tree) -> Callable[..., Target]:
-    """What would be executed of a skill with these files."""
+    """The target that would be executed of a skill with these files."""
 
     def target(files: str, input: object = None, **options: Any) -> Target:
         declared = options.pop("metadata", None)

@@ -1,4 +1,4 @@
-"""Clearing installed packages away: never those in use, whatever is left of the others."""
+"""Clearing installed packages away: never those in use, and all leftovers."""
 
 from __future__ import annotations
 

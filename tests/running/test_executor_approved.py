@@ -1,7 +1,7 @@
-"""What was approved is what runs, whatever happens to the skill between the question and the start.
+"""The approved content runs, even if the skill changes between the question and the start.
 
-The files of a skill change while somebody is asked, and another call of the same conversation
-stages them as they are then.
+The files of a skill change while a person is asked, and another call of the same conversation
+stages the new ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A skill that whoever asks may not have is not run either, through no door."""
+"""A skill that the asker may not use does not run, by any path."""
 
 from __future__ import annotations
 

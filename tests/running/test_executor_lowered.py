@@ -1,4 +1,4 @@
-"""Where the strongest sandbox does not work, a run in a weaker one says so."""
+"""A run in a weaker sandbox says so, where the strongest does not work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run reaches beyond its workspace: the network, and the packages it declares."""
+"""The reach of a run beyond its workspace: the network, and the packages it declares."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ def test_packages_that_nobody_uses_are_cleared_away_and_that_is_said(packages: B
     heard = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         call, skill = RunCall(wait), packages.belt.get_skill("echo")
-        # It declares what the script needs, whatever command it is.
+        # It declares the needs of the script, for any command.
         packages.write("requirements.txt", "greet\n")
         watch = Watch(lambda *_: heard.set())
         done = pool.submit(packages.make().run, skill, call, ME, watch)

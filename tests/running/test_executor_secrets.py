@@ -1,4 +1,4 @@
-"""Secrets that a run is given, in all that is told of it."""
+"""Secrets that a run is given do not appear in its results."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_file_that_is_cut_within_a_secret_shows_nothing_of_it(echo: Bench) -> 
 
 
 def test_a_file_that_is_kept_is_kept_to_the_byte(echo: Bench) -> None:
-    """What is shown of it is not: a store holds what the command wrote, text or not."""
+    """Only the shown text is redacted: a store holds the bytes that the command wrote."""
     store = MemoryArtifacts()
     bench = echo.make(artifacts=store)
     command = 'echo "$MY_TOKEN" > out/a.txt; printf "\\0$MY_TOKEN" > out/b.bin'

@@ -1,4 +1,4 @@
-"""What the settings say about one skill, in its runs: variables, hosts, sandbox, timeout."""
+"""The settings of one skill, in its runs: variables, hosts, sandbox, timeout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person who is asked is shown, whatever the request carries."""
+"""The facts that a person sees who is asked, for any request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUN = Request(
 
 
 def carried(**metadata: object) -> list[Fact]:
-    """What is told because of the metadata."""
+    """The facts that come from the metadata."""
     told = facts(RUN._replace(metadata=metadata))
     return told[len(facts(RUN)) :]
 

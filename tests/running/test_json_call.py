@@ -1,4 +1,4 @@
-"""Which script of a skill is executed, what it is told, and what comes back."""
+"""The choice of a skill's script, its input, and its result."""
 
 from __future__ import annotations
 
@@ -419,7 +419,7 @@ ALLOWED = Rule("network", "named.invalid", "allow")
 def test_a_host_is_reached_when_it_is_named_and_allowed(
     make: Make, tool: str, rules: tuple[Rule, ...], answers: list[int | None]
 ) -> None:
-    """The proxy answers 403 for what it does not let through, 502 for what it can not find."""
+    """The proxy answers 403 for a refused host, 502 for an unknown one."""
     done = make({"scripts/run.py": REACH}, rules, allowed_tools=[tool])()
     assert done.output == answers, done.stderr
 

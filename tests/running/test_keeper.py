@@ -18,7 +18,7 @@ from tests.tree import Tree
 
 @pytest.fixture
 def server(open_tree: Tree) -> Any:
-    """What opens a server: each has a state folder of its own, all share the object store."""
+    """A function that opens a server: each has its own state folder, all share the object store."""
     open_tree.skill("project/.agents/skills/echo")
     objects = (open_tree.root / "objects").as_uri()
 
@@ -57,7 +57,7 @@ def test_a_conversation_that_is_deleted_is_deleted_everywhere(server: Any) -> No
 
 
 def test_nothing_runs_with_old_files(server: Any, open_tree: Tree) -> None:
-    """Where the store is away, it is not known whether another machine went on."""
+    """While the store is away, another machine may have gone on."""
     one = server("one")
     run(one, "echo 1 > $WORK_DIR/a")
     for path in (open_tree.root / "objects").rglob("*"):

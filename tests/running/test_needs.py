@@ -1,4 +1,4 @@
-"""Which packages a command of a skill needs."""
+"""The packages that a command of a skill needs."""
 
 from __future__ import annotations
 

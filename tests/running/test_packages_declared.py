@@ -1,4 +1,4 @@
-"""What a skill declares that its scripts need."""
+"""The packages that a skill declares for its scripts."""
 
 from __future__ import annotations
 

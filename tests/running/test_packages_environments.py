@@ -63,7 +63,7 @@ class Shop:
         return str(caught.value)
 
     def left(self) -> list[str]:
-        """What lies in the cache but locks."""
+        """The entries of the cache except locks."""
         folder = os.path.join(self.cache, "environments")
         names = os.listdir(folder) if os.path.isdir(folder) else []
         return [name for name in names if not name.endswith(".lock")]
@@ -78,7 +78,7 @@ def shop(tmp_path: Path) -> Shop:
 
 @pytest.fixture(autouse=True)
 def _made_removable(tmp_path: Path) -> Iterator[None]:
-    """What an ordinary user made read-only, pytest could not clear away."""
+    """Make read-only folders of an ordinary user removable for pytest."""
     yield
     for folder, _, _ in os.walk(tmp_path):
         os.chmod(folder, 0o700)
@@ -367,7 +367,7 @@ def test_an_installer_that_does_not_end_is_killed(shop: Shop, tmp_path: Path) ->
 
 
 def sleeping(mark: str) -> list[int]:
-    """The processes, wherever they run, that sleep for so long."""
+    """The processes that sleep for the marked time, anywhere on this machine."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):
@@ -378,7 +378,7 @@ def sleeping(mark: str) -> list[int]:
 
 
 def is_running(process: int) -> bool:
-    """Whether it is there and not dead already, waiting for somebody to take note."""
+    """Whether the process exists and is not a zombie."""
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

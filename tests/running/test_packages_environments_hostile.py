@@ -31,7 +31,7 @@ npm = needs.npm
 
 
 class Market:
-    """An index that the user has, and another server that nobody named."""
+    """An index of the user, and another server that no setting names."""
 
     def __init__(self, root: Path, index: Server, other: Server) -> None:
         self.root, self.index, self.other = root, index, other

@@ -1,4 +1,4 @@
-"""The imports of sources of Python and JavaScript, which nobody runs to find them."""
+"""The imports of Python and JavaScript sources, found without running them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where packages come from, as the user says."""
+"""The package indexes in the user's configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where uv and npm are, and what is theirs."""
+"""Finding uv and npm, and their defaults."""
 
 from __future__ import annotations
 

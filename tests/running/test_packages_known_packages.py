@@ -1,4 +1,4 @@
-"""Which package has a module: the table that ships, and names that are not in it."""
+"""The package of a module: the shipped table, and names that are not in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an installer resolved, read strictly."""
+"""Strict parsing of the lock files of installers."""
 
 from __future__ import annotations
 

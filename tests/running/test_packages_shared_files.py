@@ -167,5 +167,5 @@ def test_a_source_is_fetched_once_and_built_on_each_machine(
     del market.index.pages["/files/made-1.0.tar.gz"]
     made = provide(planned(plan.lock))
     assert says(made, "import made; print(made.word)") == "built made\n"
-    # A build is what nobody vouches for: no file of it is shared.
+    # No hash verifies the result of a build: no file of it is shared.
     assert wheels(objects) == [kept]

@@ -46,7 +46,7 @@ def market(tmp_path: Path) -> Iterator[Market]:
 
 
 def installer(path: str, name: str = "greet") -> str:
-    """Who says to have installed a package."""
+    """The installer that a package's record names."""
     [found] = Path(path).rglob(f"{name}-1.0.dist-info/INSTALLER")
     return found.read_text().strip()
 

@@ -1,4 +1,4 @@
-"""Which programs a command finds: the interpreter by both names, and uv, pip and npx."""
+"""The programs that a command finds: the interpreter by both names, and uv, pip and npx."""
 
 from __future__ import annotations
 

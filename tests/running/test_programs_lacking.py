@@ -1,4 +1,4 @@
-"""What a result says about a program, a module, a host or a folder that a command lacked."""
+"""The hints of a result about a program, a module, a host or a folder that a command lacked."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_program_that_node_starts_is_named(echo: Bench) -> None:
 
 
 def test_a_program_that_is_there_is_not_called_missing(echo: Bench) -> None:
-    """Whatever a skill prints."""
+    """For any output of a skill."""
     echo.write("bin/own", "#!/bin/sh\n", 0o755)
     for name in ("git", "python", "uv", "own"):
         assert echo.run(f"echo 'bash: line 1: {name}: command not found' >&2; exit 127").hints == ()

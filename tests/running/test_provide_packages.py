@@ -1,4 +1,4 @@
-"""What is asked before packages are installed."""
+"""The questions before packages are installed."""
 
 from __future__ import annotations
 

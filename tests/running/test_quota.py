@@ -58,7 +58,7 @@ def test_many_files_are_too(echo: Bench) -> None:
 def test_what_the_disk_does_not_show_is_found_after_some_runs(
     echo: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody else may give back as much as a run takes."""
+    """Other processes may free as much space as a run takes."""
     monkeypatch.setattr(quota, "free_space", lambda _path: Space(0, 0))
     monkeypatch.setattr(quota, "_SHARE", 4)
     bench = echo.make(**LIMITS)

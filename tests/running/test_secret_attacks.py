@@ -180,7 +180,7 @@ def _processes_with(file: str) -> list[str]:
 
 
 def test_a_later_run_of_the_same_skill_has_nothing_of_it(scene: Scene) -> None:
-    """What was allowed once is gone with the run, in the same conversation too."""
+    """A secret that was allowed once is gone with the run, in the same conversation too."""
     belt = scene.runtime()
     session = belt.session("ada", "one")
     assert belt.run_sync("holder", 'test -n "$A_KEY"', session=session).exit_code == 0

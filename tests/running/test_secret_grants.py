@@ -1,4 +1,4 @@
-"""Stored secrets in runs: who is asked, who gets one, and what is told of it."""
+"""Stored secrets in runs: the questions, the grants, and the records."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def kit(open_tree: Tree) -> Iterator[Kit]:
     made.close()
 
 
-# Who gets one
+# Grants
 
 
 def test_a_secret_that_is_declared_and_allowed_is_a_variable_of_the_run(kit: Kit) -> None:
@@ -245,7 +245,7 @@ def test_always_for_a_script_covers_no_other_command(
 
 
 def test_always_for_a_script_covers_it_with_the_same_variables(kit: Kit) -> None:
-    """As the user's settings may give it some in each call."""
+    """The user's settings may give it variables in each call."""
     kit.set()
     assert always(kit, "bash scripts/show.sh", env={"REGION": "eu"}) == 1
     assert always(kit, "bash scripts/show.sh --more", env={"REGION": "eu"}) == 0
@@ -336,7 +336,7 @@ def test_a_project_may_deny_a_secret(kit: Kit) -> None:
     assert kit.try_run().stdout == "none"
 
 
-# What is told of it
+# Records
 
 
 SPELLINGS = [

@@ -1,4 +1,4 @@
-"""Where secrets are kept: in a private file, or in the keyring of the system."""
+"""The secret store: a private file, or the keyring of the system."""
 
 from __future__ import annotations
 

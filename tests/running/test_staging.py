@@ -375,7 +375,7 @@ def test_the_copy_of_an_earlier_call_is_checked_too(workspace: Workspace, source
 def test_a_file_swapped_while_it_is_approved_is_never_staged(
     tree: Tree, workspace: Workspace, source: Path
 ) -> None:
-    """The content that is staged has the hash that was approved, whatever the source does."""
+    """The staged content has the approved hash, even if the source changes."""
     script = source / "scripts" / "run.sh"
     good = script.read_bytes()
     tree.write(script, good)

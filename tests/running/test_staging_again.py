@@ -308,7 +308,7 @@ def test_many_threads_stage_it_once(tree: Tree, source: Path) -> None:
 def test_a_folder_swapped_for_a_link_leads_nowhere(
     tree: Tree, workspace: Workspace, source: Path
 ) -> None:
-    """Whoever can change the source makes staging fail, but never copies what lies outside it."""
+    """A process that changes the source makes staging fail, but copies nothing from outside it."""
     secret = tree.write("secret/key", SECRET)
     folder, away = source / "scripts", source.parent / "away"
     stop = threading.Event()

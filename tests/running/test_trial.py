@@ -1,4 +1,4 @@
-"""A skill is tried: each script is started in the sandbox, and what became of it is told."""
+"""A trial starts each script of a skill in the sandbox, and reports the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files of a skill are scripts, and how each is started."""
+"""The files of a skill that are scripts, and the command that starts each."""
 
 from __future__ import annotations
 

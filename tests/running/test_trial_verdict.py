@@ -1,4 +1,4 @@
-"""What is made of the end of a script: whether it started, and what it lacked."""
+"""The verdict on the end of a script: whether it started, and what it lacked."""
 
 from __future__ import annotations
 
@@ -141,5 +141,5 @@ def test_help_counts_whatever_else_is_said() -> None:
 
 @pytest.mark.parametrize("text", ["\n" * 16_384, "cannot " * 2_340, "-" * 16_384, "'" * 16_384])
 def test_no_output_makes_the_judge_slow(text: str) -> None:
-    """What backtracks would take minutes here, not the limit of a test."""
+    """A pattern that backtracks would take minutes here."""
     assert judged(text).started

@@ -46,7 +46,7 @@ KEY = SessionKey("desk", "ada", "one")
 
 
 def as_user(code: str, *arguments: object, timeout: float = 50) -> str:
-    """What the code prints, run by somebody without privileges."""
+    """The output of the code, run by a user without privileges."""
     done = warm.run(
         [sys.executable, "-c", PRELUDE + code, *map(str, arguments)],
         capture_output=True,

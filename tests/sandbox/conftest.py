@@ -13,7 +13,7 @@ from skillbelt.testing.sandbox_suite import Place
 
 @pytest.fixture
 def place() -> Iterator[Place]:
-    """A workspace of whoever runs commands, in a folder that everybody can reach."""
+    """A workspace of the user that runs commands, in a folder that every user can reach."""
     folder = tempfile.mkdtemp(prefix="skillbelt-")
     os.chmod(folder, 0o755)
     yield Place(folder, current_identity())

@@ -48,7 +48,7 @@ _SHORT = ["docker", pytest.param("podman", marks=pytest.mark.long)]
 
 @pytest.fixture(scope="session", params=_SHORT)
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The URL of an engine; the test is not run where that engine can not be started."""
+    """The URL of an engine; the test is skipped where that engine cannot be started."""
     return url_of(str(request.param), tmp_path_factory)
 
 
@@ -77,7 +77,7 @@ def url_of(name: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def started(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Started]:
-    """All engines, started by whichever worker comes first."""
+    """All engines, started by the first worker that needs them."""
     shared, session = tmp_path_factory.getbasetemp(), os.getpid()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared, session = shared.parent, os.getppid()
@@ -90,7 +90,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Started]:
 
 
 def _begin(session: int, answer: Path) -> None:
-    """Start who looks after the engines, and wait for what it says."""
+    """Start the process that keeps the engines, and wait for its report."""
     with subprocess.Popen(
         [sys.executable, "-m", "tests.sandbox.engines", str(session), str(answer)],
         cwd=Path(__file__).parents[2],
@@ -104,7 +104,7 @@ def _begin(session: int, answer: Path) -> None:
 
 
 def containers(url: str, runtime: int | None = None) -> list[str]:
-    """The containers of that runtime, this one by default, whatever state they are in."""
+    """The containers of that runtime, this one by default, in any state."""
     from docker import APIClient
 
     client = APIClient(base_url=url, version="auto")
@@ -126,7 +126,7 @@ def until(happened: Callable[[], bool], seconds: float = 30.0) -> bool:
 
 
 def said(outcome: Outcome) -> str:
-    """What a command wrote that did well."""
+    """The output of a command that succeeded."""
     assert outcome.exit_code == 0, outcome
     return outcome.stdout.data.decode()
 
@@ -282,7 +282,7 @@ def _mounted_below(folder: str) -> list[str]:
 
 
 def main(session: int, answer: str) -> None:
-    """Be who looks after the engines of the session."""
+    """Run as the process that keeps the engines of the session."""
     keeper = Keeper(session)
     try:
         found = keeper.start()

@@ -1,4 +1,4 @@
-"""Runs by somebody who is not root, even where the tests are run by root."""
+"""Runs by a user who is not root, even where root runs the tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 from tests import warm
 
-# Not the number that commands get when root starts them, so that the two can not be mixed up.
+# Not the number that commands get when root starts them, so that the two cannot be mixed up.
 USER = 61_999
 # The interpreter may lie where only root can read: the code runs where all is imported already.
 _CHILD = f"""
@@ -32,7 +32,7 @@ if os.getuid() == 0:
 
 
 def as_user(code: str, timeout: float = 280) -> object:
-    """What the code gives to `json.dump(..., sys.stdout)`."""
+    """The value that the code passes to `json.dump(..., sys.stdout)`."""
     done = warm.run(
         [sys.executable, "-c", _CHILD + code],
         cwd="/",

@@ -1,4 +1,4 @@
-"""What there is outside of a sandbox to reach, and who tries."""
+"""Targets outside of a sandbox, and attempts to reach them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames come through whole, however the engine cuts them; whatever else comes is no frame."""
+"""Frames arrive whole, however the engine cuts them; other data is not a frame."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ends() -> Iterator[tuple[ContainerChannel, socket.socket]]:
 
 
 def wrapped(data: bytes, stream: int = 1) -> bytes:
-    """As an engine sends what a container writes."""
+    """The data that a container writes, wrapped as an engine sends it."""
     return bytes([stream, 0, 0, 0]) + len(data).to_bytes(4, "big") + data
 
 

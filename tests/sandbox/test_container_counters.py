@@ -1,4 +1,4 @@
-"""What the kernel counts for a container is found, in either layout of control groups."""
+"""The kernel's counters for a container are found, in either layout of cgroups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skillbelt.values import Limits
 
 
 def first_version(root: Path) -> None:
-    """As the engines of this machine have it."""
+    """The layout that the engines of this machine have."""
     for controller, files in {
         "memory": {"memory.limit_in_bytes": "1000\n", "memory.oom_control": "oom_kill 2\n"},
         "pids": {"pids.max": "11\n", "pids.events": "max 3\n"},

@@ -79,7 +79,7 @@ def test_without_an_engine_the_remedy_is_said(sockets: Path) -> None:
 
 @pytest.mark.parametrize("url", ["tcp://10.0.0.1:2375", "ssh://host", "https://host", "nonsense"])
 def test_an_engine_elsewhere_is_refused(url: str) -> None:
-    """It can not show folders of this machine."""
+    """It cannot show folders of this machine."""
     for given in (Settings(container_engine=url), Settings()):
         environ = {} if given.container_engine else {"DOCKER_HOST": url}
         with pytest.raises(SandboxUnavailable, match="is not a socket of this machine"):
@@ -123,7 +123,7 @@ except SandboxUnavailable as error:
 
 
 class Liar:
-    """Something at a socket that is no engine."""
+    """A server at a socket that is not an engine."""
 
     def __init__(self, path: str, answer: bytes) -> None:
         self._socket, self._answer = socket.socket(socket.AF_UNIX), answer
@@ -190,7 +190,7 @@ def test_without_the_library_the_extra_is_named(
 
 
 def test_importing_the_sandbox_imports_no_library() -> None:
-    """Whoever lists skills does not pay for it."""
+    """Listing skills does not pay for it."""
     code = (
         "import sys; from skillbelt.sandbox.container import sandbox as container\n"
         "print([name for name in ('docker', 'requests', 'urllib3') if name in sys.modules])"

@@ -26,7 +26,7 @@ from tests.sandbox.engines import place as place
 from tests.sandbox.engines import said
 from tests.sandbox.engines import shared as shared
 
-# What nobody needs for running a program.
+# Files that running a program does not need.
 _LEFT_OUT = ("test", "__pycache__", "dist-packages", "config-", "ensurepip", "idlelib", "lib2to3")
 
 
@@ -109,7 +109,7 @@ def test_an_image_without_python_is_told(engine: str) -> None:
 
 
 def python_archive() -> bytes:
-    """The system's Python and what it cannot start without, as an image somebody else made."""
+    """The system's Python with its libraries, as an image that others made."""
     found = trusted_program("python3")
     if found is None:
         needs.not_run("needs a Python of the system: apt install python3")

@@ -1,4 +1,4 @@
-"""What is mounted is what was meant, and read-only means all of it."""
+"""The intended folder is mounted, and read-only holds for all of it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def test_a_link_in_a_writable_folder_does_not_count(tmp_path: Path) -> None:
-    """Attack 9: whoever can write there may put one in place of what was checked."""
+    """Attack 9: a command that can write there may replace the checked entry by a link."""
     secret, outer = tmp_path / "secret", tmp_path / "outer"
     secret.mkdir()
     (outer / "real").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A run ends with an outcome whatever becomes of its container, and whatever that says."""
+"""A run ends with an outcome, even when its container dies or sends nonsense."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_command_that_can_not_be_probed_is_told(stage: Stage) -> None:
 
 
 def test_input_goes_as_far_as_it_is_taken(stage: Stage) -> None:
-    """What nobody reads stays here, not in the memory of the container."""
+    """Unread input stays here, not in the memory of the container."""
     data = bytes(2**20)
     running = stage.start(STARTED, stdin=data)
     got = _received(stage.theirs)

@@ -42,7 +42,7 @@ def alone(sandbox: ContainerSandbox, engine: str) -> ContainerSandbox:
 
 
 class TestContainer(SandboxConformance):
-    """Also: what one test leaves in its container is no matter for the next."""
+    """Each test uses a container that another test has used."""
 
 
 @pytest.mark.property
@@ -169,7 +169,7 @@ for number in (1, 2, 9, 15, 17, 19):
 
 
 def test_a_read_only_folder_inside_a_writable_one(sandbox: ContainerSandbox, place: Place) -> None:
-    """Whatever the order they are given in."""
+    """In any order of the mounts."""
     fixed = os.path.join(place.folder, "fixed")
     os.mkdir(fixed)
     os.chown(fixed, *current_identity())
@@ -226,7 +226,7 @@ def limits_hit(sandbox: ContainerSandbox, place: Place, code: str, **limits: int
 
 
 def test_memory_is_told_alike(sandbox: ContainerSandbox, place: Place) -> None:
-    """Whoever of its processes the kernel ends."""
+    """No matter which of its processes the kernel kills."""
     limit = {"max_memory_bytes": 64 * 2**20}
     bomb = "x = [bytearray(b'x') * 2**20 for _ in range(200)]"
     assert limits_hit(sandbox, place, bomb, **limit) == {"max_memory_bytes"}

@@ -1,4 +1,4 @@
-"""What containers promise whichever engine they are of; tried with one."""
+"""The promises of containers that do not depend on the engine; tested with one."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_skill_gives_the_same_result_as_natively(bench: Bench, any_engine: str
 
 
 def without(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What must be the same wherever it ran."""
+    """The part of a result that must be the same in every sandbox."""
     own = ("duration_ms", "enforced", "sandbox")
     return {key: value for key, value in document.items() if key not in own}
 
@@ -118,7 +118,7 @@ def test_there_are_never_more_than_allowed(
 def test_a_fork_of_the_runtime_has_its_own(
     sandbox: ContainerSandbox, place: Place, any_engine: str
 ) -> None:
-    """What the other one keeps ready is not touched."""
+    """The containers of the parent are not touched."""
     code = f"""
 import os
 from skillbelt.sandbox.container.sandbox import ContainerSandbox

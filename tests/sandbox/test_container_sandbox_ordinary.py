@@ -58,7 +58,7 @@ def allowed(any_engine: str) -> Iterator[str]:
 
 
 def as_user(code: str, url: str) -> object:
-    """What the code gives to `json.dump(..., sys.stdout)`."""
+    """The value that the code passes to `json.dump(..., sys.stdout)`."""
     done = subprocess.run(
         [sys.executable, "-c", _CHILD + code, url],
         cwd=Path(__file__).parents[2],

@@ -33,7 +33,7 @@ ARGUMENTS: dict[str, tuple[tuple[int, ...], ...]] = {
 
 
 def engine_answer(rules: list[dict[str, Any]], name: str, arguments: tuple[int, ...]) -> int:
-    """What the library of an engine makes of the rules: the first that matches, else refused."""
+    """The decision of an engine's library by the rules: the first that matches, else refused."""
     for rule in rules:
         if name in rule["names"] and all(matches(one, arguments) for one in rule["args"]):
             return int(rule.get("errnoRet", 0))
@@ -93,6 +93,6 @@ def test_no_condition_speaks_twice_of_one_argument(machine: str, network: bool) 
 
 
 def test_another_table_of_calls_is_not_named(machine: str) -> None:
-    """What is not among the architectures is killed by the engine's library."""
+    """An engine's library kills a call of an architecture that is not listed."""
     wanted = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}[machine]
     assert json.loads(profile(False, machine))["architectures"] == [wanted]

@@ -255,7 +255,7 @@ def sandboxed(egress: Egress, code: str, *, through: bool = True) -> list[str]:
 
 
 class Talk:
-    """A program in a sandbox that is told when to go on."""
+    """A program in a sandbox that continues when the test says so."""
 
     def __init__(self, egress: Egress, code: str) -> None:
         self._process = subprocess.Popen(

@@ -247,7 +247,7 @@ def test_a_folder_that_stays_is_told(tmp_path: Path) -> None:
 
 
 def test_nothing_is_removed_where_something_of_the_host_is(tmp_path: Path) -> None:
-    """Whatever the runtime may say."""
+    """Even if the runtime asks for it."""
     (tmp_path / "kept").write_text("x")
     assert clear([str(tmp_path)], {os.stat(tmp_path).st_dev})
     assert (tmp_path / "kept").exists()

@@ -26,7 +26,7 @@ PATHS = ("/bin/sh",)
 
 
 def _no_new_privileges() -> None:
-    """As bubblewrap does: without it only root may load a filter."""
+    """Set no_new_privs, as bubblewrap does: without it only root may load a filter."""
     import ctypes
 
     ctypes.CDLL(None).prctl(38, *(ctypes.c_ulong(each) for each in (1, 0, 0, 0)))
@@ -192,7 +192,7 @@ def test_it_ends_as_the_command_does(start: Start) -> None:
 
 
 def test_what_is_above_holds_no_stream_and_has_the_limits(start: Start) -> None:
-    """Nobody may open its handles but root, so all others count none either."""
+    """Only root may open its handles, so other users count none."""
     script = """
 until [ "$(ls /proc/$PPID/fd 2>/dev/null | wc -l)" = 0 ]; do :; done
 diff /proc/$PPID/limits /proc/$$/limits
@@ -241,7 +241,7 @@ def test_who_is_alone_starts_threads_and_nothing_else(processor: str) -> None:
     assert asked(calls["clone"], 17) == errno.EPERM
     assert isinstance(calls["forks"], tuple)
     assert [asked(each) for each in calls["forks"]] == [errno.EPERM] * len(calls["forks"])
-    assert asked(calls["execve"], 1, 2, 3, 0) == 0  # the number, as long as nobody has put one in
+    assert asked(calls["execve"], 1, 2, 3, 0) == 0  # before a program writes a number
     assert asked(calls["execve"], 1, 2, 3, 2**32) == errno.EACCES
     assert asked(calls["execveat"], 1, 2, 3, 0) == errno.EACCES
     assert asked(calls["read"]) == 0

@@ -78,7 +78,7 @@ def test_it_ends_when_the_other_side_is_gone() -> None:
     assert kept.process.stdout is not None
     assert kept.process.stdout.readline() == b"started\n"
     kept.hold.close()
-    # The streams end only when nobody below has them any more.
+    # The streams end only when no process below holds them.
     assert kept.end()[0] == 137
 
 

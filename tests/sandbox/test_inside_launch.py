@@ -52,7 +52,7 @@ def test_nothing_runs_when_nobody_answers() -> None:
 
 
 def test_nothing_runs_for_another_parent() -> None:
-    """Ours was gone before the launcher could ask to be told."""
+    """Our parent was gone before the launcher could ask for a death signal."""
     with started(parent=1) as process:
         assert process.communicate(b"go\n", timeout=150) == (b"", b"")
         assert process.returncode == 125

@@ -1,4 +1,4 @@
-"""The sandbox for Linux holds every promise, whoever starts it."""
+"""The sandbox for Linux keeps every promise, for root and for an ordinary user."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_mount_may_be_at_another_place(place: Place) -> None:
 
 
 def test_a_read_only_folder_inside_a_writable_one(place: Place) -> None:
-    """Whatever the order they are given in."""
+    """In any order of the mounts."""
     fixed = os.path.join(place.folder, "fixed")
     os.mkdir(fixed)
     os.chown(fixed, *current_identity())
@@ -180,7 +180,7 @@ def test_a_system_that_does_not_start_our_program_has_no_sandbox(
 
 
 def test_a_preflight_watches_a_small_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it takes more than a second, the folder is measured, which must not be the disk."""
+    """A preflight of more than a second measures the folder, which must not be the disk."""
     watched: list[str] = []
 
     class Noted(Guard):

@@ -49,7 +49,7 @@ def test_a_group_bounds_who_joins_it_and_is_gone_afterwards() -> None:
 
 @needs_groups
 def test_a_group_that_is_halted_starts_nothing_and_is_ended() -> None:
-    """What is refused then was within the limit."""
+    """A fork that is refused then was within the limit."""
     found = hierarchy()
     assert found is not None
     group = ControlGroup(found, Limits())
@@ -146,7 +146,7 @@ def test_a_group_that_can_not_be_made_leaves_nothing(tmp_path: Path) -> None:
 def test_the_second_version_is_used_where_it_hands_controllers_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Our own group can not, since we are in it; the one around it may."""
+    """Our own group cannot, since we are in it; the one around it may."""
     own = tmp_path / "user" / "session"
     own.mkdir(parents=True)
     (tmp_path / "cgroup.controllers").write_text("memory pids")
@@ -162,7 +162,7 @@ def test_the_second_version_is_used_where_it_hands_controllers_down(
 def test_a_group_that_was_handed_over_is_told_to_hand_controllers_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As systemd does with Delegate and DelegateSubgroup."""
+    """It works as with Delegate and DelegateSubgroup of systemd."""
     own = tmp_path / "service" / "main"
     own.mkdir(parents=True)
     for folder in (tmp_path, own.parent):
@@ -197,7 +197,7 @@ def handed_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (group / "cgroup.procs").write_text("")
     monkeypatch.setattr(cgroups, "MOUNT", str(folder))
     monkeypatch.setattr(cgroups, "_own_groups", lambda: {"": "/run.scope"})
-    # Who is in it can not hand down.
+    # A group with processes cannot delegate controllers.
     real = cgroups._delegate_controllers
 
     def told(group: str) -> bool:
@@ -211,7 +211,7 @@ def handed_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_group_that_was_given_to_us_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: bytes, used: bool
 ) -> None:
-    """We make room in it first; one that is only writable is left to whoever keeps house there."""
+    """We make room in it first; a group that is only writable is not ours to use."""
     own = handed_over(tmp_path, monkeypatch)
     monkeypatch.setattr(os, "getxattr", lambda *_: mark)
     assert cgroups._second_version() == (Hierarchy(2, (str(own),)) if used else None)

@@ -57,7 +57,7 @@ def test_no_other_process_is_held_back(machine: str, place: Place) -> None:
         assert ask(numbers, kind, 1234) == ask(numbers, kind + 1, 0) == errno.EPERM
     assert ask((240, 180)) == errno.EPERM
     assert ask((0, 63)) == ALLOWED
-    assert ask((254, 27)) == errno.ENOSYS  # a watch on anybody's folder
+    assert ask((254, 27)) == errno.ENOSYS  # a watch on a folder of any user
     for numbers in ((188, 5), (189, 6), (191, 8), (194, 11), (197, 14)):
         assert ask(numbers) == errno.EOPNOTSUPP
     assert ask((193, 10)) == ALLOWED

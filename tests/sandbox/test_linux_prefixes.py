@@ -1,4 +1,4 @@
-"""What of a Python is shown inside, wherever it was installed."""
+"""The parts of a Python that runs see, for any place of installation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def home(place: Place, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def install(prefix: Path) -> str:
-    """What stands for a Python: a program that prints files, its library, and its short name."""
+    """A stand-in for a Python: a program that prints files, its library, and its short name."""
     library = prefix / "lib" / VERSION
     library.mkdir(parents=True)
     (library / "os.py").write_text("library")

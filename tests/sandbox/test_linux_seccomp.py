@@ -20,7 +20,7 @@ I386 = 0x40000003
 
 
 def answer(program: bytes, number: int, *arguments: int, arch: int) -> int:
-    """What the kernel would do: 0, the error, or -1 when the process is killed."""
+    """The decision of the kernel: 0, the error, or -1 when the process is killed."""
     padded = [value % 2**64 for value in (*arguments, *(0,) * 6)][:6]
     data = struct.pack("<IIQ6Q", number % 2**32, arch, 0, *padded)
     steps = list(struct.iter_unpack("<HBBI", program))
@@ -188,7 +188,7 @@ def test_behind_a_bridge_no_socket_has_a_name(machine: str) -> None:
 
 
 def test_a_run_may_listen_at_a_socket_with_a_name_and_connect_to_none(machine: str) -> None:
-    """As LibreOffice does. Neither with a network nor without namespaces, and no datagrams."""
+    """LibreOffice needs it. Neither with a network nor without namespaces, and no datagrams."""
     column = 0 if machine == "x86_64" else 1
     connect, others = (
         (42, 203)[column],

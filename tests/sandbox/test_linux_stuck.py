@@ -1,4 +1,4 @@
-"""What bubblewrap leaves when it is killed while it starts is ended."""
+"""Children of a bubblewrap that was killed while it started are killed too."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def stand_in(place: Place) -> str:
 
 
 class TestTheWayOfACommand(SandboxConformance):
-    """All that does not need the sandbox itself, on whatever system this is."""
+    """The part that does not need the sandbox itself, on any system."""
 
     @pytest.fixture
     def sandbox(self, stand_in: str) -> Iterator[SeatbeltSandbox]:
@@ -312,7 +312,7 @@ class TestTheWayOfACommand(SandboxConformance):
     test_a_read_only_mount_can_not_be_written = None  # type: ignore[assignment]
 
     def test_nothing_outlives_a_command(self, sandbox: Sandbox, place: Place) -> None:
-        """Whoever leaves both its group and its parent is not found again, and that is told."""
+        """A process that leaves its group and its parent is not found, and the result says so."""
         outcome = run(sandbox, place.shell("sleep 100 & echo $!"))
         assert gone(int(outcome.stdout.data))
         assert outcome.enforced["time"].startswith("not enforced for a process that leaves")
@@ -339,7 +339,7 @@ class TestTheWayOfACommand(SandboxConformance):
 
 
 def gone(pid: int) -> bool:
-    """Whether the process ends soon; whoever takes over an orphan has to wait for it."""
+    """Whether the process ends soon; the process that adopts an orphan has to reap it."""
     until = time.monotonic() + 150
     while time.monotonic() < until:
         try:

@@ -1,4 +1,4 @@
-"""What a client of the proxy gets, with real sockets: what it reaches, and what it does not."""
+"""Clients of the proxy, with real sockets: the hosts they reach, and those they do not."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ def test_a_host_that_does_not_answer_is_not_waited_for() -> None:
         limits = bounds(network_connect_seconds=0.2)
         with socket.create_connection(("127.0.0.1", port)), socket.socket() as waiting:
             waiting.setblocking(False)
-            waiting.connect_ex(("127.0.0.1", port))  # nobody takes it, so there is no more room
+            waiting.connect_ex(("127.0.0.1", port))  # no process accepts, so the queue is full
             with Proxy(f"example.com:{port}", limits=limits) as egress:
                 assert "cannot be reached" in tunnel(egress, f"example.com:{port}")
     assert egress.limits_hit == ("network_connect_seconds",)

@@ -1,4 +1,4 @@
-"""Which hosts and addresses a proxy lets through, without a connection."""
+"""The hosts and addresses that a proxy allows, without a connection."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_a_proxy_that_never_gets_a_port_ends_all_the_same() -> None:
 
 
 def test_only_one_port_is_taken() -> None:
-    """Attack 47: what runs inside finds nobody behind the door any more."""
+    """Attack 47: a command inside finds no listener at the socket any more."""
     with Proxy() as egress:
         eventually(lambda: not os.path.exists(egress.socket_path))
         with pytest.raises(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""What processes hold is found from outside, whatever they do to hide it."""
+"""The memory and files of processes are found from outside, even if they hide them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_folder_without_a_name(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_only_mapped(tmp_path: Path) -> None:
-    """Only root is told how large it is; others are told that there is one."""
+    """Only root sees how large it is; other users see that there is one."""
     found = held(tmp_path, _OPEN + "m = mmap.mmap(a, 4096); os.close(a)")
     assert MIB <= found.file_bytes < 2 * MIB if not found.more_files else found.file_bytes == 0
 

@@ -1,4 +1,4 @@
-"""A run can not put off its end by keeping busy whoever looks after its limits."""
+"""A run cannot delay its end by keeping the limit checks busy."""
 
 from __future__ import annotations
 

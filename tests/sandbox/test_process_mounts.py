@@ -28,7 +28,7 @@ def test_what_is_granted_is_added_unless_it_is_there_already(place: Place) -> No
 
 @pytest.mark.parametrize("link_to", ["folder", "/oldroot{}", "{}"])
 def test_a_link_on_the_way_to_a_target_is_refused(place: Place, link_to: str) -> None:
-    """Who mounts would make folders wherever the link leads."""
+    """The mount would create folders at the target of the link."""
     outside, skill = place.beside("outside"), place.beside("skill")
     os.symlink(link_to.format(outside), os.path.join(place.folder, "skills"))
     inner = Mount(skill, os.path.join(place.target, "skills", "new"))
@@ -58,7 +58,7 @@ def test_a_file_where_a_folder_should_be_is_refused(place: Place) -> None:
 
 
 def test_a_link_of_the_host_itself_is_followed(place: Place) -> None:
-    """Nobody inside can have made it."""
+    """No process inside can have made it."""
     real = place.beside("real")
     link = os.path.join(os.path.dirname(real), "link")
     os.symlink(real, link)

@@ -1,4 +1,4 @@
-"""What holds for every run, however it ends: nothing is left of it."""
+"""Every run leaves nothing behind, however it ends."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_nothing_is_alive_when_a_killed_run_returns(sandbox: Sandbox, place: Pla
 
 
 def test_a_sandbox_that_can_not_start_is_refused(place: Place) -> None:
-    """What it said is in the message, and nothing stays open."""
+    """Its output is in the message, and nothing stays open."""
     job = place.job("true")
     before = len(os.listdir("/proc/self/fd"))
     plan = LaunchPlan(
@@ -151,7 +151,7 @@ def test_words_that_can_not_be_given_are_refused(
 
 
 def test_bytes_that_are_no_text_are_given(sandbox: Sandbox, place: Place) -> None:
-    """As Python has them: a name of a file may be any."""
+    """Surrogates stand for them in Python: the name of a file may hold any byte."""
     outcome = run(sandbox, place.job("printf", "%s", os.fsdecode(b"\xff\xfe")))
     assert outcome.stdout.data == b"\xff\xfe"
 
@@ -197,7 +197,7 @@ def test_a_command_starts_only_when_all_would_end_with_the_runtime(place: Place)
 
 
 def test_no_zombie_is_left_where_the_runtime_stands_in_for_init() -> None:
-    """As the only process of a container, say."""
+    """The only process of a container is such a runtime."""
     code = """
 import ctypes, os, sys, tempfile
 from skillbelt.testing.sandbox_suite import Place
@@ -244,7 +244,7 @@ def test_a_process_that_is_quicker_than_whoever_notes_it_is_looked_after(
 
 
 def apart(call: Callable[[], Outcome | None]) -> Outcome:
-    """What the call gives in a thread that may be left to look after a run."""
+    """The outcome of the call in a thread that may supervise a run."""
     with ThreadPoolExecutor(1) as pool:
         outcome = pool.submit(call).result(150)
     assert outcome is not None

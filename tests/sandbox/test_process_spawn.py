@@ -64,7 +64,7 @@ def test_a_program_that_is_not_there_is_told() -> None:
 
 
 def test_the_end_of_a_stream_comes_with_the_reason() -> None:
-    """Whoever waits for the stream needs to wait for nothing else."""
+    """A reader of the stream needs to wait for nothing else."""
     orders = []
 
     def ask() -> None:

@@ -18,7 +18,7 @@ PLENTY = 2**60
 
 
 def test_free_space_falls_as_files_are_written(tmp_path: Path) -> None:
-    """Somebody else may give some back meanwhile, but not each time."""
+    """Other processes may free space meanwhile, but not each time."""
     falls: list[int] = []
     while not falls or falls[-1] < 10 * 2**20:
         assert len(falls) < 20, falls
@@ -102,7 +102,7 @@ READY"""
 
 
 def test_what_is_held_beside_counts_once() -> None:
-    """What a process shares is its own part of it too."""
+    """The shared memory of a process counts as its own too."""
     code = "room = mmap.mmap(-1, 2**25)\nroom.write(b'x' * 2**25)\nREADY"
     with started(code) as process:
         alone = measure_processes([process.pid], 0).memory_bytes

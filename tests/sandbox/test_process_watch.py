@@ -135,7 +135,7 @@ def test_a_folder_of_the_disk_for_temporary_files_is_not_the_runs_own(place: Pla
 
 
 def test_a_quiet_disk_is_not_measured(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look costs the same whatever lies in the workspace. Others may use the disk meanwhile."""
+    """A check costs the same for any workspace. Others may use the disk meanwhile."""
     monkeypatch.setattr(watch, "FOLDER_SECONDS", 3600.0)
     looks = DiskWatch(place.folder, Limits(max_workspace_bytes=2**60, max_workspace_files=2**60))
     monkeypatch.setattr(watch, "measure_folder", None)
@@ -146,7 +146,7 @@ def test_a_quiet_disk_is_not_measured(place: Place, monkeypatch: pytest.MonkeyPa
 def test_a_disk_is_measured_now_and_then_all_the_same(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it loses may be hidden by what somebody else gives back."""
+    """Space that other processes free may hide what the run takes."""
     monkeypatch.setattr(watch, "FOLDER_SECONDS", 0.0)
     looks = DiskWatch(place.folder, Limits(max_workspace_files=3))
     for name in "abcd":
@@ -158,7 +158,7 @@ def test_a_disk_is_measured_now_and_then_all_the_same(
 def test_a_workspace_that_is_gone_does_not_matter(place: Place) -> None:
     guard = Guard(Limits(), place.folder)
     os.rmdir(place.folder)
-    # Whatever is below the one that is looked at is put into a group of its own.
+    # All processes below the checked one are put into a group of their own.
     with subprocess.Popen(["sleep", "60"]) as alone:
         assert guard.look(alone.pid) is None
         alone.kill()

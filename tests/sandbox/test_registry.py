@@ -1,4 +1,4 @@
-"""What is asked for is what is used, or nothing runs."""
+"""A run uses the sandbox that was asked for, or does not start."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_name_is_that_sandbox(name: str) -> None:
 
 
 def test_a_name_is_never_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Case 93. The cause and the remedy are told."""
+    """Case 93. The message has the cause and the remedy."""
     monkeypatch.setattr(LinuxSandbox, "unavailable", broken)
     with pytest.raises(SandboxUnavailable, match="'bubblewrap' cannot be used: it is broken: fix"):
         choose("bubblewrap")

@@ -95,7 +95,7 @@ def _other_owner(path: Path) -> None:
     ],
 )
 def test_what_was_tampered_with_is_not_used(shelf: Shelf, spoil: Callable[[Path], object]) -> None:
-    """Attack 60: it is told, and compiled anew."""
+    """Attack 60: it is reported, and compiled again."""
     spoil(shelf.folder / shelf.add())
     assert shelf.find() is None
     assert "is not used: " in shelf.told[0]
@@ -181,7 +181,7 @@ def compiled(told: list[str]) -> int:
 def test_a_module_is_compiled_once(
     sandbox: WasmSandbox, place: Place, told: list[str], tmp_path: Path
 ) -> None:
-    """Whatever its name is, and in the next runtime too."""
+    """Under any name, and in the next runtime too."""
     data = guests.hello("once")
     for name in ("a.wasm", "a.wasm", "b.wasm"):
         assert run(sandbox, guests.job(place, data, name=name)).exit_code == 0

@@ -1,4 +1,4 @@
-"""Which command lines the WASM sandbox takes, and for what."""
+"""The command lines that the WASM sandbox accepts, and the programs they mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What hostile guests can do: nothing, and it is told on one line."""
+"""Hostile guests can do no harm, and one line reports each attempt."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ _GROW = """
 
 
 def test_memory_is_bounded(sandbox: WasmSandbox, place: Place) -> None:
-    """The guest is told, and the limit is named."""
+    """The guest sees the failure, and the limit is named."""
     limits = Limits(max_memory_bytes=64 * 2**20)
     outcome = outcome_of(sandbox, place, guests.module(_GROW), limits=limits)
     assert outcome.exit_code == 9
@@ -388,7 +388,7 @@ _TEMPORARY, _WORKSPACE = 5, 6
 
 
 def test_one_file_is_bounded(sandbox: WasmSandbox, place: Place) -> None:
-    """Attack 54: the guest is told by an error, not ended."""
+    """Attack 54: the guest gets an error and goes on."""
     limits = Limits(max_written_file_bytes=2**20)
     outcome = outcome_of(
         sandbox, place, _filling(_WORKSPACE, 64), limits=limits, timeout_seconds=2.0
@@ -430,7 +430,7 @@ def test_a_mount_may_be_at_another_place(sandbox: WasmSandbox, place: Place) -> 
 def test_it_holds_without_landlock_too(
     sandbox: WasmSandbox, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine alone then keeps the guest in its folders; nobody is told otherwise."""
+    """Then only the engine confines the guest to its folders, and the result says so."""
     for module in ("sandbox", "run", "modules"):
         monkeypatch.setattr(f"skillbelt.sandbox.wasm.{module}.version", lambda: 0)
     outcome = outcome_of(sandbox, place, guests.opening("../../../../../../../etc/passwd"))
@@ -440,7 +440,7 @@ def test_it_holds_without_landlock_too(
 
 @pytest.mark.property
 def test_damaged_modules_end_as_outcomes(sandbox: WasmSandbox, place: Place) -> None:
-    """Whatever the bytes are: one line, no trace, and the engine is still the same."""
+    """For any bytes: one line, no trace, and the engine is still the same."""
     import random
 
     chance = random.Random(7)

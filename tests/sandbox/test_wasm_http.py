@@ -101,7 +101,7 @@ def test_a_redirect_is_given_not_followed(fetcher: GuestFetcher, server: int) ->
 
 
 def test_a_host_that_was_not_granted_is_not_reached(fetcher: GuestFetcher, server: int) -> None:
-    """Attacks 46 and 49: the proxy says no, whatever the guest writes."""
+    """Attacks 46 and 49: the proxy refuses any request of the guest."""
     for url in ("http://127.0.0.1:1/", "http://169.254.169.254/", "http://localhost/"):
         answer = ask(fetcher, url)
         assert answer.head.get("status") == 403 or "error" in answer.head

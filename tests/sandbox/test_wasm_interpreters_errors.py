@@ -1,4 +1,4 @@
-"""What nobody catches ends a JavaScript program as it does in node, wherever it was thrown."""
+"""An uncaught error ends a JavaScript program as it does in node, wherever it is thrown."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ new Odd((done) => done(1)).then(() => 2);
 def test_where_the_engine_itself_fails_one_line_says_so(
     code: str, reason: str, sandbox: WasmSandbox, place: Place
 ) -> None:
-    """What the script printed is kept, whatever it looks like."""
+    """The output of the script is kept, whatever it looks like."""
     outcome = ended(sandbox, place, f"console.error({OWN!r});\n{code}{NEVER}")
     assert (outcome.exit_code, outcome.stdout.data) == (134, b"")
     assert outcome.stderr.data.decode() == f"{OWN}\nthe module trapped: {reason}\n"

@@ -1,4 +1,4 @@
-"""What is compiled is what was hashed, whatever becomes of the file meanwhile."""
+"""The compiled module is the hashed one, even if the file changes meanwhile."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_file_that_changed_is_read_again(compiler: Compiler, module: Path) -> 
 def test_a_file_that_is_swapped_while_it_is_compiled_poisons_nothing(
     compiler: Compiler, module: Path
 ) -> None:
-    """Attack 22: the compiler is given a copy that nobody can change."""
+    """Attack 22: the compiler gets a sealed copy."""
     compiler.during = lambda: module.write_bytes(MODULE + b"evil")
     assert code(compiler.ready(module)) == b"code of " + MODULE + b"one"
 

@@ -123,7 +123,7 @@ def test_what_lies_above_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_folder_that_somebody_uses_is_left_alone() -> None:
-    """Also by one who can not see the process that does, as in another container."""
+    """Even by a process that cannot see its user, as in another container."""
     first, second = WasmPool(Limits()), WasmPool(Limits())
     path = first.temporary()
     second.temporary()

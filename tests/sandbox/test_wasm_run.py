@@ -207,7 +207,7 @@ def test_an_engine_that_can_not_fork_is_replaced(
 
 
 def test_a_stopped_worker_is_ended(sandbox: WasmSandbox, place: Place) -> None:
-    """Attack 28, by whoever could stop it from outside."""
+    """Attack 28, by a process that can stop it from outside."""
     job, said = spoken(place, "guest.wasm", timeout_seconds=1.0)
     running = sandbox.start(job, lambda *_: said.set())  # type: ignore[arg-type]
     assert said.wait(HANG_SECONDS)

@@ -47,7 +47,7 @@ def test_every_attack_is_stopped(sandbox: WasmSandbox, step: int) -> None:
 
 
 def test_an_attack_that_works_is_seen(sandbox: WasmSandbox, place: Place) -> None:
-    """What the probes use to try is there, and does what it says."""
+    """The targets of the probes exist, and work."""
     code = """
 import os
 open('made', 'w').write('x'); os.link('made', 'second'); os.symlink('made', 'alias')

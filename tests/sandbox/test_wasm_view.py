@@ -1,4 +1,4 @@
-"""What a guest sees of the files, and that links lead nowhere else."""
+"""The files that a guest sees, and links that cannot lead elsewhere."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_module_is_opened_through_no_link_that_leads_out(place: Place) -> None
 
 
 def test_the_kernel_is_told_of_whole_folders_only(place: Place) -> None:
-    """What lies in one that a guest may write to could be a link by the time it is looked at."""
+    """An entry of a folder that a guest may write to could become a link."""
     job = workspace(place)
     inputs = os.path.join(place.folder, "work/inputs")
     os.rmdir(inputs)

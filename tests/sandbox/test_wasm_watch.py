@@ -30,7 +30,7 @@ def watch(folders: tuple[Path, Path], **limits: int) -> WasmWatch:
 
 @pytest.fixture
 def process() -> Iterator[int]:
-    """Somebody to look at, who can be put into a control group."""
+    """A process to watch, which can be put into a cgroup."""
     code = "data = bytearray(64 * 2**20); print(flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE

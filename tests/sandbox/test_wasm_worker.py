@@ -1,4 +1,4 @@
-"""What a worker is left with: a guest that breaks out of the engine is in the next cage."""
+"""The rights of a worker: a guest that escapes the engine is still confined by the kernel."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_nothing_of_the_host_is_in_its_environment(broken: Broken) -> None:
     ],
 )
 def test_lies_of_a_worker_harm_only_itself(broken: Broken, words: str) -> None:
-    """Attack 64: what can not be a message ends the run, with an outcome like any other."""
+    """Attack 64: an invalid message ends the run, with an outcome like any other."""
     outcome = broken.outcome(f"({words}, time.sleep(9))")
     assert outcome.exit_code == 125
     assert outcome.stderr.data.startswith(b"the engine failed: ")

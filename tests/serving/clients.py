@@ -57,7 +57,7 @@ def events(text: str) -> list[tuple[str, Any]]:
 
 
 def error_of(answer: httpx2.Response) -> Mapping[str, Any]:
-    """What the one shape of errors says."""
+    """The content of an error document."""
     document = answer.json()
     assert set(document) == {"error"}
     found: Mapping[str, Any] = document["error"]

@@ -289,7 +289,7 @@ async def test_a_user_that_cannot_be_one(belt: Runtime, user: str) -> None:
 
 
 async def test_a_bound_token_answers_what_its_user_was_asked(belt: Runtime) -> None:
-    """Neither what others were asked, nor for ever."""
+    """It answers no questions of other users, and gives no lasting permission."""
     command = {"skill": "pdf", "command": "cat SKILL.md"}
     holder = {
         hash_token(TOKEN): Holder(user="ada", answers=True),

@@ -33,7 +33,7 @@ class App:
 
 
 def passed(*messages: dict[str, Any], most: int = 10, scope: Any = None) -> App:
-    """What an app gets of a request that comes in these parts."""
+    """The request that an app gets, when it arrives in these parts."""
     coming: Iterator[Any] = iter(messages)
     app = App()
 

@@ -53,7 +53,7 @@ async def test_that_a_client_has_gone_is_known_at_once() -> None:
     async def asks(_scope: Any, receive: Any, _send: Any) -> None:
         told.append((await receive())["type"])
         with anyio.CancelScope() as scope:
-            scope.cancel()  # whoever asks so has no time at all
+            scope.cancel()  # a caller with a zero timeout
             told.append((await receive())["type"])
 
     async def gone() -> Any:

@@ -1,4 +1,4 @@
-"""Who may speak to the HTTP server at all."""
+"""The requests that the HTTP server accepts at all."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def status(
     kind: str = "http",
     **options: Any,
 ) -> tuple[int, dict[str, str]]:
-    """What a request gets: the status and headers; 0 when there was no answer at all."""
+    """The response to a request: the status and headers; 0 when there was none."""
     pairs = list(headers.items()) if isinstance(headers, dict) else headers
     scope = {
         "type": kind,

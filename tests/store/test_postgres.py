@@ -85,7 +85,7 @@ def store(postgres_url: str) -> Iterator[PostgresStore]:
 
 
 def child(code: str, url: str, *arguments: str) -> subprocess.Popen[bytes]:
-    """A process with a store in the database, that is told to begin by a line on its stdin."""
+    """A process with a store in the database, which begins after a line on its stdin."""
     begin = (
         "import sys\n"
         "from skillbelt.events import NewEvent\n"
@@ -299,7 +299,7 @@ def hearing(store: PostgresStore) -> None:
 def test_a_watch_goes_on_while_nothing_can_be_heard(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As behind a proxy that passes on no notifications: it looks regularly."""
+    """A proxy may pass on no notifications: the watch polls."""
     monkeypatch.setattr(Database, "wake", lambda self, topic: None)
     with store.watch("topic") as watch:
         assert watch.wait(150)
@@ -340,7 +340,7 @@ def test_a_lost_connection_is_made_again(store: PostgresStore, postgres_url: str
 
 
 def test_a_connection_that_cannot_write_is_made_again(store: PostgresStore) -> None:
-    """As after the address of the primary leads to another server."""
+    """This happens when the address of the primary leads to another server."""
     store.append(KEY, [NewEvent("a")])
     store.database.read("SELECT set_config('default_transaction_read_only', 'on', false)")
     assert store.append(KEY, [NewEvent("b")])[0].seq == 2
@@ -361,7 +361,7 @@ def test_an_error_says_when_an_earlier_try_may_have_been_made(
 
 
 class Wire:
-    """Passes on what a client and the server say to each other, until it is told to cut."""
+    """Passes on the bytes of a client and the server, until it is cut."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self.url = url.split("?")[0] + f"?host={folder}"

@@ -53,7 +53,7 @@ def store(path: Path) -> Iterator[SqliteStore]:
 
 
 def child(code: str, path: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """A process with a store on the file, that is told to begin by a line on its stdin."""
+    """A process with a store on the file, which begins after a line on its stdin."""
     begin = (
         "import sys\n"
         "from skillbelt.events import NewEvent\n"
@@ -80,7 +80,7 @@ def go(*children: subprocess.Popen[bytes]) -> None:
 
 
 def finished(process: subprocess.Popen[bytes]) -> str:
-    """What the child printed, when it ended well."""
+    """The output of a child that succeeded."""
     try:
         out, _ = process.communicate(timeout=150)
     except subprocess.TimeoutExpired:
@@ -91,7 +91,7 @@ def finished(process: subprocess.Popen[bytes]) -> str:
 
 
 def raw(path: Path, statement: str) -> list[tuple[object, ...]]:
-    """What SQLite itself says of the file."""
+    """The answer of SQLite itself about the file."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         return db.execute(statement).fetchall()
 

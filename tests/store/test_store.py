@@ -70,7 +70,7 @@ STEPS = st.lists(
 
 
 def apply(store: Store, step: Step) -> object:
-    """What the operation answers, without the times."""
+    """The result of the operation, without the times."""
     match step:
         case Append(key, events, delta):
             return [event._replace(time=0) for event in store.append(key, events, delta)]

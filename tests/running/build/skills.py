@@ -37,7 +37,7 @@ def built(folder: Path, files: Mapping[str, str], settings: Settings | None = No
 def started(
     sandbox: WasmSandbox, place: Place, made: Built, stdin: bytes = b"", *arguments: str
 ) -> Outcome:
-    """What a built skill does."""
+    """The outcome of a built skill."""
     path = os.path.join(place.folder, "skill.wasm")
     with open(made.output, "rb") as source, open(path, "wb") as target:
         target.write(source.read())

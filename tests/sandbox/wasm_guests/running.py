@@ -12,7 +12,7 @@ from skillbelt.testing.sandbox_suite import Place
 def script(
     sandbox: WasmSandbox, place: Place, files: dict[str, str], *argv: str, stdin: bytes = b""
 ) -> Outcome:
-    """What a command does in a folder with these files."""
+    """The outcome of a command in a folder with these files."""
     for name, text in files.items():
         path = Path(place.folder, name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -21,6 +21,6 @@ def script(
 
 
 def said(outcome: Outcome) -> str:
-    """What it printed, of a program that did not fail."""
+    """The output of a program that succeeded."""
     assert (outcome.exit_code, outcome.stderr.data) == (0, b""), outcome
     return outcome.stdout.data.decode()

@@ -1,4 +1,4 @@
-"""What it does in a component is tried in `tests/build/test_python.py`; here what it takes in."""
+"""The input of the embedded program; `tests/build/test_python.py` runs it in a component."""
 
 from __future__ import annotations
 
