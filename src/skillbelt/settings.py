@@ -54,7 +54,7 @@ class SkillSwitches(NamedTuple):
 
     pattern: str
     by: Literal["system", "user", "project", "call"]
-    said: Mapping[str, object]
+    values: Mapping[str, object]
     places: Mapping[str, str]
 
     @property
@@ -338,7 +338,7 @@ def load_settings(
         reads += found
     _warn_of_removed(reads, env, overrides or {})
     of_project = {path for source, path in files if source == "project"}
-    values, sources = _merged(reads, env, overrides or {}, of_project)
+    values, sources = _merge(reads, env, overrides or {}, of_project)
     _complete(values, env, home)
     limits = Limits(**{key: values.pop(key) for key in Limits._fields if key in values})  # type: ignore[arg-type]
     folders = upward(start, worktree) if config is None else []
@@ -452,9 +452,9 @@ class _Opencode:
             found += [(source, item) for item in items]
         rules = self._rules(path, "", document)
         agents = {
-            name: {"permission": said}
+            name: {"permission": own_rules}
             for name, agent in self._table(path, "agent", document.get("agent", {})).items()
-            if isinstance(agent, dict) and (said := self._rules(path, f"agent.{name}.", agent))
+            if isinstance(agent, dict) and (own_rules := self._rules(path, f"agent.{name}.", agent))
         }
         tables = {"permission": rules} if rules else {}
         if tables or agents:
@@ -468,11 +468,11 @@ class _Opencode:
             if _means_skills(key):
                 patterns = {} if on else {"*": "deny"}
         value, where = table.get("permission") or {}, f"{before}permission"
-        said_of = {"*": value} if isinstance(value, str) else self._table(path, where, value)
-        for key, said in said_of.items():
+        rules_of = {"*": value} if isinstance(value, str) else self._table(path, where, value)
+        for key, rule in rules_of.items():
             if not _means_skills(key):
                 continue
-            named = {"*": said} if isinstance(said, str) else said
+            named = {"*": rule} if isinstance(rule, str) else rule
             for pattern, action in self._table(path, f"{where}.{key}", named).items():
                 if action not in ("allow", "ask", "deny"):
                     at = f"{where}.{key}[{pattern!r}]"
@@ -517,7 +517,7 @@ def _state_dir(
     home: str,
 ) -> str:
     """Return the state folder. Project files do not count."""
-    values, _ = _merged(reads, env, overrides)
+    values, _ = _merge(reads, env, overrides)
     _complete(values, env, home)
     return str(values["state_dir"])
 
@@ -595,7 +595,7 @@ def reload_settings(old: Settings, new: Settings) -> tuple[Settings, list[str]]:
 def with_sandbox(settings: Settings, name: str) -> Settings:
     """Return the settings with this sandbox for every skill; the user chose it for one command."""
     rest = [
-        one._replace(said={key: value for key, value in one.said.items() if key != "sandbox"})
+        one._replace(values={key: value for key, value in one.values.items() if key != "sandbox"})
         for one in settings.skills
     ]
     return settings._replace(sandbox=name, skills=tuple(rest))
@@ -642,7 +642,7 @@ def _check_project(
     reads: list[tuple[str, RuleTables]], theirs: list[tuple[str, RuleTables]]
 ) -> None:
     """Raise ConfigError for a setting in a project's file that only the user may make."""
-    own, _ = _merged(reads, {}, {})
+    own, _ = _merge(reads, {}, {})
     for path, read in theirs:
         for key, value in sorted(_flatten(read.tables).items()):
             fault = _find_violation(key, value, own.get(key, DEFAULTS.get(key)))
@@ -664,7 +664,7 @@ def _find_violation(key: str, value: object, own: object) -> str:
     return ""
 
 
-def _merged(
+def _merge(
     reads: Iterable[tuple[str, RuleTables]],
     env: Mapping[str, str],
     overrides: Mapping[str, object],
@@ -719,7 +719,7 @@ def _project_demands(
                 found |= {key: value, f"{key}_file": (path,)}
             elif key == "signatures":
                 mine = [one for one in reads if one[0] not in of_project]
-                own = _merged(mine, env, overrides)[0].get(key, DEFAULTS[key])
+                own = _merge(mine, env, overrides)[0].get(key, DEFAULTS[key])
                 found["own_signatures"] = (str(own),)
     return found
 
@@ -749,34 +749,34 @@ def _merge_switches(all_switches: Iterable[SkillSwitches], name: str) -> SkillSe
     about = sorted((one for one in all_switches if one.covers(name)), key=lambda one: one.exact)
     own = [one for one in about if one.by in ("system", "user")]
     theirs = [one for one in about if one.by == "project"]
-    said, sources = _merge_places(own)
+    values, sources = _merge_places(own)
     tighter, places = _merge_places(theirs)
-    ignored = {key: places[key] for key, value in tighter.items() if _loosens(key, value, said)}
+    ignored = {key: places[key] for key, value in tighter.items() if _loosens(key, value, values)}
     for key in tighter.keys() - ignored.keys():
-        said[key], sources[key] = tighter[key], places[key]
+        values[key], sources[key] = tighter[key], places[key]
     called, places = _merge_places(one for one in about if one.by == "call")
-    said |= called
+    values |= called
     sources |= places
-    return SkillSettings(**said, sources=sources, ignored=ignored)  # type: ignore[arg-type]
+    return SkillSettings(**values, sources=sources, ignored=ignored)  # type: ignore[arg-type]
 
 
 def _merge_places(switches: Iterable[SkillSwitches]) -> tuple[dict[str, object], dict[str, str]]:
-    said: dict[str, object] = {}
+    values: dict[str, object] = {}
     places: dict[str, str] = {}
     for one in switches:
-        said.update(one.said)
+        values.update(one.values)
         places.update(one.places)
-    return said, places
+    return values, places
 
 
 def _loosens(key: str, value: object, own: Mapping[str, object]) -> bool:
     """Whether the project's value would loosen the user's or the default one."""
-    said = own.get(key, getattr(NO_SWITCHES, key))
+    current = own.get(key, getattr(NO_SWITCHES, key))
     if key == "visible":
-        return _VISIBLE.index(str(value)) < _VISIBLE.index(str(said))
-    if key == "timeout" and isinstance(value, float) and isinstance(said, float):
-        return value > (said or USUAL_TIMEOUT_SECONDS)
-    return (said, value) == ((False, True) if key == "enabled" else (True, False))
+        return _VISIBLE.index(str(value)) < _VISIBLE.index(str(current))
+    if key == "timeout" and isinstance(value, float) and isinstance(current, float):
+        return value > (current or USUAL_TIMEOUT_SECONDS)
+    return (current, value) == ((False, True) if key == "enabled" else (True, False))
 
 
 def _all_switches(
@@ -790,17 +790,17 @@ def _all_switches(
     for (source, _), (path, read) in zip(files, reads, strict=True):
         table = read.tables.get(_SKILLS)
         named = table.items() if isinstance(table, dict) else ()
-        for name, said in named:
-            if isinstance(said, dict):
-                found.append(_switches(name, said, source, _Place(path, read)))
+        for name, keys in named:
+            if isinstance(keys, dict):
+                found.append(_switches(name, keys, source, _Place(path, read)))
     variable = f"{ENV_PREFIX}{_SKILLS.upper()}"
     calls = [(variable, _table_from_text(env[variable], variable))] if variable in env else []
     calls += [(f"argument {_SKILLS}", overrides[_SKILLS])] if _SKILLS in overrides else []
     for where, tables in calls:
         if not isinstance(tables, Mapping):
             raise ConfigError(f"{where}: must give a table of settings for each name of a skill")
-        for name, said in tables.items():
-            found.append(_switches(name, said, "call", _Place(where)))
+        for name, keys in tables.items():
+            found.append(_switches(name, keys, "call", _Place(where)))
     return tuple(found)
 
 
@@ -836,11 +836,11 @@ def switch_skills(settings: Settings, switches: Mapping[str, bool | None]) -> st
     try:
         make_folder(os.path.dirname(path))
         with locked(f"{path}.lock"):
-            said = _read_switches(path) if _is_file(path) else {}
-            said = {name: on for name, on in {**said, **switches}.items() if on is not None}
+            entries = _read_switches(path) if _is_file(path) else {}
+            entries = {name: on for name, on in {**entries, **switches}.items() if on is not None}
             tables = [
                 f"\n[skills.{toml_value(name)}]\nenabled = {str(on).lower()}\n"
-                for name, on in sorted(said.items())
+                for name, on in sorted(entries.items())
             ]
             replace_file(path, "".join((_ABOUT_SWITCHES, *tables)).encode())
     except OSError as error:
@@ -854,9 +854,11 @@ def _read_switches(path: str) -> dict[str, bool]:
     tables = dict(_read_file(path).tables)
     named = tables.pop(_SKILLS, {})
     found = {
-        name: said["enabled"]
-        for name, said in (named.items() if isinstance(named, dict) else ())
-        if isinstance(said, dict) and said.keys() == {"enabled"} and type(said["enabled"]) is bool
+        name: table["enabled"]
+        for name, table in (named.items() if isinstance(named, dict) else ())
+        if isinstance(table, dict)
+        and table.keys() == {"enabled"}
+        and type(table["enabled"]) is bool
     }
     if tables or found.keys() != (named.keys() if isinstance(named, dict) else None):
         raise ConfigError(
@@ -882,16 +884,16 @@ def _table_from_text(text: str, variable: str) -> object:
         ) from error
 
 
-def _switches(name: object, said: object, by: str, place: _Place) -> SkillSwitches:
+def _switches(name: object, table: object, by: str, place: _Place) -> SkillSwitches:
     """Return the settings in a skill's table; ConfigError if one is wrong."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise ConfigError(f"{place.path}: {name!r} is not the name of a skill")
-    if not isinstance(said, Mapping):
+    if not isinstance(table, Mapping):
         raise ConfigError(f"{place.of(name)}: skills.{name} must be a table")
     made = SkillSwitches(name, by, {}, {})  # type: ignore[arg-type]
     typed: dict[str, object] = {}
     places: dict[str, str] = {}
-    for key, value in said.items():
+    for key, value in table.items():
         where = place.of(name, key)
         if key not in _SWITCHES:
             close = closest(str(key), _SWITCHES, most=1)
@@ -907,7 +909,7 @@ def _switches(name: object, said: object, by: str, place: _Place) -> SkillSwitch
         fields = _switch(key, value, where)
         typed.update(fields)
         places.update(dict.fromkeys(fields, where))
-    return made._replace(said=typed, places=places)
+    return made._replace(values=typed, places=places)
 
 
 def _switch(key: str, value: object, where: str) -> dict[str, object]:
@@ -1193,13 +1195,13 @@ def _parts(dotted: str) -> tuple[str, ...]:
 def _resolve_relative(key: str, value: object, folder: str) -> object:
     """Resolve a relative path against the folder of the file that sets it."""
     if key in _FOLDER_LISTS and isinstance(value, tuple):
-        return tuple(_joined(folder, item) for item in value)
+        return tuple(_join(folder, item) for item in value)
     if key in ("cache_dir", "state_dir") and isinstance(value, str) and value:
-        return _joined(folder, value)
+        return _join(folder, value)
     return value
 
 
-def _joined(folder: str, path: str) -> str:
+def _join(folder: str, path: str) -> str:
     return path if path.startswith("~") or "://" in path else os.path.join(folder, path)
 
 
@@ -1215,7 +1217,7 @@ def _check_type(key: str, value: object, where: str) -> object:
         raise ConfigError(
             f"{where}: {key} must be {_kind(default)}, not {_kind(value)} ({value!r})"
         )
-    return _checked(key, value, where)
+    return _check_value(key, value, where)
 
 
 def _list(key: str, value: object, where: str) -> tuple[str, ...]:
@@ -1262,7 +1264,7 @@ def program_names(words: Iterable[str], where: str) -> tuple[str, ...]:
     return names
 
 
-def _checked(key: str, value: object, where: str) -> object:
+def _check_value(key: str, value: object, where: str) -> object:
     if key in CHOICES and value not in CHOICES[key]:
         raise ConfigError(f"{where}: {key} must be one of {', '.join(CHOICES[key])}, not {value!r}")
     if key == "store" and value and not str(value).startswith(DATABASES):

@@ -36,7 +36,7 @@ def called(*calls: tuple[str, object], text: str = "") -> Reply:
 
 
 class Scripted:
-    """Gives the answers in their order, the last one again and again; keeps what it was sent."""
+    """Gives the answers in order, the last one again and again; records the requests."""
 
     name = "scripted"
 
@@ -64,7 +64,7 @@ class Scripted:
 def play(
     agent: Agent, message: str = "Go on.", session: str = "chat", **more: Any
 ) -> list[AgentEvent]:
-    """All that happens for one message, with a runner of its own."""
+    """Return all events of one message, with its own runner."""
     with Runner(agent, **more) as runner:
         return list(runner.run_sync("ada", session, message))
 
@@ -80,12 +80,12 @@ def final(events: Sequence[AgentEvent]) -> Final:
 
 
 def results(events: Sequence[AgentEvent]) -> list[str]:
-    """What the calls gave, in the order they were told."""
+    """Return the results of the calls, in the order of their events."""
     return [event.text for event in of(events, ToolResponse)]
 
 
 def messages(belt: Runtime, session: str = "chat") -> list[dict[str, object]]:
-    """The history as it is kept."""
+    """Return the stored history."""
     return belt.session("ada", session).session.messages()
 
 

@@ -1,4 +1,4 @@
-"""The package as a whole: its names, and that they are cheap."""
+"""The package as a whole: its names, and that importing them is cheap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fenced code in answers: run when the host switches it on, in the same way as all else."""
+"""Fenced code in answers: run if the host enables it, like any other command."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_code_again_and_again_is_bounded(running: Runtime) -> None:
 
 
 def test_what_code_gives_begins_no_turn(running: Runtime) -> None:
-    """So that what is loaded stays loaded."""
+    """So that loaded skills stay loaded."""
     model = Scripted(said(CODE), said("done"))
     events = play(Agent(running, model, run_code=True), "Compute.")
     log = running.session("ada", "chat").session.events()

@@ -27,7 +27,7 @@ LONG = "word " * 2_000
 
 
 def summarising(prompt: Prompt) -> Reply:
-    """Sums up when it is asked to, and answers otherwise."""
+    """Summarises when it is asked to, and answers otherwise."""
     asked = str(prompt.messages[0]["content"]).startswith("Summarize")
     return said("They counted sheep." if asked else "An answer. " + LONG)
 
@@ -58,7 +58,7 @@ def test_what_was_told_in_short_stays_so_in_another_process(belt: Runtime) -> No
 
 
 def test_a_loaded_skill_survives_a_compaction(belt: Runtime) -> None:
-    """Case 44 and L08: its answer is gone, so it stands behind the system text."""
+    """Case 44 and L08: its answer is gone, so it comes after the system text."""
     steps = [called(("skill_load", {"skill": "greet"}))]
     steps += [called(("skill_list", {"offset": number}), text=LONG) for number in range(6)]
     script = iter([*(named(step, f"id-{n}") for n, step in enumerate(steps)), said("done")])
@@ -78,7 +78,7 @@ def test_a_loaded_skill_survives_a_compaction(belt: Runtime) -> None:
 
 
 def long_run(belt: Runtime, *first: Reply, window_tokens: int = 12_000) -> Scripted:
-    """A run with those steps, and so many more that they are told in short."""
+    """Return a run with those steps, and enough more that the history is summarised."""
     steps = [*first, *(called(("skill_list", {"offset": n}), text=LONG) for n in range(6))]
     script = iter([*(named(step, f"id-{n}") for n, step in enumerate(steps)), said("done")])
 
@@ -117,7 +117,7 @@ def test_a_skill_that_another_tool_speaks_of_is_not_brought_in(belt: Runtime, tr
 
 
 def test_no_more_is_brought_back_than_there_is_room_for(tree: Tree) -> None:
-    """The newest come first; what does not fit is named."""
+    """The newest come first; those that do not fit are named."""
     for name, words in (("big", 1_000), ("small", 100), ("tiny", 1)):
         tree.skill(f"project/.agents/skills/{name}", text=f"Of {name}. {'word ' * words}\n")
     belt = Runtime(tree.project, tools=["skill", "skill_list"])
@@ -137,7 +137,7 @@ def test_no_more_is_brought_back_than_there_is_room_for(tree: Tree) -> None:
 
 
 def test_a_skill_whose_text_is_gone_is_named(belt: Runtime) -> None:
-    """One that was read, and not loaded: nothing else would bring it back."""
+    """A skill that was read, not loaded: nothing else would bring it back."""
     model = Scripted(summarising, window_tokens=12_000)
     agent = Agent(belt, model)
     events = [event for text in ("/greet Bob", *"123456") for event in play(agent, text)]
@@ -164,7 +164,7 @@ def test_a_request_that_can_not_be_shorter_is_an_error_and_no_loop(belt: Runtime
 
 
 def test_every_script_counts_by_its_bytes() -> None:
-    """A word of Chinese is more than its characters."""
+    """A word of Chinese has more bytes than characters."""
     [latin, chinese] = [
         estimate_tokens([{"role": "user", "content": one * 400}]) for one in ("a", "\u4e2d")
     ]

@@ -1,4 +1,4 @@
-"""Skills that are worked on apart, in a session of their own."""
+"""Forked skills, which run in a session of their own."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOAD = called(("skill_load", {"skill": "research"}))
 
 @pytest.fixture
 def forking(belt: Runtime, tree: Tree) -> Runtime:
-    """A skill that wants to be worked on apart, beside the others."""
+    """A skill that asks for a fork, beside the others."""
     tree.skill(f"{SKILLS}/research", "Researches.", text="Look twice.\n", context="fork")
     return belt
 
@@ -152,7 +152,7 @@ def test_an_agent_that_the_host_knows_works_on_its_skill(belt: Runtime, tree: Tr
 def test_an_agent_that_the_host_does_not_know_has_no_rules_of_its_own(
     belt: Runtime, tree: Tree
 ) -> None:
-    """A skill must not choose whose rules it is judged by."""
+    """A skill must not choose the rules that apply to it."""
     tree.skill(f"{SKILLS}/research", "Researches.", context="fork", agent="admin")
     rules = [Rule("skill", "count", "deny"), Rule("skill", "count", "allow", agent="admin")]
     inner = called(("skill_load", {"skill": "count"}))

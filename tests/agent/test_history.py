@@ -1,4 +1,4 @@
-"""An agent in a session: its messages, and what a step keeps."""
+"""An agent in a session: its messages, and what a step stores."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_the_last_calls_may_be_open() -> None:
 
 
 def test_what_comes_after_the_end_of_a_step_is_not_kept(context: AgentContext) -> None:
-    """As by a thread that is still on its way when the run is ended."""
+    """As by a thread that is still running when the run is ended."""
     writes = context.journal.new_writes()
     context.drop()
     context.commit([{"role": "user", "content": "late"}], parts=[writes])

@@ -66,7 +66,7 @@ def belt(
 
 @pytest.fixture
 def start(belt: Runtime) -> Iterator[Start]:
-    """Start a turn in another process, up to where its tool waits for a line."""
+    """Start a turn in another process, up to the point where its tool waits for a line."""
     with ExitStack() as stack:
 
         def begin(
@@ -90,7 +90,7 @@ def start(belt: Runtime) -> Iterator[Start]:
 
 
 def go_on(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Let the tool of the other process end; the text and the error of its turn."""
+    """Let the tool of the other process end; return the text and the error of its turn."""
     assert process.stdin
     assert process.stdout
     process.stdin.write("go\n")
@@ -155,7 +155,7 @@ def test_a_turn_that_is_cancelled_while_it_takes_the_session_gives_it_back(
         task = asyncio.create_task(follow())
         await asyncio.to_thread(inside.wait, 150)
         task.cancel()
-        await asyncio.sleep(0)  # what it waits for is cancelled, and its thread is at work
+        await asyncio.sleep(0)  # its wait is cancelled, and its thread still runs
         go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -194,7 +194,7 @@ def test_a_turn_that_stood_still_writes_nothing_after_another_took_over(
 
 
 def test_a_turn_ends_by_itself_when_another_took_over(belt: Runtime, start: Start) -> None:
-    """Though nothing of it is appended: what it runs shall not go on."""
+    """Even if it appends nothing: what it runs must not continue."""
     other = start(lease=0.3, renew=0.5, machine="another")
     assert second(belt).text == "second is done"
     assert other.stdout

@@ -1,4 +1,4 @@
-"""A run from the inside: attempts, failures, and what it leaves in each case."""
+"""A run from the inside: attempts, failures, and the state it leaves in each case."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_model_that_ends_without_an_answer_is_a_failure(belt: Runtime) -> None
 
 
 class Entered(Scripted):
-    """A model that wants to know how long it is needed."""
+    """A model that records how long it is needed."""
 
     entered = left = 0
 

@@ -1,4 +1,4 @@
-"""Whatever a model answers, a run ends, nothing is raised, and the session is whole."""
+"""For any answer of a model, a run ends, nothing is raised, and the session is intact."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=6,
 )
-# Real tools with real and unreal arguments, and tools nobody has heard of.
+# Real tools with valid and invalid arguments, and tools that do not exist.
 NAMES = st.sampled_from(sorted(set(DEFINITIONS) - set(RUNNING))) | TEXT
 KEYS = st.sampled_from(["skill", "name", "docs", "relative_path", "file_name", "offset", "mode"])
 SKILL = st.sampled_from(["greet", "count", "nothing", "../greet", "*"])

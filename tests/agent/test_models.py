@@ -50,7 +50,7 @@ ASKED = [{"role": "user", "content": "Hello?"}]
 
 @pytest.fixture(autouse=True)
 def keys(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No key of this machine's, and no waiting before a request that is made again."""
+    """No key of this machine, and no pause before a retry."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OLLAMA_BASE_URL", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     bounds(retry_wait_seconds=0)
@@ -240,7 +240,7 @@ def test_a_broken_answer_is_asked_for_again_and_nothing_of_it_is_kept(belt: Runt
 
 
 def test_half_a_call_is_a_tool_error_and_nothing_is_done(belt: Runtime) -> None:
-    """B18. The server ends its answer in the middle of a call, as if that were all."""
+    """B18. The server ends its answer in the middle of a call, as if it were complete."""
     with serving(Unfinished(called("skill_load", {"skill": "greet"}), 1), said("done")) as server:
         events = play(Agent(belt, name_of(server)))
     assert "not whole JSON" in results(events)[0]
@@ -334,7 +334,7 @@ def test_a_missing_key_is_told_with_its_name(name: str, monkeypatch: pytest.Monk
     with pytest.raises(ConfigError, match="_API_KEY") as error:
         model_by_name(name)
     assert "'offline' needs no key" in str(error.value)
-    assert "Provider(" not in str(error.value)  # nobody at a terminal can do that
+    assert "Provider(" not in str(error.value)  # a person at a terminal cannot do that
 
 
 @pytest.mark.parametrize("name", ["nothing", "nobody:model", "", "@", "x@y"])
@@ -410,11 +410,12 @@ def test_anthropic_is_told_what_to_cache(tree: Tree) -> None:
     sent = anthropic_request(model_by_name("anthropic:claude-haiku-5-5"), tools)
     assert sent["system"][0]["cache_control"]["type"] == "ephemeral"
     assert sent["tools"][-1]["cache_control"]["type"] == "ephemeral"
-    assert sent["cache_control"]["type"] == "ephemeral"  # the end of the history, wherever that is
+    # Marks the end of the history, at any position.
+    assert sent["cache_control"]["type"] == "ephemeral"
 
 
 def anthropic_request(model: ProvidedModel, tools: Sequence[Tool] = ()) -> dict[str, Any]:
-    """What goes to the provider, up to the socket."""
+    """Return the request to the provider, as it goes to the socket."""
     import httpx2
     from anthropic import AsyncAnthropic
     from pydantic_ai.models.anthropic import AnthropicModel

@@ -26,7 +26,7 @@ def no_waiting(tree: Tree) -> None:
 
 
 def at(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have both providers looked for there."""
+    """Point both providers at that address."""
     root = server.url.removesuffix("/v1")
     for name in ("GOOGLE", "ANTHROPIC"):
         monkeypatch.setenv(f"{name}_API_KEY", "key")
@@ -38,7 +38,7 @@ def at(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def gemini(*parts: dict[str, Any], finish: str = "STOP") -> Raw:
-    """Each part in a piece of its own; the last one says how it ended."""
+    """Each part in its own chunk; the last one has the finish reason."""
     ends = [""] * (len(parts) - 1) + [finish]
     return Raw(tuple(_candidate(*one) for one in zip(parts, ends, strict=True)))
 

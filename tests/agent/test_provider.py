@@ -26,7 +26,7 @@ def sent(*messages: dict[str, Any]) -> list[Any]:
 
 
 def test_the_first_system_text_is_static_and_the_next_is_not() -> None:
-    """So that a cache may hold the first whatever becomes of the second."""
+    """So that the first can be cached even if the second changes."""
     system = [{"role": "system", "content": text} for text in ("one", "two")]
     parts = convert_messages([*system, {"role": "user", "content": "Hi"}]).instructions
     assert [(part.content, part.dynamic) for part in parts] == [("one", False), ("two", True)]

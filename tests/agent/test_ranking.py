@@ -1,4 +1,4 @@
-"""Which skills fit a question."""
+"""Ranking the skills for a question."""
 
 from __future__ import annotations
 

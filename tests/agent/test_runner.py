@@ -1,4 +1,4 @@
-"""Runs as a host meets them: a message in, events out, a session that remembers."""
+"""Runs as a host sees them: a message in, events out, a session that remembers."""
 
 from __future__ import annotations
 
@@ -470,7 +470,7 @@ def test_output_is_told_while_the_command_runs(running: Runtime) -> None:
         for event in runner.run_sync("ada", "chat", "Run it."):
             if isinstance(event, RunOutput):
                 told += event.data
-                if told == b"first\n":  # it is still there, and waits for this
+                if told == b"first\n":  # it still runs, and waits for this
                     running.run_sync(
                         "kit", "echo go > work/gate", session=running.session("ada", "chat")
                     )

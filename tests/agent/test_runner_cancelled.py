@@ -1,4 +1,4 @@
-"""A run that is cancelled at each point where it waits: the session is whole, and goes on."""
+"""A run that is cancelled at each point where it waits: the session is intact, and continues."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class _Counted(Coroutine[Any, Any, Any]):
 
 
 async def cut(agent: Agent, store: MemoryStore, at: int) -> tuple[bool, int]:
-    """Cancel a run at a step; whether it was done before, and how many tasks are left."""
+    """Cancel a run at a step; return whether it was done before, and how many tasks are left."""
     steps = Steps(at)
     loop = asyncio.get_running_loop()
     loop.set_task_factory(steps.factory)
@@ -98,7 +98,10 @@ async def cut(agent: Agent, store: MemoryStore, at: int) -> tuple[bool, int]:
 
 
 async def left() -> int:
-    """How many tasks do not end by themselves; the client of the protocol has some of its own."""
+    """Return how many tasks do not end by themselves.
+
+    The client of the protocol has some of its own.
+    """
     for _ in range(200):
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         if not tasks:
@@ -145,7 +148,7 @@ async def cut_everywhere(belt: Runtime, server: Server, script: str) -> int:
 
 
 async def check(agent: Agent, store: MemoryStore, at: int) -> None:
-    """Every session is whole, what was told is loaded, and the next message is answered."""
+    """Every session is intact, reported skills are loaded, and the next message is answered."""
     for info in store.sessions():
         log = [dict(one.data) for one in store.events(info.key) if one.type == "message"]
         assert repair_history(log) == log, at
@@ -161,7 +164,7 @@ async def check(agent: Agent, store: MemoryStore, at: int) -> None:
 
 
 def paired(messages: Sequence[dict[str, Any]]) -> bool:
-    """Whether each call of a request has its answer, where every provider wants it."""
+    """Whether each call of a request has its answer in the place that every provider requires."""
     waiting: list[str] = []
     for message in messages:
         if message["role"] == "tool":

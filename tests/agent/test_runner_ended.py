@@ -1,4 +1,4 @@
-"""Runs that are cancelled, and runs whose process is killed: what is left, and how it goes on."""
+"""Runs that are cancelled, and runs whose process is killed: the state they leave."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_what_was_done_before_the_cancellation_is_kept(
 @pytest.mark.property
 @pytest.mark.parametrize("native", [True, False], ids=["task", "scope"])
 def test_cancelled_at_any_moment_a_session_is_whole(belt: Runtime, native: bool) -> None:
-    """Whatever is loaded was told, whatever was told is loaded, and the next run goes on."""
+    """Every loaded skill was reported, every reported one is loaded, and the next run continues."""
     loads = [("skill_load", {"skill": name}) for name in ("greet", "count")]
 
     async def cut(number: int, seconds: float) -> None:
@@ -204,7 +204,7 @@ list(Runner(agent).run_sync("ada", "chat", "Do it."))
 
 
 def crashed(belt: Runtime, steps: str, at: int = 0) -> None:
-    """A run in a process that is killed, with `kill -9`, at latest in that answer of the model."""
+    """Run in a process that is killed, with `kill -9`, at latest in that answer of the model."""
     done = warm.run(
         [sys.executable, "-c", _CRASH, belt.settings.project, steps, str(at)],
         cwd=Path(__file__).parents[2],

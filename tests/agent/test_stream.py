@@ -1,4 +1,4 @@
-"""Events on their way to whoever follows a run."""
+"""Events from a run to its receiver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls at the same time: what they tell, and how they end."""
+"""Calls at the same time: their events, and how they end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from skillbelt.sandbox.protocol import Outcome
 
 
 class Told:
-    """Whoever is told, as a list."""
+    """A receiver of events that is a list."""
 
     def __init__(self) -> None:
         self.events: list[AgentEvent] = []

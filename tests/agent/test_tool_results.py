@@ -1,4 +1,4 @@
-"""What one call gives."""
+"""The result of one call."""
 
 from __future__ import annotations
 

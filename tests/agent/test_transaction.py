@@ -1,4 +1,4 @@
-"""What a step writes: seen at once by the step, by the store when it is whole."""
+"""The writes of a step: the step sees them at once, the store when it is complete."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What no skill should hold: template texts, secrets, and commands that run what they fetch.
+"""Dangerous content: template texts, secrets, and commands that run what they download.
 
-The secrets are put together here, so that this file holds none.
+The secrets are assembled here, so that this file contains none.
 """
 
 from __future__ import annotations
@@ -160,6 +160,6 @@ def test_every_file_of_a_skill_is_searched(tree: Tree) -> None:
 
 @pytest.mark.parametrize("text", ["curl ", "curl |", "sk-", "iex ", "base64 -d ", "eval(", "bash "])
 def test_a_text_made_to_be_slow_is_read_to_the_end(text: str) -> None:
-    """Every form is bounded; one that is not would not come back from this."""
+    """Every pattern is bounded; an unbounded one would not return from this."""
     hostile = text * (MAX_SEARCHED_BYTES // len(text))
     assert len(list(check_content(hostile.encode(), "/x"))) <= 10

@@ -203,7 +203,7 @@ def test_a_body_whose_lines_end_in_two_ways_stays() -> None:
 
 
 def meaning(data: bytes, folder: str) -> tuple[object, bytes]:
-    """Name, description and all other fields, whatever the known ones are spelled like."""
+    """Return name, description and all other fields, under the known spelling."""
     parsed = parse(data, path="", folder=folder)
     known = to_frontmatter({"name": folder, **parsed.fields})
     return known._replace(name=known.name or folder), data[parsed.body_offset :]

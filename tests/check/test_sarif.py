@@ -10,7 +10,7 @@ from skillbelt.check.rules import RULES, finding
 from skillbelt.check.sarif import FINGERPRINT, ROOT_ID, log
 from skillbelt.values import Diagnostic
 
-# The parts of SARIF 2.1.0 that are written, to the letter: no other property is allowed.
+# Exactly the parts of SARIF 2.1.0 that are written: no other property is allowed.
 MESSAGE = {
     "type": "object",
     "required": ["text"],
@@ -138,7 +138,7 @@ FOUND = [
 
 
 def made(found: list[Diagnostic], root: str = "/root", *, strict: bool = False) -> Any:
-    """The log as a reader gets it: through its text."""
+    """Return the log as a reader gets it: parsed from its text."""
     return json.loads(json.dumps(log(found, root=root, version="0.1.0", strict=strict)))
 
 

@@ -1,4 +1,4 @@
-"""Where a turn begins, and what a model was told and when."""
+"""The beginning of a turn, and the notes that a model gets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from skillbelt.conversation.changes import (
 
 
 def said(*texts: object) -> list[dict[str, Any]]:
-    """A conversation in which the user said these things."""
+    """Return a conversation with these messages of the user."""
     history: list[dict[str, Any]] = [{"role": "system", "content": "S"}]
     for text in texts:
         history += [{"role": "user", "content": text}, {"role": "assistant", "content": "yes"}]

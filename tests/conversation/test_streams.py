@@ -1,4 +1,4 @@
-"""A streamed reply is put together from the events of the vendor's package."""
+"""A streamed reply is joined from the events of the vendor's package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history of any vendor is read: which calls, which results, and where they are."""
+"""Reading the history of any vendor: calls, results, and their positions."""
 
 from __future__ import annotations
 

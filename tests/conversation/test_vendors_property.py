@@ -1,4 +1,4 @@
-"""Any JSON is a history of a vendor or a ConfigError, and what is read can be written again."""
+"""Any JSON is a vendor's history or a ConfigError, and a history can be written again."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def read_xml(text: str) -> ElementTree.Element:
 
 
 def unescaped(text: str) -> str:
-    """What a parser gives back for a text of a skill."""
+    """Return a skill's text as a parser restores it."""
     return ElementTree.fromstring(f"<a>{xml(text)}</a>").text or ""
 
 
@@ -406,7 +406,7 @@ def test_ten_times_the_skills_take_little_more_than_ten_times_as_long(
             times.append(time.process_time() - before)
         return min(times)
 
-    assert cost(5_000) < 40 * cost(500)  # 100 times as long, if each looked at all others
+    assert cost(5_000) < 40 * cost(500)  # 100 times as long, if each were compared with all others
 
 
 # The host's own text

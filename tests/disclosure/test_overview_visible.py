@@ -1,4 +1,4 @@
-"""Which skills a model is shown: visibility, the caller's filter, and files in play."""
+"""The skills that a model sees: visibility, the caller's filter, and files in play."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def skill(folder: Path) -> Skill:
 
 @pytest.fixture(params=["openat2", "walk"])
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """With the system call that contains, and as on a kernel without it."""
+    """With `openat2`, and as on a kernel without it."""
     if request.param == "walk":
         monkeypatch.setattr("skillbelt.files.contain._openat2", lambda: None)
     return str(request.param)
@@ -143,7 +143,7 @@ def test_a_file_at_the_limit_is_read_and_one_beyond_is_not(folder: Path, skill: 
 
 
 def test_a_file_whose_size_says_nothing_is_bounded_too() -> None:
-    """Files of /proc have size 0 and content all the same."""
+    """Files of /proc have size 0, but content."""
     skill = Skill("x", "x", "x", "/proc/self/SKILL.md")
     with pytest.raises(FileTooLarge):
         read_file(skill, "environ", 3)
@@ -180,7 +180,7 @@ def test_a_skill_made_from_text_has_no_files() -> None:
 def test_a_file_nobody_may_read(open_tree: Tree) -> None:
     folder = open_tree.skill("project/.agents/skills/pdf")
     open_tree.write(folder / "a.md", "x").chmod(0)
-    # Whatever is imported only when needed may lie where nobody can read.
+    # A module that is imported late may be in a folder that the user cannot read.
     code = f"""
 import os
 from skillbelt.disclosure.body import read_file
@@ -258,7 +258,7 @@ def test_the_walk_is_bounded(folder: Path, skill: Skill, monkeypatch: pytest.Mon
 def test_the_walk_stays_inside_while_a_folder_is_swapped(
     folder: Path, skill: Skill, tree: Tree
 ) -> None:
-    """A folder found as one and opened as a link to elsewhere gives nothing."""
+    """A folder that is replaced by a link before it is opened gives nothing."""
     with SkillTree(str(folder)) as found:
         entries = found.entries()
         assert [next(entries).path for _ in range(2)] == ["SKILL.md", "references"]

@@ -482,7 +482,7 @@ def test_a_project_nobody_trusts_has_no_host_called(tree: Tree) -> None:
         assert [d.code for d in catalog.diagnostics] == ["untrusted-source"]
         assert server.requests == []
         Trust(catalog.settings.state_dir).add(str(tree.project))
-        # Whoever trusts a project has not said that it may call this machine.
+        # Trusting a project does not allow it to contact this machine.
         assert [d.code for d in tree.catalog().diagnostics] == ["remote-private"]
         assert server.requests == []
         trusted = tree.catalog(private_sources=["127.0.0.1"])

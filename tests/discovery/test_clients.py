@@ -64,7 +64,7 @@ def test_nearest_folder_first_up_to_the_worktree(tree: Tree) -> None:
     found = roots(tree, "project/a/b", user_roots=False)
     folders = [path.removesuffix("/.agents/skills") for path in found if ".agents/" in path]
     assert folders == ["project/a/b", "project/a", "project"]
-    # Every client of the nearer folder stands before any of the farther one.
+    # Every client of the nearer folder comes before any of the farther one.
     per_folder = len(found) // 3
     assert all(path.startswith("project/a/b/") for path in found[:per_folder])
 

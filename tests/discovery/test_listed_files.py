@@ -1,4 +1,4 @@
-"""Skills of another MCP server: fetched when they are read, verified always, never mixed up."""
+"""Skills of another MCP server: fetched when they are read, always verified, never mixed up."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def belt(mcp: McpServer, project: Tree) -> Iterator[Open]:
 
 @pytest.fixture(autouse=True)
 def nothing_scanned_before() -> None:
-    """A skill of the same content is scanned, and so fetched, once in a process."""
+    """Empty the cache of scans: a skill of the same content is scanned, and so fetched, once."""
     cache._remember.cache_clear()
 
 
@@ -85,7 +85,7 @@ def cached(project: Tree, data: bytes) -> list[Path]:
 
 
 def test_a_skill_is_fetched_when_it_is_loaded_and_no_sooner(mcp: McpServer, belt: Open) -> None:
-    """Nothing is asked for ahead of need, and nothing twice. A load needs all of it, for a scan."""
+    """Nothing is fetched early or twice. A load needs all of it, for a scan."""
     runtime = belt()
     assert [skill.name for skill in runtime.discover_skills()] == ["docs.pdf"]
     assert "Reads PDF files." in runtime.overview().text
@@ -296,7 +296,7 @@ def test_what_a_server_gave_is_used_for_no_other_once_it_is_gone(
     with pytest.raises(SkillNotFound):
         belt(urls=[]).load("docs.pdf")
     with serving() as other:
-        other.entries = [dict(mcp.entries[0])]  # lists the same, and has none of it
+        other.entries = [dict(mcp.entries[0])]  # lists the same, and serves none of it
         with pytest.raises(LoadError):
             belt(urls=[f"{other.url}#docs"]).load("docs.pdf")
         assert URI in other.requests

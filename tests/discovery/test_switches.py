@@ -1,4 +1,4 @@
-"""What the settings say about single skills, through the catalogue, a runtime and the commands."""
+"""Settings for single skills, through the catalogue, a runtime and the commands."""
 
 from __future__ import annotations
 

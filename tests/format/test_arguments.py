@@ -116,7 +116,7 @@ def test_a_text_without_dollars_stays(text: str, arguments: str) -> None:
 
 @given(st.text(alphabet="$0aARGUMENTS {}V"))
 def test_values_are_counted_once(value: str) -> None:
-    """Each placeholder gives the value itself, whatever the value looks like."""
+    """Each placeholder gives the value itself, for every value."""
     filled = substitute("<${V}|${V}>", None, variables={"V": value})
     assert filled == f"<{value}|{value}>"
 

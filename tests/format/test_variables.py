@@ -1,4 +1,4 @@
-"""The variables that a skill says it needs."""
+"""The variables that a skill requires."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def loaded(text: str) -> strict.LoadedYaml:
 
 
 def fields(text: str) -> dict[str, object]:
-    """What both readers say; the fast one may leave the text alone."""
+    """Return the result of both readers; the fast one may decline the text."""
     result = loaded(text).fields
     fast = yaml_fast.read(text)
     assert fast is None or repr(fast) == repr(result)

@@ -22,17 +22,17 @@ SYSTEM = "Be kind."
 
 
 def quiet(_text: str) -> None:
-    """Nobody is told."""
+    """Ignore the output."""
 
 
 class Chat:
-    """A conversation of ada's, called `chat`. What it keeps is in `state`, in its own format."""
+    """A conversation of ada's, called `chat`. Its state is in `state`, in its own format."""
 
     def __init__(self, belt: Runtime, url: str, state: Path, told: Told = quiet) -> None:
         self.belt, self.url, self.state, self.told = belt, url, state, told
 
     async def say(self, text: str) -> str:
-        """What the agent says in the end, streamed on its way."""
+        """Return the final answer of the agent, streamed meanwhile."""
         from openai import AsyncOpenAI
 
         async with AsyncOpenAI(base_url=self.url, api_key="key") as self.client:
@@ -181,7 +181,7 @@ class GoogleADK(Chat):
 
 
 class Functions(Chat):
-    """A loop of one's own around OpenAI's client."""
+    """A host's own loop around OpenAI's client."""
 
     async def say(self, text: str) -> str:
         return await asyncio.to_thread(self._say, text)
@@ -215,7 +215,7 @@ class Functions(Chat):
 
 
 def _declared(function: Callable[..., str]) -> dict[str, Any]:
-    """A tool as OpenAI takes it, from what Python knows of the function."""
+    """Return a tool as OpenAI takes it, from the signature of the function."""
     from pydantic import TypeAdapter
 
     found = inspect.signature(function).parameters

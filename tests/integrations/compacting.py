@@ -25,7 +25,7 @@ class Sent(NamedTuple):
     answers: tuple[str, ...] = ()
 
 
-# Says something as the user, the model making these calls before it answers.
+# Sends a user message; the model makes these calls before it answers.
 Say = Callable[[str, Sequence[str]], None]
 
 
@@ -49,7 +49,7 @@ def check_pairs(request: Sequence[Sent]) -> None:
 
 
 def check_conversation(say: Say, sent: list[list[Sent]], unload: Callable[[], object]) -> None:
-    """Load three skills, unload one, and go on until the history was cut ten times."""
+    """Load three skills, unload one, and continue until the history was cut ten times."""
     say("Begin.", ["greet", "count", "mail"])
     unload()
     for number in range(TURNS):
@@ -66,7 +66,7 @@ def check_conversation(say: Say, sent: list[list[Sent]], unload: Callable[[], ob
         if cuts:
             [context] = [one.text for one in after if one.text.startswith(HEADER)]
             assert BODIES["mail"] not in context
-        if cuts > 2:  # the framework has kept its answer till then
+        if cuts > 2:  # the framework kept its answer until then
             assert BODIES["mail"] not in text
     assert cuts >= 10
     assert f"Turn {TURNS - 1}." in "\n".join(one.text for one in sent[-1])

@@ -1,4 +1,4 @@
-"""What every framework is given: stable instructions, and answers that hold the text."""
+"""The parts that every framework gets: stable instructions, and answers that hold the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frameworks that are not installed: nothing else needs them, and what is missing is named."""
+"""Frameworks that are not installed: nothing else needs them, and the error names the extra."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output on its way to whoever follows a call, and commands that are ended with it."""
+"""Output from a call to its receiver, and commands that end with the call."""
 
 from __future__ import annotations
 

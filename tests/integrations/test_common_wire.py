@@ -30,7 +30,7 @@ SCRIPT = "echo script says $1\n"
 LOAD = called("skill_load", {"skill": "greet"}, "call_load")
 RUN = called("skill_run", {"skill": "greet", "command": "sh scripts/say.sh hi"}, "call_run")
 DONE = said("Mellif", "luous!")
-# It goes on only when somebody has seen its first line.
+# It continues only after its first line was read.
 WAITING = "echo one; while [ ! -e work/go ]; do sleep 0.02; done; echo two"
 WAIT = called("skill_run", {"skill": "greet", "command": WAITING, "timeout": 20}, "call_wait")
 
@@ -57,7 +57,7 @@ def say(made: Chat, text: str) -> str:
 
 
 def answers(request: dict[str, Any]) -> dict[str, str]:
-    """What calls gave, by their ids, as the server was sent it."""
+    """Return the results of calls, by their ids, as the server received them."""
     chat = {one.get("tool_call_id"): one.get("content") for one in request.get("messages", ())}
     items = [one for one in request.get("input", ()) if isinstance(one, dict)]
     found = chat | {one.get("call_id"): one.get("output") for one in items}
@@ -76,7 +76,7 @@ def _plain(content: object) -> str:
 
 
 def prefixes_hold(bodies: list[str]) -> bool:
-    """Whether each request begins with the whole of the one before, and all else is the same."""
+    """Whether each request begins with the whole of the one before, and the rest is the same."""
     sent = [raw_parts(body) for body in bodies]
     lists = [one.pop("messages", "") or one.pop("input") for one in sent]
     grown = all(new.startswith(old[:-1]) and new != old for old, new in pairwise(lists))
@@ -84,7 +84,7 @@ def prefixes_hold(bodies: list[str]) -> bool:
 
 
 def played(framework: str, project: Path, tmp_path: Path, *script: Answer) -> Server:
-    """What the server received in a turn with that script."""
+    """Return the requests that the server received in a turn with that script."""
     with serving(*script) as server, belt_of(project) as belt:
         say(chat(framework, belt, server, tmp_path), "Greet me.")
     return server
@@ -172,7 +172,7 @@ def test_what_is_wrong_with_a_call_is_told_to_the_model(
     assert "unknown skill: greed" in told["call_unknown"]
 
 
-# A function can not be called with these, and Google's kit warns of them itself.
+# A function cannot be called with these, and Google's kit warns of them itself.
 @pytest.mark.parametrize("framework", list(CHATS)[:4])
 @pytest.mark.parametrize("arguments", ["[1]", "null"])
 def test_arguments_that_are_no_object_are_told_to_the_model(
@@ -210,7 +210,7 @@ def test_a_call_that_broke_off_is_not_carried_out(
     if framework.endswith("responses") and isinstance(cut, Unfinished):
         cut = CUT  # that protocol has no stream that just ends
     with serving(cut, said("Sorry.")) as server, belt_of(project) as belt:
-        # Some frameworks raise then, which is theirs to decide.
+        # Some frameworks raise then, which is up to them.
         with suppress(Exception):
             say(chat(framework, belt, server, tmp_path), "Greet me.")
         assert "half" not in work(belt)

@@ -28,7 +28,7 @@ from tests.tree import Tree
 
 
 class Scripted(BaseLlm):
-    """Gives these parts one after the other; notes what it was sent."""
+    """Gives these parts one after the other; records the requests."""
 
     model: str = "scripted"
     parts: list[types.Part] = Field(default_factory=list)
@@ -128,7 +128,7 @@ def test_adks_own_session_keeps_it(belt: Runtime) -> None:
 
 
 class Mood(BaseModel):
-    """What an app keeps in its state."""
+    """State that an app keeps."""
 
     mood: str = ""
 

@@ -40,7 +40,7 @@ KEY = SecretStr("key")
 
 
 class Scripted(GenericFakeChatModel):
-    """Their fake model, which notes what it is sent and lets tools be bound."""
+    """Their fake model, which records its requests and lets tools be bound."""
 
     sent: list[list[BaseMessage]] = Field(default_factory=list)
 

@@ -116,7 +116,7 @@ def test_while_it_streams(belt: Runtime) -> None:
 
 
 class Compactor:
-    """Stands for OpenAI's server: it tells a history in one item."""
+    """Simulates OpenAI's server: it summarises a history in one item."""
 
     def __init__(self) -> None:
         self.responses, self.numbers = self, itertools.count()

@@ -60,7 +60,7 @@ class Unknown(Request[RequestParams, Literal["skills/steal"]]):
 
 
 async def send(client: Client, request: Request[Any, Any]) -> dict[str, Any]:
-    """The result of any request, as it came."""
+    """Return the result of any request, as it came."""
     found = await client.session.send_request(request, Anything)
     return found.model_dump(by_alias=True, exclude_none=True)
 
@@ -85,7 +85,7 @@ def text_of(result: Any) -> str:
 
 
 class Person:
-    """Who is asked by a client: says the same every time, and remembers what it was asked."""
+    """The person at a client: gives the same answer every time, and records the questions."""
 
     def __init__(self, **content: Any) -> None:
         self.content, self.asked = content, list[str]()
@@ -119,7 +119,7 @@ def over_stdio(tree: Tree, *options: str, mode: Any = "auto", **more: Any) -> Cl
 
 
 class Place(NamedTuple):
-    """A project that several tests share, and the environment of those who serve it."""
+    """A project that several tests share, and the environment of its servers."""
 
     tree: Tree
     environ: dict[str, str]
@@ -145,7 +145,7 @@ class Http(NamedTuple):
             yield one
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Send a signal; the exit code, and what was written to stderr."""
+        """Send a signal; return the exit code, and the text on stderr."""
         self.process.send_signal(number)
         _, told = self.process.communicate(timeout=150)
         return self.process.returncode, told.decode()
@@ -155,7 +155,7 @@ class Http(NamedTuple):
 def over_http(
     tree: Tree, *options: str, env: dict[str, str] | None = None, what: str = "mcp"
 ) -> Iterator[Http]:
-    """A server process on a port of its own."""
+    """A server process on its own port."""
     process = warm.Popen[bytes](
         [sys.executable, *SERVE[:-1], what, "--http", "127.0.0.1:0", "--json", *options],
         cwd=tree.project,

@@ -66,7 +66,7 @@ def place() -> Iterator[Place]:
 
 @pytest.fixture(scope="session")
 def server(place: Place) -> Iterator[Http]:
-    """One server over HTTP for all who do not end it."""
+    """One HTTP server for all tests that do not end it."""
     with over_http(place.tree, env=place.environ) as server:
         yield server
 

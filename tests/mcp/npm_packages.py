@@ -1,4 +1,4 @@
-"""What the tests take from npm, pinned by a lock with hashes and installed once in a folder."""
+"""The packages that the tests take from npm, pinned by a lock with hashes and installed once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONFORMANCE = "node_modules/@modelcontextprotocol/conformance/dist/index.js"
 
 
 def installed() -> Path:
-    """A folder with the packages; the process that comes first installs them."""
+    """Return a folder with the packages; the first process installs them."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         needs.not_run("needs Node.js and npm: apt install nodejs npm")
     mark = hashlib.sha256(b"".join((HERE / name).read_bytes() for name in FILES)).hexdigest()

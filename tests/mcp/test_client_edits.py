@@ -1,4 +1,4 @@
-"""One entry changes; everything else in the text stays, to the letter."""
+"""One entry changes; everything else in the text stays exactly the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log messages reach whoever asked for them, from the level on that they named."""
+"""Log messages reach the clients that asked for them, from their level on."""
 
 from __future__ import annotations
 

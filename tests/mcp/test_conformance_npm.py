@@ -31,7 +31,7 @@ from tests.mcp.conftest import filled
 from tests.mcp.npm_packages import CONFORMANCE, installed, newer_node
 from tests.tree import Tree
 
-pytestmark = pytest.mark.timeout(300)  # what is not there yet is installed first
+pytestmark = pytest.mark.timeout(300)  # missing packages are installed first
 
 BASE = {
     "2025-11-25": (
@@ -96,7 +96,7 @@ class Quiet(uvicorn.Server):
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server with all its guards, which takes the tool for one with the token."""
+    """Return the address of a server with all its guards, for which the tool has the token."""
     token, listening = new_token(), open_socket(ListenAddress("127.0.0.1", 0))
     port = listening.getsockname()[1]
     started, servers = threading.Event(), list[Quiet]()
@@ -126,7 +126,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class Tool:
-    """The conformance tool, and what it found."""
+    """The conformance tool, and its findings."""
 
     def __init__(self, output: Path) -> None:
         self._folder, self._output = installed(), output
@@ -156,7 +156,7 @@ def tool(tmp_path: Path) -> Tool:
 
 
 def failed(checks: list[dict[str, Any]]) -> list[str]:
-    """What failed, but for want of a tool that only a test server has."""
+    """Return the failures, except for lack of a tool that only a test server has."""
     return [
         f"{one['id']}: {one['status']} {one.get('errorMessage')}"
         for one in checks
@@ -196,5 +196,6 @@ def test_the_client_keeps_to_the_protocol(tool: Tool, scenario: str) -> None:
     checks = tool.checks(scenario)
     assert failed(checks) == []
     assert succeeded(checks)
-    if scenario in HOST:  # of the others, some checks are about what a host of skills never does
+    # Some checks of the others are about actions that a host of skills never does.
+    if scenario in HOST:
         assert not [one for one in checks if one["status"] == "SKIPPED"]

@@ -1,4 +1,4 @@
-"""How a person at a client is asked, and what the answer means."""
+"""The question to a person at a client, and the meaning of the answer."""
 
 from __future__ import annotations
 

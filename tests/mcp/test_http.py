@@ -117,7 +117,7 @@ async def test_clients_hear_of_a_new_skill(server: Http, place: Place, mode: str
                     folder = place.tree.skill(name)
                     async for _ in events:
                         break
-            # A client is told nothing before it has opened the stream for that.
+            # A client gets no notification before it has opened the stream for that.
             number = 0
             while mode == "legacy" and not heard.is_set():
                 folder = place.tree.skill(name, f"Version {number}.")
@@ -158,7 +158,7 @@ def test_the_extension_is_declared_in_the_handshake(server: Http, version: str) 
 
 
 class Session:
-    """A client of the older protocol that does as it likes, on plain sockets."""
+    """A client of the older protocol that follows no rules, on plain sockets."""
 
     def __init__(self, server: Http) -> None:
         self.server = server
@@ -171,7 +171,7 @@ class Session:
         return post(self.server, json.dumps(message), **self.headers)
 
     def open(self, method: str, body: bytes = b"") -> socket.socket:
-        """A request whose answer nobody reads."""
+        """Send a request whose answer is never read."""
         where = urlsplit(self.server.url)
         headers = {
             **self.server.headers,
@@ -293,7 +293,7 @@ def test_a_signal_ends_it_and_what_runs(place: Place, number: signal.Signals, mo
         server = server._replace(token=TOKEN)
 
         async def main() -> None:
-            # What a client makes of a server that goes away is its own affair.
+            # How a client reacts when the server ends is up to the client.
             with suppress(Exception):
                 async with server.client(mode) as client, anyio.create_task_group() as group:
                     run = {"skill": "pdf", "command": f"sleep {mark}"}
@@ -335,7 +335,7 @@ def test_a_signal_leaves_no_call_without_an_answer(place: Place, mode: str) -> N
             server.process.send_signal(signal.SIGTERM)
 
     with over_http(place.tree, env=place.environ) as server:
-        # That a client cannot say goodbye to a server which has gone is its own affair.
+        # A client that cannot say goodbye to an ended server may fail.
         with suppress(Exception):
             anyio.run(main, server)
         assert server.process.wait(150) == 0

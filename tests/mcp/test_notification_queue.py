@@ -1,4 +1,4 @@
-"""A client that does not listen holds up nobody."""
+"""A client that does not read delays no other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Client:
-    """Takes what it is sent once it is let go on; the first one fails."""
+    """Takes its messages once it is released; the first one fails."""
 
     def __init__(self) -> None:
         self.got, self.reading = list[Any](), asyncio.Event()
@@ -56,7 +56,7 @@ async def test_who_does_not_read_is_told_once_and_not_waited_for() -> None:
     assert client.got == []
     client.reading.set()
     await settled()
-    # The first was on its way already when the others came.
+    # The first was already being sent when the others came.
     assert client.got == [ToolListChangedNotification(), updated(1), ToolListChangedNotification()]
 
 

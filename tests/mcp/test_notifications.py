@@ -1,4 +1,4 @@
-"""Clients are told when skills come, go or change."""
+"""Notifications to clients when skills are added, removed or changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is published of a skill."""
+"""The published form of a skill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests beside the loop: asked about in both protocols, cancelled, bounded, ended."""
+"""Requests beside the loop: questions in both protocols, cancellation, limits, the end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOAD = {"skill": "pdf"}
 
 @pytest.fixture
 def belt(skills: Tree) -> Iterator[Runtime]:
-    """A project that nobody trusts, so that loading its skills is asked for."""
+    """A project that is not trusted, so that loading its skills needs permission."""
     with Runtime(skills.project, tool_profile="full", trust_project="ask") as belt:
         yield belt
 
@@ -152,7 +152,7 @@ async def test_each_call_is_asked_about_by_its_own_question(belt: Runtime, mode:
             both.set()
         await both.wait()
         if "notes" in params.message:
-            # A refusal reaches what waits in the same conversation.
+            # A rejection also settles pending requests of the same conversation.
             while len(results) < 1:
                 await anyio.sleep(0.01)
             return ElicitResult(action="decline")
@@ -253,7 +253,7 @@ async def test_one_conversation_leaves_room_for_others(skills: Tree) -> None:
 
 
 async def test_a_request_of_somebody_else_is_left_to_others(belt: Runtime) -> None:
-    """The desk of a server is not only for its clients."""
+    """The desk of a server also has requests of others."""
     runner = RequestRunner(belt.gate.desk, str, ask_seconds=5, most=10)
     belt.gate.desk.listen(
         lambda pending: belt.gate.desk.answer(pending.id, Answer("once")), elsewhere=False
@@ -298,7 +298,7 @@ async def test_cancelling_ends_the_command(skills: Tree) -> None:
 async def test_closing_ends_what_runs_and_what_waits(
     skills: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "_SHUTDOWN_SECONDS", 1000.0)  # waited for in vain, it would hang
+    monkeypatch.setattr(requests, "_SHUTDOWN_SECONDS", 1000.0)  # without this, it would hang
     with Runtime(skills.project, tool_profile="full", trust_project="ask") as belt:
         served = SkillServer(belt)
         async with Client(served.server, elicitation_callback=Person()) as client:  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Requests of MCP that another server holds."""
+"""MCP requests whose state another server has."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MANY = 50  # more than the threads that short work of the server shares
 
 
 class SlowRelay(Relay):
-    """The other server does not answer until it is let."""
+    """The other server does not answer until it is released."""
 
     def __init__(self) -> None:
         store = MemoryStore()

@@ -1,4 +1,4 @@
-"""The server as a whole: what it says of itself, and that both protocols see the same."""
+"""The server as a whole: its handshake, and that both protocols see the same."""
 
 from __future__ import annotations
 

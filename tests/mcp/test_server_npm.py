@@ -1,7 +1,7 @@
-"""Clients of others: the TypeScript one, which verifies every file itself, and the inspector.
+"""Other clients: the TypeScript one, which verifies every file itself, and the inspector.
 
-They come from npm, pinned by a lock, and are installed once. Where there is no Node they can not be
-had, and the tests say so.
+They come from npm, pinned by a lock, and are installed once. Without Node.js they are not
+available, and the tests say so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.mcp.clients import SERVE, Http
 from tests.mcp.npm_packages import CLIENT, HERE, INSPECTOR, installed
 from tests.tree import Tree
 
-# What is not there yet is installed first. The Python client is tried in the shorter tests.
+# Missing packages are installed first. The Python client is in the shorter tests.
 pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 PDF = ["SKILL.md", "forms/a%20b.md", "guide.md", "logo.png", "scripts/say.sh"]
 
@@ -37,7 +37,7 @@ def node(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def check(found: dict[str, Any]) -> None:
-    """What the TypeScript client found in the project of the fixture."""
+    """Return the findings of the TypeScript client in the project of the fixture."""
     assert found["supported"] is True
     assert found["names"] == ["notes", "pdf"]
     assert found["files"] == dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Which conversation a request belongs to."""
+"""The conversation of a request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OLD, NEW = "2025-11-25", "2026-07-28"
 def request(
     version: str, headers: dict[str, str] | None = None, client: str = "", **meta: object
 ) -> Any:
-    """A request as far as it matters; without headers it came over standard input."""
+    """A request with the parts that matter; without headers it came over standard input."""
     info = SimpleNamespace(client_info=Implementation(name=client, version="1"))
     return SimpleNamespace(
         protocol_version=version,

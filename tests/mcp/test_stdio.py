@@ -39,7 +39,7 @@ INITIALIZE = {
 
 
 class Raw:
-    """A client that writes lines, whatever is in them."""
+    """A client that writes any lines."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
@@ -56,7 +56,7 @@ class Raw:
         self.write(json.dumps(message).encode() + b"\n")
 
     def answer(self) -> dict[str, Any]:
-        """The next message that is no notification."""
+        """Return the next message that is not a notification."""
         while True:
             line = self.output.readline()
             assert line, self.process.stderr and self.process.stderr.read().decode()
@@ -76,7 +76,7 @@ class Raw:
         self.process.stdin = None
 
     def ended(self) -> tuple[int, str]:
-        """The exit code and what was written to stderr, once the process has ended."""
+        """Return the exit code and the text on stderr, once the process has ended."""
         _, told = self.process.communicate(timeout=150)
         return self.process.returncode, told.decode()
 
@@ -101,7 +101,7 @@ def started(tree: Tree, *command: str, env: Mapping[str, str] = os.environ) -> I
 
 @pytest.fixture(scope="module")
 def shared(place: Place) -> Iterator[Raw]:
-    """A server that has begun, for those who do not end it."""
+    """A running server, for tests that do not end it."""
     with started(place.tree, env=place.environ) as raw:
         raw.begin()
         yield raw
@@ -186,7 +186,7 @@ def test_nonsense_is_answered_and_harms_nobody(shared: Raw) -> None:
     ],
 )
 def test_a_request_that_is_none_is_refused_by_its_id(shared: Raw, id: str, told: object) -> None:
-    """So that nobody waits for its answer."""
+    """So that no client waits for its answer."""
     shared.write(f'{{"jsonrpc": "2.0", "id": {id}, "method": "ping", "params": 7}}\n'.encode())
     answer = shared.answer()
     assert (answer["id"], answer["error"]["code"]) == (told, -32600)
@@ -210,7 +210,7 @@ def test_a_request_that_is_none_is_refused_by_its_id(shared: Raw, id: str, told:
     ids=str,
 )
 def test_whatever_is_answered_but_yes_is_no(shared: Raw, answer: dict[str, object]) -> None:
-    """And at once: nobody waits for another answer of a client that sent one."""
+    """And at once: no other answer of the client is awaited."""
     # What it prints is not in its text, which a refusal repeats.
     command = {"skill": "pdf", "command": "echo happened-$((40+2))"}
     shared.ask("tools/call", "run", name="skill_run", arguments=command)
@@ -267,7 +267,7 @@ sys.exit(main(["serve", "mcp"]))
 
 
 def sleeping(raw: Raw, mark: str) -> None:
-    """Have the server run a command that does not end by itself."""
+    """Let the server run a command that does not end by itself."""
     run = {"skill": "pdf", "command": f"sleep {mark}"}
     raw.ask("tools/call", "run", name="skill_run", arguments=run)
     wait(lambda: bool(alive(mark)))
@@ -342,7 +342,7 @@ def test_a_flood_that_ends_with_a_signal_leaves_no_trace(skills: Tree) -> None:
 
 
 def pour(raw: Raw) -> None:
-    """Ask and ask, and never look at an answer."""
+    """Send request after request, and never read an answer."""
     with suppress(OSError):
         while True:
             raw.ask("ping")

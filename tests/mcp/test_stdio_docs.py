@@ -1,4 +1,4 @@
-"""What docs/how-to/mcp.md tells clients to start is started, and the examples run."""
+"""The commands in docs/how-to/mcp.md start, and the examples run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody subscribed to is looked at, and nothing else."""
+"""Subscribed resources are checked, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the settings say about single skills, as clients see it."""
+"""Settings for single skills, as clients see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents are what their schemas say, whatever becomes of a run."""
+"""Documents match their schemas, for every outcome of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools for clients that know nothing else."""
+"""Tools for clients that support nothing else."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_the_tools_are_those_of_the_runtime(belt: Runtime, mode: str) -> N
 
 @pytest.mark.parametrize("profile", sorted(PROFILES))
 async def test_every_tool_says_what_it_may_do(skills: Tree, profile: str) -> None:
-    """A client that finds no hint takes the worst, or refuses the tool."""
+    """A client that finds no hint assumes the worst, or refuses the tool."""
     with Runtime(skills.project, tool_profile=profile) as belt:
         kinds = {name: kind for kind, name in belt.names.items()}
         async with connected(belt) as client:
@@ -139,7 +139,7 @@ async def test_no_tool_promises_what_a_client_with_its_own_history_cannot_have(
 
 
 async def test_nothing_is_told_twice(belt: Runtime) -> None:
-    """What a tool is for stands in its description, and the instructions add to that."""
+    """The description says what a tool is for, and the instructions add to that."""
     async with connected(belt) as client:
         lines = (client.instructions or "").splitlines()
     named = [line for line in lines if line.startswith("- ")]

@@ -28,7 +28,7 @@ from tests import needs, warm
 from tests.examples import examples
 from tests.tree import Tree
 
-BOUND = len('"seq":1,"prev":"",') + 64  # what binds a record to the one before
+BOUND = len('"seq":1,"prev":"",') + 64  # the keys that link a record to the one before
 PATIENCE = 150  # a guard against hanging, not a measure
 APPENDS = """
 import sys
@@ -257,7 +257,7 @@ def test_files_and_folders_are_private(log: AuditLog, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["file for folder", "folder", "link", "pipe", "lock is a link"])
 def test_what_can_not_be_written_is_an_error(log: AuditLog, tmp_path: Path, way: str) -> None:
-    """Acting without a record would be acting unrecorded."""
+    """An action without a record is not allowed."""
     os.makedirs(os.path.dirname(log.folder))
     other = tmp_path / "other"
     other.write_text("mine")
@@ -280,7 +280,7 @@ def test_what_can_not_be_written_is_an_error(log: AuditLog, tmp_path: Path, way:
 
 
 def test_a_full_disk_leaves_no_half_line(log: AuditLog) -> None:
-    """A limit on the size of files stands for the disk."""
+    """A limit on the file size simulates a full disk."""
     log.append(DECISION)
     whole = file(log).read_bytes()
     code = f"""
@@ -482,7 +482,7 @@ def test_threads_share_a_log(log: AuditLog) -> None:
 
 
 def test_killed_processes_leave_at_most_a_torn_line_each(log: AuditLog) -> None:
-    """A process that goes on beside them loses nothing."""
+    """A process that continues beside them loses nothing."""
     steady = start(log, "steady", 1000, max_bytes=200_000)
     dice = random.Random(7)
     for round in range(6):
@@ -568,7 +568,7 @@ def test_following_through_rotations_loses_nothing(log: AuditLog) -> None:
 
 
 def test_following_a_log_that_outran_the_follower(log: AuditLog) -> None:
-    """What was dropped meanwhile is gone; what is left comes once."""
+    """Records that were rotated away are lost; the others come once."""
     small = AuditLog(log.folder, max_bytes=1, max_files=2)
     fill(small, *events(1))
     following = small.follow(seconds=0.01)

@@ -1,4 +1,4 @@
-"""The chain of the log: whatever is done to the files afterwards shows, and where."""
+"""The chain of the log: every later change of the files is detected, with its place."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def change(log: AuditLog, how: Callable[[Lines], object]) -> None:
 
 
 def faults(log: AuditLog) -> list[tuple[int, str]]:
-    """Line and the words the message begins with."""
+    """Return the line and the beginning of the message of each fault."""
     found = log.verify()
     assert found.broken == len(found.faults)
     assert all(fault.path.startswith(log.folder) for fault in found.faults)
@@ -294,7 +294,7 @@ def test_killed_writers_leave_a_chain(log: AuditLog) -> None:
 
 
 def test_a_disk_without_room_is_told_and_leaves_the_chain_whole(log: AuditLog) -> None:
-    """A limit on the size of files stands for the disk: what is written then is cut short."""
+    """A limit on the file size simulates a full disk: the write is cut short."""
     fill(log, 3)
     size = file(log).stat().st_size
     code = f"""

@@ -1,4 +1,4 @@
-"""What a command line would run."""
+"""The commands that a command line would run."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_whatever_bash_may_make_more_of_is_given_whole(command: str) -> None:
     assert rules.decide(Request("run", simple_commands(command)))[0] == "ask"
 
 
-# What bash calls for every program that it does not find: how many words it got, and each of them.
+# bash calls this for every program that it does not find: it prints the number of words, and each.
 RECORDED = 'command_not_found_handle() { printf "%s\\0" "$#" "$@" >&3; }\nPATH=/nowhere\n'
 PIECES = ["a", "b", " ", "  ", "\t", ";", "&", "&&", "|", "||", "'", '"', "'a b'", "''", '"a;b"',
           "*", "?", "[", "]", "#", "~", "=", "!", "$", "`", "(", ")", "{", "}", "<", ">", "\\",
@@ -86,7 +86,7 @@ PIECES = ["a", "b", " ", "  ", "\t", ";", "&", "&&", "|", "||", "'", '"', "'a b'
 
 
 def bash_ran(command: str, folder: Path) -> list[list[str]]:
-    """The commands that bash really runs, none of which is there, as it passes them on."""
+    """Return the commands that bash really runs, as it passes them; none of them exists."""
     reader, writer = os.pipe()
     try:
         subprocess.run(

@@ -42,7 +42,7 @@ def refused(command: str, policy: CommandPolicy, **options: str) -> str:
 
 @pytest.fixture
 def bin_folder(tmp_path: Path) -> Path:
-    """A folder of programs that stands for the system's."""
+    """A folder of programs that replaces the system's."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ("good", "evil"):
@@ -109,7 +109,7 @@ def test_a_listed_command_runs_with_its_words() -> None:
 
 
 def test_python_means_python3_where_there_is_no_other(tmp_path: Path) -> None:
-    """By name, in both lists: what is denied by one name is not allowed by the other."""
+    """By name, in both lists: a program denied by one name is not allowed by the other."""
     program = tmp_path / "python3"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
@@ -189,7 +189,7 @@ ALPHABET = "ab '\"\\$`|&;<>(){}[]*?~#=!:+-\n\r\t%^,/."
 @given(st.lists(st.text(ALPHABET, max_size=24), min_size=1, max_size=40))
 @example(["a 'b' \"c\" \\d", "a\\'b", '"\\\\"', "a!b", "a=b:c", "--x=y"])
 def test_what_passes_means_the_same_to_bash(texts: list[str]) -> None:
-    """Bash is given every text that passes; it must see one command with exactly those words."""
+    """Bash gets every text that passes; it must see one command with exactly those words."""
     passed: list[tuple[str, list[str]]] = []
     for text in texts:
         try:
@@ -200,7 +200,7 @@ def test_what_passes_means_the_same_to_bash(texts: list[str]) -> None:
 
 
 def bash_words(texts: list[str]) -> list[list[str]]:
-    """What bash makes of each text, as arguments of a function that says how often it is called."""
+    """Return bash's words of each text, from a function that prints its arguments."""
     if not texts:
         return []
     probe = '_probe() { printf "%s\\0" "_probe" "$@"; printf "\\1\\0"; }\n'

@@ -1,4 +1,4 @@
-"""The one place that decides."""
+"""The gate that decides permission requests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def pdf(tree: Tree) -> Tree:
 
 
 def runtime(tree: Tree, **more: object) -> Runtime:
-    """A runtime for a project whose own skills are not trusted, so that loading them is asked."""
+    """A runtime for a project with untrusted skills, so that loading them needs permission."""
     return Runtime(tree.project, trust_project="ask", **more)  # type: ignore[arg-type]
 
 
@@ -50,7 +50,7 @@ def saying(kind: str) -> Callable[[Pending], Answer | None]:
 
 
 def noting(asked: list[Pending]) -> Callable[[Pending], Answer | None]:
-    """Who says "once" to everything and writes down what it was."""
+    """Return a callback that answers "once" to everything and records the requests."""
 
     def ask(pending: Pending) -> Answer:
         asked.append(pending)
@@ -185,7 +185,7 @@ def test_a_skill_grants_what_it_declares_for_the_turn(tree: Tree) -> None:
 
 
 def declaring(tree: Tree, tools: str, *rules: Rule, **options: Any) -> RuntimeSession:
-    """A conversation in which a skill that declares the tools is in use."""
+    """A conversation with a loaded skill that declares the tools."""
     tree.skill("project/.agents/skills/helper", allowed_tools=tools)
     chat = Runtime(tree.project, rules=rules, **options).session("ada", "chat")
     chat.request([{"role": "user", "content": "help"}])

@@ -1,4 +1,4 @@
-"""What a skill declares and what the host grants, and what a run may do then."""
+"""The capabilities of a run: what the skill declares and the host grants."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_the_answer_is_for_that_content_and_that_place(checkouts: tuple[Path, Pa
 
 
 def test_a_checkout_names_itself_only_when_it_is_trusted(checkouts: tuple[Path, Path]) -> None:
-    """Else a download would have the answers that were given for another project."""
+    """Otherwise a download would get the answers that were given for another project."""
     one, other = checkouts
     store = MemoryStore()
     assert gate_of(one, store, answer="always", **NAME).check(of_skill(one)).allowed

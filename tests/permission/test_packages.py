@@ -1,4 +1,4 @@
-"""Packages as values, and what a rule about one means."""
+"""Packages as values, and the meaning of rules about them."""
 
 from __future__ import annotations
 

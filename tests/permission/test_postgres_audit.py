@@ -53,9 +53,9 @@ def fill(log: PostgresAuditLog, *numbers: int, session: str = "app/ada/1") -> No
 
 
 def change(url: str, query: LiteralString, *values: object) -> None:
-    """Change the tables as somebody who owns them can."""
+    """Change the tables as their owner can."""
     with psycopg.connect(url, autocommit=True) as db:
-        db.execute("SET session_replication_role = replica")  # no trigger keeps the owner
+        db.execute("SET session_replication_role = replica")  # no trigger stops the owner
         db.execute(query, values)
 
 
@@ -82,7 +82,7 @@ def test_each_record_has_the_name_of_its_machine(database: Database) -> None:
 
 
 def test_processes_of_one_machine_share_its_chain(postgres_url: str, log: PostgresAuditLog) -> None:
-    """Two processes with nothing in common but the database, and the name of the machine."""
+    """Two processes that share only the database and the name of the machine."""
     with closing(Database(postgres_url)) as second:
         other = PostgresAuditLog(second, "vm-1")
         together(lambda number: fill((log, other)[number % 2], *range(20), session=str(number)))
@@ -132,7 +132,7 @@ def test_a_changed_record_is_found(postgres_url: str, log: PostgresAuditLog) -> 
 
 
 def test_a_changed_column_is_found(postgres_url: str, log: PostgresAuditLog) -> None:
-    """It would hide a record from who looks for it."""
+    """Otherwise a search would not find the record."""
     fill(log, 1, 2, 3)
     change(postgres_url, "UPDATE skillbelt.audit SET type = 'load', app = NULL WHERE seq = 2")
     assert faults(log) == [(2, "is found under other columns than its own: they were changed")]
@@ -184,7 +184,7 @@ def test_old_records_go_and_the_rest_is_still_checked(log: PostgresAuditLog) -> 
 
 
 def test_only_the_beginning_of_a_chain_goes(log: PostgresAuditLog) -> None:
-    """A record whose clock was wrong stays until those before it go."""
+    """A record whose clock was wrong stays until those before it are deleted."""
     fill(log, 1, 50, 2, 51)
     assert log.expire(10.0) == 1
     assert [event.time for event in log.read()] == [50, 2, 51]
@@ -203,7 +203,7 @@ RIGHTS = re.findall(
 
 @pytest.fixture
 def member(postgres_url: str, log: PostgresAuditLog) -> Iterator[Database]:
-    """The database as a role sees it that does not own the tables."""
+    """The database as a role that does not own the tables sees it."""
     fill(log, 1, session="app/ada/1")
     fill(log, 2, session="app/bob/1")
     fill(log, 3, session="app/ada/b/1")
@@ -260,7 +260,7 @@ def test_a_role_without_rights_on_the_tables_appends_and_changes_nothing(
 def test_a_run_that_cannot_be_recorded_is_not_started(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a full disk: the rule allows the run, and the log is away."""
+    """As on a full disk: the rule allows the run, and the log cannot be written."""
     url = f"postgresql://postgres@/x?host={tree.root}/nowhere"
     away = PostgresStore(Database(url, patience=0.1, first_patience=0.1))
     monkeypatch.setitem(store._OPENED, url, away)
@@ -290,7 +290,7 @@ def test_what_cannot_be_recorded_is_refused(own_postgres: Server) -> None:
 
 
 def test_a_server_that_restarts_loses_and_repeats_nothing(own_postgres: Server) -> None:
-    """Killed while threads append: what was appended is there once, and the chain holds."""
+    """Killed while threads append: every appended event exists once, and the chain is intact."""
     done: list[tuple[str, int]] = []
     with closing(Database(own_postgres.url("postgres"))) as database:
         log = PostgresAuditLog(database, "vm-1")
@@ -317,7 +317,7 @@ def test_a_server_that_restarts_loses_and_repeats_nothing(own_postgres: Server) 
 def test_a_thread_that_is_interrupted_does_not_let_others_go_on(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One thread writes for all: what it did not write counts for none as written."""
+    """One thread writes for all: an event that it did not write counts as written for none."""
     log = PostgresAuditLog(database, "vm-1")
     began, others = threading.Event(), list[BaseException]()
 

@@ -31,7 +31,7 @@ def policy(tree: Tree, *, trusted: bool = True, **more: Any) -> Policy:
 
 
 def written(tree: Tree, text: str, **more: Any) -> list[tuple[str, str, str, int]]:
-    """What the user's file with this text gives."""
+    """Return the rules of the user's file with this text."""
     path = tree.write(USER, text)
     rules = [rule for rule in policy(tree, **more).rules if rule.path == str(path)]
     return [(rule.type, rule.pattern, rule.action, rule.line) for rule in rules]
@@ -360,7 +360,7 @@ def test_what_is_said_never_to_decide_never_does(
 
 
 def policy_of(home: Path, text: str) -> Policy:
-    """What a project's file with the text gives, for one who trusts it."""
+    """Return the policy of a project's file with the text, if the project is trusted."""
     (home / "skillbelt.toml").write_text(text, "utf-8", newline="")
     environ = {"HOME": str(home), "XDG_CONFIG_DIRS": str(home)}
     return read_policy(load_settings(home, environ=environ), project_trusted=True)

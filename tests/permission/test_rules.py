@@ -264,7 +264,7 @@ LINE = "shell: git push $(x)"
         ([(LINE, "allow")], "allow"),
         ([("*", "deny")], "deny"),
         ([("shell: *", "deny"), ("git *", "allow")], "deny"),
-        # It may be what is denied, so somebody has to look at it.
+        # It may be a denied command, so a person must look at it.
         ([("*", "allow"), ("git push *", "deny")], "ask"),
         ([("*", "allow"), ("rm *", "ask")], "ask"),
         ([("git push *", "deny"), ("*", "allow")], "allow"),
@@ -402,7 +402,7 @@ def test_a_rule_about_the_tool_counts_for_its_uses(
     rules: list[Rule], action: Action, text: str
 ) -> None:
     if text.startswith("shell:") and action == "allow":
-        action = "ask"  # what may be anything is not allowed by a rule about git
+        action = "ask"  # a command that may be anything is not allowed by a rule about git
     request = Request("run", (text,), tools=("Bash",))
     assert RuleSet([*DEFAULT_RULES, *rules]).decide(request)[0] == action
 

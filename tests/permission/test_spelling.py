@@ -1,4 +1,4 @@
-"""One spelling for hosts and paths, on both sides of a rule."""
+"""The normal form of hosts and paths, in requests and in rules."""
 
 from __future__ import annotations
 

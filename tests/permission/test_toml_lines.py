@@ -21,7 +21,7 @@ VALUES = st.recursive(
 
 
 class Writer:
-    """Writes TOML in one of many ways, and notes in which line each key and item begins."""
+    """Writes TOML in one of many ways, and records the line of each key and item."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         self.draw, self.text = draw, ""

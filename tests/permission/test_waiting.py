@@ -51,7 +51,7 @@ def listener(desk: WaitingRequests) -> Listener:
 
 
 def waiting(desk: WaitingRequests, listener: Listener, *requests: Request) -> list[Future[Settled]]:
-    """Each request asked for and published, one after the other."""
+    """Ask for each request in turn, and wait until it is published."""
     futures = []
     for request in requests:
         futures.append(asked(desk, request))
@@ -422,7 +422,7 @@ def test_an_always_that_can_not_be_written_down_counts_for_now_and_says_so() -> 
 
 
 class HookedStore(MemoryStore):
-    """A store that calls what it was given before it reads or writes."""
+    """A store that calls a hook before it reads or writes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -446,7 +446,7 @@ class HookedStore(MemoryStore):
 
 
 def test_an_answer_that_is_being_remembered_was_first() -> None:
-    """Neither another answer nor the time-out comes between."""
+    """Neither another answer nor the timeout comes between."""
     store = HookedStore()
     writing, written = threading.Event(), threading.Event()
 

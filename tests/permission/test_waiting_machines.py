@@ -1,4 +1,4 @@
-"""Those who ask and those who answer are on machines that share a PostgreSQL and nothing else."""
+"""Requesters and answerers on machines that share only a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def stores(postgres_url: str) -> Iterator[tuple[PostgresStore, PostgresStore]]:
 
 
 def desk_of(store: PostgresStore, project: str = NAME, poll_seconds: float = 50) -> WaitingRequests:
-    """A desk that has no answer in time unless it is woken: it looks once in a long while."""
+    """A desk that polls so rarely that it gets no answer in time unless it is woken."""
     ledger = RememberedAnswers(store, project)
     return WaitingRequests(ledger, store=store, project=project, poll_seconds=poll_seconds)
 
@@ -135,7 +135,7 @@ def test_forged_news_answer_nothing(
 def test_clocks_that_differ_by_an_hour_do_no_harm(
     stores: tuple[PostgresStore, PostgresStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither is a listener taken for gone, nor a request for left behind."""
+    """No listener counts as gone, and no request as abandoned."""
     one, other = map(desk_of, stores)
     heard = answering(other)
     real = time.time
@@ -170,7 +170,7 @@ def test_without_the_server_a_question_is_refused_in_time(own_postgres: Server) 
 
 
 def test_a_server_that_goes_while_a_question_waits_ends_the_question(own_postgres: Server) -> None:
-    """Once the time is over it is refused, with the reason; it does not hang."""
+    """After the timeout it is refused, with the reason; it does not hang."""
     url = own_postgres.url("postgres")
     with closing(Database(url, patience=0.3)) as first, closing(Database(url)) as second:
         one, other = desk_of(PostgresStore(first)), desk_of(PostgresStore(second))
@@ -267,7 +267,7 @@ def test_two_machines_ask_and_answer_with_the_commands(tree: Tree, postgres_url:
 def test_a_folder_without_a_name_is_one_of_its_user_and_machine(
     tree: Tree, postgres_url: str
 ) -> None:
-    """Every container has an `/app`: what is answered for one is not answered for another."""
+    """Every container has an `/app`: an answer for one does not count for another."""
     settings = tree.settings(store=postgres_url)
     with closing(PostgresStore(postgres_url)) as store:
         gate = Gate(settings, lambda: store)

@@ -27,7 +27,7 @@ def small_stacks() -> Iterator[None]:
 
 
 def held(desk: WaitingRequests) -> int:
-    """How much a desk keeps in mind, all in all."""
+    """Return how many entries a desk holds in total."""
     return sum(len(value) for value in vars(desk).values() if isinstance(value, dict))
 
 
@@ -53,7 +53,7 @@ def test_thousands_of_requests_settle_as_they_are_answered(small_stacks: None, m
 
 
 class Model:
-    """What a desk promises, in a few lines: outcomes by number, decided one step at a time."""
+    """A model of a desk's promises: outcomes by number, decided one step at a time."""
 
     def __init__(self) -> None:
         self.waiting: dict[int, Request] = {}
@@ -102,7 +102,7 @@ def test_any_steps_end_as_the_model_says(seed: int) -> None:
 
 
 class Crowd:
-    """Askers, answers and time-outs all at once; who was given which answer is written down."""
+    """Requesters, answers and timeouts all at once; every answer is recorded."""
 
     def __init__(self, desk: WaitingRequests) -> None:
         self.desk = desk
@@ -140,7 +140,10 @@ class Crowd:
 
 
 def test_askers_answers_and_time_outs_at_once_all_end() -> None:
-    """Every answer that counted is somebody's outcome; the rest were reached, or out of time."""
+    """Every answer that counted is the outcome of a request.
+
+    The others were covered or timed out.
+    """
     desk = WaitingRequests()
     crowd = Crowd(desk)
     crowd.run()

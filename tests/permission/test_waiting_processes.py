@@ -1,4 +1,4 @@
-"""Those who ask and those who answer are processes of their own, with one SQLite file."""
+"""Requesters and answerers as separate processes, with one SQLite file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ASK = "say(*desk.ask(PDF, float(sys.argv[2])), ledger.covering(PDF) is not None)
 
 
 class Child:
-    """A process with a desk of the project; it is killed when it is not over by the end."""
+    """A process with a desk of the project; it is killed if it still runs at the end."""
 
     def __init__(self, path: Path, code: str, *arguments: str) -> None:
         self.process = warm.Popen[str](
@@ -50,7 +50,7 @@ class Child:
         )
 
     def said(self) -> list[object]:
-        """The next line it printed."""
+        """Return the next line it printed."""
         assert self.process.stdout
         line = self.process.stdout.readline()
         assert line, "the process ended without a word"
@@ -58,7 +58,7 @@ class Child:
         return said
 
     def rest(self) -> list[str]:
-        """Let it go on to its end; what it printed until then."""
+        """Let it run to its end; return what it printed."""
         out, _ = self.process.communicate("\n", timeout=150)
         assert self.process.returncode == 0
         return out.splitlines()
@@ -84,7 +84,7 @@ class Family:
         return self.children[-1]
 
     def left(self) -> list[str]:
-        """What there is in the store of those who wait and listen."""
+        """Return the entries of requests and listeners that are left in the store."""
         logs = [info.key.session for info in self.store.sessions(APP)]
         keys = [key for key in self.store.state(DESK) if not key.startswith("user:")]
         return [name for name in logs if name.startswith("desk:")] + keys
@@ -174,7 +174,7 @@ end()
 
 
 def test_a_killed_listener_is_missed_after_a_few_seconds(family: Family) -> None:
-    """Nobody is left once it has not been heard of for a while, long before the time-out."""
+    """It counts as gone after a few seconds of silence, long before the timeout."""
     child = family.child(LISTEN)
     assert child.said() == ["ready"]
     future = asked(family.desk, PDF, 600)

@@ -30,7 +30,7 @@ POLL_SECONDS = 0.02
 
 @pytest.fixture
 def store(store: Store) -> Iterator[Store]:
-    """A store; when the test has ended, nothing that waited is left in it, and no thread."""
+    """A store; after the test, no request is left in it, and no thread."""
     yield store
     until(lambda: not ours())
     assert [info.key for info in store.sessions(APP) if info.key.session.startswith("desk:")] == []

@@ -1,4 +1,4 @@
-"""Programs that start other programs, and what rules say of them."""
+"""Programs that start other programs, and the rules that apply to them."""
 
 from __future__ import annotations
 

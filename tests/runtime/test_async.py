@@ -173,7 +173,7 @@ def test_a_call_that_is_cancelled_before_its_command_starts_runs_nothing(bench: 
 
 
 def test_a_run_that_nobody_wants_any_more_does_not_start(bench: Bench) -> None:
-    """Killed at its start, it could still have done something."""
+    """If it were killed at its start, it could still have done something."""
     session = bench.runtime.session("ada", "chat")
     started: list[object] = []
     arguments = {"skill": SKILL, "command": "echo ran"}

@@ -35,7 +35,7 @@ def _skills(tree: Tree) -> None:
 
 
 class Host:
-    """A loop of one's own. With `inline`, answers hold the texts and there is no `request`."""
+    """A host's own loop. With `inline`, answers hold the texts and there is no `request`."""
 
     def __init__(self, tree: Tree, *, inline: bool, **options: Any) -> None:
         options = {"load_mode": "session", "tool_profile": "full", **options}
@@ -303,7 +303,7 @@ def test_a_message_that_the_host_kept_does_not_pile_up(tree: Tree) -> None:
 
 @pytest.mark.parametrize("mode", ["turn", "session"])
 def test_a_skill_that_was_shown_in_an_answer_survives(tree: Tree, mode: str) -> None:
-    """The tool `skill` marks nothing as loaded; its text is in an answer in either way."""
+    """The tool `skill` marks nothing as loaded; its text is in an answer in both cases."""
     host = Host(tree, inline=False, tools=["skill"], load_mode=mode)
     host.says("Read it.")
     host.calls("skill", name="pdf")

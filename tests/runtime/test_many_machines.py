@@ -1,4 +1,4 @@
-"""1,000 conversations, interleaved over three processes that share a PostgreSQL alone."""
+"""1,000 conversations, interleaved over three processes that share only a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ with Runtime(settings=settings, rules=rules) as belt, ThreadPoolExecutor(int(sys
 
 
 class Machine:
-    """A process with a home, a state folder and a checkout of its own."""
+    """A process with its own home, state folder and checkout."""
 
     def __init__(self, tree: Tree, number: int, url: str) -> None:
         root = f"machine-{number}"
@@ -63,7 +63,7 @@ class Machine:
         )
 
     def work(self, numbers: list[int], step: int) -> list[list[object]]:
-        """Do the step of these conversations; what the process said."""
+        """Do the step of these conversations; return the answers of the process."""
         assert self.process.stdin
         assert self.process.stdout
         for number in numbers:

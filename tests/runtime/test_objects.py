@@ -1,4 +1,4 @@
-"""A conversation that goes on at another server: what the first one kept is had there."""
+"""A conversation that continues at another server, with the files of the first."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_deleted_conversation_leaves_nothing_in_the_object_store(
             assert latest_snapshot(shared, key, project=project) is None
     left = [os.path.join(top, name) for top, _, names in os.walk(objects) for name in names]
     # Trees and blobs wait for `collect`; of an artifact its mark is left, and of the conversation
-    # the mark that tells other machines to remove its workspace.
+    # the mark that makes other machines remove its workspace.
     waiting = {"trees", "blobs", "versions", "deleted"}
     kept = [path for path in left if not waiting & set(path.split("/"))]
     assert kept == []

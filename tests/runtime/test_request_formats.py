@@ -1,4 +1,4 @@
-"""A loop with a vendor's own package: what a session takes from it, and what it gives to it."""
+"""A loop with a vendor's own package: the objects that a session accepts, and its results."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def session(tree: Tree) -> RuntimeSession:
 
 
 def ask(session: RuntimeSession, history: list[Any], format: MessageFormat) -> Any:
-    """The items of a request, as the package would send them."""
+    """Return the items of a request, as the package would send them."""
     return json.loads(json.dumps(session.request(history, format=format)[SENT[format]]))
 
 
 def system_of(request: dict[str, Any]) -> str:
-    """The system text, wherever the vendor wants it."""
+    """Return the system text, from the vendor's place for it."""
     if "system" in request:
         return "\n\n".join(block["text"] for block in request["system"])
     if "config" in request:
@@ -57,7 +57,7 @@ def system_of(request: dict[str, Any]) -> str:
 
 
 def told(format: MessageFormat, items: list[Any]) -> list[str]:
-    """The texts of the results in the last items, in order."""
+    """Return the texts of the results in the last items, in order."""
     if format == "openai":
         return [one["content"] for one in items[-2:]]
     if format == "responses":

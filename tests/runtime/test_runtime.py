@@ -1,4 +1,4 @@
-"""The facade: what it wires together, and an agent loop around it."""
+"""The facade: the parts it connects, and an agent loop around it."""
 
 from __future__ import annotations
 

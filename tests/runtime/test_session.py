@@ -1,4 +1,4 @@
-"""A conversation through the facade: requests, turns, calls, what users and hosts ask for."""
+"""A conversation through the facade: requests, turns, calls, requests of users and hosts."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_new_user_message_begins_a_turn(chat: Chat) -> None:
 
 
 def test_the_host_can_say_what_a_turn_is(chat: Chat) -> None:
-    """Some hosts add the time to the last user message, so that it never is the same."""
+    """Some hosts add the time to the last user message, so that it is never the same."""
     chat.says("Read it. It is 10:00.")
     chat.session.call_sync("skill_load", {"skill": "pdf"})
     chat.history[-1] = {"role": "user", "content": "Read it. It is 10:01."}

@@ -1,4 +1,4 @@
-"""What agents may see and load."""
+"""The skills that agents may see and load."""
 
 from __future__ import annotations
 

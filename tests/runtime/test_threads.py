@@ -10,7 +10,7 @@ from tests.desks import HANG_SECONDS
 
 
 class Counter:
-    """Calls that wait for each other, and how many there were at once."""
+    """Calls that wait for each other, and the most that ran at once."""
 
     def __init__(self, most: int, together: int) -> None:
         self.settings = Settings(limits=bounds(max_parallel_calls=most))
@@ -19,7 +19,7 @@ class Counter:
         self.met = threading.Barrier(together)
 
     def work_sync(self, number: int, *, more: int = 0) -> int:
-        """The sum, once as many calls as there are to be meet here."""
+        """Return the sum, once all the calls have met here."""
         assert threading.current_thread() is not threading.main_thread()
         with self.lock:
             self.now += 1

@@ -1,4 +1,4 @@
-"""Every attack is carried out for real; none may succeed, whoever starts the sandbox."""
+"""Every attack is carried out for real; none may succeed, for every kind of user."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ ALL = pytest.param(1, marks=pytest.mark.long)
 
 
 def by_user(make: str, step: int = 1) -> list[AttackResult]:
-    """The attacks on a sandbox that an ordinary user starts, or each of so many."""
+    """Return the attacks on a sandbox that an ordinary user starts, or each of so many."""
     found = as_user(f"json.dump(attacks.run_attacks({make}, probes.PROBES[::{step}]), sys.stdout)")
     assert isinstance(found, list)
     return [AttackResult(*each) for each in found]
 
 
 def open_doors(results: list[AttackResult], step: int = 1) -> dict[str, str]:
-    """What each attack did that was not stopped; every one must have been carried out."""
+    """Return what each attack did that was not stopped; every one must have been carried out."""
     assert {result.attack for result in results} == {probe.name for probe in PROBES[::step]}
     return {
         result.attack: f"{result.outcome}: {result.detail}"
@@ -63,7 +63,7 @@ def test_landlock_of_an_ordinary_user_stops_the_same(step: int) -> None:
 
 
 def test_without_a_sandbox_the_same_attacks_succeed() -> None:
-    """So a door that is found shut was tried."""
+    """This proves that a stopped attack was really tried."""
     tried = [probe for probe in PROBES if probe.name in WITHOUT]
     results = run_attacks(NoSandbox(), tried, claimed_only=False)
     assert {result.attack for result in results if result.outcome == "succeeded"} == WITHOUT
@@ -103,7 +103,7 @@ def test_the_scene_is_gone_afterwards() -> None:
 
 
 def test_the_victim_ends_with_whoever_made_it() -> None:
-    """However that ended."""
+    """Also if that process was killed."""
     code = (
         "import time\n"
         "from skillbelt.testing.attacks import open_scene\n"

@@ -1,4 +1,4 @@
-"""Attacks that hold what nobody shows come through where nobody counts it, and are told by name."""
+"""Attacks that hold hidden resources succeed where nothing counts them; results name them."""
 
 from __future__ import annotations
 

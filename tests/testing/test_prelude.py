@@ -1,4 +1,4 @@
-"""What the attacks have at hand says of each attempt whether it was stopped."""
+"""The functions that attacks use report for each attempt whether it was stopped."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_what_an_attempt_comes_to(script: str, answer: str) -> None:
 
 @pytest.mark.parametrize("script", ["nonsense()", "import no_such_module", "os.no_such_call()"])
 def test_a_mistake_is_no_success_and_no_stop(script: str) -> None:
-    """So it is seen as unclear."""
+    """It is reported as unclear."""
     assert said(script).split(":")[0] in ("NameError", "ModuleNotFoundError", "AttributeError")
 
 
@@ -70,7 +70,7 @@ def test_there_too_a_mistake_stays_one() -> None:
 
 
 def test_modes_are_left_to_the_host_to_look_at(tmp_path: object) -> None:
-    """A guest has none: a call that does nothing is not one that worked."""
+    """A guest has no modes: a call without effect is not a successful attack."""
     path = f"{tmp_path}/file"
     assert said(f"write({path!r}); attempt(lambda: os.chmod({path!r}, 0o600))", _WASI).startswith(
         "held NotThere"

@@ -1,4 +1,4 @@
-"""The suite finds what is wrong with a sandbox."""
+"""The suite finds the faults of a sandbox."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SUITE = SandboxConformance()
 
 
 class Leaky(NoSandbox):
-    """Says that it is one, and passes the environment of the host on."""
+    """Claims to be a sandbox, and passes on the environment of the host."""
 
     level = 1
 

@@ -1,4 +1,4 @@
-"""What a command may see and ask for. Each attack works where nothing holds it back."""
+"""What a command may see and request; each attack works without a sandbox."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def outcomes(results: list[AttackResult]) -> set[str]:
 
 
 def test_without_a_sandbox_each_succeeds() -> None:
-    """So a door that is found shut was tried."""
+    """This proves that a stopped attack was really tried."""
     assert outcomes(run_attacks(NoSandbox(), SIGHTS, claimed_only=False)) == {"succeeded"}
 
 

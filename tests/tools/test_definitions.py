@@ -1,4 +1,4 @@
-"""What a model is told of each tool."""
+"""The descriptions of the tools that a model reads."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_profiles_that_run_commands() -> None:
 
 
 def test_a_run_can_be_asked_for_with_everything_it_takes() -> None:
-    # A model never names a folder of the host, what is installed, or the user's secrets.
+    # A model never names a folder of the host, installed packages, or the user's secrets.
     left_out = {"output_dir", "all_outputs", "packages", "install", "secrets"}
     fields = {*RunCall._fields} - left_out
     wanted = {field.removesuffix("_seconds") for field in fields}

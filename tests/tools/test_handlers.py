@@ -1,4 +1,4 @@
-"""What each tool does, and what a model reads when it can not."""
+"""The functions of the tools, and the texts that a model reads when a call fails."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def without_executors(tree: Tree) -> Caller:
 
 
 def call(tree: Tree, tool: str, **arguments: object) -> str:
-    """What a call gives in a new conversation."""
+    """Return the result of a call in a new conversation."""
     return conversation(tree).call_sync(tool, arguments).text
 
 

@@ -1,4 +1,4 @@
-"""A call that fails says in its data which kind of error it is."""
+"""A failed call has the kind of its error in its data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each profile offers: how long its texts are, which tools they name, and that they work."""
+"""The tools of each profile: the length of their texts, the tools they name, and that they work."""
 
 from __future__ import annotations
 

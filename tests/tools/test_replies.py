@@ -1,4 +1,4 @@
-"""What a model is given of a skill, to the letter."""
+"""The exact texts that a model gets of a skill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools that run things: what they take, what they give, what can be read afterwards."""
+"""The tools that run commands: their arguments, their results, and the files they leave."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_a_link_to_the_copy_of_another_skill_leads_there(bench: Bench, scheme: s
 
 
 def test_no_link_of_a_run_leads_read_file_beside_the_folder_it_is_in(bench: Bench) -> None:
-    """Such as to the metadata of the workspace, or to the copy of a skill that is denied."""
+    """Such as the metadata of the workspace, or the copy of a skill that is denied."""
     bench.run("ln -s .. out/up; ln -s ../work out/work; echo text > work/a.txt")
     for name in ("out/up/metadata.json", "out/up/out/a.txt", "out/work/a.txt"):
         refused = bench.call("read_file", file_name=name)

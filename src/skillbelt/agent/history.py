@@ -99,8 +99,8 @@ class AgentContext:
         """
         if parts is None:
             events, parts = [*self.writes.events_written, *events], (self.writes,)
-        said = [NewEvent("message", self.agent.name, message) for message in messages]
-        if self.journal.commit([*events, *said], parts):
+        stored = [NewEvent("message", self.agent.name, message) for message in messages]
+        if self.journal.commit([*events, *stored], parts):
             self._add(messages)
             self._begin_step()
 
@@ -170,8 +170,10 @@ class AgentContext:
 
     def question(self) -> Message:
         """Return the last message of the user."""
-        said = [one for one in self.history if one["role"] == "user" and not one.get("goes_on")]
-        return said[-1] if said else {"role": "user", "content": ""}
+        questions = [
+            one for one in self.history if one["role"] == "user" and not one.get("goes_on")
+        ]
+        return questions[-1] if questions else {"role": "user", "content": ""}
 
     def question_text(self) -> str:
         """Return the last message of the user as typed."""

@@ -209,15 +209,15 @@ class Turn:
     async def _run_command(self, message: Message) -> tuple[Reason, str] | None:
         """Handle `/name arguments`; return the outcome if no model is needed."""
         content = str(message["content"])
-        said = str(message.get("said") or content)
-        command = await self._read_command(said)
+        text = str(message.get("said") or content)
+        command = await self._read_command(text)
         if command is None:
             await self._store_message(message)
             return None
         if command.error:
             return "error", command.error
-        files = content.removeprefix(said)
-        await self._store_message({**message, "content": f"{command.text}{files}", "said": said})
+        files = content.removeprefix(text)
+        await self._store_message({**message, "content": f"{command.text}{files}", "said": text})
         await self._send(SkillCalled(command.skill, command.arguments))
         skill = self.agent.runtime.get_skill(command.skill)
         if not wants_fork(self.context, skill):

@@ -142,8 +142,8 @@ class Offline:
 
 def _current_turn(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the messages from the last user message on."""
-    said = [index for index, one in enumerate(messages) if one["role"] == "user"]
-    return messages[said[-1] :]
+    questions = [index for index, one in enumerate(messages) if one["role"] == "user"]
+    return messages[questions[-1] :]
 
 
 def _loaded_skill(turn: Sequence[Message]) -> str:
@@ -207,8 +207,8 @@ def _describe_execution(skill: Skill, done: Execution, files: Sequence[str]) -> 
     left = "\n".join(
         f"It left {one_line(one.name)} ({one.mime_type})." for one in done.output_files
     )
-    said = "\n\n".join(filter(None, (about, output, done.stderr.strip(), left, hint, how)))
+    text = "\n\n".join(filter(None, (about, output, done.stderr.strip(), left, hint, how)))
     if status.kind == "success":
-        return ToolResult(said, data=done.document())
-    error = {"kind": f"run_{status.kind}", "message": said}
-    return ToolResult(said, said, {**done.document(), "error": error})
+        return ToolResult(text, data=done.document())
+    error = {"kind": f"run_{status.kind}", "message": text}
+    return ToolResult(text, text, {**done.document(), "error": error})

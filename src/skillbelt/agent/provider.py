@@ -101,14 +101,14 @@ class ProvidedModel:
 
     def price(self, usage: Usage) -> float | None:
         """Return the price of a request, in dollars; None if it is not known."""
-        told = PricedUsage(
+        priced = PricedUsage(
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             cache_read_tokens=usage.cached_tokens,
             cache_write_tokens=usage.cache_write_tokens,
         )
         try:
-            found = calc_price(told, self._model.model_name, provider_id=self._model.system)
+            found = calc_price(priced, self._model.model_name, provider_id=self._model.system)
         except (LookupError, ValueError):
             return None
         return float(found.total_price)
@@ -301,8 +301,8 @@ def _body(error: ModelHTTPError) -> str:
     """Return the message of a provider's error."""
     body = error.body
     inner = body.get("error", body) if isinstance(body, dict) else body
-    said = inner.get("message") if isinstance(inner, dict) else inner
-    return str(said or error)
+    text = inner.get("message") if isinstance(inner, dict) else inner
+    return str(text or error)
 
 
 def _shorten_error(error: Exception) -> str:

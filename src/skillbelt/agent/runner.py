@@ -171,8 +171,8 @@ class Runner:
         missing. Closing the generator cancels the run; complete steps stay stored.
         """
         attached = attach_files(files, self.agent.runtime.settings.limits, fence)
-        said = message_with(message, attached)
-        async with aclosing(self._run_turn(user, session, said, rules_for(attached))) as events:
+        content = message_with(message, attached)
+        async with aclosing(self._run_turn(user, session, content, rules_for(attached))) as events:
             async for event in events:
                 yield event
 

@@ -267,8 +267,8 @@ class Repeats:
 
 def _key(job: PendingCall) -> str:
     call = job.call
-    said = str(call.arguments) if job.arguments.fault else job.arguments.key
-    return json.dumps([call.name, said])
+    text = str(call.arguments) if job.arguments.fault else job.arguments.key
+    return json.dumps([call.name, text])
 
 
 class ToolRunner:
@@ -315,8 +315,8 @@ class ToolRunner:
         except Exception as error:
             logger.exception("a tool call failed")
             reason = shorten(one_line(str(error)), _MAX_ERROR_CHARS)
-            said = f"{shown(job.call.name)} failed: {type(error).__name__}: {reason}"
-            job.result = failed(said, "tool_failed", tool=shown(job.call.name))
+            text = f"{shown(job.call.name)} failed: {type(error).__name__}: {reason}"
+            job.result = failed(text, "tool_failed", tool=shown(job.call.name))
 
     def _refuse(self, job: PendingCall, number: int) -> ToolResult | None:
         """Return the result of a call that must not run; None to run it."""
@@ -327,17 +327,17 @@ class ToolRunner:
                 "too_many_calls",
             )
         if job.arguments.fault:
-            said = f"{shown(name)}: {job.arguments.fault}"
-            return failed(said, WRONG_ARGUMENTS, tool=shown(name))
+            text = f"{shown(name)}: {job.arguments.fault}"
+            return failed(text, WRONG_ARGUMENTS, tool=shown(name))
         if name not in self._own and name not in self._kinds:
             there = ", ".join([*self._kinds, *self._own]) or "none"
-            said = f"there is no tool {shown(name)!r}; available: {there}"
-            return failed(said, "unknown_tool", tool=shown(name))
+            text = f"there is no tool {shown(name)!r}; available: {there}"
+            return failed(text, "unknown_tool", tool=shown(name))
         fault = (
             find_faults(job.arguments.given, self._own[name][0].schema) if name in self._own else ""
         )
-        said = f"{shown(name)}: {fault}; nothing was done"
-        return failed(said, WRONG_ARGUMENTS, tool=shown(name)) if fault else None
+        text = f"{shown(name)}: {fault}; nothing was done"
+        return failed(text, WRONG_ARGUMENTS, tool=shown(name)) if fault else None
 
     async def _call(self, job: PendingCall, group: CallGroup) -> ToolResult:
         call, given = job.call, job.arguments.given

@@ -126,13 +126,13 @@ def check_file(
         message = f"only the first {len(content.data):,} of {content.size:,} bytes were checked"
         found.append(finding("file-cut", path, None, message))
     found += check_entries(subject.folder)
-    return _checked(subject, found)
+    return _finish(subject, found)
 
 
 def check_bytes(data: bytes, path: str, *, strict: bool = False) -> CheckedSkill:
     """Check bytes as the SKILL.md at `path`, without reading the disk."""
     subject = _subject(data, os.path.abspath(path), strict)
-    return _checked(subject, list(_check_subject(subject)))
+    return _finish(subject, list(_check_subject(subject)))
 
 
 def check_duplicates(checked: Iterable[CheckedSkill]) -> Iterator[Diagnostic]:
@@ -172,10 +172,10 @@ def _subject(data: bytes, path: str, to_the_letter: bool) -> Subject:
 
 
 def _check_subject(subject: Subject) -> Iterator[Diagnostic]:
-    for said in subject.parsed.diagnostics:
+    for found in subject.parsed.diagnostics:
         # The parser reports a wrong type without a line; the message begins with the field.
-        line = subject.lines.get(said.message.partition(" ")[0])
-        yield said._replace(line=line) if said.line is None else said
+        line = subject.lines.get(found.message.partition(" ")[0])
+        yield found._replace(line=line) if found.line is None else found
     for rule in FILE_RULES:
         yield from rule(subject)
     if subject.parsed.state in ("strict", "repaired"):
@@ -186,7 +186,7 @@ def _check_subject(subject: Subject) -> Iterator[Diagnostic]:
             yield from rule(subject)
 
 
-def _checked(subject: Subject, found: list[Diagnostic]) -> CheckedSkill:
+def _finish(subject: Subject, found: list[Diagnostic]) -> CheckedSkill:
     found.sort(key=lambda one: (one.path != subject.path, one.path, one.line or 0))
     folder = os.path.basename(subject.folder)
     skipped = subject.parsed.state == "skipped"

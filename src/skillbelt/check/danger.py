@@ -169,12 +169,12 @@ def _find_fetched(data: bytes, path: str) -> Iterator[Diagnostic]:
         return
     # A command may continue on the next line; the offsets stay the same.
     joined = data.replace(b"\\\r\n", b"   ").replace(b"\\\n", b"  ")
-    told: set[int] = set()
+    reported: set[int] = set()
     for words, form in _FETCHED:
         for match in form.finditer(joined) if any(word in folded for word in words) else ():
             line = _line(data, match.start())
-            if line not in told:
-                told.add(line)
+            if line not in reported:
+                reported.add(line)
                 text = shorten(one_line(_redact(match[0]).decode("utf-8", "replace")), _SHOWN_CHARS)
                 message = f"a program is fetched and run at once: {text!r}"
                 yield finding("fetch-and-run", path, line, message)

@@ -152,15 +152,15 @@ def _fix_once(data: bytes, folder: str) -> FixedBytes:
     draft = _draft(data)
     if draft is None:
         return FixedBytes(data)
-    said = _meaning(data, folder)
-    if draft.shaped and not _same(said, draft, folder):
+    meaning = _meaning(data, folder)
+    if draft.shaped and not _same(meaning, draft, folder):
         return FixedBytes(data, (), (draft.shaped,))
     done = [draft.shaped] if draft.shaped else []
     dropped: list[str] = []
     for title, step in STEPS:
         wanted = draft._replace(block=step(draft.block, folder))
         if wanted.block != draft.block:
-            same = _same(said, wanted, folder)
+            same = _same(meaning, wanted, folder)
             (done if same else dropped).append(title)
             draft = wanted if same else draft
     return FixedBytes(draft.data(), tuple(done), tuple(dropped))
@@ -176,9 +176,9 @@ def _meaning(data: bytes, folder: str) -> Meaning:
     return Meaning(to_frontmatter(fields), _without_marks(data[parsed.body_offset :]))
 
 
-def _same(said: Meaning, draft: Draft, folder: str) -> bool:
+def _same(meaning: Meaning, draft: Draft, folder: str) -> bool:
     """Whether the draft has the same meaning, with `moved` in front of the body."""
-    expected = said._replace(body=draft.moved.encode() + said.body)
+    expected = meaning._replace(body=draft.moved.encode() + meaning.body)
     return _meaning(draft.data(), folder) == expected
 
 
@@ -485,14 +485,14 @@ def _fix(folder: int, path: str, *, dry_run: bool, unsafe: bool) -> Fixed:
     try:
         data = _read(folder, name, MAX_CHECKED_BYTES + 1)
     except PathEscape:
-        said = _say_dropped(path, "not fixed: the file is a link; fix the file it leads to")
-        return Fixed(path=path, was=path, before=b"", after=b"", done=(), diagnostics=(said,))
+        refusal = _say_dropped(path, "not fixed: the file is a link; fix the file it leads to")
+        return Fixed(path=path, was=path, before=b"", after=b"", done=(), diagnostics=(refusal,))
     except OSError:
         return Fixed(path, path, b"", b"")
     if len(data) > MAX_CHECKED_BYTES:
         data = data[:MAX_CHECKED_BYTES]
-        said = _say_dropped(path, f"not fixed: the file has more than {len(data):,} bytes")
-        return Fixed(path=path, was=path, before=data, after=data, done=(), diagnostics=(said,))
+        refusal = _say_dropped(path, f"not fixed: the file has more than {len(data):,} bytes")
+        return Fixed(path=path, was=path, before=data, after=data, done=(), diagnostics=(refusal,))
     name = os.path.basename(os.path.dirname(path))
     result = fix_bytes(data, folder=name, unsafe=unsafe)
     dropped = [
@@ -529,8 +529,8 @@ def _correct_name(folder: int, fixed: Fixed) -> Fixed:
     if name == SKILL_FILE or name.lower() != SKILL_FILE.lower():
         return fixed
     if not _is_free(folder, name):
-        said = _say_dropped(fixed.path, f"not renamed: there is a {SKILL_FILE} beside it")
-        return fixed._replace(diagnostics=(*fixed.diagnostics, said))
+        dropped = _say_dropped(fixed.path, f"not renamed: there is a {SKILL_FILE} beside it")
+        return fixed._replace(diagnostics=(*fixed.diagnostics, dropped))
     right = os.path.join(above, SKILL_FILE)
     return fixed._replace(path=right, done=(*fixed.done, f"renamed {name} to {SKILL_FILE}"))
 
@@ -554,14 +554,14 @@ def _write(folder: int, fixed: Fixed) -> Fixed:
         if right != name:
             os.rename(name, right, src_dir_fd=folder, dst_dir_fd=folder)
     except (OSError, PathEscape) as error:
-        said = (*fixed.diagnostics, _say_dropped(fixed.was, f"not fixed: {error}"))
+        diagnostics = (*fixed.diagnostics, _say_dropped(fixed.was, f"not fixed: {error}"))
         return Fixed(
             path=fixed.was,
             was=fixed.was,
             before=fixed.before,
             after=fixed.before,
             done=(),
-            diagnostics=said,
+            diagnostics=diagnostics,
         )
     return fixed
 

@@ -330,9 +330,9 @@ def _run(arguments: list[str], as_json: bool) -> int:
     except KeyboardInterrupt:
         # A second KeyboardInterrupt may arrive while the first is handled: treat both as one.
         try:
-            return _interrupted(as_json)
+            return _report_interrupt(as_json)
         except KeyboardInterrupt:
-            return _interrupted(as_json)
+            return _report_interrupt(as_json)
     except BrokenPipeError:
         # The reader closed the pipe; the exit code stays as it is.
         _discard_output()
@@ -361,12 +361,12 @@ def _remedy(error: SkillbeltError) -> str:
 
 def _report_shortage(error: Exception, as_json: bool) -> bool:
     """Print which resource ran out, if that is why the process failed; return whether it is."""
-    said = _shortage(error)
-    if said:
-        print_failure(said)
-    if said and as_json:
-        print_error(describe("system", said, "raise the limit, or end other programs", 1))
-    return bool(said)
+    shortage = _shortage(error)
+    if shortage:
+        print_failure(shortage)
+    if shortage and as_json:
+        print_error(describe("system", shortage, "raise the limit, or end other programs", 1))
+    return bool(shortage)
 
 
 def _shortage(error: Exception) -> str:
@@ -383,7 +383,7 @@ def _wants_json(arguments: list[str]) -> bool:
     return "--json" in _split_words(arguments)[0]
 
 
-def _interrupted(as_json: bool) -> int:
+def _report_interrupt(as_json: bool) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if as_json:
         print_error(describe("interrupted", "interrupted", "run the command again", INTERRUPTED))
@@ -422,8 +422,8 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        told = f"{message}{self._suggest(message)}"
-        error = UsageError(f"{self.prog.removeprefix('skillbelt ')}: {told}")
+        text = f"{message}{self._suggest(message)}"
+        error = UsageError(f"{self.prog.removeprefix('skillbelt ')}: {text}")
         error.remedy = f"`{self.prog} --help` shows what it takes"
         raise error
 

@@ -202,7 +202,7 @@ def _show_all(
 
 def _leave_out_refusals(text: str, responses: Iterable[ToolResponse]) -> str:
     """Remove refusals that the text repeats completely; they are printed to stderr."""
-    for one in _refused(responses):
+    for one in _find_refused(responses):
         text = text.replace(one.error, _REFUSED)
     return text
 
@@ -326,7 +326,7 @@ def document(kept: list[AgentEvent], loading: Container[str], exit_code: int) ->
         "files": _files(responses),
         "usage": final.usage._asdict(),
     }
-    if refused := _refused(kept):
+    if refused := _find_refused(kept):
         found["refused"] = [{"tool": one.name, "message": one.error} for one in refused]
     if final.error or exit_code:
         found["error"] = _failure(final, responses, exit_code)
@@ -384,7 +384,7 @@ def _files(responses: Iterable[ToolResponse]) -> list[object]:
 def _print_summary(kept: list[AgentEvent], session: str, args: argparse.Namespace) -> None:
     """Print what was refused and the error, and with -v the session and its tokens."""
     final = _final(kept)
-    for one in _refused(kept):
+    for one in _find_refused(kept):
         say(f"skillbelt: refused: {one_line(one.error)}", args)
     if final.error:
         say(f"skillbelt: {one_line(final.error)}", args)
@@ -409,7 +409,7 @@ def _exit_code(kept: list[AgentEvent], offline: bool) -> int:
         return 1
     skills = {one.id: read_arguments(one).get("skill") for one in kept if isinstance(one, ToolCall)}
     last = {(one.name, str(skills.get(one.id))): one for one in _responses(kept)}
-    refused = [one for one in _refused(kept) if last[one.name, str(skills.get(one.id))] is one]
+    refused = [one for one in _find_refused(kept) if last[one.name, str(skills.get(one.id))] is one]
     if refused:
         return PermissionDenied.exit_code
     faults = [one for one in _responses(kept) if one.error and offline]
@@ -419,7 +419,7 @@ def _exit_code(kept: list[AgentEvent], offline: bool) -> int:
     return codes[-1] if codes else 1
 
 
-def _refused(kept: Iterable[AgentEvent]) -> list[ToolResponse]:
+def _find_refused(kept: Iterable[AgentEvent]) -> list[ToolResponse]:
     """Return the calls that were refused, each refusal once."""
     found: dict[str, ToolResponse] = {}
     for one in _responses(kept):

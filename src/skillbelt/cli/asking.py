@@ -129,8 +129,10 @@ def describe_request(
 def _pick_facts(request: Request, whole: bool) -> tuple[list[Fact], int]:
     """Return the facts, a command only once, and how many are cut."""
     what, *others = facts(request)
-    said = {"command", exact(request.type)}
-    others = [one for one in others if one.label not in said or not _is_in(one.value, what.value)]
+    repeated = {"command", exact(request.type)}
+    others = [
+        one for one in others if one.label not in repeated or not _is_in(one.value, what.value)
+    ]
     if whole or len(what.value) <= _MAX_WHAT_CHARS:
         kept, hidden = (others, 0) if whole else shown(others)
         return [what, *kept], hidden

@@ -173,7 +173,7 @@ class _Chat:
         names = kinds_by_name(self.runner.agent.runtime.names)
         offline = self.runner.agent.model == OFFLINE
         self._live = LiveAnswer(self.screen, names, files, quiet=offline)
-        return _Both(Unechoed(), self._live)
+        return _TwoContexts(Unechoed(), self._live)
 
     def _show(self, event: AgentEvent) -> None:
         if self.args.json:
@@ -255,7 +255,7 @@ def _leave() -> None:
     os._exit(INTERRUPTED)
 
 
-class _Both(AbstractContextManager[None]):
+class _TwoContexts(AbstractContextManager[None]):
     """Two contexts as one."""
 
     def __init__(

@@ -267,14 +267,14 @@ class ChatCommands:
             self._chat.say(f"{fault}: {one_line(wanted)!r}; /sessions lists them")
             return
         self._chat.session = found[0]
-        said = self._messages(found[0])
-        as_json = self._chat.document("session", session=found[0], messages=said)
-        self._chat.say(f"session {one_line(found[0])}, {count(len(said), 'message')}")
-        last = said[-1] if said else {}
+        messages = self._messages(found[0])
+        as_json = self._chat.document("session", session=found[0], messages=messages)
+        self._chat.say(f"session {one_line(found[0])}, {count(len(messages), 'message')}")
+        last = messages[-1] if messages else {}
         whole = last.get("role") == "assistant" and not last.get("tool_calls")
         if whole and not as_json:
             self._chat.show_text(str(last["content"]))
-        elif said and not whole:
+        elif messages and not whole:
             self._chat.say("its last answer was interrupted; /continue continues it")
 
     def _continue(self, _: str) -> None:

@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--unsafe-fixes needs --fix, or --dry-run to see what it would do")
     settings = load_settings(args.project, config=args.config)
     chosen = _choose(args, settings)
-    files, said = chosen.files, chosen.diagnostics
+    files, diagnostics = chosen.files, chosen.diagnostics
     fence = partial(fence_of, settings=settings)
     if args.fix or args.dry_run:
         fixed = [
@@ -98,10 +98,10 @@ def run(args: argparse.Namespace) -> int:
             for path in files
         ]
         _show_fixes(fixed, form, args)
-        said += tuple(diagnostic for one in fixed for diagnostic in one.diagnostics)
+        diagnostics += tuple(diagnostic for one in fixed for diagnostic in one.diagnostics)
         files = files if args.dry_run else tuple(one.path for one in fixed)
-    said = harden(said) if args.strict else said
-    found = said + check_all(files, strict=args.strict, fence=fence)
+    diagnostics = harden(diagnostics) if args.strict else diagnostics
+    found = diagnostics + check_all(files, strict=args.strict, fence=fence)
     if args.security:
         found += _scan_files(files, settings)
     _show(found, len(files), form, args)
@@ -131,8 +131,8 @@ def _choose(args: argparse.Namespace, settings: Settings) -> CheckTargets:
     chosen = [root.path for root in roots if args.all or root.scope == "user"]
     found = _merge(_find(path, settings) for path in chosen if os.path.exists(path))
     # A client's folder may be empty; only a path on the command line must hold a skill.
-    said = tuple(one for one in found.diagnostics if one.code != "no-skill")
-    return found._replace(diagnostics=said)
+    diagnostics = tuple(one for one in found.diagnostics if one.code != "no-skill")
+    return found._replace(diagnostics=diagnostics)
 
 
 def targets(paths: Sequence[str], settings: Settings) -> CheckTargets:
@@ -150,8 +150,8 @@ def targets(paths: Sequence[str], settings: Settings) -> CheckTargets:
 def _merge(parts: Iterable[CheckTargets]) -> CheckTargets:
     every = list(parts)
     files = dict.fromkeys(path for part in every for path in part.files)
-    said = dict.fromkeys(diagnostic for part in every for diagnostic in part.diagnostics)
-    return CheckTargets(tuple(files), tuple(said))
+    diagnostics = dict.fromkeys(diagnostic for part in every for diagnostic in part.diagnostics)
+    return CheckTargets(tuple(files), tuple(diagnostics))
 
 
 def _find(path: str, settings: Settings) -> CheckTargets:
@@ -173,16 +173,22 @@ def _find_below(folder: str, settings: Settings) -> CheckTargets:
     walker = Walker(folder, how, WalkProgress())
     walker.walk()
     files = tuple(found.location for found in walker.found)
-    said = [_grade(one) for one in walker.diagnostics if one.path not in files]
-    if not files and not said:
-        said = [finding("no-skill", folder, None, f"there is no {SKILL_FILE} in this folder")]
-    return CheckTargets(files, tuple(said))
+    diagnostics = [_grade(one) for one in walker.diagnostics if one.path not in files]
+    if not files and not diagnostics:
+        diagnostics = [
+            finding("no-skill", folder, None, f"there is no {SKILL_FILE} in this folder")
+        ]
+    return CheckTargets(files, tuple(diagnostics))
 
 
-def _grade(said: Diagnostic) -> Diagnostic:
+def _grade(diagnostic: Diagnostic) -> Diagnostic:
     """Raise a warning to an error when it is about a SKILL.md itself."""
-    own = os.path.basename(said.path).lower() == SKILL_FILE.lower()
-    return said._replace(severity="error") if own and said.severity == "warning" else said
+    own = os.path.basename(diagnostic.path).lower() == SKILL_FILE.lower()
+    return (
+        diagnostic._replace(severity="error")
+        if own and diagnostic.severity == "warning"
+        else diagnostic
+    )
 
 
 # Output

@@ -142,7 +142,7 @@ def complete(words: Sequence[str], *, splits: bool = False) -> tuple[str, list[N
     cut = ""
     if splits:
         words, cut = _join(words)
-    place, candidates = _look(words)
+    place, candidates = _locate(words)
     kind = place.kind
     if kind in ("file", "folder"):
         return (_FILES if kind == "file" else _FOLDERS), []
@@ -184,7 +184,7 @@ def _join(words: list[str]) -> tuple[list[str], str]:
     return joined, cut
 
 
-def _look(words: list[str]) -> tuple[WordPlace, list[NextWord]]:
+def _locate(words: list[str]) -> tuple[WordPlace, list[NextWord]]:
     """Return the position of the last word, and the candidates that need no file."""
     table = read_json(TABLE.read_bytes())
     typed = words[-1]
@@ -196,7 +196,7 @@ def _look(words: list[str]) -> tuple[WordPlace, list[NextWord]]:
     if about is None:
         return WordPlace(None), []
     options: dict[str, list[Any]] = about["options"]
-    given = _Given(options)
+    given = _TypedWords(options)
     for word in words[2:-1]:
         given.take(word)
     place = WordPlace(
@@ -214,7 +214,7 @@ def _look(words: list[str]) -> tuple[WordPlace, list[NextWord]]:
     return place._replace(kind=_argument(about["arguments"], given.plain)), []
 
 
-class _Given:
+class _TypedWords:
     """The words after the command: which options have their values, and how many are plain."""
 
     def __init__(self, options: dict[str, list[Any]]) -> None:

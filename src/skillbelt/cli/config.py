@@ -31,8 +31,8 @@ def run(args: argparse.Namespace) -> int:
         shown = [(key, json.dumps(value), source) for key, value, source in rows]
         shown += [
             (f"skills.{name}.{key}", json.dumps(one["value"]), str(one["source"]))
-            for name, said in skills.items()
-            for key, one in said.items()
+            for name, switches in skills.items()
+            for key, one in switches.items()
         ]
         print_table(("setting", "value", "from"), shown, wrap=True)
         say(f"each setting is also an environment variable: {ENV_PREFIX}MAX_DEPTH=4", args)

@@ -198,8 +198,8 @@ def _install(extra: str) -> str:
 
 
 def _skipped(title: str, extra: str) -> DemoStage:
-    said = f"skipped: it needs the extra {extra!r}: {_install(extra)}"
-    return DemoStage(title, [said], {"skipped": extra})
+    line = f"skipped: it needs the extra {extra!r}: {_install(extra)}"
+    return DemoStage(title, [line], {"skipped": extra})
 
 
 def _discover(belt: Runtime) -> DemoStage:
@@ -318,14 +318,14 @@ def _forbid(belt: Runtime, project: str) -> DemoStage:
         env = {"PLACE": key, "PORT": str(port)}
         done = belt.run_sync(_SCRIPTED, _FORBIDDEN, env=env, timeout_seconds=20)
         inside = count_connections() - before
-    said = done.stdout.replace(folder, "~").splitlines()
-    stopped = len(said) == 4 and all(line.startswith("stopped") for line in said)
+    lines = done.stdout.replace(folder, "~").splitlines()
+    stopped = len(lines) == 4 and all(line.startswith("stopped") for line in lines)
     control = ["that file can be read"] * readable + ["that server answers"] * answers
     outside = [f"outside the sandbox {', and '.join(control)}"] if control else []
     return DemoStage(
         "Forbid: a script of a skill tries what is not allowed",
-        [*(said or [one_line(done.stderr)]), *outside],
-        {"ok": stopped and inside == 0, "attempts": said, "works_outside": readable and answers,
+        [*(lines or [one_line(done.stderr)]), *outside],
+        {"ok": stopped and inside == 0, "attempts": lines, "works_outside": readable and answers,
          "sandbox": done.sandbox},
     )  # fmt: skip
 
@@ -392,8 +392,8 @@ def _wrap(line: str, margin: str) -> list[str]:
 
 
 def _end(seconds: float, faults: list[int]) -> None:
-    said = [f"Stage {number} failed." for number in faults]
-    for line in [*said, f"Done in {seconds:.0f} s. Try next, in a project of yours:"]:
+    lines = [f"Stage {number} failed." for number in faults]
+    for line in [*lines, f"Done in {seconds:.0f} s. Try next, in a project of yours:"]:
         print("\n".join(_wrap(line, "")))
     for command in _next():
         print(f"   {command}")

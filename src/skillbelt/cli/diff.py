@@ -86,7 +86,9 @@ def _print(
         for one in values:
             place = f"  ({one.path}:{one.line})" if one.path and one.line else ""
             print_words(f"{mark} {one.kind:<12} {one_line(one.value)}{one_line(place)}", " " * 15)
-    for said in found:
-        print_words(f"! {said.kind} {said.rule}: {one_line(said.path)}: {said.message}", "  ")
+    for finding in found:
+        print_words(
+            f"! {finding.kind} {finding.rule}: {one_line(finding.path)}: {finding.message}", "  "
+        )
     if not (gained or lost or found):
         print("they can do the same")

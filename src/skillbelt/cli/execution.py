@@ -91,8 +91,8 @@ def run(args: argparse.Namespace) -> int:
         print_json(done.document())
     else:  # the output was shown while the script ran
         print_files(done, args)
-        said = (*done.warnings, *done.errors)
-        print_outcome(said, done, done.exit_status.kind == "timeout", args)
+        warnings = (*done.warnings, *done.errors)
+        print_outcome(warnings, done, done.exit_status.kind == "timeout", args)
     return _exit_code(done, args)
 
 

@@ -152,7 +152,7 @@ def _status(settings: Settings, args: argparse.Namespace) -> int:
     findings += [
         f"{name} did not say what runs there: {one.problem}"
         for name, one in answers.items()
-        if _unsaved(one)
+        if _failed_to_save(one)
     ]
     if not any(one.runs and not one.draining for one in up):
         findings.append("no node takes runs: start one with `skillbelt fleet join HEAD:PORT`")
@@ -257,7 +257,7 @@ def _facts_of(nodes: Sequence[NodeState], answers: dict[str, NodeAnswer]) -> dic
         answer = answers.get(node.id)
         if answer is not None and isinstance(answer.value, dict):
             with suppress(ValueError):  # another version of the product may report other facts
-                found[_called(node)] = NodeFacts.from_json(answer.value.get("facts") or {})
+                found[_display_name(node)] = NodeFacts.from_json(answer.value.get("facts") or {})
     return found
 
 
@@ -269,14 +269,14 @@ def _problems(
     for node in nodes:
         answer = answers.get(node.id)
         if answer is not None and answer.problem:
-            found.append(f"{_called(node)} did not answer: {answer.problem}")
-        elif answer is not None and _called(node) not in facts:
+            found.append(f"{_display_name(node)} did not answer: {answer.problem}")
+        elif answer is not None and _display_name(node) not in facts:
             version = node.version or "an unknown version"
-            found.append(f"{_called(node)}: its report is not understood; it has {version}")
+            found.append(f"{_display_name(node)}: its report is not understood; it has {version}")
     return found
 
 
-def _called(node: NodeState) -> str:
+def _display_name(node: NodeState) -> str:
     return f"{node.id[:_ID_CHARS]} ({node.host})"
 
 
@@ -291,16 +291,16 @@ def _conversations_by_node(listed: dict[str, NodeAnswer]) -> dict[str, list[dict
 def _node_json(
     node: NodeState, answer: NodeAnswer | None, conversations: list[dict[str, object]]
 ) -> dict[str, object]:
-    told = answer.value if answer is not None and isinstance(answer.value, dict) else {}
+    report = answer.value if answer is not None and isinstance(answer.value, dict) else {}
     return {
         **node._asdict(),
         "can": list(node.can),
         "state": node.state,
         "conversations": conversations,
-        "facts": told.get("facts"),
-        "workspaces": told.get("workspaces"),
-        "environments": told.get("environments"),
-        "free_bytes": told.get("free_bytes"),
+        "facts": report.get("facts"),
+        "workspaces": report.get("workspaces"),
+        "environments": report.get("environments"),
+        "free_bytes": report.get("free_bytes"),
         "problem": answer.problem if answer is not None else "",
     }
 
@@ -314,7 +314,7 @@ def _print_nodes(
     for node in nodes:
         shown = _node_json(node, reports[node.id], conversations.get(node.id, []))
         facts: Any = shown["facts"] or {}
-        held = [_held(shown[name], name) for name in ("workspaces", "environments")]
+        held = [_describe_entries(shown[name], name) for name in ("workspaces", "environments")]
         rows.append(
             (
                 node.id[:_ID_CHARS],
@@ -329,7 +329,7 @@ def _print_nodes(
     print_table(("node", "host", "state", "version", "sandbox", "in use", "holds"), rows)
 
 
-def _held(held: Any, noun: str) -> str:
+def _describe_entries(held: Any, noun: str) -> str:
     if not held or not held["entries"]:
         return ""
     return f"{count(held['entries'], noun.removesuffix('s'))} ({held['bytes'] // 2**20} MiB)"
@@ -344,14 +344,14 @@ def _drain(settings: Settings, args: argparse.Namespace) -> int:
         node = cluster.find(args.target)
         if node.head:
             raise ConfigError(
-                f"{_called(node)} is the head: it takes no runs, and the cluster ends with it"
+                f"{_display_name(node)} is the head: it takes no runs, and the cluster ends with it"
             )
         cluster.drain(node.id)
         keepers = cluster.actors_on(node.id)
-        say(f"{_called(node)} takes no new work", args)
+        say(f"{_display_name(node)} takes no new work", args)
         answers = cluster.ask_workspaces("drain", keepers, seconds=args.timeout)
         left = _wait_until_gone(cluster, node, deadline, args)
-    problems = [f"{name}: {one.problem}" for name, one in answers.items() if _unsaved(one)]
+    problems = [f"{name}: {one.problem}" for name, one in answers.items() if _failed_to_save(one)]
     document = {
         "node": node.id,
         "host": node.host,
@@ -368,7 +368,7 @@ def _drain(settings: Settings, args: argparse.Namespace) -> int:
     return TIMED_OUT if left else 1 if problems else 0
 
 
-def _unsaved(answer: NodeAnswer) -> bool:
+def _failed_to_save(answer: NodeAnswer) -> bool:
     """Whether an actor failed to save; if it ended afterwards, that was requested."""
     return bool(answer.problem) and "actor" not in answer.problem.casefold()
 
@@ -387,7 +387,7 @@ def _wait_until_gone(
         if time.monotonic() >= deadline:
             break
         if wanted:
-            show_progress(f"draining {_called(node)}: {left} still in use")
+            show_progress(f"draining {_display_name(node)}: {left} still in use")
         time.sleep(_LOOK_SECONDS)
     if wanted:
         show_progress("")
@@ -442,20 +442,22 @@ def _doctor(settings: Settings, args: argparse.Namespace) -> int:
 def _attack_findings(node: NodeState, rows: Sequence[dict[str, Any]], problem: str) -> list[str]:
     """Return the findings of the attacks on a node, and what was not attacked."""
     found = [
-        f"{_called(node)}: {row['sandbox']} does not stop {row['attack']}: {row['detail']}"
+        f"{_display_name(node)}: {row['sandbox']} does not stop {row['attack']}: {row['detail']}"
         if row["outcome"] == "succeeded"
-        else f"{_called(node)}: {row['sandbox']}: it is not clear whether {row['attack']} is "
+        else f"{_display_name(node)}: {row['sandbox']}: it is not clear whether {row['attack']} is "
         f"stopped: {row['detail']}"
         for row in rows
         if row["outcome"] in BAD
     ]
     if problem:
-        found.append(f"{_called(node)}: the attacks did not end: {problem}")
+        found.append(f"{_display_name(node)}: the attacks did not end: {problem}")
     tried = {row["sandbox"] for row in rows}
     found += [
-        f"{_called(node)}: {one} was not attacked" for one in node.sandboxes if one not in tried
+        f"{_display_name(node)}: {one} was not attacked"
+        for one in node.sandboxes
+        if one not in tried
     ]
-    return found if node.sandboxes else [f"{_called(node)}: there is no sandbox to attack"]
+    return found if node.sandboxes else [f"{_display_name(node)}: there is no sandbox to attack"]
 
 
 def _print_matrix(nodes: Sequence[NodeState], rows: Sequence[dict[str, Any]]) -> None:

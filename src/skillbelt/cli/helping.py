@@ -342,9 +342,9 @@ def show_examples(name: str) -> str:
 
 def suggest(word: str, commands: Collection[str]) -> str:
     """Return the command for a word of another tool; "" if it is unknown."""
-    for said in _MEANT.get(word.casefold().removeprefix("skill-"), ()):
-        if said.startswith(" "):
-            return said.strip()
-        if said.startswith("--") or said.partition(" ")[0] in commands:
-            return f"did you mean {said!r}?"
+    for command in _MEANT.get(word.casefold().removeprefix("skill-"), ()):
+        if command.startswith(" "):
+            return command.strip()
+        if command.startswith("--") or command.partition(" ")[0] in commands:
+            return f"did you mean {command!r}?"
     return ""

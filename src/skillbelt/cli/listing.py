@@ -141,8 +141,8 @@ def _describe_scope(
     skill: Skill, shadowed: Collection[str], catalog: Catalog, denied: Collection[str]
 ) -> str:
     marks: list[str] = [skill.scope]
-    said = catalog.settings.for_skill(skill.name)
-    if not said.enabled:
+    switches = catalog.settings.for_skill(skill.name)
+    if not switches.enabled:
         return f"{skill.scope}, disabled"
     if skill.location in shadowed:
         marks.append("shadowed")
@@ -156,7 +156,7 @@ def _describe_scope(
         marks.append("manual")  # as the setting `visible` calls it
     elif skill.visible == "name":
         marks.append("name only")
-    marks += ["pinned"] * said.pin + ["required"] * said.required
+    marks += ["pinned"] * switches.pin + ["required"] * switches.required
     return ", ".join(marks)
 
 

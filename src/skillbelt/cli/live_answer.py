@@ -118,9 +118,9 @@ class LiveAnswer:
     def _status(self) -> str:
         frames = self._mark(_FRAMES, _PLAIN_FRAMES)
         used = self._used + self._written
-        said = [self._doing, describe_seconds(monotonic() - self._begun)]
-        said += [f"{used:,} {'token' if used == 1 else 'tokens'}"] if used else []
-        text = f"{frames[self._frame % len(frames)]} {', '.join(said)}"
+        parts = [self._doing, describe_seconds(monotonic() - self._begun)]
+        parts += [f"{used:,} {'token' if used == 1 else 'tokens'}"] if used else []
+        text = f"{frames[self._frame % len(frames)]} {', '.join(parts)}"
         return self._screen.style(fit(text, self._screen.columns - 1), "dim")
 
     @staticmethod

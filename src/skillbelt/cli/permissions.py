@@ -153,7 +153,13 @@ def _list(gate: Gate, args: argparse.Namespace) -> int:
         )
         return 0
     rows = [
-        (rule.action, rule.type, exact(rule.pattern), _bounded(rule, gate), _location(rule))
+        (
+            rule.action,
+            rule.type,
+            exact(rule.pattern),
+            _describe_condition(rule, gate),
+            _location(rule),
+        )
         for rule in rules
     ]
     head = ("action", "type", "pattern", "only", "where")
@@ -186,7 +192,7 @@ def _row(one: Remembered) -> tuple[str, ...]:
     return (one.id, one.type, exact(one.pattern), one.skill, one.hash[:_HASH_CHARS], since)
 
 
-def _bounded(rule: Rule, gate: Gate) -> str:
+def _describe_condition(rule: Rule, gate: Gate) -> str:
     """Return when the rule counts; an allow of an untrusted project only against its own rules."""
     theirs = ("project", rule.path) in gate.settings.files
     if rule.action == "allow" and theirs and not gate.policy.project_trusted:
@@ -218,7 +224,7 @@ def _why(args: argparse.Namespace) -> int:
         print_json({"name": args.subject, "type": args.type, **answers})
         return 0
     print(f"{args.type} {one_line(args.subject)}")
-    rows = [(f"  the {who}", _outcome(one), _because(one)) for who, one in found.items()]
+    rows = [(f"  the {who}", _outcome(one), _describe_decision(one)) for who, one in found.items()]
     print_table(("", " ", ""), rows, wrap=True, colours={" ": _COLOURS["action"]})
     for rule in dict.fromkeys(one.ignored for one in found.values() if one.ignored):
         print(f"  ignored: {_describe(rule)}: {_why_ignored(gate)}")
@@ -266,10 +272,10 @@ def _outcome(one: Explanation) -> str:
     return "allow" if one.remembered else one.action
 
 
-def _because(one: Explanation) -> str:
+def _describe_decision(one: Explanation) -> str:
     only = "" if _conditions(one.rule) == "-" else f" (for {_conditions(one.rule)})"
-    said = f"; remembered as {one.remembered.id}" if one.remembered else ""
-    return f"{_describe(one.rule)}{only}{said}"
+    remembered = f"; remembered as {one.remembered.id}" if one.remembered else ""
+    return f"{_describe(one.rule)}{only}{remembered}"
 
 
 def _describe(rule: Rule) -> str:
@@ -292,7 +298,7 @@ def _add(gate: Gate, args: argparse.Namespace) -> int:
     if fault:  # in the file, it would be an error for every command
         raise ConfigError(fault)
     add_rule(path, rule)
-    [written] = [one for one in _gate(args).policy.rules if _is(one, rule)][-1:]
+    [written] = [one for one in _gate(args).policy.rules if _equals_rule(one, rule)][-1:]
     if args.json:
         print_json(rule_json(written))
     else:
@@ -302,7 +308,7 @@ def _add(gate: Gate, args: argparse.Namespace) -> int:
     return 0
 
 
-def _is(one: Rule, rule: Rule) -> bool:
+def _equals_rule(one: Rule, rule: Rule) -> bool:
     return one._replace(line=0) == rule
 
 
@@ -323,8 +329,8 @@ def _revoke(gate: Gate, args: argparse.Namespace) -> int:
     if args.json:
         print_json({"rules": rules, "remembered": [one._asdict() for one in taken]})
     elif rules or taken:
-        told = f"{count(rules, 'rule')}, {count(len(taken), 'remembered answer')}"
-        say(f"revoked: {told}", args)
+        summary = f"{count(rules, 'rule')}, {count(len(taken), 'remembered answer')}"
+        say(f"revoked: {summary}", args)
     if not rules and not taken:
         hint = "`skillbelt permissions list` shows all"
         print_failure(f"nothing to revoke for {one_line(args.subject)!r}; {hint}")

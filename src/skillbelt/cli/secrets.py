@@ -209,13 +209,13 @@ def _list(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     store = SecretStore(catalog.settings)
     secrets = [one for one in store.entries() if args.skill in ("", one.skill) or not one.skill]
-    asking = _asking(catalog.current().values(), args.skill)
-    granted = _granted(Gate(catalog.settings, lambda: open_store(catalog.settings)))
+    asking = _find_declaring(catalog.current().values(), args.skill)
+    granted = _find_granted(Gate(catalog.settings, lambda: open_store(catalog.settings)))
     rows = [
         {
             **_facts(one, store),
-            "declared_by": _of(one, asking),
-            "granted_to": _of(one, granted),
+            "declared_by": _skills_of(one, asking),
+            "granted_to": _skills_of(one, granted),
         }
         for one in secrets
     ]
@@ -227,11 +227,11 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-def _of(secret: StoredSecret, skills: Mapping[str, list[str]]) -> list[str]:
+def _skills_of(secret: StoredSecret, skills: Mapping[str, list[str]]) -> list[str]:
     return [skill for skill in skills.get(secret.name, ()) if secret.skill in ("", skill)]
 
 
-def _asking(skills: Iterable[Skill], only: str) -> dict[str, list[str]]:
+def _find_declaring(skills: Iterable[Skill], only: str) -> dict[str, list[str]]:
     """Return the skills that declare each variable that a secret may set."""
     found: dict[str, list[str]] = {}
     for skill in sorted(skills, key=lambda one: one.name):
@@ -255,7 +255,7 @@ def _missing(
     return [{"name": name, "skills": skills} for name, skills in sorted(found.items()) if skills]
 
 
-def _granted(gate: Gate) -> dict[str, list[str]]:
+def _find_granted(gate: Gate) -> dict[str, list[str]]:
     """Return the skills that answers in this project grant each secret."""
     found: dict[str, list[str]] = {}
     for one in gate.ledger.all():

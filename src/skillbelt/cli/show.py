@@ -49,17 +49,17 @@ def run(args: argparse.Namespace) -> int:
         return _show_capabilities(skill, catalog.settings, args)
     listing, client = skill.files.manifest(), clients_of(catalog).get(skill.location, "")
     diagnostics = [*find_problems(skill), *listing.diagnostics]
-    said = catalog.settings.for_skill(skill.name)
+    switches = catalog.settings.for_skill(skill.name)
     measured = find_results(skill, catalog.settings)
     if args.json:
         ruled, denied = judge_by_rules(catalog.settings, [skill])
-        document = describe_skill(skill, listing, [*diagnostics, *ruled], said)
+        document = describe_skill(skill, listing, [*diagnostics, *ruled], switches)
         evals = [one.document() for one in measured]
         print_json(
             {**document, "denied": skill.name in denied, "client": client, "evaluations": evals}
         )
     else:
-        _print(skill, listing, diagnostics, client, said)
+        _print(skill, listing, diagnostics, client, switches)
         _print_results(measured)
     return 0
 
@@ -108,10 +108,10 @@ def _print(
     }
     print_table(("", ""), [(key, value) for key, value in facts.items() if value], wrap=True)
     _print_fields(skill)
-    said = switches_json(switches)
-    if said:
+    shown = switches_json(switches)
+    if shown:
         print("settings")
-    for key, one in said.items():
+    for key, one in shown.items():
         print(f"  {key} = {json.dumps(one['value'], ensure_ascii=False)}  ({one['source']})")
     print("files")
     for entry in listing.files:

@@ -34,9 +34,9 @@ def run(args: argparse.Namespace) -> int:
     now = load_settings(args.project, config=args.config)
     changes, refused = [], []
     for skill in skills:
-        said = now.for_skill(skill.name)
-        if said.enabled != args.on and not args.dry_run:
-            refused.append(_refuse(skill.name, said.sources.get("enabled", "")))
+        switches = now.for_skill(skill.name)
+        if switches.enabled != args.on and not args.dry_run:
+            refused.append(_refuse(skill.name, switches.sources.get("enabled", "")))
         elif before[skill.name] != args.on:
             changes.append(_change(skill, args.on))
     if args.json:

@@ -61,8 +61,8 @@ def describe_call(call: ToolCall, kind: str = "") -> str:
     verb, argument = _VERBS.get(kind, ("", ""))
     if not verb or (argument and not isinstance(given.get(argument), str)):
         text = json.dumps(call.arguments, ensure_ascii=False, default=str)
-        said = call.arguments if isinstance(call.arguments, str) else text
-        return shorten(one_line(f"{call.name} {said}"), _MAX_CALL_CHARS)
+        arguments = call.arguments if isinstance(call.arguments, str) else text
+        return shorten(one_line(f"{call.name} {arguments}"), _MAX_CALL_CHARS)
     what = exact(str(given[argument])) if argument else ""
     skill = given.get("skill")
     of = f" ({one_line(skill)})" if isinstance(skill, str) and argument != "skill" else ""
@@ -73,18 +73,18 @@ def describe_outcome(response: ToolResponse) -> str:
     """Return how a call ended, in a few words; "" when there is nothing to say."""
     if response.error:
         return shorten(one_line(response.error), _MAX_REASON_CHARS)
-    data, said = response.data, []
+    data, parts = response.data, []
     if data.get("timed_out"):
-        said.append("timed out")
+        parts.append("timed out")
     elif data.get("cancelled"):
-        said.append("cancelled")
+        parts.append("cancelled")
     elif isinstance(code := data.get("exit_code"), int):
-        said.append(f"exit {code}" if code else "")
+        parts.append(f"exit {code}" if code else "")
     names = data.get("names")
     if isinstance(names, list):
-        said.append(count(len(names), "skill"))
-    said.append(_duration(data.get("duration_ms")))
-    return ", ".join(filter(None, said))
+        parts.append(count(len(names), "skill"))
+    parts.append(_duration(data.get("duration_ms")))
+    return ", ".join(filter(None, parts))
 
 
 def succeeded(response: ToolResponse) -> bool:

@@ -62,8 +62,8 @@ def print_failure(message: str, remedy: str = "") -> None:
     """Print why a command failed, and the remedy below it if the message names no command."""
     name = f"{_RED}skillbelt:{_PLAIN}" if has_colours(sys.stderr) else "skillbelt:"
     print_words(f"{name} {message}", "  ", sys.stderr)
-    told = any(one in message for one in (remedy, "`skillbelt ", "; closest: "))
-    if remedy and not told:
+    has_advice = any(one in message for one in (remedy, "`skillbelt ", "; closest: "))
+    if remedy and not has_advice:
         print_words(f"    {remedy}", "    ", sys.stderr)
 
 

@@ -35,8 +35,8 @@ class Mark(NamedTuple):
     @classmethod
     def of(cls, messages: Sequence[Message]) -> Mark:
         """Return the mark of a request."""
-        said = [message for message in messages if is_by_user(message)]
-        return cls(len(said), _digest(_content_text(said[-1]) if said else ""))
+        questions = [message for message in messages if is_by_user(message)]
+        return cls(len(questions), _digest(_content_text(questions[-1]) if questions else ""))
 
     @classmethod
     def read(cls, text: str) -> Mark | None:
@@ -77,20 +77,20 @@ def with_notes(messages: Sequence[Message], notes: Sequence[Note]) -> list[Messa
     If the history was cut, the nearest message with that text gets it.
     """
     result = list(messages)
-    said = [index for index, one in enumerate(result) if is_by_user(one)]
+    questions = [index for index, one in enumerate(result) if is_by_user(one)]
     for note in notes:
         same = [
             (abs(place - note.mark.number), index)
-            for place, index in enumerate(said, 1)
+            for place, index in enumerate(questions, 1)
             if _digest(_content_text(messages[index])) == note.mark.digest
         ]
         if same:
             index = min(same)[1]
-            result[index] = {**result[index], "content": _before(result[index], note.text)}
+            result[index] = {**result[index], "content": _prepend_note(result[index], note.text)}
     return result
 
 
-def _before(message: Message, note: str) -> object:
+def _prepend_note(message: Message, note: str) -> object:
     content = message.get("content") or ""
     if isinstance(content, str):
         return f"{note}\n\n{content}" if content else note

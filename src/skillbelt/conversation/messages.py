@@ -398,7 +398,7 @@ def _amend(messages: list[Message], index: int, names: Container[str], text: str
     content = messages[index].get("content") or ""
     changed: object
     if isinstance(content, str):
-        changed = text if _is_stub(content, names) else _after(content, names, text)
+        changed = text if _is_stub(content, names) else _append_text(content, names, text)
     else:
         part = _part(text)
         kept = [each for each in content if each != part and not _is_stub(_text(each), names)]
@@ -406,7 +406,7 @@ def _amend(messages: list[Message], index: int, names: Container[str], text: str
     messages[index] = {**messages[index], "content": changed}
 
 
-def _after(content: str, names: Container[str], text: str) -> str:
+def _append_text(content: str, names: Container[str], text: str) -> str:
     if content.endswith(text):
         return content
     if _STUB in content:
@@ -433,12 +433,12 @@ def _put_note(messages: list[Message], note: str) -> None:
     for index in range(len(messages) - 1 if note else -1, -1, -1):
         if messages[index].get("role") == "user":
             content = messages[index].get("content") or ""
-            changed = _before(content, note)
+            changed = _prepend_note(content, note)
             messages[index] = {**messages[index], "content": changed}
             return
 
 
-def _before(content: str | list[Message], note: str) -> object:
+def _prepend_note(content: str | list[Message], note: str) -> object:
     if not isinstance(content, str):
         part = _part(note)
         return [part, *(each for each in content if each != part)]

@@ -69,8 +69,8 @@ def plain(text: str) -> str:
 
 def read_title(messages: Iterable[Mapping[str, object]]) -> str:
     """Return the beginning of the user's first message; "" if there is none."""
-    said = (_said(one) for one in messages if one.get("role") == "user")
-    return shorten(one_line(next(said, "")), _MAX_TITLE_CHARS)
+    texts = (_text_of(one) for one in messages if one.get("role") == "user")
+    return shorten(one_line(next(texts, "")), _MAX_TITLE_CHARS)
 
 
 def describe(events: Iterable[Event]) -> Iterator[str]:
@@ -97,7 +97,7 @@ def _escape_markdown(text: str) -> str:
 
 
 def _sections(message: Mapping[str, object]) -> Iterator[str]:
-    role, text = str(message.get("role") or ""), plain(_said(message)).strip()
+    role, text = str(message.get("role") or ""), plain(_text_of(message)).strip()
     if role == "tool":
         # Longer than any fence in the text, so that the text cannot end the block.
         fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 3)
@@ -125,7 +125,7 @@ def to_html(events: Iterable[Event], title: str, facts: Mapping[str, str]) -> st
 
 
 def _blocks(message: Mapping[str, object]) -> Iterator[str]:
-    role, text = str(message.get("role") or ""), plain(_said(message)).strip()
+    role, text = str(message.get("role") or ""), plain(_text_of(message)).strip()
     if role == "tool":
         yield f"<details><summary>Result</summary><pre>{escape(text)}</pre></details>"
         return
@@ -146,15 +146,17 @@ def read_spoken(events: Iterable[Event]) -> Iterator[Spoken]:
         role = str(event.data.get("role") or "") if event.type == "message" else ""
         if role and role != "system":
             calls = tuple(map(read_call, _calls(event.data)))
-            yield Spoken(role=role, agent=event.agent, text=_said(event.data).strip(), calls=calls)
+            yield Spoken(
+                role=role, agent=event.agent, text=_text_of(event.data).strip(), calls=calls
+            )
 
 
 def _describe_message(message: Mapping[str, object], agent: str) -> Iterator[str]:
     role = str(message.get("role") or "")
     if role == "tool":
-        yield f"  result: {_cut(_said(message))}"
+        yield f"  result: {_cut(_text_of(message))}"
         return
-    text = plain(_said(message)).strip()
+    text = plain(_text_of(message)).strip()
     if text and role != "system":
         name = f" ({one_line(agent)})" if agent else ""
         # Indented, so that no line of a message looks like another speaker or a tool.
@@ -169,7 +171,7 @@ def _calls(message: Mapping[str, object]) -> list[object]:
     return calls if isinstance(calls, list) else []
 
 
-def _said(message: Mapping[str, object]) -> str:
+def _text_of(message: Mapping[str, object]) -> str:
     """Return the text: what the user typed, else the content or the texts of its parts."""
     content = message.get("said") or message.get("content")
     if isinstance(content, list):

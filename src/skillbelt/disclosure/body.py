@@ -122,10 +122,10 @@ def load_skill_body(
     parsed = _parse(skill, data)
     path = os.path.basename(skill.location)
     body = _decode(data[parsed.body_offset :], path)
-    if overflow == "refuse" and _over(body, limits):
+    if overflow == "refuse" and _exceeds(body, limits):
         raise _refusal(path, body, limits)
     text, tail = _fill(body, parsed, arguments, variables or {})
-    if not _over(text + tail, limits):
+    if not _exceeds(text + tail, limits):
         return _make_loaded(skill, path, data, _Chosen(text + tail, "whole", False))
     ref = _store(storage, text + tail)
     return _make_loaded(skill, path, data, _cut(text, tail, ref, limits), ref)
@@ -171,7 +171,7 @@ def _parse_head(head: bytes, location: str) -> Parsed:
     return parse(begin, path=location, folder=folder)
 
 
-def _over(text: str, limits: Limits) -> bool:
+def _exceeds(text: str, limits: Limits) -> bool:
     if len(text) > limits.max_skill_body_chars:
         return True
     # There is at most one line more than line breaks; only a long text is counted exactly.
@@ -445,12 +445,12 @@ def injection_block(skill: Skill, loaded: Loaded) -> str:
 def _constraints(skill: Skill) -> list[str]:
     """Return the line about the declared tools and about who may invoke the skill."""
     front = skill.frontmatter
-    said = []
+    parts = []
     if front.allowed_tools:
-        said.append(f"allowed-tools={' '.join(map(one_line, front.allowed_tools))}")
+        parts.append(f"allowed-tools={' '.join(map(one_line, front.allowed_tools))}")
     if front.disable_model_invocation:
-        said.append("disable-model-invocation=true")
-    return [f"[Constraints: {' | '.join(said)}]"] if said else []
+        parts.append("disable-model-invocation=true")
+    return [f"[Constraints: {' | '.join(parts)}]"] if parts else []
 
 
 def _make_loaded(skill: Skill, path: str, data: bytes, chosen: _Chosen, ref: str = "") -> Loaded:

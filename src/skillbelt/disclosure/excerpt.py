@@ -99,13 +99,15 @@ def cut_body(text: str, max_lines: int, max_chars: int, hint: str = "") -> Cut:
     blocks = _blocks(text)
     if len(blocks) < 2:
         kept = [_beginning(text, max_lines - 2, room)]
-        note = _rest(text, kept[0])
+        note = _describe_rest(text, kept[0])
     else:
         chosen = _Choice(blocks, max_lines - 2, room).kept
         kept = [chosen[place] for place in sorted(chosen)]
         dropped = [block.title for place, block in enumerate(blocks) if place not in chosen]
         short = [blocks[at].title for at in sorted(chosen) if chosen[at] != blocks[at].text]
-        note = " ".join(filter(None, (_named("Left out", dropped), _named("Cut short", short))))
+        note = " ".join(
+            filter(None, (_list_titles("Left out", dropped), _list_titles("Cut short", short)))
+        )
     whole = "".join(part if part.endswith("\n") else f"{part}\n" for part in kept if part)
     whole += f"\n[Cut to fit the limit. {note}{' ' + hint if hint else ''}]\n"
     return Cut(
@@ -113,7 +115,7 @@ def cut_body(text: str, max_lines: int, max_chars: int, hint: str = "") -> Cut:
     )
 
 
-def _rest(text: str, kept: str) -> str:
+def _describe_rest(text: str, kept: str) -> str:
     """Say at which line the rest begins, unless that is inside a line."""
     if not kept.endswith("\n"):
         return "The rest is left out."
@@ -133,7 +135,7 @@ def _is_bare(text: str) -> bool:
     return len(rows) < 2 or (len(rows) == 2 and not rows[1].strip(" \t\r=-"))
 
 
-def _named(what: str, titles: list[str]) -> str:
+def _list_titles(what: str, titles: list[str]) -> str:
     if not titles:
         return ""
     most = _MOST_NAMED if what == "Left out" else _MOST_SHORTENED
@@ -229,10 +231,12 @@ def _beginning(text: str, max_lines: int, max_chars: int) -> str:
     end = max(ends, default=0)
     if end > room // 2:
         return text[:end]
-    return _closed(head(pages(text, 1, max_lines - 1), max_chars - _FENCE_CHARS)) or text[:room]
+    return (
+        _close_fence(head(pages(text, 1, max_lines - 1), max_chars - _FENCE_CHARS)) or text[:room]
+    )
 
 
-def _closed(text: str) -> str:
+def _close_fence(text: str) -> str:
     whole = text if text.endswith("\n") or not text else f"{text}\n"
     opening, before = "", False
     for _, line, verbatim in lines(whole):

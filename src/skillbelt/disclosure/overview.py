@@ -204,7 +204,7 @@ def changes_note(
     The mappings hold what the model may use, by name. Only what an overview shows counts: a changed
     body is no change here.
     """
-    lines = list(_changes(_seen(before), _seen(after)))
+    lines = list(_changes(_visible_by_name(before), _visible_by_name(after)))
     if not lines:
         return ""
 
@@ -295,15 +295,15 @@ def _page(
     room = bytes_of_tokens(budget_tokens)
     # Names in XML are escaped together with the note around them.
     clean: dict[Format, Callable[[str], str]] = {"xml": str, "json": json_string}
-    names = _within(map(clean.get(format, _line), (skill.name for skill in skills)), room)
+    names = _take_fitting(map(clean.get(format, _line), (skill.name for skill in skills)), room)
     # Pinned skills come first, and have their lines even beyond the budget.
     pins = [_full(one, format, longest) for one in takewhile(lambda one: one.pinned, skills)]
     others = (_full(one, format, longest) for one in skills[len(pins) :])
-    lines = [*pins, *_within(others, max(room - sum(map(len, pins)), 0))]
+    lines = [*pins, *_take_fitting(others, max(room - sum(map(len, pins)), 0))]
     return _Page(format=format, lines=lines, names=names, total=len(skills), around=around)
 
 
-def _within(parts: Iterator[str], size: int) -> list[str]:
+def _take_fitting(parts: Iterator[str], size: int) -> list[str]:
     """Return the parts up to the one that exceeds the size; later ones cannot be used."""
     taken: list[str] = []
     for part in parts:
@@ -342,20 +342,20 @@ def _fitting(
 
 
 def _full(skill: Skill, format: Format, longest: int) -> str:
-    about, told = shorten(_about(skill), longest), skill.visible != "name"
+    about, described = shorten(_about(skill), longest), skill.visible != "name"
     match format:
         case "xml":
-            what = f"    <description>{xml(about)}</description>\n" if told else ""
+            what = f"    <description>{xml(about)}</description>\n" if described else ""
             return (
                 f"  <skill>\n    <name>{xml(skill.name)}</name>\n{what}"
                 f"    <location>{xml(skill.location)}</location>\n  </skill>"
             )
         case "markdown":
-            return f"- **{_line(skill.name)}**" + (f": {_line(about)}" if told else "")
+            return f"- **{_line(skill.name)}**" + (f": {_line(about)}" if described else "")
         case "plain":
-            return f"- {_line(skill.name)}" + (f": {_line(about)}" if told else "")
+            return f"- {_line(skill.name)}" + (f": {_line(about)}" if described else "")
         case "json":
-            what = f'"description": {json_string(about)}, ' if told else ""
+            what = f'"description": {json_string(about)}, ' if described else ""
             name, where = map(json_string, (skill.name, skill.location))
             return f'{{"name": {name}, {what}"location": {where}}}'
     assert_never(format)
@@ -385,7 +385,7 @@ def _pointer(search: str) -> str:
 # What changed
 
 
-def _seen(skills: Mapping[str, Skill]) -> dict[str, Skill]:
+def _visible_by_name(skills: Mapping[str, Skill]) -> dict[str, Skill]:
     return {skill.name: skill for skill in visible(skills.values())}
 
 
@@ -395,15 +395,15 @@ def _changes(before: Mapping[str, Skill], after: Mapping[str, Skill]) -> Iterato
         if new is None:
             yield f"- removed {_line(name)}"
         elif old is None:
-            yield f"- added {_named(new)}"
+            yield f"- added {_describe(new)}"
         else:
             if _about(old) != _about(new):
-                yield f"- changed {_named(new)}"
+                yield f"- changed {_describe(new)}"
             if old.location != new.location:
                 yield f"- moved {_line(name)}: {_line(new.location)}"
 
 
-def _named(skill: Skill) -> str:
+def _describe(skill: Skill) -> str:
     return _full(skill, "plain", _LONG_DESCRIPTION_CHARS).removeprefix("- ")
 
 

@@ -107,7 +107,7 @@ class Snapshot(Skills):
     @property
     def broken(self) -> Mapping[str, Diagnostic]:
         """The problem of each SKILL.md that cannot be read, by its path."""
-        return self.derive("broken", lambda: dict(_broken(self.diagnostics)))
+        return self.derive("broken", lambda: dict(_find_broken(self.diagnostics)))
 
     def same_as(self, other: Snapshot | None) -> bool:
         """Whether nothing differs, not even a diagnostic."""
@@ -120,7 +120,7 @@ class Snapshot(Skills):
         )
 
 
-def _broken(diagnostics: Iterable[Diagnostic]) -> Iterator[tuple[str, Diagnostic]]:
+def _find_broken(diagnostics: Iterable[Diagnostic]) -> Iterator[tuple[str, Diagnostic]]:
     for one in diagnostics:
         named = os.path.basename(one.path).lower() == SKILL_FILE.lower()
         if named and (one.severity == "error" or one.code in _UNREADABLE):
@@ -415,9 +415,9 @@ class Catalog(Mapping[str, Skill]):
             self._scan(refresh=refresh)
 
     def _scan(self, *, refresh: bool) -> None:
-        said: list[Diagnostic] = [self._wrong_settings] if self._wrong_settings else []
-        said += [_foreign_project(path, owner) for path, owner in self.settings.strangers]
-        roots = self._roots(said, refresh=refresh)
+        diagnostics: list[Diagnostic] = [self._wrong_settings] if self._wrong_settings else []
+        diagnostics += [_foreign_project(path, owner) for path, owner in self.settings.strangers]
+        roots = self._roots(diagnostics, refresh=refresh)
         # A root that stalled is skipped until the next refresh.
         stalled = {s.root: s for s in self._scans if s.stalled and not refresh}
         waiting = [root for root in roots if root not in stalled]
@@ -430,7 +430,7 @@ class Catalog(Mapping[str, Skill]):
         if self._index.trouble:
             message = f"the index cannot be used now: {self._index.trouble}"
             remedy = "every scan reads all files until it can; see cache_dir"
-            said.append(
+            diagnostics.append(
                 Diagnostic(
                     code="index-unusable",
                     severity="info",
@@ -441,26 +441,26 @@ class Catalog(Mapping[str, Skill]):
                 )
             )
         self._scans = [stalled[root] if root in stalled else next(fresh) for root in roots]
-        found = merge(self._scans, said, self.settings)
+        found = merge(self._scans, diagnostics, self.settings)
         if self._renewed or not found.same_as(self._known):
             self.snapshot = found
             self._renewed = False
         self._scanned_at = time.monotonic()
 
-    def _roots(self, said: list[Diagnostic], *, refresh: bool) -> list[Root]:
+    def _roots(self, diagnostics: list[Diagnostic], *, refresh: bool) -> list[Root]:
         settings = self.settings
         named = [path for path in (*settings.all_paths, settings.skills_root) if path]
         explicit = [path if "://" in path else resolve(path, settings) for path in named]
         remote = [path for path in explicit if sources.is_remote(path)] + list(settings.all_urls)
-        remote = self._with_commands(remote, said)
+        remote = self._with_commands(remote, diagnostics)
         roots = local_roots(settings, [path for path in explicit if not sources.is_remote(path)])
-        remote = self._without_untrusted(remote, said)
+        remote = self._without_untrusted(remote, diagnostics)
         if remote:
-            roots += self._remote_roots(remote, said, refresh=refresh)
+            roots += self._remote_roots(remote, diagnostics, refresh=refresh)
         place = settings.scope_order.index
         return sorted(roots, key=lambda root: place(root.scope))
 
-    def _with_commands(self, remote: list[str], said: list[Diagnostic]) -> list[str]:
+    def _with_commands(self, remote: list[str], diagnostics: list[Diagnostic]) -> list[str]:
         """Add the MCP servers to start, which have a setting of their own."""
         wrong = [url for url in remote if url.lower().startswith(sources.MCP_COMMAND)]
         commands = []
@@ -472,7 +472,7 @@ class Catalog(Mapping[str, Skill]):
         for text in wrong:
             message = f"{text!r} is not an MCP server to start"
             remedy = "write it into mcp_commands as NAME=COMMAND"
-            said.append(
+            diagnostics.append(
                 Diagnostic(
                     code="mcp-command-wrong",
                     severity="error",
@@ -484,7 +484,7 @@ class Catalog(Mapping[str, Skill]):
             )
         return [url for url in remote if url not in wrong] + commands
 
-    def _without_untrusted(self, remote: list[str], said: list[Diagnostic]) -> list[str]:
+    def _without_untrusted(self, remote: list[str], diagnostics: list[Diagnostic]) -> list[str]:
         """Leave out the sources that only an untrusted project names.
 
         Otherwise a checkout could make this machine contact any host.
@@ -495,7 +495,7 @@ class Catalog(Mapping[str, Skill]):
             return remote
         message = f"the project names {len(asked)} remote sources; they are not used"
         remedy = "trust it with `skillbelt trust add`, or set them in your own config file"
-        said.append(
+        diagnostics.append(
             Diagnostic(
                 code="untrusted-source",
                 severity="warning",
@@ -516,7 +516,7 @@ class Catalog(Mapping[str, Skill]):
         return Trust(self.settings.state_dir).project(self.settings.project)
 
     def _remote_roots(
-        self, remote: Sequence[str], said: list[Diagnostic], *, refresh: bool
+        self, remote: Sequence[str], collected: list[Diagnostic], *, refresh: bool
     ) -> Iterator[Root]:
         if self._progress:
             self._progress(f"asking {len(set(remote))} remote sources")
@@ -531,7 +531,7 @@ class Catalog(Mapping[str, Skill]):
             strangers=theirs,
         )
         for source, (located, diagnostics) in zip(dict.fromkeys(remote), pulled, strict=True):
-            said += diagnostics
+            collected += diagnostics
             for folder, origin in located:
                 far = _over_network(source) or source in self.settings.urls
                 scope: Scope = "remote" if far else "explicit"
@@ -565,7 +565,7 @@ def _foreign_project(path: str, owner: str) -> Diagnostic:
 
 
 def merge(
-    scans: Iterable[Scan], said: Iterable[Diagnostic] = (), settings: Settings | None = None
+    scans: Iterable[Scan], earlier: Iterable[Diagnostic] = (), settings: Settings | None = None
 ) -> Snapshot:
     """Merge scans: the first skill of each name wins and shadows the others.
 
@@ -574,7 +574,7 @@ def merge(
     winners: dict[str, Skill] = {}
     losers: dict[str, list[Skill]] = {}
     folders: set[int] = set()
-    diagnostics = list(said)
+    diagnostics = list(earlier)
     scanned_roots = list(scans)
     # One walk visits each folder once; only several walks can reach the same one.
     several = sum(bool(scanned.skills) for scanned in scanned_roots) > 1
@@ -609,13 +609,13 @@ def _switch(
     kept: dict[str, Skill] = {}
     disabled: dict[str, tuple[Skill, str]] = {}
     for name, skill in skills.items():
-        said = switches[name]
-        shown = skill.model_visible and said.enabled and said.visible != "manual"
-        made = skill._replace(model_visible=shown, visible=said.visible, pinned=said.pin)
-        if said.enabled:
+        own = switches[name]
+        shown = skill.model_visible and own.enabled and own.visible != "manual"
+        made = skill._replace(model_visible=shown, visible=own.visible, pinned=own.pin)
+        if own.enabled:
             kept[name] = made
         else:
-            disabled[name] = made, said.sources["enabled"]
+            disabled[name] = made, own.sources["enabled"]
     return kept, disabled
 
 
@@ -636,7 +636,7 @@ def _diagnose_switches(
                 remedy=f"did you mean {close[0]!r}?" if close else "remove them, or add the skill",
             )
     ignored = {
-        (key, place): name for name, said in switches.items() for key, place in said.ignored.items()
+        (key, place): name for name, own in switches.items() for key, place in own.ignored.items()
     }
     for (key, place), name in ignored.items():
         path, line = split_place(place)

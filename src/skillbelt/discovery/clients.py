@@ -34,7 +34,7 @@ class Root(NamedTuple):
     by_project: bool = False  # the project's own settings name it
 
 
-def _both(*names: str) -> tuple[Client, ...]:
+def _dot_clients(*names: str) -> tuple[Client, ...]:
     return tuple(Client(n, (f".{n}/skills",), (f"~/.{n}/skills",)) for n in names)
 
 
@@ -70,7 +70,7 @@ CLIENTS: tuple[Client, ...] = (
     Client("pi", (".pi/skills",), ("~/.pi/agent/skills",)),
     Client("tabnine", (".tabnine/agent/skills",), ("~/.tabnine/agent/skills",)),
     Client("cortex", (".cortex/skills",), ("~/.snowflake/cortex/skills",)),
-    *_both(
+    *_dot_clients(
         "adal", "aider-desk", "augment", "autohand", "bob", "cline", "codeartsdoer", "codebuddy",
         "codemaker", "codestudio", "commandcode", "continue", "factory", "forge", "hermes",
         "iflow", "inferencesh", "jazz", "junie", "kilocode", "kiro", "kode", "lingma", "mcpjam",
@@ -95,7 +95,7 @@ def local_roots(settings: Settings, explicit: Iterable[str] = ()) -> list[Root]:
                 path,
                 "explicit",
                 required=True,
-                fence=_named(path, settings, own, theirs),
+                fence=_fence_of_named(path, settings, own, theirs),
                 by_project=path in theirs,
             )
             for path in named
@@ -145,7 +145,9 @@ def fence_of(path: str, settings: Settings) -> str:
     return ""
 
 
-def _named(path: str, settings: Settings, own: Container[str], theirs: Container[str]) -> str:
+def _fence_of_named(
+    path: str, settings: Settings, own: Container[str], theirs: Container[str]
+) -> str:
     """Return the fence of a named folder; the folder itself if only a project names it."""
     if path in own:
         return ""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from skillbelt.discovery.catalog import Catalog
 
 
-def skill_json(skill: Skill, said: SkillSettings = NO_SWITCHES) -> dict[str, object]:
+def skill_json(skill: Skill, switches: SkillSettings = NO_SWITCHES) -> dict[str, object]:
     """Return a skill as `list --json` prints it, with its settings."""
     return {
         "name": skill.name,
@@ -24,23 +24,23 @@ def skill_json(skill: Skill, said: SkillSettings = NO_SWITCHES) -> dict[str, obj
         "model_visible": skill.model_visible,
         "user_invocable": skill.user_invocable,
         "trusted": skill.trusted,
-        "enabled": said.enabled,
-        "disabled_by": "" if said.enabled else said.sources["enabled"],
-        "visible": said.visible,
-        "pinned": said.pin,
-        "required": said.required,
+        "enabled": switches.enabled,
+        "disabled_by": "" if switches.enabled else switches.sources["enabled"],
+        "visible": switches.visible,
+        "pinned": switches.pin,
+        "required": switches.required,
         "shadows": list(skill.shadows),
     }
 
 
-def switches_json(said: SkillSettings) -> dict[str, dict[str, object]]:
+def switches_json(switches: SkillSettings) -> dict[str, dict[str, object]]:
     """Return the settings for a skill, with the source of each; variables by name only."""
-    shown: dict[str, object] = {**said._asdict(), "values": tuple(sorted(said.values))}
+    shown: dict[str, object] = {**switches._asdict(), "values": tuple(sorted(switches.values))}
     # One key of a file sets both.
     left_out = [key for key in ("values", "env") if not shown[key]][:1]
     return {
         key: {"value": list(value) if isinstance(value, tuple) else value, "source": source}
-        for key, source in said.sources.items()
+        for key, source in switches.sources.items()
         if key not in left_out
         for value in (shown[key],)
     }

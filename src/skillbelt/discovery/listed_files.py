@@ -126,14 +126,14 @@ def _get_files(skill: Skill, entry: McpSkill, paths: Iterable[str]) -> list[byte
     }
     missing = {path: one for path, one in wanted.items() if path not in found}
     if missing:
-        fetched = _fetched(skill, missing)
+        fetched = _fetch(skill, missing)
         for path, one in missing.items():
-            found[path] = _verified(entry, path, one, fetched[one.uri])
+            found[path] = _verify(entry, path, one, fetched[one.uri])
             _write_cached(skill, one, found[path])
     return [found[path] for path in wanted]
 
 
-def _fetched(skill: Skill, missing: dict[str, McpFile]) -> dict[str, bytes]:
+def _fetch(skill: Skill, missing: dict[str, McpFile]) -> dict[str, bytes]:
     first = next(iter(missing))
     job = SERVERS.get(os.path.dirname(_generation(skill)))
     if job is None or job.offline:
@@ -146,7 +146,7 @@ def _fetched(skill: Skill, missing: dict[str, McpFile]) -> dict[str, bytes]:
         raise FileUnreadable(first, f"cannot be fetched: {error.reason}") from error
 
 
-def _verified(entry: McpSkill, path: str, listed: McpFile, data: bytes) -> bytes:
+def _verify(entry: McpSkill, path: str, listed: McpFile, data: bytes) -> bytes:
     if len(data) != listed.size or hashlib.sha256(data).hexdigest() != listed.sha256:
         reason = "is not what its server listed; `skillbelt refresh` asks for the list again"
         raise FileUnreadable(path, reason)

@@ -116,7 +116,7 @@ def parse(data: bytes, *, path: str, folder: str, derive: bool = True) -> Parsed
         text = text.replace("\r\n", "\n")
     fields = yaml_fast.read(text)
     if fields is None:
-        return _slow(file, found, text)
+        return _parse_fully(file, found, text)
     if not fields:
         return _empty_block(file, found)
     diagnostics = settle(fields, path)
@@ -142,7 +142,7 @@ def written(data: bytes, *, core: bool = True) -> dict[str, object] | None:
     return yaml.verbatim(text.replace("\r\n", "\n"), core=core)
 
 
-def _slow(file: _SkillText, found: Split, text: str) -> Parsed:
+def _parse_fully(file: _SkillText, found: Split, text: str) -> Parsed:
     """Parse a block that the fast reader does not support."""
     clean = yaml_repair.without_controls(text)
     loaded = yaml.full(clean)

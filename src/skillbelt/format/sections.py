@@ -225,20 +225,20 @@ def _by_line(found: list[Section], hint: str) -> Section | None:
     if not mark:
         return None
     title, level = _atx_title(mark[2]), len(mark[1])
-    matches = _named(found, title) or _named(found, title, exact=False)
+    matches = _find_titled(found, title) or _find_titled(found, title, exact=False)
     return next((one for one in matches if one.level == level), next(iter(matches), None))
 
 
 def _by_title(found: list[Section], hint: str) -> Section | None:
-    return next(iter(_named(found, hint) or _named(found, hint, exact=False)), None)
+    return next(iter(_find_titled(found, hint) or _find_titled(found, hint, exact=False)), None)
 
 
 def _by_ordinal(found: list[Section], hint: str) -> Section | None:
     mark = _ORDINAL.fullmatch(hint)
     if not mark:
         return None
-    title = _bare(mark[1])
-    matches = _named(found, title) or _named(found, title, exact=False)
+    title = _without_marks(mark[1])
+    matches = _find_titled(found, title) or _find_titled(found, title, exact=False)
     wanted = int(mark[2])
     return matches[wanted - 1] if 0 < wanted <= len(matches) else None
 
@@ -263,8 +263,8 @@ def _descend(found: list[Section], steps: list[str]) -> Section | None:
 
 
 def _step(found: list[Section], step: str) -> list[Section]:
-    title = _bare(step)
-    matches = _named(found, title) or _named(found, title, exact=False)
+    title = _without_marks(step)
+    matches = _find_titled(found, title) or _find_titled(found, title, exact=False)
     if matches:
         return matches
     one = _by_ordinal(found, step)
@@ -306,18 +306,18 @@ def plain(title: str) -> str:
     return _MARKUP.sub("", _LINK.sub(r"\1", title)).strip()
 
 
-def _bare(step: str) -> str:
+def _without_marks(step: str) -> str:
     mark = _HEADING_HINT.fullmatch(step)
     return mark[2] if mark else step
 
 
-def _named(found: list[Section], title: str, *, exact: bool = True) -> list[Section]:
-    key: Callable[[str], str] = _same if exact else folded
+def _find_titled(found: list[Section], title: str, *, exact: bool = True) -> list[Section]:
+    key: Callable[[str], str] = _collapse_blanks if exact else folded
     wanted = key(title)
     return [section for section in found if key(section.title) == wanted]
 
 
-def _same(title: str) -> str:
+def _collapse_blanks(title: str) -> str:
     return " ".join(title.split())
 
 

@@ -113,8 +113,8 @@ def _loader() -> Any:
 
 def _syntax(error: Exception) -> Problem:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    said = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
-    return Problem("yaml-syntax", mark.line + 1 if mark else 1, str(said), "")
+    message = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+    return Problem("yaml-syntax", mark.line + 1 if mark else 1, str(message), "")
 
 
 def _guard(text: str) -> None:

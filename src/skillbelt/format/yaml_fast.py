@@ -303,7 +303,11 @@ def _json(text: str) -> object:
         raise _Unsure
     try:
         return json.loads(
-            text, object_pairs_hook=_once, parse_int=_number, parse_float=_no, parse_constant=_no
+            text,
+            object_pairs_hook=_once,
+            parse_int=_number,
+            parse_float=_refuse,
+            parse_constant=_refuse,
         )
     except ValueError:
         raise _Unsure from None
@@ -316,7 +320,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return members
 
 
-def _no(text: str) -> object:
+def _refuse(text: str) -> object:
     raise _Unsure
 
 

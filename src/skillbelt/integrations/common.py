@@ -123,7 +123,7 @@ class Kit:
             *({"role": "tool", "content": text} for text in self._sent),
         ]
 
-    def _seen(self, shown: Iterable[str]) -> Iterable[str]:
+    def _sent_results(self, shown: Iterable[str]) -> Iterable[str]:
         """Return the results that the model has: a history may hold more than is sent."""
         return shown if self._sent is None else self._sent
 
@@ -134,7 +134,7 @@ class Kit:
 
         `tell` gets the output of its command as it comes. Cancelling the call kills the command.
         """
-        seen = self._seen(shown)
+        seen = self._sent_results(shown)
 
         def work(watch: Watch) -> Coroutine[Any, Any, ToolResult]:
             return self.session.call(tool, arguments, watch=watch, inline=True, shown=seen)
@@ -145,7 +145,7 @@ class Kit:
         self, tool: str, arguments: object, shown: Iterable[str] = (), tell: Tell | None = None
     ) -> ToolAnswer:
         """Call a tool without an event loop; `tell` is called in another thread."""
-        seen = self._seen(shown)
+        seen = self._sent_results(shown)
 
         def work(watch: Watch) -> ToolResult:
             return self.session.call_sync(tool, arguments, watch=watch, inline=True, shown=seen)
@@ -228,9 +228,9 @@ async def follow(
     task.add_done_callback(finish)
     try:
         while (piece := await queue.next()) is not None:
-            told = tell(*piece) if tell else None
-            if isinstance(told, Awaitable):
-                await told
+            result = tell(*piece) if tell else None
+            if isinstance(result, Awaitable):
+                await result
         return await task
     except BaseException:
         if follower.kill():

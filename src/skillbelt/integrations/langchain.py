@@ -227,8 +227,8 @@ class _CallRecorder(BaseCallbackHandler):
 
     def broken(self) -> dict[str, str]:
         """Return arguments that are not JSON, by call id; empty arguments are fine."""
-        said = {id: "".join(pieces) for id, pieces in self._pieces.items()}
-        return {id: text for id, text in said.items() if text.strip() and not _is_json(text)}
+        texts = {id: "".join(pieces) for id, pieces in self._pieces.items()}
+        return {id: text for id, text in texts.items() if text.strip() and not _is_json(text)}
 
 
 def _is_json(text: str) -> bool:

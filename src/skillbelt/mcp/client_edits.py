@@ -99,7 +99,7 @@ def put_entry(text: str, format: Format, spot: Spot, entry: Entry) -> str:
     if meant == document:
         return text
     changed = _EDITORS[format](text, spot, entry, before)
-    return _checked(text, changed, format, meant)
+    return _verify(text, changed, format, meant)
 
 
 def drop_entry(text: str, format: Format, spot: Spot) -> str:
@@ -113,7 +113,7 @@ def drop_entry(text: str, format: Format, spot: Spot) -> str:
         table = table[key]
     del table[spot.name]
     changed = _REMOVERS[format](text, spot)
-    return _checked(text, changed, format, meant)
+    return _verify(text, changed, format, meant)
 
 
 def _with_entry(document: dict[str, Any], spot: Spot, entry: Entry) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _with_entry(document: dict[str, Any], spot: Spot, entry: Entry) -> dict[str,
     return made
 
 
-def _checked(before: str, after: str, format: Format, meant: dict[str, Any]) -> str:
+def _verify(before: str, after: str, format: Format, meant: dict[str, Any]) -> str:
     """Return the text if it parses to the intended document; plain JSON stays plain JSON."""
     if "\r\n" in before:
         after = re.sub(r"(?<!\r)\n", "\r\n", after)

@@ -111,7 +111,7 @@ def _replace(here: int, name: str, file: ClientFile, data: bytes) -> None:
                     os.fchown(handle, file.stamp[4], file.stamp[5])
             os.fchmod(handle, file.mode)
             os.fsync(handle)
-        if _look(here, name) != file.stamp:
+        if _read_stamp(here, name) != file.stamp:
             raise ConfigError(f"{file.real}: changed meanwhile; run the command again")
         os.rename(part, name, src_dir_fd=here, dst_dir_fd=here)
     except BaseException:
@@ -120,7 +120,7 @@ def _replace(here: int, name: str, file: ClientFile, data: bytes) -> None:
         raise
 
 
-def _look(here: int, name: str) -> tuple[int, ...]:
+def _read_stamp(here: int, name: str) -> tuple[int, ...]:
     try:
         return _stamp(os.stat(name, dir_fd=here, follow_symlinks=False))
     except FileNotFoundError:

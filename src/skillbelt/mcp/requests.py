@@ -369,8 +369,8 @@ async def _elicit(ctx: Context, question: Question, id: str) -> None:
     # Private SDK interface: there is no public way to choose the id of a request.
     channel = ctx.session._request_outbound
     try:
-        told = await channel.send_raw_request("elicitation/create", params, {"request_id": id})
-        answer = read_answer(question.pending.request, ElicitResult.model_validate(told))
+        response = await channel.send_raw_request("elicitation/create", params, {"request_id": id})
+        answer = read_answer(question.pending.request, ElicitResult.model_validate(response))
     except ValidationError:
         answer = read_answer(question.pending.request, None)
     except MCPError as error:

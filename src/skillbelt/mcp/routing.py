@@ -230,7 +230,7 @@ class SessionRouting:
             gone.set()
 
         leaving = asyncio.ensure_future(watch())
-        work = partial(self._relay.call, server, KIND, _packed(scope, body), gone.is_set)
+        work = partial(self._relay.call, server, KIND, _pack(scope, body), gone.is_set)
         try:
             answer = await to_thread.run_sync(
                 work, abandon_on_cancel=True, limiter=self._waiting_threads()
@@ -258,7 +258,7 @@ class SessionRouting:
         record = await self._in_thread(self._store().state, _place(session))
         others = {key.removeprefix(_AT) for key in record if key.startswith(_AT)} - {self._relay.id}
         for server in others:
-            work = partial(self._relay.tell, server, KIND, _packed(scope, body))
+            work = partial(self._relay.tell, server, KIND, _pack(scope, body))
             await self._in_thread(work)
 
     def _replay(self, data: Mapping[str, Any], is_over: Callable[[], bool]) -> Mapping[str, Any]:
@@ -342,7 +342,7 @@ async def _collect(
     return KeptAnswer(start["status"], tuple(map(tuple, start.get("headers", ()))), whole)
 
 
-def _packed(scope: Scope, body: bytes) -> dict[str, Any]:
+def _pack(scope: Scope, body: bytes) -> dict[str, Any]:
     pairs = [
         (name.decode("latin-1"), value.decode("latin-1"))
         for name, value in scope["headers"]

@@ -140,10 +140,10 @@ class AuditLog:
         try:
             yield from _select(files, chosen, limit)
             while not _wait_for_stop(stop, seconds):
-                if files and not self._grown(files[-1]):
+                if files and not self._has_changed(files[-1]):
                     continue
                 before, files = files, self._open_files()
-                fresh = _after(files, before)
+                fresh = _skip_read(files, before)
                 _close(before)
                 yield from filter(chosen.takes, _forward(fresh))
         finally:
@@ -271,7 +271,7 @@ class AuditLog:
         with locked(self._path(_LOCK), shared=True):
             yield
 
-    def _grown(self, last: _File) -> bool:
+    def _has_changed(self, last: _File) -> bool:
         """Whether the log changed since the last file was opened."""
         try:
             now = os.stat(self._path(_LOG))
@@ -487,7 +487,7 @@ def _lines_backward(handle: int, size: int) -> Iterator[bytes]:
     yield b"".join(reversed(pieces))
 
 
-def _after(files: list[_File], before: list[_File]) -> list[_File]:
+def _skip_read(files: list[_File], before: list[_File]) -> list[_File]:
     """Return the parts of the files that were not read before."""
     for place, file in enumerate(files):
         if before and file.identity == before[-1].identity:

@@ -60,8 +60,8 @@ def describe_reason(event: AuditEvent, *, whole: bool = True) -> str:
     """Return why: who or what decided, the rule and the reason."""
     data = event.data
     giver = f" by {_text(data['answered_by'])}" if data.get("answered_by") else ""
-    said = f"{_text(data.get('by'))}{giver}"
-    parts = [said, _rule(data.get("rule")), _text(data.get("reason"))]
+    reason = f"{_text(data.get('by'))}{giver}"
+    parts = [reason, _rule(data.get("rule")), _text(data.get("reason"))]
     if not whole and data.get("by") == "nobody":
         parts[2] = "no one could be asked"  # the reason repeats the row, and adds advice
     return "; ".join(part for part in parts if part)
@@ -71,10 +71,10 @@ def _rule(rule: object) -> str:
     """Return a rule and its location in one line."""
     if not isinstance(rule, Mapping):
         return _text(rule)
-    said = " ".join(_text(rule.get(key)) for key in ("type", "pattern", "action"))
+    text = " ".join(_text(rule.get(key)) for key in ("type", "pattern", "action"))
     place, line = _text(rule.get("path")), rule.get("line")
     where = f"{place}:{_text(line)}" if place and line else place
-    return f"{said} ({' '.join(filter(None, (_text(rule.get('source')), where)))})"
+    return f"{text} ({' '.join(filter(None, (_text(rule.get('source')), where)))})"
 
 
 def _text(value: object) -> str:

@@ -80,7 +80,7 @@ def _commands(command: str) -> list[list[_Word]]:
     at = 0
     while True:
         words, at = _words(command, at)
-        found.append(_checked(words))
+        found.append(_require_program(words))
         separator, at = _separator(command, at)
         if not separator or (separator in (";", "&") and not command[at:].strip(" \t")):
             return found
@@ -141,7 +141,7 @@ def _spell(value: str, raw: str, quoted: bool, certain: bool) -> _Word:
     return _Word(value, value, certain)
 
 
-def _checked(words: list[_Word]) -> list[_Word]:
+def _require_program(words: list[_Word]) -> list[_Word]:
     """Return the words of one command, if the first is literally the name of a program."""
     first = words[0]
     if not first.certain or first.value in _KEYWORDS or _assigns(first.value) or not first.value:

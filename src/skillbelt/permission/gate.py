@@ -241,8 +241,8 @@ class Gate:
     def _find_ignored(self, request: Request, action: Action) -> Rule | None:
         """Return the project's rule for the request if it would loosen the decision."""
         theirs = self.policy.project
-        said, rule = RuleSet(theirs).decide(request)
-        looser = ACTIONS.index(said) < ACTIONS.index(action)
+        project_action, rule = RuleSet(theirs).decide(request)
+        looser = ACTIONS.index(project_action) < ACTIONS.index(action)
         return rule if looser and rule in theirs else None
 
     # Requests that the rules leave open
@@ -315,7 +315,7 @@ class Gate:
         if request.type == "skill" and request.session:
             if len(self._through) >= _MAX_THROUGH:
                 self._through.clear()
-            self._through.add(_use(request))
+            self._through.add(_use_key(request))
 
     def require_use(self, request: Request, run: Request | None = None) -> None:
         """Ask for permission to use a skill; raise PermissionDenied when it is refused.
@@ -329,7 +329,7 @@ class Gate:
             self.require(request)
         if action == "allow":
             return
-        if action == "ask" and _use(request) in self._through:
+        if action == "ask" and _use_key(request) in self._through:
             return
         if action == "ask" and run is not None and self.rules.decide(run)[1] == rule:
             return
@@ -343,7 +343,11 @@ class Gate:
             return Decision(True, action, rule, "rule")
         if action == "deny":
             return Decision(
-                allowed=False, action=action, rule=rule, by="rule", reason=_denied(request, rule)
+                allowed=False,
+                action=action,
+                rule=rule,
+                by="rule",
+                reason=_describe_denial(request, rule),
             )
         if rule.source == "default":  # a skill's declaration does not answer an explicit ask rule
             granting = self._granting(request, in_use)
@@ -406,12 +410,12 @@ class Gate:
 
     def _with_facts(self, request: Request) -> Request:
         """Return the request with the known facts about its skill, for a person."""
-        told: Mapping[str, object] = ASKER.get()
+        metadata: Mapping[str, object] = ASKER.get()
         skill = self._skill_of(request)
         is_read = self._recorded and self._ask is not allow_unread
         if skill is not None and request.type in _DESCRIBED and is_read:
-            told = {**told, **self._inspector.describe(skill, request.hash, request.origin)}
-        return request._replace(metadata={**request.metadata, **told}) if told else request
+            metadata = {**metadata, **self._inspector.describe(skill, request.hash, request.origin)}
+        return request._replace(metadata={**request.metadata, **metadata}) if metadata else request
 
     def _note_approval(self, request: Request, settled: Settled) -> None:
         """Remember which facts a person approved, so that the next question can say what is new."""
@@ -444,19 +448,21 @@ class Gate:
         """Say why permission was not given, and how the reader can get it."""
         wanted = _permission(request)
         if settled.by == "rejected":
-            said = settled.answer.message if settled.answer else ""
+            message = settled.answer.message if settled.answer else ""
             return f"{wanted} was refused" + (
-                f": {one_line(said)}" if said else f".{_go_on(request)}"
+                f": {one_line(message)}" if message else f".{_continue_hint(request)}"
             )
         if settled.by == "disposed":
             return f"{wanted} is needed, but the runtime is closed and cannot ask for it."
         if settled.by == "timeout":
-            said = f"{wanted} was requested, but no answer came in time.{_go_on(request)}"
+            message = (
+                f"{wanted} was requested, but no answer came in time.{_continue_hint(request)}"
+            )
         else:
-            said = f"{wanted} is needed, but no user or callback can grant it.{_hint(request)}"
-        return f"{said}{self._way(request)}"
+            message = f"{wanted} is needed, but no user or callback can grant it.{_hint(request)}"
+        return f"{message}{self._describe_remedy(request)}"
 
-    def _way(self, request: Request) -> str:
+    def _describe_remedy(self, request: Request) -> str:
         """Return the complete command that allows the request, and the same in code."""
         try:
             rules = tuple(Rule(request.type, text, "allow") for text in _literal(request))
@@ -589,14 +595,14 @@ class Gate:
                 exact=digest({"tool": tool}),
                 tools=(),
             )
-            decision = self._declared(request, skill, sandboxed)
+            decision = self._decide_declared(request, skill, sandboxed)
             if decision.allowed:
                 granted.append(tool)
             else:
                 denied.append((tool, decision.reason))
         return Granted(tuple(granted), tuple(denied))
 
-    def _declared(self, request: Request, skill: Skill, sandboxed: bool) -> Decision:
+    def _decide_declared(self, request: Request, skill: Skill, sandboxed: bool) -> Decision:
         """Decide about a tool that the skill declares, entirely or for some uses."""
         self._renew()
         action, rule = self.rules.decide(request)
@@ -737,7 +743,7 @@ def _is_outdated(held: Request, request: Request) -> bool:
     return bool(request.skill) and same and held.hash != request.hash
 
 
-def _use(request: Request) -> tuple[str, ...]:
+def _use_key(request: Request) -> tuple[str, ...]:
     """Return the key of a use: conversation, agent, initiator, skill and its hash."""
     return request.session, request.agent, request.initiator, request.skill, request.hash
 
@@ -859,10 +865,10 @@ def rule_json(rule: Rule) -> dict[str, object]:
     return {key: value for key, value in facts.items() if value not in ("", None) or key == "path"}
 
 
-def _denied(request: Request, rule: Rule) -> str:
+def _describe_denial(request: Request, rule: Rule) -> str:
     return (
         f"{_permission(request)} is denied by {_SOURCES[rule.source]} "
-        f"({rule.type} {rule.pattern!r}).{_go_on(request)}"
+        f"({rule.type} {rule.pattern!r}).{_continue_hint(request)}"
     )
 
 
@@ -871,7 +877,7 @@ def _permission(request: Request) -> str:
     return f"Permission to {request.summary or f'{request.type} {texts}'}"
 
 
-def _go_on(request: Request) -> str:
+def _continue_hint(request: Request) -> str:
     """Return the hint that a model may continue without it; a person gets no hint."""
     return " Go on without it." if request.initiator == "model" else ""
 

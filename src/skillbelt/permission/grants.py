@@ -101,17 +101,17 @@ def _roots(patterns: Iterable[str], granted: tuple[str, ...]) -> tuple[str, ...]
     """Return every granted root for a bare tool, else the parts that its pattern names."""
     found: dict[str, None] = {}
     for pattern in patterns:
-        found.update(dict.fromkeys(granted if not pattern else _below(pattern, granted)))
+        found.update(dict.fromkeys(granted if not pattern else _roots_below(pattern, granted)))
     return tuple(found)
 
 
-def _below(pattern: str, granted: tuple[str, ...]) -> list[str]:
+def _roots_below(pattern: str, granted: tuple[str, ...]) -> list[str]:
     """Return the parts of the roots below the pattern's literal prefix.
 
     A relative pattern means the workspace, which needs no grant. Links are resolved, so that a link
     in a root opens nothing outside it.
     """
-    folder = _fixed(pattern)
+    folder = _literal_folder(pattern)
     if not folder.startswith("/"):
         return []
     try:
@@ -124,7 +124,7 @@ def _below(pattern: str, granted: tuple[str, ...]) -> list[str]:
     return roots
 
 
-def _fixed(pattern: str) -> str:
+def _literal_folder(pattern: str) -> str:
     """Return the literal folders before the first wildcard: `/a/b/*.txt` -> `/a/b`."""
     parts = pattern.split("/")
     wild = next((at for at, part in enumerate(parts) if set(part) & set(_WILD)), len(parts))

@@ -85,7 +85,7 @@ class PostgresAuditLog:
             while not entry.done:
                 self._write_batch()
         if entry.error is not None:
-            raise self._not_written(entry.error) from entry.error
+            raise self._write_error(entry.error) from entry.error
         self._wake()
 
     def read(
@@ -133,7 +133,7 @@ class PostgresAuditLog:
                 watch.wait(seconds)
                 before, seen = seen, self._ends()
                 for chain, end in sorted(seen.items()):
-                    yield from self._between(chain, before.get(chain, 0), end, chosen)
+                    yield from self._read_between(chain, before.get(chain, 0), end, chosen)
 
     def verify(self) -> Verified:
         """Check that all records are there, unchanged and in order, in the chain of each machine.
@@ -184,7 +184,7 @@ class PostgresAuditLog:
         with suppress(ConfigError):  # a role that may only insert does not delete
             self._database.prune()
 
-    def _not_written(self, error: ConfigError) -> ConfigError:
+    def _write_error(self, error: ConfigError) -> ConfigError:
         kind = StoreUnavailable if isinstance(error, StoreUnavailable) else ConfigError
         return kind(
             f"the audit log cannot be written: {error}; no action may go unrecorded, so it was not"
@@ -225,7 +225,7 @@ class PostgresAuditLog:
                 if event is not None and chosen.takes(event):
                     yield chain, seq, event
 
-    def _between(
+    def _read_between(
         self, chain: str, after: int, end: int, chosen: AuditFilter
     ) -> Iterator[AuditEvent]:
         """Yield the matching events of a chain after a number, up to another."""
@@ -296,8 +296,8 @@ class PostgresAuditLog:
                 check.take(place, seq, line)
                 event = decode_event(line)
                 if event is None or list(columns_of(event)) != columns:
-                    said = "is found under other columns than its own: they were changed"
-                    odd.append(Fault(place, seq, said))
+                    fault = "is found under other columns than its own: they were changed"
+                    odd.append(Fault(place, seq, fault))
         found = check.end()
         return found._replace(broken=found.broken + len(odd), faults=(*found.faults, *odd))
 

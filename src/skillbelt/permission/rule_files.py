@@ -113,9 +113,9 @@ class _Reader:
         elif token in "]}" and self._open:
             self._open.pop()
         elif token == "," and self._open:
-            self._next()
+            self._next_item()
 
-    def _next(self) -> None:
+    def _next_item(self) -> None:
         at, number = self._open[-1]
         if number < 0:
             self._reading = "key"
@@ -194,7 +194,7 @@ def read_policy(
     `files` are read instead of those that the settings came from.
     """
     rules, agents = list(DEFAULT_RULES), list[Rule]()
-    said, strict, theirs = list[Diagnostic](), list[Rule](), list[Rule]()
+    diagnostics, strict, theirs = list[Diagnostic](), list[Rule](), list[Rule]()
     lifts = _TakesBack()
     chosen = settings.files if files is None else files
     for source, path in sorted(chosen, key=lambda file: SOURCES.index(file[0])):
@@ -207,14 +207,14 @@ def read_policy(
                 loosens = "" if project_trusted or lifts(rule) else _find_loosened(rule, strict)
                 theirs.append(rule)
                 if loosens:
-                    said.append(_untrusted(rule, loosens))
+                    diagnostics.append(_diagnose_untrusted(rule, loosens))
                     continue
             elif rule.action == "deny":
                 strict.append(rule)
             (agents if rule.source == "agent" else rules).append(rule)
-    said += _find_covered([*rules, *agents])
+    diagnostics += _find_covered([*rules, *agents])
     if settings.project_name and settings.by_project("project_name") and not project_trusted:
-        said.append(_untrusted_name(settings))
+        diagnostics.append(_untrusted_name(settings))
     given = tuple(session_rules)
     for rule in given:
         if fault := _matches_nothing(rule, settings.home):
@@ -226,7 +226,7 @@ def read_policy(
     ]
     return Policy(
         rules=(*rules, *agents, *session),
-        diagnostics=tuple(dict.fromkeys(said)),
+        diagnostics=tuple(dict.fromkeys(diagnostics)),
         project=tuple(theirs),
         project_trusted=project_trusted,
     )
@@ -318,8 +318,8 @@ class _File:
             at = ("agent", name)
             for key, table in self._mapping(at, agent).items():
                 if key != "permission":
-                    said = f"unknown key {_quote(key)} of agent {_quote(name)}"
-                    raise self._wrong((*at, key), f"{said}; only 'permission' is known")
+                    fault = f"unknown key {_quote(key)} of agent {_quote(name)}"
+                    raise self._wrong((*at, key), f"{fault}; only 'permission' is known")
                 yield from self._table((*at, key), table, like._replace(source="agent", agent=name))
 
     def _table(self, at: Key, value: object, like: Rule) -> Iterator[Rule]:
@@ -327,11 +327,11 @@ class _File:
         for key, rules in table.items():
             if key not in ACTIONS and key != "rules":
                 typed = like._replace(type=self._type((*at, key), key))
-                yield from self._typed((*at, key), rules, typed)
+                yield from self._read_typed((*at, key), rules, typed)
         yield from self._read_ordered((*at, "rules"), table.get("rules", []), like)
         for action in ACTIONS:
             if action in table:
-                yield from self._listed((*at, action), table[action], action, like)
+                yield from self._read_listed((*at, action), table[action], action, like)
 
     def _type(self, at: Key, value: object) -> str:
         type = value.replace("-", "_") if isinstance(value, str) else ""
@@ -340,13 +340,13 @@ class _File:
             raise self._wrong(at, f"unknown type {_quote(value)}{_closest(type, TYPES) or known}")
         return type
 
-    def _typed(self, at: Key, value: object, like: Rule) -> Iterator[Rule]:
+    def _read_typed(self, at: Key, value: object, like: Rule) -> Iterator[Rule]:
         if not isinstance(value, dict):
             yield like._replace(action=self._action(at, value), line=self._line(at))
             return
-        for pattern, said in value.items():
+        for pattern, action in value.items():
             place = (*at, pattern)
-            fields = said if isinstance(said, dict) else {"action": said}
+            fields = action if isinstance(action, dict) else {"action": action}
             yield from self._rules(place, place, fields, like._replace(pattern=pattern))
 
     def _read_ordered(self, at: Key, value: object, like: Rule) -> Iterator[Rule]:
@@ -406,7 +406,7 @@ class _File:
             )
         return f"{key} must be {_FIELDS[key]}, not {_quote(value)}"
 
-    def _listed(self, at: Key, value: object, action: Action, like: Rule) -> Iterator[Rule]:
+    def _read_listed(self, at: Key, value: object, action: Action, like: Rule) -> Iterator[Rule]:
         for number, text in enumerate(self._list(at, value)):
             place = (*at, number)
             source, path, line, agent = like.source, like.path, self._line(place), like.agent
@@ -486,8 +486,8 @@ def _no_host(rule: Rule) -> str:
     try:
         host_pattern(rule.pattern.removesuffix(":*"))
     except ValueError as error:
-        said = f"{_quote(rule.pattern)} is not a host that a request can name: {error}"
-        return f"{said}; write example.com, *.example.com or an address"
+        fault = f"{_quote(rule.pattern)} is not a host that a request can name: {error}"
+        return f"{fault}; write example.com, *.example.com or an address"
     return ""
 
 
@@ -584,7 +584,7 @@ def _find_loosened(rule: Rule, strict: Iterable[Rule]) -> str:
     return ""
 
 
-def _untrusted(rule: Rule, loosens: str) -> Diagnostic:
+def _diagnose_untrusted(rule: Rule, loosens: str) -> Diagnostic:
     return Diagnostic(
         code="untrusted-rule",
         severity="warning",
@@ -722,11 +722,11 @@ def _differs_in_action(block: str, rule: Rule, path: str) -> bool:
 
 def _block(rule: Rule) -> str:
     fields = ((key, str(getattr(rule, key))) for key in _WRITTEN)
-    lines = [f"{key} = {_quoted(value)}\n" for key, value in fields if value]
+    lines = [f"{key} = {_toml_string(value)}\n" for key, value in fields if value]
     return "".join(["\n", HEAD, "\n", *lines])
 
 
-def _quoted(text: str) -> str:
+def _toml_string(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -205,14 +205,16 @@ class SharedRequests:
             if info.events > 1:
                 if now > info.updated + LEFT_SECONDS:
                     self.remove(id)
-            elif posted := self._known(id, info, seen):
+            elif posted := self._read_changed(id, info, seen):
                 if now > posted.deadline + GRACE_SECONDS or has_ended(posted.process):
                     self.remove(id)
                 else:
                     found[id] = posted
         return found
 
-    def _known(self, id: str, info: SessionInfo, seen: Mapping[str, Posted]) -> Posted | None:
+    def _read_changed(
+        self, id: str, info: SessionInfo, seen: Mapping[str, Posted]
+    ) -> Posted | None:
         known = seen.get(id)
         return known if known and known.updated == info.updated else self._read(id)
 
@@ -248,7 +250,9 @@ class EveryRequest:
     def listen(self) -> None:
         """Publish that this process answers requests of every project, until `close`."""
         self._beat(repr(self._store.now()))
-        self._thread = threading.Thread(target=self._go_on, name="skillbelt-inbox", daemon=True)
+        self._thread = threading.Thread(
+            target=self._keep_publishing, name="skillbelt-inbox", daemon=True
+        )
         self._thread.start()
 
     def close(self) -> None:
@@ -256,7 +260,7 @@ class EveryRequest:
         self._over.set()
         if self._thread is not None:
             self._thread.join()
-            with _logged("cannot tell other processes that no one answers here any more"):
+            with _log_failure("cannot tell other processes that no one answers here any more"):
                 self._beat(None)
 
     def watch(self) -> StoreWatch:
@@ -281,17 +285,17 @@ class EveryRequest:
         answers = RememberedAnswers(self._store, project)
         return WaitingRequests(answers, store=self._store, project=project).answer(id, answer)
 
-    def _go_on(self) -> None:
+    def _keep_publishing(self) -> None:
         while not self._over.wait(BEAT_SECONDS):
-            with _logged("cannot tell other processes who answers"):
+            with _log_failure("cannot tell other processes who answers"):
                 self._beat(repr(self._store.now()))
 
     def _beat(self, value: str | None) -> None:
         now = self._store.now()
         delta: dict[str, str | None] = {
             key: None
-            for key, said in self._store.state(self._place).items()
-            if key.startswith(_FOR_ALL) and not _fresh(said, now)
+            for key, text in self._store.state(self._place).items()
+            if key.startswith(_FOR_ALL) and not _fresh(text, now)
         }
         self._store.append(self._place, [], {**delta, self._key: value})
 
@@ -305,7 +309,7 @@ def _fresh(value: str, now: float) -> bool:
 
 def process_mark() -> str:
     """Return a mark that identifies this running process on this machine; "" if unknown."""
-    started = _started(os.getpid())
+    started = _start_time(os.getpid())
     return f"{_machine()} {os.getpid()} {started}" if _machine() and started else ""
 
 
@@ -321,7 +325,7 @@ def has_ended(mark: str) -> bool:
         return True
     except (OSError, OverflowError):  # a number that is not a process id is not known to have ended
         return False
-    return _started(int(pid)) not in ("", started)
+    return _start_time(int(pid)) not in ("", started)
 
 
 @cache
@@ -339,7 +343,7 @@ def _machine() -> str:
         return ""
 
 
-def _started(pid: int) -> str:
+def _start_time(pid: int) -> str:
     """Return when a process started; "" if unknown, "ended" if it is a zombie."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
@@ -430,7 +434,7 @@ class NotAnswered(LookupError):
 
 
 @contextmanager
-def _logged(what: str) -> Iterator[None]:
+def _log_failure(what: str) -> Iterator[None]:
     """Log a failure of the store, which must not stop the threads that use it."""
     try:
         yield
@@ -527,7 +531,7 @@ class WaitingRequests:
             self._poll()
         for entry in waiting:
             self._publish(entry, {number: callback})
-        return partial(self._end, number)
+        return partial(self._remove_listener, number)
 
     def ask(self, request: Request, timeout_seconds: float | None = None) -> Settled:
         """Wait until the request is settled, by an answer, the timeout or a lack of listeners.
@@ -571,7 +575,7 @@ class WaitingRequests:
         with self._lock:
             entries = [one for one in self._entries.values() if about(one.pending.request)]
         for entry in entries:
-            with _logged("cannot withdraw a permission request"):
+            with _log_failure("cannot withdraw a permission request"):
                 self._resolve(entry, DISPOSED)
 
     def pending(self) -> list[Pending]:
@@ -604,7 +608,7 @@ class WaitingRequests:
             self._beat()
         for entry in entries:
             # The waiting call gets its answer even if the store cannot be written.
-            with _logged("cannot withdraw a permission request"):
+            with _log_failure("cannot withdraw a permission request"):
                 self._resolve(entry, DISPOSED)
 
     # Asking
@@ -636,7 +640,7 @@ class WaitingRequests:
         at_once = min(SHOW_SECONDS, max(until - time.monotonic(), 0.0))
         if shared is None or entry.done.wait(at_once):
             return
-        with _logged("cannot show a permission request to other processes"):
+        with _log_failure("cannot show a permission request to other processes"):
             shared.post(entry.pending, until - time.monotonic(), attended=True)
             with self._lock:
                 shown = not (entry.claimed or entry.settled or self._closed)
@@ -815,7 +819,7 @@ class WaitingRequests:
         except BaseException:
             # The request must not wait for this listener; a thread has no caller to raise to.
             log_warning("a permission callback failed, so it does not answer", trace=True)
-        with _logged("cannot withdraw a permission callback"):
+        with _log_failure("cannot withdraw a permission callback"):
             self._drop_listener(entry, number)
 
     def _drop_listener(self, entry: _Entry, number: int) -> None:
@@ -837,7 +841,7 @@ class WaitingRequests:
         ):
             self._shared.settle(entry.pending.id, NO_LISTENER)
 
-    def _end(self, number: int) -> None:
+    def _remove_listener(self, number: int) -> None:
         with self._lock:
             if self._listeners.pop(number, None) is None:
                 return
@@ -861,7 +865,7 @@ class WaitingRequests:
         """
         if self._shared is None:
             return
-        with self._beating, _logged("cannot tell other processes about permission callbacks"):
+        with self._beating, _log_failure("cannot tell other processes about permission callbacks"):
             self._shared.beat(bool(self._public))
 
     def _poll(self) -> None:
@@ -881,7 +885,7 @@ class WaitingRequests:
     def _run_polling(self, shared: SharedRequests) -> None:
         over = threading.Event()
         # Without notifications, as when the store cannot be reached, the requests are polled.
-        with _logged("cannot wait for changes of permission requests"):
+        with _log_failure("cannot wait for changes of permission requests"):
             watch = shared.watch()
             threading.Thread(
                 target=self._pass_on, args=(watch, over), name="skillbelt-news", daemon=True
@@ -893,7 +897,7 @@ class WaitingRequests:
 
     def _pass_on(self, watch: StoreWatch, over: threading.Event) -> None:
         """Wake the polling thread on each notification, until it ends."""
-        with closing(watch), _logged("cannot wait for changes of permission requests"):
+        with closing(watch), _log_failure("cannot wait for changes of permission requests"):
             while not over.is_set():
                 if watch.wait(_NEWS_SECONDS):
                     self._wake.set()
@@ -904,7 +908,7 @@ class WaitingRequests:
         beat = time.monotonic()
         while self._is_needed():
             # The store may work again at the next poll, and every wait has a timeout.
-            with _logged("cannot look for permission requests in the store"):
+            with _log_failure("cannot look for permission requests in the store"):
                 seen = self._poll_once(shared, seen)
             if self._public and time.monotonic() - beat >= BEAT_SECONDS:
                 beat = time.monotonic()

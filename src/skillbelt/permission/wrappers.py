@@ -151,13 +151,13 @@ def _split(text: str) -> list[str] | None:
     return words if len(words) <= _MOST_WORDS else None
 
 
-def _joined(words: list[str]) -> str:
+def _join(words: list[str]) -> str:
     """Join words to one command, in the normal form that rules are matched against."""
     line = read_line(shlex.join(words))
     return line.commands[0] if len(line.commands) == 1 else WHOLE + shlex.join(words)
 
 
-def _prefixed(name: str, words: list[str]) -> Started:
+def _skip_prefix(name: str, words: list[str]) -> Started:
     how = PREFIXES[name]
     valued, flags = how.valued.split(), how.flags.split()
     at, unclear, operands = 0, name == "xargs", how.operands
@@ -178,7 +178,7 @@ def _prefixed(name: str, words: list[str]) -> Started:
     inner = words[at + operands :]
     if name == "flock" and inner[:1] in (["-c"], ["--command"]):
         return _script(inner[1] if len(inner) > 1 else "", unclear)
-    return Started((_joined(inner),) if inner else (), unclear)
+    return Started((_join(inner),) if inner else (), unclear)
 
 
 def _is_flag(word: str, valued: list[str], flags: list[str]) -> bool:
@@ -194,7 +194,7 @@ def _inner(words: list[str]) -> tuple[str, ...]:
     """Return the words from the first non-option on: it may be the command."""
     for at, word in enumerate(words):
         if word[:1] != "-" and not _ASSIGNS.match(word):
-            return (_joined(words[at:]),)
+            return (_join(words[at:]),)
     return ()
 
 
@@ -302,7 +302,7 @@ def _separate(name: str, words: list[str]) -> Started:
     unclear = unclear or rest[:2] in (["submodule", "foreach"], ["bisect", "run"])
     unclear = unclear or any(word.startswith(("--upload-pack", "--exec")) for word in rest)
     unclear = unclear or (rest[:1] == ["rebase"] and "-x" in rest)
-    return Started((_joined([name, *rest]),) if at and rest else (), unclear)
+    return Started((_join([name, *rest]),) if at and rest else (), unclear)
 
 
 _How = Callable[[str, list[str]], Started]
@@ -311,7 +311,7 @@ _KNOWN: Mapping[str, _How] = {
     **dict.fromkeys(_BY_WORD, _starts_by_word),
     **dict.fromkeys(_INTERPRETERS, _interpreter),
     **dict.fromkeys(SHELLS, _shell),
-    **dict.fromkeys(PREFIXES, _prefixed),
+    **dict.fromkeys(PREFIXES, _skip_prefix),
     **dict.fromkeys(_SEPARATE, _separate),
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
     **dict.fromkeys(("sed", "gsed"), _sed),

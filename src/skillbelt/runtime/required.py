@@ -146,9 +146,9 @@ def _unmet_needs(skill: Skill) -> Iterator[tuple[str, str]]:
 
 def _missing_secrets(skill: Skill, settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield the secrets that the skill or the settings require and that are not set."""
-    said = settings.for_skill(skill.name)
-    wanted = dict.fromkeys((*said.env, *skill.requirements.env))
-    names = [one for one in wanted if one not in said.values and not refuse_name(one)]
+    switches = settings.for_skill(skill.name)
+    wanted = dict.fromkeys((*switches.env, *skill.requirements.env))
+    names = [one for one in wanted if one not in switches.values and not refuse_name(one)]
     store = SecretStore(settings) if names else None
     for name in names:
         if store and store.find(name, skill.name) is None:
@@ -196,8 +196,8 @@ def _packages_of(skill: Skill, given: tuple[str, ...]) -> Iterator[tuple[Kind, t
 
 def _runs(skill: Skill, settings: Settings) -> bool:
     """Whether the skill has anything to run, as far as is known without asking its server."""
-    said = settings.for_skill(skill.name)
-    if said.sandbox or said.packages:
+    switches = settings.for_skill(skill.name)
+    if switches.sandbox or switches.packages:
         return True
     if skill.origin.kind == "mcp" or not os.path.isabs(skill.location):
         return False

@@ -255,17 +255,17 @@ class Runtime:
 
         Raises RequiredSkillUnusable if a skill that the settings require cannot be used.
         """
-        return self._checked(self.catalog.snapshot)
+        return self._with_required(self.catalog.snapshot)
 
     skills_async = in_thread(skills)
 
     def look(self) -> Snapshot:
         """Scan if `rescan_seconds` have passed, then return the same as `skills`."""
-        return self._checked(self.catalog.current())
+        return self._with_required(self.catalog.current())
 
     look_async = in_thread(look)
 
-    def _checked(self, found: Snapshot) -> Snapshot:
+    def _with_required(self, found: Snapshot) -> Snapshot:
         if self.settings.skills:
             self._check_required(found, self.gate)
         return found
@@ -1286,13 +1286,13 @@ class RuntimeSession:
         answers = []
         for call in find_calls(reply, format):
             given = await self._answer_async(call, others, watch)
-            told = await given if isawaitable(given) else given
-            answers.append(read_told(told, call, format))
+            result = await given if isawaitable(given) else given
+            answers.append(read_told(result, call, format))
         return find_vendor(format).answer(answers)
 
     def _answer(self, call: HistoryCall, others: OtherTools | None, watch: Watch | None) -> object:
         """Return the result of a call: a CallAnswer, or what `others` returned."""
-        if others is None or call.name in self._offered():
+        if others is None or call.name in self._offered_names():
             result = self.call_sync(call.name, call.arguments, call.id, watch=watch)
             return CallAnswer(call, result.text, bool(result.error))
         try:
@@ -1303,7 +1303,7 @@ class RuntimeSession:
 
     _answer_async = cancelling(_answer)
 
-    def _offered(self) -> Collection[str]:
+    def _offered_names(self) -> Collection[str]:
         """Return the names of the tools of this conversation."""
         state = self.session.state()
         return self.runtime._names_for(self.skills(), self._crowded(state)).values()

@@ -304,14 +304,14 @@ def _attack_once(scene: Scene, sandbox: Sandbox, probe: Probe) -> tuple[Result, 
 
 
 def _judge(probe: Probe, outcome: Outcome) -> tuple[Result, str]:
-    said = outcome.stdout.data.decode("utf-8", "replace").partition("\n")[0].strip()
-    if said.startswith("broke"):
-        return "succeeded", said.removeprefix("broke ")
-    if probe.ends and not said.startswith(f"held {NOT_THERE}"):
+    line = outcome.stdout.data.decode("utf-8", "replace").partition("\n")[0].strip()
+    if line.startswith("broke"):
+        return "succeeded", line.removeprefix("broke ")
+    if probe.ends and not line.startswith(f"held {NOT_THERE}"):
         ended = set(probe.ends) & set(outcome.limits_hit)
         return ("stopped", f"ended: {', '.join(ended)}") if ended else ("unclear", str(outcome))
-    if said.startswith("held"):
-        return "stopped", said.removeprefix("held").strip()
+    if line.startswith("held"):
+        return "stopped", line.removeprefix("held").strip()
     if outcome.limits_hit or outcome.exit_code > 128:
         return "stopped", f"ended with {outcome.exit_code} {' '.join(outcome.limits_hit)}".strip()
     return "unclear", f"exit {outcome.exit_code}: {outcome.stderr.data[-300:]!r}"
@@ -322,8 +322,8 @@ def _counterpart(scene: Scene, sandbox: Sandbox, probe: Probe, detail: str) -> t
     scene.clear()
     if outcome.exit_code == 0:
         return "stopped", detail
-    said = (outcome.stderr.data or outcome.stdout.data)[-300:]
-    return "unclear", f"what is allowed does not work: exit {outcome.exit_code}: {said!r}"
+    output = (outcome.stderr.data or outcome.stdout.data)[-300:]
+    return "unclear", f"what is allowed does not work: exit {outcome.exit_code}: {output!r}"
 
 
 def _job(scene: Scene, script: str, probe: Probe) -> Job:

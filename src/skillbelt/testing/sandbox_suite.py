@@ -137,15 +137,15 @@ class SandboxConformance:
     def test_input_can_be_written_while_it_runs(self, sandbox: Sandbox, place: Place) -> None:
         """It ends when it is closed; later writes are refused."""
         heard: list[tuple[Stream, bytes]] = []
-        said = threading.Event()
+        ready = threading.Event()
 
         def listener(stream: Stream, data: bytes) -> None:
             heard.append((stream, data))
-            said.set()
+            ready.set()
 
         running = sandbox.start(place.job("cat", stdin=None), listener)
         running.write(b"one")
-        assert said.wait(HANG_SECONDS)
+        assert ready.wait(HANG_SECONDS)
         assert running.wait(0.0) is None
         running.write(b"two")
         running.close_stdin()
@@ -220,8 +220,8 @@ class SandboxConformance:
         """In one workspace, each with its own outcome."""
         runs = [sandbox.start(place.shell(f"sleep 0.2; echo {n}")) for n in range(8)]
         outcomes = [running.wait(HANG_SECONDS) for running in runs]
-        said = [outcome and outcome.stdout.data for outcome in outcomes]
-        assert said == [b"%d\n" % n for n in range(8)]
+        outputs = [outcome and outcome.stdout.data for outcome in outcomes]
+        assert outputs == [b"%d\n" % n for n in range(8)]
 
     def test_a_terminal_on_request(self, sandbox: Sandbox, place: Place) -> None:
         """All three streams are one terminal, which is the controlling one."""

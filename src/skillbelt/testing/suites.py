@@ -340,9 +340,9 @@ class StoreConformance:
 
     def test_one_of_many_threads_gets_a_session(self, store: Store) -> None:
         """All ask at once, and get the same holder as the answer."""
-        told: list[str] = []
-        together(lambda n: told.append(store.take_lease(KEY, str(n), "", 60).number), THREADS)
-        assert (len(told), len(set(told))) == (THREADS, 1)
+        holders: list[str] = []
+        together(lambda n: holders.append(store.take_lease(KEY, str(n), "", 60).number), THREADS)
+        assert (len(holders), len(set(holders))) == (THREADS, 1)
 
     def test_each_append_touches_its_session(self, store: Store) -> None:
         """Also one without events; the others stay as they were."""

@@ -333,8 +333,8 @@ def load(call: Call) -> ToolResult:
     )
     data = {"name": skill.name, "evicted": list(evicted), "report": report}
     # An answer that is in a history stays there.
-    told = evicted and not caller.inline
-    notes = [f"put away, the limit is reached: {', '.join(evicted)}"] if told else []
+    reported = evicted and not caller.inline
+    notes = [f"put away, the limit is reached: {', '.join(evicted)}"] if reported else []
     return ToolResult("\n".join([*notes, given]), data=data)
 
 

@@ -187,17 +187,17 @@ def open_run_text(caller: Caller, name: str) -> Iterator[RunText]:
             handle = _open_file(runs, name)
             with open(handle, "rb") as file:
                 size = os.fstat(handle).st_size
-                yield RunText(redacted_chunks(_decoded(file, name), given), size)
+                yield RunText(redacted_chunks(_decode(file, name), given), size)
             return
         kept, version = parse_reference(name)
         artifacts = runs.workbench.artifacts(runs.who.key)
         found = artifacts.store.find(artifacts.key, kept, version)
         with artifacts.open(kept, found.version) as file:
-            chunks = _decoded(file, name, found.sha256)
+            chunks = _decode(file, name, found.sha256)
             yield RunText(redacted_chunks(chunks, given), found.size)
 
 
-def _decoded(file: BinaryIO, name: str, sha256: str = "") -> Iterator[str]:
+def _decode(file: BinaryIO, name: str, sha256: str = "") -> Iterator[str]:
     """Yield the text of a file; FileUnreadable if it is not text or, at the end, has changed."""
     decoder, hashed = getincrementaldecoder("utf-8")(), hashlib.sha256()
     try:

@@ -154,8 +154,8 @@ def _describe_policy(settings: Settings) -> str:
         f"Only these commands may be run: {allowed}." if allowed else "",
         f"These commands may not be run: {denied}." if denied else "",
     )
-    said = " ".join(filter(None, parts))
-    return f"{said} {_ONE_COMMAND}" if said else ""
+    text = " ".join(filter(None, parts))
+    return f"{text} {_ONE_COMMAND}" if text else ""
 
 
 def _run_properties(settings: Settings) -> dict[str, Schema]:
@@ -179,9 +179,9 @@ def _command_properties(kind: str, settings: Settings) -> dict[str, Schema]:
     given, unit = DEFINITIONS[kind].properties, _COMMANDS[kind]
     longest = max(int(settings.limits.run_timeout_seconds), 1) * unit
     usual = min(int(USUAL_TIMEOUT_SECONDS) * unit, longest)
-    said = f"{given['timeout']['description']} (default {usual})."
+    text = f"{given['timeout']['description']} (default {usual})."
     found: dict[str, Schema] = {
-        "timeout": {**given["timeout"], "maximum": longest, "description": said}
+        "timeout": {**given["timeout"], "maximum": longest, "description": text}
     }
     if settings.allowed_commands or settings.denied_commands:
         found["command"] = {**given["command"], "description": f"The command. {_ONE_COMMAND}"}

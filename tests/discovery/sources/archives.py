@@ -19,7 +19,7 @@ def zipped(files: Mapping[str, bytes] | Iterable[tuple[str, bytes]], mode: int =
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in pairs:
             info = zipfile.ZipInfo(name)
-            info.filename = info.orig_filename = name  # ZipInfo mends names; attackers do not
+            info.filename = info.orig_filename = name  # ZipInfo corrects names; attackers do not
             info.external_attr = mode << 16
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, data)
@@ -55,7 +55,7 @@ def tgz_of(files: Mapping[str, bytes]) -> bytes:
 
 
 def tree_of(folder: Path | str) -> dict[str, bytes]:
-    """Every file below the folder by its relative path; links as what they point at."""
+    """Return every file below the folder by its relative path; links as their targets."""
     found = {}
     for base, _, names in os.walk(folder):
         for name in names:

@@ -45,7 +45,7 @@ def cache(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def fetch(cache: Path) -> Pull:
-    """`pull` with the test's cache and short time-outs."""
+    """Call `pull` with the test's cache and short timeouts."""
 
     def fetch(source: str, **options: object) -> Pulled:
         limits = options.pop("limits", QUICK)
@@ -57,7 +57,7 @@ def fetch(cache: Path) -> Pull:
 
 @pytest.fixture
 def files() -> Callable[[Pulled], dict[str, bytes]]:
-    """The files of the one folder that a pull gave."""
+    """Return the files of the one folder that a pull gave."""
 
     def files(pulled: Pulled) -> dict[str, bytes]:
         [located] = pulled.folders

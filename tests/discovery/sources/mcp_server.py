@@ -1,4 +1,4 @@
-"""A real MCP server on this machine that can be told to misbehave."""
+"""A real MCP server on this machine that misbehaves on request."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def entry(
 
 
 class McpServer:
-    """Lists `entries` and serves `files` by address; whatever is asked is in `requests`."""
+    """Lists `entries` and serves `files` by address; every request is in `requests`."""
 
     def __init__(self) -> None:
         self.entries: list[Any] = []
-        self.listing: Any = None  # in place of the entries
+        self.listing: Any = None  # instead of the entries
         self.files: dict[str, bytes] = {}
         self.unlisted: dict[str, Any] = {}
         self.requests: list[str] = []
@@ -78,7 +78,7 @@ class McpServer:
     def add(
         self, files: Mapping[str, bytes] | None = None, name: str = "pdf", prefix: str = ""
     ) -> dict[str, Any]:
-        """A skill that is listed and served as it is."""
+        """Add a skill that is listed and served as it is."""
         made = entry(files, name, prefix)
         base = made["uri"].removesuffix("SKILL.md")
         text = TEXT.replace(b"name: pdf", f"name: {name}".encode())

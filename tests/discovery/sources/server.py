@@ -1,4 +1,4 @@
-"""A real HTTP server on this machine that can be told to misbehave."""
+"""A real HTTP server on this machine that misbehaves on request."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Reply(NamedTuple):
     status: int = 200
     headers: Mapping[str, str] = {}
     etag: str = ""
-    length: int | None = None  # what Content-Length claims; None tells the truth
-    chunk: int = 0  # send so many bytes at a time ...
-    pause: float = 0.0  # ... with so many seconds between
+    length: int | None = None  # the value of Content-Length; None for the true one
+    chunk: int = 0  # bytes sent at a time ...
+    pause: float = 0.0  # ... with this many seconds between
     stall: float = 0.0  # seconds before the first byte of the answer
 
 
@@ -121,7 +121,7 @@ def running() -> Iterator[Server]:
 
 
 def eventually(what: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait until it is so; fail when it never is."""
+    """Wait until the condition holds; fail if it never does."""
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, "it never came to that"

@@ -43,7 +43,7 @@ def unpacked(data: bytes, folder: Path, seconds: float = 30) -> int:
 
 
 def refused(data: bytes, tmp_path: Path, reason: str) -> None:
-    """The archive is refused for that reason, and nothing was written beside its folder."""
+    """The archive is refused for that reason, and nothing was written outside its folder."""
     with pytest.raises(ArchiveRefused, match=reason):
         unpacked(data, tmp_path / "in" / "to")
     outside = {path for path in tree_of(tmp_path) if not path.startswith("in/to/")}
@@ -241,7 +241,7 @@ def test_folders_count_as_files_do(tmp_path: Path) -> None:
 
 
 def test_the_claims_of_a_zip_header_are_not_believed(tmp_path: Path) -> None:
-    """A header that says 10 bytes of 300,000: the checksum is of other bytes than were read."""
+    """A header that claims 10 bytes of 300,000: the checksum covers other bytes than were read."""
     data = bytearray(zipped({"a": BOMB}))
     for start, offset in ((data.index(b"PK\x01\x02"), 24), (data.index(b"PK\x03\x04"), 22)):
         struct.pack_into("<I", data, start + offset, 10)

@@ -36,7 +36,7 @@ def text(entry: CachedSource, ready: CopyState) -> str:
 
 
 def test_an_entry_is_named_by_the_hash_of_its_url(entry: CachedSource, cache: Path) -> None:
-    """SHA-256 of the URL, as everyone can work it out."""
+    """SHA-256 of the URL, so that other programs can compute it."""
     assert entry.path == str(cache / hashlib.sha256(URL.encode()).hexdigest())
     assert CachedSource(str(cache), "\ud800").path != entry.path
 
@@ -185,7 +185,7 @@ def test_one_at_a_time(entry: CachedSource) -> None:
 
 
 def test_many_that_vacate_and_enter_never_meet(entry: CachedSource, cache: Path) -> None:
-    """A lock file that is removed under a waiting process must not let two in."""
+    """Removing a lock file under a waiting process must not let two in."""
     inside = 0
     most = 0
 

@@ -88,7 +88,7 @@ def test_any_other_status_is_a_failure(server: Server, status: int) -> None:
 
 @pytest.mark.parametrize("length", [None, 10])
 def test_bytes_are_counted_while_they_come(server: Server, length: int | None) -> None:
-    """Whatever Content-Length says: the truth, or less."""
+    """With any Content-Length: the true one, or less."""
     server.pages["/a"] = Reply(b"x" * 2000, length=length)
     if length is None:
         assert failure(f"{server.url}/a", most=1999).code == "remote-too-large"

@@ -162,7 +162,7 @@ def test_a_file_may_not_come_from_another_host(server: Server, fetch: Pull) -> N
 
 
 def test_only_so_many_files_at_a_time(server: Server, fetch: Pull, files: Files) -> None:
-    bounds(source_timeout_seconds=100)  # however busy the machine is
+    bounds(source_timeout_seconds=100)  # even on a busy machine
     names = [f"{i}.md" for i in range(20)]
     offer(server, *({"name": f"s{i}", "files": ["SKILL.md", *names]} for i in range(6)))
     for i in range(6):

@@ -1,4 +1,4 @@
-"""Skills that an MCP server lists, over a real socket: pulled as heads, and never as more."""
+"""Skills that an MCP server lists, over a real socket: only their heads are pulled."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_server_that_misbehaves_is_a_diagnostic(
     first = fetch(mcp.url)
     for name, value in change.items():
         setattr(mcp, name, value)
-    # Only the server that does not answer is waited for in vain.
+    # Only the server that does not answer is waited for until the timeout.
     limits = bounds(
         QUICK,
         http_timeout_seconds=1 if mcp.delay else 15,

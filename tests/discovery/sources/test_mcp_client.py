@@ -151,7 +151,7 @@ class Endless(BaseHTTPRequestHandler):
 
 
 class Quiet(ThreadingHTTPServer):
-    """A client that hangs up on it is what most of these tests are about."""
+    """Does not report clients that disconnect, as most of these tests do."""
 
     def handle_error(self, *_: object) -> None:
         pass
@@ -159,7 +159,7 @@ class Quiet(ThreadingHTTPServer):
 
 @contextmanager
 def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """The address of an HTTP server that knows nothing of MCP."""
+    """Return the address of an HTTP server that does not support MCP."""
     http = Quiet(("127.0.0.1", 0), handler)
     http.daemon_threads = True
     thread = threading.Thread(target=http.serve_forever, args=(0.01,))
@@ -181,7 +181,7 @@ def test_an_answer_without_an_end_is_not_taken(fetch: Pull) -> None:
 
 
 class Rude(BaseHTTPRequestHandler):
-    """Answers in a way that no client should fall for."""
+    """Answers in ways that no client should accept."""
 
     protocol_version = "HTTP/1.1"
     asked: ClassVar[list[str]] = []

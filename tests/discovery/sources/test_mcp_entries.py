@@ -1,4 +1,4 @@
-"""What an MCP server lists is checked before anything of it is believed."""
+"""The entries of an MCP server are checked before they are used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a source is asked, what stands in for it, and that nothing is ever seen half done."""
+"""When a source is asked, what replaces it, and that no reader sees a partial copy."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def test_readers_see_the_old_copy_until_the_new_one_is_whole(
 
 
 def assert_clean(cache: Path, url: str, wanted: set[str]) -> None:
-    """The entry holds whole copies and nothing else."""
+    """The entry holds complete copies and nothing else."""
     entry = CachedSource(str(cache), url)
     ready = entry.read()
     assert ready
@@ -366,7 +366,10 @@ for line in sys.stdin:
 
 @contextmanager
 def nursery(source: str, cache: Path) -> Iterator[Callable[[int], bool]]:
-    """A function that pulls in a new process and kills it at that step; whether it got through."""
+    """Return a function that pulls in a new process and kills it at that step.
+
+    True if it finished.
+    """
     command = [sys.executable, "-c", NURSERY, source, str(cache)]
     with warm.Popen[str](
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -1,4 +1,4 @@
-"""Where a source may lead, and that it is led there by the address that was checked."""
+"""The hosts of a source, and that connections go to the address that was checked."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def gives(*addresses: str) -> Resolver:
 def test_nothing_inside_is_reached_from_a_public_source(address: str) -> None:
     refused(SourceHosts(PUBLIC), address)
     refused(SourceHosts(PUBLIC, resolver=gives(address)), "rebound.example")
-    # The owner of a public name could turn it to any machine here.
+    # The owner of a public name could point it at any machine here.
     refused(SourceHosts(PUBLIC, resolver=gives("8.8.8.8", address)), "skills.example")
 
 
@@ -121,7 +121,7 @@ def test_a_proxy_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class Dialled(list[str]):
-    """The addresses that were connected to; a public one leads to the test's own server."""
+    """The addresses of the connections; a public one leads to the test's own server."""
 
     def __init__(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         inner = httpcore2.AnyIOBackend.connect_tcp

@@ -72,9 +72,9 @@ class GeminiContents:
             return {**item, "parts": [*(one for one in parts if _response(one)), *made]}
         key, response = _find(parts[part], _RESPONSE)
         given = response.get("response")
-        told = dict(given) if isinstance(given, Mapping) else {}
-        told[_text_key(told)] = text_of(content)
-        changed = {**parts[part], key: {**response, "response": told}}
+        fields = dict(given) if isinstance(given, Mapping) else {}
+        fields[_text_key(fields)] = text_of(content)
+        changed = {**parts[part], key: {**response, "response": fields}}
         return {**item, "parts": [*parts[:part], changed, *parts[part + 1 :]]}
 
     def answer(self, answers: Sequence[CallAnswer]) -> list[Item]:
@@ -146,8 +146,8 @@ def _read_model(item: Item, index: int) -> Message:
             id = call.get("id")
             named = {"id": id if isinstance(id, str) else "", "name": call["name"]}
             calls.append({**named, "arguments": call.get("args")})
-    said = [part for part in item["parts"] if not part.get("thought")]
-    message = {"role": "assistant", "content": text_of(said), AT: HistoryPlace(index)}
+    visible = [part for part in item["parts"] if not part.get("thought")]
+    message = {"role": "assistant", "content": text_of(visible), AT: HistoryPlace(index)}
     return {**message, "tool_calls": calls} if calls else message
 
 
@@ -164,8 +164,8 @@ def _read_user(item: Item, index: int, open_calls: list[dict[str, Any]]) -> list
     for number, part in enumerate(item["parts"]):
         if response := _response(part):
             id = _pair(response, open_calls)
-            told = response.get("response")
-            text = told.get(_text_key(told)) if isinstance(told, Mapping) else ""
+            answer = response.get("response")
+            text = answer.get(_text_key(answer)) if isinstance(answer, Mapping) else ""
             content = text if isinstance(text, str) else ""
             place = HistoryPlace(index, number)
             found.append({"role": "tool", "tool_call_id": id, "content": content, AT: place})
@@ -188,8 +188,8 @@ def _pair(response: dict[str, Any], open_calls: list[dict[str, Any]]) -> str:
     return id
 
 
-def _text_key(told: Mapping[str, Any]) -> str:
-    return next((key for key in _TEXTS if isinstance(told.get(key), str)), _TEXTS[0])
+def _text_key(content: Mapping[str, Any]) -> str:
+    return next((key for key in _TEXTS if isinstance(content.get(key), str)), _TEXTS[0])
 
 
 def _to_neutral(parts: Sequence[Item]) -> Content:

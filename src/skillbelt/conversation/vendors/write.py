@@ -53,8 +53,8 @@ def read_outgoing(history: Sequence[object], format: MessageFormat, system: obje
         head = [{"role": "system", "content": given}] if given else []
         return Outgoing(format, found, [*head, *found.messages])
     lead = _count_system(found.messages)
-    said = [one["content"] for one in found.messages[:lead] if not is_context(one)]
-    whole = _join([one for one in (given, *said) if one])
+    contents = [one["content"] for one in found.messages[:lead] if not is_context(one)]
+    whole = _join([one for one in (given, *contents) if one])
     head = [{"role": "system", "content": whole}] if whole else []
     return Outgoing(format, found, [*head, *found.messages[lead:]])
 

@@ -106,7 +106,7 @@ class Walker:
             folder, identity, depth = stack.pop()
             ends = self._skill_at(folder, identity) and not self.rules.nested
             if folder != self._unreadable and (not ends or (depth == 0 and self.rules.collection)):
-                stack += reversed(self._below(folder, identity, depth))
+                stack += reversed(self._list_folders(folder, identity, depth))
 
     def _skill_at(self, folder: str, identity: int) -> bool:
         """Whether the folder ends the search: it holds a SKILL.md, good or bad."""
@@ -158,7 +158,7 @@ class Walker:
             "make it a regular file",
         )
 
-    def _below(self, folder: str, identity: int, depth: int) -> list[tuple[str, int, int]]:
+    def _list_folders(self, folder: str, identity: int, depth: int) -> list[tuple[str, int, int]]:
         """Return the folders to visit below this one, sorted by name."""
         limits = self.rules.limits
         if self.complete and self._listed >= limits.max_directories:

@@ -182,8 +182,8 @@ def _failure(url: str, error: BaseException, seconds: float) -> SourceError:
     if getattr(error, "code", 0) == _REQUEST_TIMEOUT:
         return OutOfTime(url, "no answer in time")
     # A validation error spans many lines; keep only what precedes it.
-    said = re.sub(_VALIDATOR, "the response does not follow the protocol", str(error))
-    reason = shorten(one_line(said or type(error).__name__), _SHOWN)
+    message = re.sub(_VALIDATOR, "the response does not follow the protocol", str(error))
+    reason = shorten(one_line(message or type(error).__name__), _SHOWN)
     remedy = "check the server and its address, then `skillbelt refresh`"
     return SourceFailure(url, reason, code="mcp-failed", remedy=remedy)
 

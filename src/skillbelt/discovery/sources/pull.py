@@ -162,8 +162,8 @@ def _from_cache(job: PullJob, cached: CachedSource) -> Pulled | None:
 
 def _recent(state: CopyState) -> bool:
     """Whether the copy may be used without a request: for the server's time, or a default one."""
-    said = state.fresh_seconds
-    return 0 <= time.time() - state.checked < (REMOTE_REFRESH_SECONDS if said < 0 else said)
+    seconds = state.fresh_seconds
+    return 0 <= time.time() - state.checked < (REMOTE_REFRESH_SECONDS if seconds < 0 else seconds)
 
 
 def _use_copy(cached: CachedSource, state: CopyState, more: tuple[Diagnostic, ...] = ()) -> Pulled:
