@@ -49,6 +49,8 @@ _COMMAND = re.compile(
     r"|openssl|crontab|scp|ssh|tar|unzip|xattr|osascript|launchctl)\b"
 )
 _PROMPT = re.compile(r"(?m)^[^\S\n]*(?:\$|%|❯|>)[ \t]+(?=\S)")
+# What a command in prose has that does more than name a program.
+_ACTS = ("|", "$(", "-", "777", "+rwx", "+s ", "://")
 _OPERATORS = ("|", "&&", "$(", "http://", "https://")
 # Before a block that shows what not to do.
 _BAD_EXAMPLE = re.compile(
@@ -171,7 +173,7 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, *, plain: bool) -> Non
         ledger.names_url(text, line, told=bool(_REACHES.search(text)))
     _note_paths(text, line, ledger)
     for code, at in inline_code(text) if "`" in text else ():
-        if _COMMAND.match(code) and ("|" in code or "$(" in code or "-" in code):
+        if _COMMAND.match(code) and any(sign in code for sign in _ACTS):
             before = text.split("\n")[at].partition(code)[0][-80:]
             shown = _announces_bad(paragraph.heading) or bool(_BAD_EXAMPLE.search(before))
             with _Shown(ledger, shown):
@@ -237,6 +239,31 @@ def _read_block(block: ShownCode, ledger: Ledger, *, plain: bool) -> None:
             _read_values(text, block.line, ledger, plain=plain)
         else:
             read_code(text, language, block.line, ledger)
+            _read_prose_in_code(block, ledger, plain=plain)
+
+
+# A line of a block that is a sentence or a comment, and no code.
+_SENTENCE_LINE = re.compile(
+    r"(?m)^[ \t]*(?:(?:#+|//+|--|\*+|\d{1,2}[.)]|-)[ \t]*)?"
+    r"(?:[*_>]{0,3}[A-Za-z'][\w',:;!`-]*[*_]{0,3}[ \t]+){5,}[^\n]*$"
+)
+
+
+def _read_prose_in_code(block: ShownCode, ledger: Ledger, *, plain: bool) -> None:
+    """Note instructions between the lines of a block: a model reads them like all others."""
+    lines: list[str] = []
+    start = last = -1
+    for match in _SENTENCE_LINE.finditer(block.text):
+        at = block.text.count("\n", 0, match.start())
+        if lines and at > last + 1:
+            paragraph = Paragraph("\n".join(lines), block.line + start, "")
+            _read_paragraph(paragraph, ledger, plain=plain)
+            lines = []
+        start = start if lines else at
+        lines.append(match[0])
+        last = at
+    if lines:
+        _read_paragraph(Paragraph("\n".join(lines), block.line + start, ""), ledger, plain=plain)
 
 
 def read_code(text: str, language: str, line: int, ledger: Ledger) -> None:
