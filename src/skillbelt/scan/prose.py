@@ -83,7 +83,6 @@ _BETWEEN_WORDS = bytes(
     code if chr(code).isalnum() or chr(code) in "_'-@\n" or code > 127 else 32
     for code in range(256)
 )
-_JOINED_WORDS = re.compile(r"\w*_\w*")
 # The beginning of each word.
 _STEMS = re.compile(rf"(\w[\w'-]{{0,{STEM - 1}}})[\w'-]*")
 _REST_OF_WORD = re.compile(r"[^\s\"'`)<>]{0,200}")
@@ -242,9 +241,7 @@ class _WordBits(dict[str, int]):
 def _bits_of(word: str) -> int:
     if word.isalnum():
         return _BITS.get(word[:STEM], 0)
-    stems = set(_STEMS.findall(word))
-    for one in _JOINED_WORDS.findall(word):
-        stems.update([part[:STEM] for part in one.split("_")])
+    stems = {*_STEMS.findall(word), *_STEMS.findall(word.replace("_", " "))}
     if "@" in word:
         stems.add("@")
     bits = 0
