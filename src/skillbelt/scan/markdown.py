@@ -18,6 +18,11 @@ _HIDDEN_HTML = re.compile(
     r"|opacity\s*:\s*0(?![.\d])"
     r"|color\s*:\s*(?:white|#fff(?:fff)?|transparent)|\bhidden\b)[^>]{0,200}>(.{1,2000}?)</\1>"
 )
+# Text that only a tool shows: the values of attributes.
+_ATTRIBUTE = re.compile(
+    r"(?i)<\w[^<>]{0,200}?[\s\"'](?:title|alt|aria-\w+|data-[\w-]{1,40}|content|value|placeholder"
+    r"|summary)=(?:\"([^\"<>]{30,1000})\"|'([^'<>]{30,1000})')"
+)
 # One of these is in every text of which a part is hidden so.
 _HIDING = ("display", "visibility", "font-size", "opacity", "color", "hidden")
 _INLINE = re.compile(r"(?<!`)(`{1,3})(?!`)([^`\n]{3,400})\1(?!`)")
@@ -134,6 +139,13 @@ def _hidden(text: str, first_line: int) -> Iterator[Paragraph]:
         for match in form.finditer(text):
             line = first_line + text.count("\n", 0, match.start())
             yield Paragraph(match[group].strip(), line, "")
+
+
+def find_attributes(text: str, first_line: int = 1) -> Iterator[Paragraph]:
+    """Yield the long values of attributes of HTML."""
+    for match in _ATTRIBUTE.finditer(text) if "<" in text and "=" in text else ():
+        line = first_line + text.count("\n", 0, match.start())
+        yield Paragraph(match[1] or match[2], line, "")
 
 
 def find_padded(text: str, first_line: int = 1) -> Iterator[Paragraph]:

@@ -92,7 +92,9 @@ _ODD = re.compile(
     "[^\x00-\x7f‘’“”‐‑–—…•·→←↑↓↔⇒×≈≠≥≤±°§✓✔✗✘✅❌⚠★│┌┐└┘├┤┬┴┼─▶▼●○■□\ufe0f]"
     r"|(?<=\w)\ufe0f|\ufe0f(?=\w)"
 )
-_OTHER_SCRIPT = re.compile("[\u0400-\u052f\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_OTHER_SCRIPT = re.compile(
+    "[\u0400-\u052f\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
+)
 
 
 def fold(text: str) -> str:
@@ -316,7 +318,8 @@ def _weaken(one: ProsePattern, match: re.Match[str], folded: str, *, about: bool
     if negated or stated or (quoted and _ABOUT.search(before)):
         return "note"
     if quoted or about or _ABOUT.search(before):
-        return "ask" if kind == "block" and not about else "note"
+        # A skill that says that it is about security may speak of orders, and not give them.
+        return "ask" if kind == "block" and not (about and quoted) else "note"
     return kind
 
 
