@@ -304,7 +304,7 @@ def _note(
     if one.rule in ("send-instruction", "side-order") and _own_host(whole, ledger):
         chosen = "note"
     at = line + _line_of(text, match, folded)
-    shown = " ".join(whole.split())
+    shown = " ".join(whole.split()).strip(" .,;:!")
     ledger.can("instruction", f"{one.rule}: {shown}"[:160], at)
     ledger.find(one.rule, at, shown, chosen)
 

@@ -259,8 +259,8 @@ PATTERNS = (
     pattern("side-order", "ask", "loca ip gps host mac user clip & incl atta appe add embe coll "
     "reco send & alwa ever each all any meta foot", r"""
         \b(?:include|attach|append|add|embed|collect|record)\b[^.\n]{0,60}\b(?:location data
-        |location|ip address|gps|host ?name|mac address|clipboard)\b[^.\n]{0,100}\b(?:every|each|all
-        |any|always|metadata|footer|signature)\b
+        |location|ip address|gps|host ?name|mac address|clipboard)\b[^.\n]{0,100}\b(?:every|each
+        |(?<!at )all|any|always|metadata|footer|signature)\b
         |\b(?:every|each|all|any|always)\b[^.\n]{0,60}\b(?:include|attach|append|add|embed|collect
         |record) (?:\w+ ){0,2}?(?:location data|location|ip address|gps|host ?name|mac address)"""),
     # Results that are not what was found
