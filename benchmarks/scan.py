@@ -2,7 +2,8 @@
 
 python -m benchmarks.scan FOLDER              cold and warm, levels, peak memory
 python -m benchmarks.scan --shapes            by family, over the shapes and cases of the tests
-python -m benchmarks.scan --shapes --against PYTHON
+python -m benchmarks.scan --labelled FOLDER   levels of the skills below malicious/ and benign/
+python -m benchmarks.scan --shapes --against PYTHON, --labelled FOLDER --against PYTHON
                                               the same for cisco-ai-skill-scanner, offline, by the
                                               Python that has it installed
 
@@ -16,6 +17,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -141,6 +143,23 @@ def print_shapes(peer: str) -> None:
         print_row("all", label, row, columns)
 
 
+def print_labelled(root: str, peer: str) -> None:
+    """Print how many of the skills below `malicious` and `benign` have which level."""
+    columns = ("block", "ask", *(("peer block", "peer ask") if peer else ()))
+    print("| family | label | texts |", " | ".join(columns), "|")
+    print("| --- | --- | --: |" + " --: |" * len(columns))
+    for label in ("malicious", "benign"):
+        row: Counter[str] = Counter()
+        with tempfile.TemporaryDirectory() as copies:
+            for number, folder in enumerate(find_folders(str(Path(root) / label))):
+                row[scan_skill(Skill.from_folder(folder)).level] += 1
+                if peer:  # which calls a skill by the name of its folder
+                    shutil.copytree(folder, Path(copies) / f"n{number}", symlinks=True)
+            levels = scan_by_peer(peer, copies) if peer else {}
+        row.update(f"peer {level}" for level in levels.values())
+        print_row(Path(root).name, label == "malicious", row, columns)
+
+
 def print_row(family: str, label: bool, row: Counter[str], columns: tuple[str, ...]) -> None:
     """Print the counts of a family."""
     texts = sum(number for name, number in row.items() if not name.startswith("peer"))
@@ -153,6 +172,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("folder", nargs="?", default="")
     parser.add_argument("--shapes", action="store_true")
+    parser.add_argument("--labelled", default="")
     parser.add_argument("--against", default="")
     parser.add_argument("--cache", default="", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
@@ -162,8 +182,11 @@ def main() -> int:
     if chosen.shapes:
         print_shapes(chosen.against)
         return 0
+    if chosen.labelled:
+        print_labelled(chosen.labelled, chosen.against)
+        return 0
     if not chosen.folder:
-        parser.error("name a folder, or give --shapes")
+        parser.error("name a folder, or give --shapes or --labelled")
     with tempfile.TemporaryDirectory() as cache_dir:
         cold = measure_elsewhere(chosen.folder, cache_dir)
         if not cold.times:

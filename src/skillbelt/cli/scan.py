@@ -34,7 +34,7 @@ from skillbelt.scan.report import (
     report_rules,
     to_diagnostics,
 )
-from skillbelt.scan.values import KINDS, FindingKind, ScannedSkill, at_level
+from skillbelt.scan.values import KINDS, CapabilityStatement, FindingKind, ScannedSkill, at_level
 from skillbelt.settings import Settings, load_settings
 from skillbelt.store import open_store
 from skillbelt.text import one_line
@@ -92,19 +92,33 @@ def run(args: argparse.Namespace) -> int:
     inspector = SkillInspector(settings, lambda: open_store(settings))
     progress = show_progress if wants_progress(args) else _say_nothing
     with ExitStack() as stack:
-        found: list[tuple[Skill, ScannedSkill]] = []
+        results: list[ScanResult] = []
+        asked: list[tuple[Skill, ScannedSkill]] = []
         for skill in _skills(args, settings, stack):
             progress(f"scanning {skill.name}")
             if args.accept:
                 _accept(inspector.scan(skill), settings, args)
-            found.append((skill, inspector.scan(skill, more)))
+            scanned = inspector.scan(skill, more)
+            results.append(ScanResult(scanned, skill.dir))
+            if args.model is not None:
+                asked.append((skill, scanned))
+            elif form != "json" and not args.verbose:
+                _drop_unshown(results)
         if args.model is not None:
-            scans = _ask_model(found, settings, args, progress)
-            found = [(skill, one) for (skill, _), one in zip(found, scans, strict=True)]
+            scans = _ask_model(asked, settings, args, progress)
+            results = [
+                ScanResult(one, skill.dir) for (skill, _), one in zip(asked, scans, strict=True)
+            ]
         progress("")
-    results = [ScanResult(one, skill.dir) for skill, one in found]
     _show(results, form, args)
     return 1 if any(one.scanned.level == "block" for one in results) else 0
+
+
+def _drop_unshown(results: list[ScanResult]) -> None:
+    """Keep of many skills only what is shown, so that thousands take little memory."""
+    for at in range(max(len(results) - 2, 0), len(results) if len(results) > 1 else 0):
+        scanned = results[at].scanned._replace(statement=CapabilityStatement(), unseen=())
+        results[at] = results[at]._replace(scanned=scanned)
 
 
 def _say_nothing(_text: str) -> None:

@@ -217,6 +217,12 @@ class Ledger:
         """Whether the skill is about what the path or the variable belongs to."""
         return bool(self.skill_words & words_of(text))
 
+    def is_own_host(self, host: str) -> bool:
+        """Whether a host belongs to the subject of the skill, or to this machine."""
+        return classify(host) == "own" or bool(
+            (words_of(host) - _HOST_WORDS) & self.skill_words and classify(host) == ""
+        )
+
     def writes_file(self, path: str, line: int, content: Traced = UNKNOWN) -> None:
         """Note a file that is written."""
         plain = path.replace("\\", "/")

@@ -18,9 +18,14 @@ _HIDDEN_HTML = re.compile(
     r"|opacity\s*:\s*0(?![.\d])"
     r"|color\s*:\s*(?:white|#fff(?:fff)?|transparent)|\bhidden\b)[^>]{0,200}>(.{1,2000}?)</\1>"
 )
+# Text that only a tool shows: the values of attributes.
+_ATTRIBUTE = re.compile(
+    r"(?i)<\w[^<>]{0,200}?[\s\"'](?:title|alt|aria-\w+|data-[\w-]{1,40}|content|value|placeholder"
+    r"|summary)=(?:\"([^\"<>]{30,1000})\"|'([^'<>]{30,1000})')"
+)
 # One of these is in every text of which a part is hidden so.
 _HIDING = ("display", "visibility", "font-size", "opacity", "color", "hidden")
-_INLINE = re.compile(r"(?<!`)`([^`\n]{3,400})`(?!`)")
+_INLINE = re.compile(r"(?<!`)(`{1,3})(?!`)([^`\n]{3,400})\1(?!`)")
 # White space that pushes what stands behind it off the screen: lines, or characters of one line.
 _BLANKS = re.compile(r"[ \t\u00a0\u3000\n]{41,}+")
 _BLANK_LINES, _BLANK_CHARS = 41, 200
@@ -77,7 +82,7 @@ def read_markdown(text: str, first_line: int = 1) -> ReadMarkdown:
     if "<!--" in text:
         shown = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
     for number, line in enumerate(shown.split("\n"), first_line):
-        opened = _FENCE.match(line) if "```" in line or "~~~" in line else None
+        opened = _find_fence(line)
         if fence:
             if (
                 opened
@@ -112,6 +117,12 @@ def read_markdown(text: str, first_line: int = 1) -> ReadMarkdown:
     return ReadMarkdown(tuple(paragraphs), tuple(blocks), hidden)
 
 
+def _find_fence(line: str) -> re.Match[str] | None:
+    """Return the mark that opens or closes a block; one that does both opens nothing."""
+    found = _FENCE.match(line) if "```" in line or "~~~" in line else None
+    return None if found and found[1][0] in line[found.end(1) :] else found
+
+
 def _flush(pending: list[str], start: int, heading: str, found: list[Paragraph]) -> None:
     if pending:
         found.append(Paragraph("\n".join(pending), start, heading))
@@ -130,6 +141,13 @@ def _hidden(text: str, first_line: int) -> Iterator[Paragraph]:
             yield Paragraph(match[group].strip(), line, "")
 
 
+def find_attributes(text: str, first_line: int = 1) -> Iterator[Paragraph]:
+    """Yield the long values of attributes of HTML."""
+    for match in _ATTRIBUTE.finditer(text) if "<" in text and "=" in text else ():
+        line = first_line + text.count("\n", 0, match.start())
+        yield Paragraph(match[1] or match[2], line, "")
+
+
 def find_padded(text: str, first_line: int = 1) -> Iterator[Paragraph]:
     """Yield text that stands behind a long run of blank space."""
     for blanks in _BLANKS.finditer(text):
@@ -144,7 +162,11 @@ def find_padded(text: str, first_line: int = 1) -> Iterator[Paragraph]:
 def inline_code(text: str) -> Iterator[tuple[str, int]]:
     """Yield the code inside prose, with the line it stands in, counted from 0."""
     for match in _INLINE.finditer(text):
-        yield match[1], text.count("\n", 0, match.start())
+        code = match[2].strip()
+        if len(match[1]) == 3:  # a block in one line has its language first
+            first, _, rest = code.partition(" ")
+            code = rest if _LANGUAGES.get(first.lower()) else code
+        yield code, text.count("\n", 0, match.start())
 
 
 def remote_images(text: str) -> Iterator[tuple[str, int]]:

@@ -13,23 +13,25 @@ import unicodedata
 from functools import lru_cache
 from typing import NamedTuple
 
-from skillbelt.scan.addresses import classify, find_urls, words_of
+from skillbelt.scan.addresses import find_urls, words_of
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.prose_languages import OTHER_LANGUAGES
 from skillbelt.scan.prose_rules import PATTERNS, STEM, ProsePattern
+from skillbelt.scan.prose_tasks import TASK_PATTERNS
 from skillbelt.scan.values import FindingKind
 
 MAX_PARAGRAPH = 20_000
 
 # Just before a match: the text speaks about such words instead of saying them.
 _ABOUT = re.compile(
-    r"(?:\be\.?g\.?\b|such as|for example|examples?\b|\blike\b|detect\w*|flags?\b"
+    r"(?:\be\.?g\.?\b|such as|for example|examples?\b|detect\w*|flags?\b"
     r"|look(?:ing)? for|watch (?:out )?for|scan(?:s|ning)? for|contain(?:s|ing)?"
     r"|attempts?|attacks?|injections?|patterns?|phrases?|red flags?|payloads?|test(?:s|ing)? "
     r"|never follow|refuse|malicious|suspicious|adversar\w*"
     r"|attacker|threat|risk|vulnerab\w*|says?|tells? (?:the|you)|trying to|tries to|prevent"
-    r"|guard against|defend|protect|avoid|anti-pattern|do not|don't|never|must not|should not"
-    r"|warning signs?)[^.]{0,80}$"
+    r"|guard against|defend|protect|anti-pattern|warning signs?)[^.!?]{0,80}$"
+    # What the sentence itself forbids, and what a word right before shows.
+    r"|\b(?:avoid|do not|don't|never|must not|should not)\b[^.!?\n]{0,80}$|\blike\b[^.\w]{0,4}$"
 )
 
 
@@ -39,8 +41,8 @@ def is_about_security(words: frozenset[str]) -> bool:
 
 
 _SECURITY = words_of(
-    "security pentest red-team threat audit vulnerability injection malware forensics exploit "
-    "attack scanner guardrail jailbreak owasp adversarial hardening detection"
+    "security pentest red-team threat vulnerability injection malware forensics exploit attack "
+    "guardrail jailbreak owasp adversarial hardening"
 )
 # Before a match: the sentence states what may happen, and orders nothing.
 _STATED = re.compile(
@@ -81,16 +83,18 @@ _BETWEEN_WORDS = bytes(
     code if chr(code).isalnum() or chr(code) in "_'-@\n" or code > 127 else 32
     for code in range(256)
 )
-_JOINED_WORDS = re.compile(r"\w*_\w*")
 # The beginning of each word.
 _STEMS = re.compile(rf"(\w[\w'-]{{0,{STEM - 1}}})[\w'-]*")
+_REST_OF_WORD = re.compile(r"[^\s\"'`)<>]{0,200}")
 _ENTITY = re.compile(r"&#?\w")
 # All but plain letters and the signs that people write between words.
 _ODD = re.compile(
     "[^\x00-\x7f‘’“”‐‑–—…•·→←↑↓↔⇒×≈≠≥≤±°§✓✔✗✘✅❌⚠★│┌┐└┘├┤┬┴┼─▶▼●○■□\ufe0f]"
     r"|(?<=\w)\ufe0f|\ufe0f(?=\w)"
 )
-_OTHER_SCRIPT = re.compile("[\u0400-\u052f\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_OTHER_SCRIPT = re.compile(
+    "[\u0400-\u052f\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
+)
 
 
 def fold(text: str) -> str:
@@ -239,9 +243,7 @@ class _WordBits(dict[str, int]):
 def _bits_of(word: str) -> int:
     if word.isalnum():
         return _BITS.get(word[:STEM], 0)
-    stems = set(_STEMS.findall(word))
-    for one in _JOINED_WORDS.findall(word):
-        stems.update([part[:STEM] for part in one.split("_")])
+    stems = {*_STEMS.findall(word), *_STEMS.findall(word.replace("_", " "))}
     if "@" in word:
         stems.add("@")
     bits = 0
@@ -260,12 +262,15 @@ def _choose(seen: int) -> tuple[tuple[ProsePattern, int], ...]:
     return tuple((one, needed) for one, needed in _PLANS if seen & needed == needed)
 
 
+_ALL = (*PATTERNS, *TASK_PATTERNS, *OTHER_LANGUAGES)
+
+
 def _plan() -> tuple[list[tuple[ProsePattern, int]], dict[str, int]]:
     """Give each group of stems a bit: return the bits that a pattern needs, those of a stem."""
     plans: list[tuple[ProsePattern, int]] = []
     bits: dict[str, int] = {}
     groups = 0
-    for one in (*PATTERNS, *OTHER_LANGUAGES):
+    for one in _ALL:
         if not one.needs:
             continue
         first = groups
@@ -280,7 +285,7 @@ def _plan() -> tuple[list[tuple[ProsePattern, int]], dict[str, int]]:
 _PLANS, _BITS = _plan()
 _KNOWN_STEMS = frozenset(_BITS)
 # Those of scripts that have no spaces, or whose words change too much.
-_WITHOUT_NEEDS = [(one, 0) for one in (*PATTERNS, *OTHER_LANGUAGES) if not one.needs]
+_WITHOUT_NEEDS = [(one, 0) for one in _ALL if not one.needs]
 
 
 def _note(
@@ -294,10 +299,12 @@ def _note(
     ledger: Ledger,
 ) -> None:
     chosen = _weaken(one, match, folded, about=about)
-    if one.rule in ("send-instruction", "side-order") and _own_host(match[0], ledger):
+    # With the rest of an address, at which a pattern may end.
+    whole = match[0] + _REST_OF_WORD.match(folded, match.end())[0]  # type: ignore[index]
+    if one.rule in ("send-instruction", "side-order") and _own_host(whole, ledger):
         chosen = "note"
     at = line + _line_of(text, match, folded)
-    shown = " ".join(match[0].split())
+    shown = " ".join(whole.split()).strip(" .,;:!")
     ledger.can("instruction", f"{one.rule}: {shown}"[:160], at)
     ledger.find(one.rule, at, shown, chosen)
 
@@ -311,16 +318,15 @@ def _weaken(one: ProsePattern, match: re.Match[str], folded: str, *, about: bool
     if negated or stated or (quoted and _ABOUT.search(before)):
         return "note"
     if quoted or about or _ABOUT.search(before):
-        return "ask" if kind == "block" and not about else "note"
+        # A skill that says that it is about security may speak of orders, and not give them.
+        return "ask" if kind == "block" and not (about and quoted) else "note"
     return kind
 
 
 def _own_host(text: str, ledger: Ledger) -> bool:
     """Whether all hosts of a text belong to the skill's subject."""
-    hosts = list(find_urls(text))
-    return bool(hosts) and all(
-        (words_of(one.host) & ledger.skill_words or classify(one.host) == "own") for one in hosts
-    )
+    hosts = [one.host for one in find_urls(text)]
+    return bool(hosts) and all(map(ledger.is_own_host, hosts))
 
 
 def _line_of(text: str, match: re.Match[str], folded: str) -> int:

@@ -62,6 +62,22 @@ OTHER_LANGUAGES: tuple[ProsePattern, ...] = (
         |contraseñas?|secretos?|tokens?|credenciales|credenciais|chaves?|senhas?|segredos
         |variables de entorno|variáveis de ambiente|archivos|arquivos)\b.{0,100}(?:https?://
         |\b(?:a|al|para) (?:un |o |um |nuestro |nosso )?servidor|@)"""),
+    # Italian
+    pattern("override-instructions", "block", "igno dime trala & istr indi dire rego & prec ante "
+    "sopr orig iniz", r"""
+        \b(?:ignora(?:re|te)?|dimentica(?:re|te)?|tralascia(?:re|te)?)\b.{0,30}\b(?:istruzioni
+        |indicazioni|direttive|regole)\b.{0,20}\b(?:precedenti|anteriori|di sopra|originali
+        |iniziali)"""),
+    pattern("hide-from-user", "ask", "uten & non senz nasc & dire info nasc avvi "
+    "menz rive dici", r"""
+        \bnon (?:\w+ ){0,2}?(?:dire|dirlo|informare|menzionare|rivelare|avvisare|dici)\b.{0,40}\b
+        utent[ei]|\bsenza (?:informare|avvisare|dirlo|dire|chiedere)\b.{0,20}\butent[ei]
+        |\bnascond\w+\b.{0,40}\butent[ei]""", negatable=False),
+    pattern("send-instruction", "ask", "invi mand cari tras & chia pass segr toke "
+    "cred vari file", r"""
+        \b(?:invia(?:re)?|manda(?:re)?|carica(?:re)?|trasmett\w+)\b.{0,80}\b(?:chiavi?|password
+        |segret[io]|tokens?|credenziali|variabili d'ambiente|file)\b.{0,100}(?:https?://
+        |\b(?:a|al|verso) (?:un |il |nostro )*server|@)"""),
     # Russian
     pattern("override-instructions", "block", "", r"""
         (?:игнорируй\w*|забудь\w*|отбрось\w*|не обращай\w* внимания на).{0,30}(?:предыдущ|прежн
@@ -73,6 +89,15 @@ OTHER_LANGUAGES: tuple[ProsePattern, ...] = (
     pattern("send-instruction", "ask", "", r"""
         (?:отправ|перешл|загруз|передай|скопируй)\w*.{0,80}(?:ключ|парол|секрет|токен|переменн|файл
         |учетн|учётн|данные).{0,100}(?:https?://|на (?:\w+ )?сервер|@)"""),
+    # Korean
+    pattern("override-instructions", "block", "", r"""
+        (?:이전|앞선|기존|위의).{0,12}(?:지시|명령|지침|프롬프트|규칙).{0,8}(?:무시|잊)"""),
+    pattern("hide-from-user", "ask", "", r"""
+        사용자(?:에게|가|는|한테).{0,16}(?:알리지|말하지|언급하지|모르게|밝히지|숨기)
+        |사용자 몰래""", negatable=False),
+    pattern("send-instruction", "ask", "", r"""
+        (?:키|비밀번호|암호|토큰|자격 ?증명|환경 ?변수|파일).{0,60}(?:https?://|서버).{0,60}(?:보내|전송|업로드)
+        |(?:보내|전송|업로드).{0,40}(?:키|비밀번호|토큰|환경 ?변수).{0,60}(?:https?://|서버)"""),
     # Chinese and Japanese
     pattern("override-instructions", "block", "", r"""
         (?:忽略|无视|忘记|不要理会|無視|忘れ).{0,12}(?:之前|以前|以上|上述|先前|前面|所有|これまで|以前の|上記)

@@ -160,7 +160,10 @@ PATTERNS = (
         |\b(?:hide|conceal) (?:\w+ ){{0,5}}?from {_USER}|\bkeep (?:\w+ ){{0,5}}?(?:hidden|secret
         |invisible|confidential) (?:\w+ ){{0,2}}?from {_USER}
         |\b{_USER} (?:must|should|need) ?(?:not|never|n't)(?: \w+){{0,2}}?
-        [ ](?:know|notice|be (?:told|informed|aware)|find out)"""
+        [ ](?:know|notice|be (?:told|informed|aware)|find out)
+        |\b(?:do not|don't|dont|never|must not) let {_USER} (?:know|notice|see|find out)
+        |\b{_USER} (?:does not|doesn't|do not|don't) need to (?:know|see|be told|hear) (?:about|of
+        |this|that|it)\b"""
     , negatable=False),
     pattern("hide-from-user", "ask", "sile quie secr cove disc invi stea unno surr & send uplo "
     "post copy tran coll exfi forw appe reco gath harv modi inje capt dele exec inst run add", r"""
@@ -256,8 +259,8 @@ PATTERNS = (
     pattern("side-order", "ask", "loca ip gps host mac user clip & incl atta appe add embe coll "
     "reco send & alwa ever each all any meta foot", r"""
         \b(?:include|attach|append|add|embed|collect|record)\b[^.\n]{0,60}\b(?:location data
-        |location|ip address|gps|host ?name|mac address|clipboard)\b[^.\n]{0,100}\b(?:every|each|all
-        |any|always|metadata|footer|signature)\b
+        |location|ip address|gps|host ?name|mac address|clipboard)\b[^.\n]{0,100}\b(?:every|each
+        |(?<!at )all|any|always|metadata|footer|signature)\b
         |\b(?:every|each|all|any|always)\b[^.\n]{0,60}\b(?:include|attach|append|add|embed|collect
         |record) (?:\w+ ){0,2}?(?:location data|location|ip address|gps|host ?name|mac address)"""),
     # Results that are not what was found

@@ -7,11 +7,13 @@ from functools import lru_cache
 from posixpath import basename, splitext
 
 from skillbelt.check.danger import find_secrets
+from skillbelt.scan.decoding import decode_text
 from skillbelt.scan.javascript import read_javascript
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.markdown import (
     Paragraph,
     ShownCode,
+    find_attributes,
     find_padded,
     inline_code,
     read_markdown,
@@ -49,6 +51,8 @@ _COMMAND = re.compile(
     r"|openssl|crontab|scp|ssh|tar|unzip|xattr|osascript|launchctl)\b"
 )
 _PROMPT = re.compile(r"(?m)^[^\S\n]*(?:\$|%|❯|>)[ \t]+(?=\S)")
+# What a command in prose has that does more than name a program.
+_ACTS = ("|", "$(", "-", "777", "+rwx", "+s ", "://")
 _OPERATORS = ("|", "&&", "$(", "http://", "https://")
 # Before a block that shows what not to do.
 _BAD_EXAMPLE = re.compile(
@@ -114,7 +118,7 @@ def _read_text_file(path: str, text: str, ledger: Ledger) -> None:
         _read_data(text, kind, ledger)
     else:
         read_code(text, kind, 1, ledger)
-        _read_comments(text, kind, ledger)
+        _read_comments(text, 1, ledger)
 
 
 def find_hidden_characters(text: str, ledger: Ledger) -> None:
@@ -158,20 +162,47 @@ def _read_document(text: str, ledger: Ledger) -> None:
         _read_block(block, ledger, plain=plain)
     for paragraph in parts.hidden:
         read_hidden(paragraph, ledger)
+    for paragraph in find_attributes(text):
+        read_prose(paragraph.text, paragraph.line, ledger)
+    _read_encoded(text, ledger)
     for paragraph in find_padded(text):
         if not re.match(r"[|+\-=]", paragraph.text):
             ledger.find("padded-text", paragraph.line, paragraph.text)
+
+
+_ENCODED = re.compile(r"[A-Za-z0-9+/]{60,20000}+={0,2}")
+
+
+def _read_encoded(text: str, ledger: Ledger) -> None:
+    """Note instructions that a text holds in base64 or in hexadecimal digits."""
+    for number, match in enumerate(_ENCODED.finditer(text)):
+        if number > 20:
+            return
+        is_hex = all(one in "0123456789abcdefABCDEF" for one in match[0])
+        plain = decode_text("hex" if is_hex else "base64", match[0]) or ""
+        if plain.isprintable() and " " in plain:
+            read_prose(plain, text.count("\n", 0, match.start()) + 1, ledger)
+
+
+def _read_turned(text: str, line: int, ledger: Ledger) -> None:
+    """Note instructions that a paragraph says to read backwards or with other letters."""
+    folded = text.lower()
+    if "rot13" in folded or "rot-13" in folded:
+        read_prose(decode_text("rot13", text) or "", line, ledger)
+    if "backward" in folded or "revers" in folded:
+        read_prose(text[::-1], line, ledger)
 
 
 def _read_paragraph(paragraph: Paragraph, ledger: Ledger, *, plain: bool) -> None:
     """Note what prose says, what code in it does, and which addresses it names."""
     text, line = paragraph.text, paragraph.line
     read_prose(text, line, ledger, is_plain=plain)
+    _read_turned(text, line, ledger)
     if "://" in text:
         ledger.names_url(text, line, told=bool(_REACHES.search(text)))
     _note_paths(text, line, ledger)
     for code, at in inline_code(text) if "`" in text else ():
-        if _COMMAND.match(code) and ("|" in code or "$(" in code or "-" in code):
+        if _COMMAND.match(code) and any(sign in code for sign in _ACTS):
             before = text.split("\n")[at].partition(code)[0][-80:]
             shown = _announces_bad(paragraph.heading) or bool(_BAD_EXAMPLE.search(before))
             with _Shown(ledger, shown):
@@ -222,7 +253,11 @@ class _Shown:
         self.ledger.weaker = self.before
 
 
-def _read_block(block: ShownCode, ledger: Ledger, *, plain: bool) -> None:
+# Blocks inside of blocks.
+_MAX_FENCES = 3
+
+
+def _read_block(block: ShownCode, ledger: Ledger, *, plain: bool, depth: int = 0) -> None:
     language, text = block.language, block.text
     shown = _announces_bad(block.before[-300:]) or bool(_BAD_COMMENT.match(text))
     with _Shown(ledger, shown):
@@ -230,13 +265,43 @@ def _read_block(block: ShownCode, ledger: Ledger, *, plain: bool) -> None:
             if _COMMAND.search(text) and language in ("", "text", "plaintext", "txt"):
                 read_code(text, "shell", block.line, ledger)
             ledger.names_url(text, block.line)
-            for paragraph in read_markdown(text, block.line).paragraphs:
+            inner = read_markdown(text, block.line)
+            for paragraph in inner.paragraphs:
                 read_prose(paragraph.text, paragraph.line, ledger, is_plain=plain)
+            for one in inner.blocks if depth < _MAX_FENCES else ():
+                _read_block(one, ledger, plain=plain, depth=depth + 1)
         elif language == "data":
             ledger.names_url(text, block.line)
             _read_values(text, block.line, ledger, plain=plain)
         else:
             read_code(text, language, block.line, ledger)
+            _read_prose_in_code(block, ledger, plain=plain)
+            if '"""' in text or "/*" in text:
+                _read_comments(text, block.line, ledger)
+
+
+# A line of a block that is a sentence or a comment, and no code.
+_SENTENCE_LINE = re.compile(
+    r"(?m)^[ \t]*(?:(?:#+|//+|--|\*+|\d{1,2}[.)]|-)[ \t]*)?"
+    r"(?:[*_>]{0,3}[A-Za-z'][\w',:;!`-]*[*_]{0,3}[ \t]+){5,}[^\n]*$"
+)
+
+
+def _read_prose_in_code(block: ShownCode, ledger: Ledger, *, plain: bool) -> None:
+    """Note instructions between the lines of a block: a model reads them like all others."""
+    lines: list[str] = []
+    start = last = -1
+    for match in _SENTENCE_LINE.finditer(block.text):
+        at = block.text.count("\n", 0, match.start())
+        if lines and at > last + 1:
+            paragraph = Paragraph("\n".join(lines), block.line + start, "")
+            _read_paragraph(paragraph, ledger, plain=plain)
+            lines = []
+        start = start if lines else at
+        lines.append(match[0])
+        last = at
+    if lines:
+        _read_paragraph(Paragraph("\n".join(lines), block.line + start, ""), ledger, plain=plain)
 
 
 def read_code(text: str, language: str, line: int, ledger: Ledger) -> None:
@@ -325,10 +390,10 @@ _LONG_COMMENT = re.compile(
 )
 
 
-def _read_comments(text: str, kind: str, ledger: Ledger) -> None:
+def _read_comments(text: str, line: int, ledger: Ledger) -> None:
     """Note instructions to a model in the comments of a script."""
     for number, match in enumerate(_LONG_COMMENT.finditer(text[:MAX_TEXT])):
         if number > 200:
             return
         plain = re.sub(r"(?m)^[ \t]*(?:#|//|\*)+", "", match[0])
-        read_prose(plain, text.count("\n", 0, match.start()) + 1, ledger)
+        read_prose(plain, line + text.count("\n", 0, match.start()), ledger)

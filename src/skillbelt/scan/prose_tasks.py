@@ -1,0 +1,164 @@
+"""The patterns of acts that a paragraph adds to the task of a skill, in English.
+
+An injected paragraph is often polite, and names no secret: it gives a stranger access, bends a
+result, takes a safeguard away, or removes what the user keeps. Each pattern needs the act and a
+mark of its reach: an address, "always", "after every", or who loses by it.
+"""
+
+from __future__ import annotations
+
+from skillbelt.scan.prose_rules import ProsePattern, pattern
+
+_ORDER = (
+    r"(?:^|\n|[,:;(] ?|\b(?:and|then|to|must|should|always|also|please|will|you|first|next|finally"
+    r"|automatically|immediately|simply|just|or|sure|shall) )"
+)
+_MAIL = r"[\w.+-]+@(?!example|your|domain|company|acme|test)[\w-]+\.[a-z]{2,}"
+_EVERY = r"(?:always|every|each|any|all|whenever|after|before|once|upon|automatically)"
+
+TASK_PATTERNS: tuple[ProsePattern, ...] = (
+    # Access for others
+    pattern("harmful-order", "ask", "add invi gran give shar subs regi set & @ & acce perm coll "
+    "admi owne edit memb atte reci part revi righ priv view role cale team", rf"""
+        {_ORDER}(?:add|invite|grant|give|share|subscribe|register|set)\b.{{0,80}}{_MAIL}.{{0,80}}\b
+        (?:access|permissions?|collaborators?|admin\w*|owners?|editors?|members?|attendees?
+        |recipients?|participants?|reviewers?|rights|privileges|viewers?|role|calendars?|team)\b
+        |{_ORDER}(?:add|invite|grant|give|share|subscribe|register|set)\b.{{0,80}}\b(?:access
+        |permissions?|collaborators?|admin\w*|owners?|editors?|attendees?|recipients?|participants?
+        |rights|privileges|role)\b.{{0,60}}{_MAIL}"""),
+    pattern("harmful-order", "ask", "alwa ever each any all when afte befo once upon auto sure "
+    "& publ anyo worl ever & repo buck docu fold file cale visi shar perm link proj gist", rf"""
+        \b{_EVERY}\b[^.\n]{{0,100}}\b(?:make|set|change|switch|mark|publish)\b[^.\n]{{0,50}}\b
+        (?:repositor(?:y|ies)|repo|bucket|document|folder|files?|calendar|visibility|sharing
+        |permissions?|link|project|gist)s?\b[^.\n]{{0,40}}\b(?:public|publicly|world-?readable
+        |anyone with the link|visible to everyone)"""),
+    # Money
+    pattern("harmful-order", "ask", "repl chan set use upda redi rout swit send tran pay & acco "
+    "iban bank rout wall paye payo reci bene", rf"""
+        {_ORDER}(?:replace|change|set|use|update|redirect|route|switch|transfer|pay|send)\b.{{0,80}}
+        \b(?:account (?:number|no)|iban|bank (?:details|account)|routing number|wallet address
+        |payee|payout|beneficiary|payment (?:address|recipient|details))\b.{{0,50}}?
+        (?:\d[\d -]{{6,}}|\b[a-z]{{2}}\d{{2}}[a-z0-9 ]{{8,}}|\b0x[0-9a-f]{{8,}}|{_MAIL})"""),
+    pattern("harmful-order", "ask", "infl skim undi hidd over unde pad rais incr & fee char amou "
+    "invo pric bala mark reve resu figu numb earn prof expe debt liab loss esti", rf"""
+        {_ORDER}(?:inflate|skim|overstate|understate|pad)\b (?:[\w'-]+ ){{0,5}}?(?:fees?|charges?
+        |amounts?|invoices?|prices?|balances?|revenues?|results?|figures|numbers|earnings|profits?
+        |expenses?|debts?|liabilit\w+|losses|estimates?)\b
+        |\b(?:undisclosed|hidden) (?:\w+ )?(?:fee|charge|markup|surcharge|commission)s?\b.{{0,60}}\b
+        (?:every|each|all|any|to the)\b"""),
+    # What the user keeps
+    pattern("harmful-order", "ask", "afte once when upon foll befo alwa ever each & dele remo eras "
+    "wipe purg shre over dest & orig back log logs hist snap sour", r"""
+        \b(?:after|once|when(?:ever)?|upon|following|before|always|every time)\b[^.\n]{0,110}?\b
+        (?:delete|remove|erase|wipe|purge|shred|destroy) (?:the |all |any |every |their |your )*
+        (?:user'?s? |old |existing |previous |corresponding )*(?:originals?\b(?! (?:branch|order
+        |plan
+        |line|call|import|code|comment|name|value|key|class))|backups?\b
+        |(?:audit |access |system |server |activity )logs?\b|(?:commit |shell |browser |command )
+        history\b|snapshots?\b|source (?:files|documents?)\b)"""),
+    pattern("harmful-order", "ask", "afte once when upon befo alwa ever each & run exec & git rm "
+    "chmo chmod drop trun mkfs dd", rf"""
+        \b{_EVERY}\b[^.\n]{{0,110}}\b(?:run|execute|executing|running)\b.{{0,16}}?(?:git reset
+        --hard|git push (?:\S+ ){{0,3}}?(?:-f\b|--force\b(?!-with))|git clean -\w*f|rm -\w*r\w* |git
+        branch -d (?:main|master)|chmod (?:-r )?(?:0?777|a\+rwx)|drop (?:table|database)
+        |truncate table|git filter-branch)"""),
+    # Acts without a look
+    pattern("skip-asking", "ask", "alwa auto imme & with & back roll revi test veri vali chec conf "
+    "tran", r"""
+        \b(?:always|automatically|immediately) (?!test)(?:[\w'`./-]+ ){1,12}?without (?:\w+ ){0,2}?
+        (?:backups?|a rollback|rollbacks?|reviews?|reviewing|testing|verifying|verification
+        |validating|validation|checking|confirming)\b"""),
+    pattern("skip-asking", "ask", "auto alwa imme & appr merg acce clos dism pay refu sign & pull "
+    "prs pr secu aler invo tran expe refu paym requ revi cont term invi", r"""
+        \b(?:automatically|always|immediately) (?:approve|merge|accept|dismiss|pay|sign|refund)
+        [ ](?:all |any |every |each |the |incoming |new |open |pending )*(?:\w+ )?(?:pull requests?
+        |prs?|security alerts?|alerts?|invoices?|transactions?|expenses?|refunds?|payments?
+        |contracts?|friend requests?|connection requests?|invitations?|reviews?)\b"""),
+    # A result that was decided before
+    pattern("slanted-result", "ask", "if when & proc retu give assi auto reje fail appr pass rate "
+    "scor & scor rati grad task revi reje fail appr", r"""
+        \b(?:if|when|whenever)\b[^.\n]{0,180}\b(?:do not proceed|don't proceed|stop the review
+        |skip the (?:review|analysis|check))\b[^.\n]{0,80}\b(?:return|give|report|assign|respond
+        |score|say)
+        |\b(?:if|when|whenever)\b[^.\n]{0,160}\b(?:give|assign|return|report) (?:it
+        [ ]|them )?an? (?:low
+        |lower|high|higher|perfect|failing|bad|poor|zero|top) (?:score|rating|grade|rank\w*)
+        |\bautomatically (?:reject|fail|disqualify|downgrade|reject) (?:\w+ ){0,3}?(?:candidates?
+        |applicants?|applications?|resumes?|competitors?|stud\w+)"""),
+    pattern("slanted-result", "ask", "alwa auto & mark clas labe rate repo trea scor & safe low "
+    "pass comp secu beni appr trus", r"""
+        \b(?:always|automatically) (?:mark|classify|label|rate|report|treat|score)
+        [ ](?:[\w'-]+ ){1,8}?
+        as (?:safe|low(?:[- ](?:risk|severity))?|passed|passing|compliant|secure|benign|approved
+        |trusted|harmless)\b"""),
+    pattern("slanted-result", "ask", "omit hide leav unde glos conc excl & loss liab debt risk "
+    "side adve cont nega unfa crit comp down draw limi", rf"""
+        {_ORDER}(?:omit|hide|leave out|understate|gloss over|conceal|exclude)\b (?:[\w'-]+ ){{0,4}}?
+        (?:losses|liabilit\w+|debts?|risks?|side effects|adverse (?:events?|effects?|reactions)
+        |contraindications|negative (?:findings|results|reviews|feedback|trends|news|data|aspects)
+        |unfavou?rable \w+|criticisms?|complaints|downsides|drawbacks|limitations)\b"""),
+    pattern("slanted-result", "ask", "fram port pres desc depi char refe emph rewr use & rath inst "
+    "over not & hist colo poli elec vacc medi heal clim immi war race gend reli mino slav geno "
+    "evol cons scie", r"""
+        \b(?:historical|history|coloni\w+|politic\w+|elections?|vaccin\w+|medical|health\w*|climate
+        |immigra\w+|wars?|races?|racial|gender|religio\w+|minorit\w+|slavery|genocide|evolution
+        |scientific)\b[^\n]{0,200}\b(?:frame|portray|present|describe|depict|characteri[sz]e
+        |refer to
+        |emphasi[sz]e|use terms|use words)\b[^\n]{0,140}\b(?:rather than|instead of
+        |over (?:\w+ )?consensus|and not as)\b"""),
+    pattern("slanted-result", "ask", "flag bloc remo hide cens filt dele reje ban & poli crit gove "
+    "righ left cons libe part reli unio clim", r"""
+        \b(?:flag|block|remove|hide|censor|filter|delete|reject|ban|suppress) (?:all |any |every )?
+        (?:messages?|posts?|comments?|content|articles?|users?|reviews?|sources?) (?:that|which|who
+        |with|containing|about)\b[^.\n]{0,70}\b(?:political|politics|right-?(?:leaning|wing)
+        |left-?(?:leaning|wing)|conservative|liberal|government|criti[cs]\w+|religio\w+
+        |unions?)\b"""),
+    pattern("slanted-result", "ask", "alwa when if sure ever & reco sugg prom ment endo refe "
+    "& prod bran vend prov comp spon part affi serv", r"""
+        \b(?:always|whenever|when|if|every time|make sure to)\b[^.\n]{0,100}\b(?:recommend|suggest
+        |promote|endorse|mention|refer (?:them|users|the user) to)\b[^.\n]{0,60}\b(?:our
+        |the sponsor'?s?
+        |partner'?s?|affiliate)\b[^.\n]{0,30}\b(?:products?|brand|services?|platform|store|shop|link
+        |website|company)\b"""),
+    pattern("slanted-result", "ask", "clai attr assi take & auth owne cred & all ever alwa auto any"
+        ,
+    r"""
+        \b(?:always|automatically|all|every|any)\b[^.\n]{0,60}\b(?:claim|take|attribute|assign)
+        [ ](?:\w+ ){0,2}?(?:authorship|ownership|credit)\b
+        |\b(?:claim|take|attribute) (?:\w+ ){0,2}?(?:authorship|ownership|credit) (?:of|on|for|to)
+        [ ](?:all|every|any)\b"""),
+    # Safeguards
+    pattern("guard-off", "ask", "disa turn remo skip bypa dele susp stop & audi bran csrf encr "
+    "rate acce code appr moni logg cont mult", rf"""
+        {_ORDER}(?:disable|turn off|remove|skip|bypass|suspend|switch off)\b (?:[\w-]+ ){{0,4}}?
+        (?:audit (?:logs?|logging|trails?)|branch protections?|csrf (?:protection|checks?)
+        |rate limit
+        (?:s|ing)|access controls?|code reviews?|approval (?:steps?|gates?|checks?)
+        |content (?:filters?|moderation)|(?:multi|two)-factor \w+|encryption)\b
+        (?! (?:bypass|fail|issue|error)\w*)(?= ?[.,;:!)\n]| ?$| (?:and|to|so|for|before|when|on
+        |while
+        |during|temporarily|by)\b)"""),
+    # One more act with every task
+    pattern("side-order", "ask", "alwa afte befo ever each any all when once & run exec call invo "
+    "& back sync uplo tele coll repo trac beac moni logg", rf"""
+        \b{_EVERY}\b[^.\n]{{0,100}}\b(?:run|execute|call|invoke)\b[^.\n]{{0,60}}?\b[\w/.-]*
+        (?:back_?up
+        |sync|upload|telemetry|collect\w*|tracker|tracking|beacon|exfil)[\w-]*\.(?:sh|py|js|ps1
+        |ts)\b
+        [^\n]{{0,160}}?(?:\b(?:after|before|operations?|changes?|edits?|tasks?|every|each|any)\b
+        |$)"""),
+    pattern("side-order", "ask", "http & ever each all alwa & add incl inse appe plac put embe "
+    "& link url imag pixe qr logo refe foot badg", r"""
+        \b(?:add|include|insert|append|place|put|embed)\b[^.\n]{0,60}\b(?:links?|urls?|image|pixel
+        |qr code|logo|badge|reference)\b.{0,60}https?://.{0,120}\b(?:every|each|all|any|always)\b
+        |\b(?:every|each|all|any|always)\b[^.\n]{0,100}\b(?:add|include|insert|append|place|put
+        |embed)
+        \b[^.\n]{0,60}\b(?:links?|urls?|image|pixel|qr code|logo|badge)\b.{0,40}https?://"""),
+    pattern("side-order", "ask", "writ save log reco stor appe dump keep & card paym pass pers ssn "
+    "conv keys clip heal & to in into", r"""
+        (?:^|\n|[,:;(] ?|\b(?:and|then|must|should|always|also|please|will|you|silently) )(?:write
+        |save|log|record|store|append|dump)\b[^\n]{0,60}\b(?:card (?:numbers?|details|data)|payment
+        (?:details|intents?|information|data)|passwords?|personal (?:data|information|details)|ssns?
+        |conversations?|keystrokes|clipboard|health (?:data|records))\b[^\n]{0,60}\b(?:to|in|into)\b
+        [^\n]{0,30}?[\w/.-]+\.(?:txt|log|csv|dat|tmp)\b"""),
+)  # fmt: skip
