@@ -310,6 +310,21 @@ def test_a_tree_that_holds_itself_many_times_is_refused(
         fetch_skills(source(repository), settings, into)
 
 
+@pytest.mark.parametrize("wanted", [[], ["alpha"]])
+def test_a_folder_with_too_many_entries_is_refused_before_it_is_kept(
+    repository: BareRepository,
+    settings: Settings,
+    into: str,
+    monkeypatch: pytest.MonkeyPatch,
+    wanted: list[str],
+) -> None:
+    monkeypatch.setattr(git, "MAX_TREE_ITEMS", 20)
+    many: Tree = {f"{number}": "x" for number in range(30)}
+    repository.commit({"skills": {"alpha": SKILL, **many}})
+    with pytest.raises(SourceFailure, match="more than 20 files"):
+        open_source(source(repository), settings, into, wanted=wanted)
+
+
 def test_a_bomb_of_bytes_is_refused(
     repository: BareRepository, settings: Settings, into: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,7 +127,7 @@ def explain_system(error: OSError, folder: str = "") -> tuple[str, str]:
     """Return what the system says of a file, or of the folder, and what to do about it."""
     named = error.filename or folder
     where = f"{named}: " if named else ""
-    remedy = "make room on its disk" if error.errno in _NO_ROOM else "see who may write there"
+    remedy = "make room on its disk" if error.errno in _NO_ROOM else "see what is there"
     return f"{where}{error.strerror or error}", f"{remedy}, then run the command again"
 
 
