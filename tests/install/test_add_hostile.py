@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -208,3 +209,28 @@ def test_a_skill_is_removed_by_its_name_and_by_its_folder(tree: Tree, tmp_path: 
         assert tree.run("verify", name).exit_code == 0
         assert tree.run("remove", name, "--yes").exit_code == 0
         assert tree.run("verify").exit_code == 0
+
+
+def test_a_full_disk_is_named_and_leaves_the_old_state(
+    tree: Tree, source: BareRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.commit({"skills": {"alpha": SKILL, "beta": {"SKILL.md": skill_text("beta")}}})
+    assert tree.run("add", source.url, "--skill", "alpha", "--yes").exit_code == 0
+    before = (tree.project / "skills-lock.json").read_bytes()
+    files = everything_below(tree.project)
+    assert tree.run("add", source.url, "--skill", "beta", "--yes", "--dry-run").exit_code == 0
+    opens = os.open
+
+    def fail(path: str, flags: int, *more: int, **named: int) -> int:
+        if path == "SKILL.md" and flags & os.O_CREAT:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return opens(path, flags, *more, **named)
+
+    monkeypatch.setattr("skillbelt.running.staging.os.open", fail)
+    done = tree.run("add", source.url, "--skill", "beta", "--yes", "-q")
+    monkeypatch.undo()
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert ": No space left on device; make room on its disk" in " ".join(done.stderr.split())
+    assert (tree.project / "skills-lock.json").read_bytes() == before
+    assert everything_below(tree.project) == files
+    assert tree.run("verify").exit_code == 0

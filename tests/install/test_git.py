@@ -145,6 +145,9 @@ HOSTILE: dict[str, tuple[Tree, str]] = {
     "absolute": ({"/nonexistent/x": "1"}, "refused"),
     "git folder": ({".git": {"config": "[core]\n\tfsmonitor = touch /tmp/x\n"}}, r"\.git"),
     "git folder in capitals": ({".GIT": {"config": "x"}}, r"\.GIT"),
+    "git folder for Windows": ({"git~1": {"config": "x"}}, "history"),
+    "git folder with a dot": ({".git.": {"config": "x"}}, "history"),
+    "git folder for macOS": ({".g\u200cit": {"config": "x"}}, "history"),
     "case clash": ({"Notes.md": "1", "notes.md": "2"}, "meets"),
     "clash of a folder": ({"Scripts": {"x": "1"}, "scripts": {"y": "2"}}, "meets"),
     "Unicode twins": ({"caf\u00e9.md": "1", "cafe\u0301.md": "2"}, "meets"),
@@ -176,6 +179,47 @@ def test_a_hostile_tree_is_refused_by_name_and_the_other_skills_are_as_good_as_b
     assert opened.take(opened.choose(["alpha"])[0]).name == "alpha"
     assert sorted(tmp_path.iterdir()) == before
     assert not os.path.lexists("/nonexistent/x")
+
+
+def test_a_hostile_skill_that_is_asked_for_by_name_is_refused_by_name(
+    repository: BareRepository, settings: Settings, tmp_path: Path
+) -> None:
+    skills: dict[str, Tree] = {}
+    for number, (bad, _) in enumerate(HOSTILE.values()):
+        text = skill_text(f"case-{number}")
+        skills[f"case-{number}"] = {"SKILL.md": text, "scripts": SKILL["scripts"], **bad}
+    repository.commit({"skills": skills})
+    for number, (case, (_, named)) in enumerate(HOSTILE.items()):
+        folder = tmp_path / f"into-{number}"
+        folder.mkdir()
+        opened = open_source(source(repository), settings, str(folder), wanted=[f"case-{number}"])
+        assert len(opened.found.skills) == 1, case
+        with pytest.raises(SourceFailure) as caught:
+            opened.take(opened.found.skills[0])
+        assert re.search(named, str(caught.value)), case
+        assert caught.value.code == "source-refused", case
+
+
+def test_a_folder_that_has_one_name_twice_is_refused(
+    repository: BareRepository, settings: Settings, into: str
+) -> None:
+    texts = (skill_text("alpha"), "one", "two")
+    blobs = [repository.blob(text.encode()) for text in texts]
+    names = (b"SKILL.md", b"x", b"x")
+    raw = b"".join(
+        b"100644 %s\0" % name + bytes.fromhex(blob) for name, blob in zip(names, blobs, strict=True)
+    )
+    words = ("hash-object", "-w", "-t", "tree", "--literally", "--stdin")
+    tree = run_git(repository.folder, *words, stdin=raw)
+    above = b"40000 alpha\0" + bytes.fromhex(tree)
+    for name in (b"skills", b""):
+        identifier = run_git(repository.folder, *words, stdin=above)
+        above = b"40000 %s\0" % name + bytes.fromhex(identifier)
+    commit = run_git(repository.folder, "commit-tree", identifier, "-m", "x")
+    run_git(repository.folder, "update-ref", "refs/heads/main", commit)
+    opened = open_source(source(repository), settings, into, wanted=["alpha"])
+    with pytest.raises(SourceFailure, match="meets"):
+        opened.take(opened.found.skills[0])
 
 
 def test_no_program_of_a_repository_runs_and_no_filter_changes_a_file(
@@ -264,6 +308,21 @@ def test_a_tree_that_holds_itself_many_times_is_refused(
     run_git(repository.folder, "update-ref", "refs/heads/main", commit)
     with pytest.raises(SourceFailure, match="list of its files"):
         fetch_skills(source(repository), settings, into)
+
+
+@pytest.mark.parametrize("wanted", [[], ["alpha"]])
+def test_a_folder_with_too_many_entries_is_refused_before_it_is_kept(
+    repository: BareRepository,
+    settings: Settings,
+    into: str,
+    monkeypatch: pytest.MonkeyPatch,
+    wanted: list[str],
+) -> None:
+    monkeypatch.setattr(git, "MAX_TREE_ITEMS", 20)
+    many: Tree = {f"{number}": "x" for number in range(30)}
+    repository.commit({"skills": {"alpha": SKILL, **many}})
+    with pytest.raises(SourceFailure, match="more than 20 files"):
+        open_source(source(repository), settings, into, wanted=wanted)
 
 
 def test_a_bomb_of_bytes_is_refused(

@@ -364,3 +364,19 @@ def test_a_skill_in_its_place_needs_no_link(tree: Tree) -> None:
     done = tree.run("link", ".agents/skills/alpha")
     assert done.exit_code == 2 and "it needs no link" in done.stderr
     assert "remove" not in done.stderr
+
+
+def test_what_a_disk_refuses_is_finished_by_the_next_command(tree: Tree, tmp_path: Path) -> None:
+    folder = tmp_path / "source/skills/alpha"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: alpha\ndescription: d\n---\n")
+    in_the_way = tree.project / "skills-lock.json.part"
+    in_the_way.mkdir()
+    done = tree.run("add", str(tmp_path / "source"), "--yes", "-q")
+    assert (done.exit_code, str(in_the_way) in done.stderr) == (1, True)
+    again = tree.run("verify")
+    assert again.exit_code == 2
+    assert "was begun and cannot be finished" in again.stderr
+    in_the_way.rmdir()
+    assert tree.run("verify").exit_code == 0
+    assert (tree.project / "skills-lock.json").exists()

@@ -28,7 +28,8 @@ from skillbelt.install.signature_file import (
 )
 from skillbelt.install.signatures import SignatureCheck, check_signature
 from skillbelt.source_rules import TrustedSigner
-from tests.install.signing import Authority, Keypair, make_key
+from tests.install.signing import Authority, Keypair, make_key, run_peer
+from tests.install.sigstore_services import SigstoreServices
 
 
 def no_password() -> bytes:
@@ -362,6 +363,106 @@ def test_a_false_sigstore_bundle_is_bad_and_a_false_root_is_the_users_to_correct
     (tmp_path / "root.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"root\.json: cannot be used"):
         check(skill, signer._replace(root=str(tmp_path / "root.json")))
+
+
+WHO, WHERE = "signer@example.com", "https://login.example"
+
+
+def by_identity(services: SigstoreServices, who: str = WHO, where: str = WHERE) -> TrustedSigner:
+    return TrustedSigner("**", "sigstore", who, issuer=where, root=str(services.root))
+
+
+def notarize(services: SigstoreServices, skill: Path, key: Keypair) -> dict[str, Any]:
+    """Turn the signature by a key into one by an identity."""
+    bundle: dict[str, Any] = json.loads((skill / SIGNATURE_FILE).read_bytes())
+    services.notarize(bundle, services.certify(key.key, WHO, WHERE))
+    (skill / SIGNATURE_FILE).write_text(json.dumps(bundle))
+    return bundle
+
+
+def test_an_identity_is_verified_with_the_trust_root_of_a_file_and_no_network(
+    skill: Path, key: Keypair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = SigstoreServices(tmp_path)
+    notarize(services, skill, key)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    found = check(skill, by_identity(services))
+    assert (found.state, found.reason) == ("trusted", "")
+    assert found.signer is not None
+    assert (found.signer.identity, found.signer.issuer) == (WHO, WHERE)
+
+
+def test_model_signing_verifies_the_same_bundle_with_the_same_file(
+    skill: Path, key: Keypair, tmp_path: Path
+) -> None:
+    services = SigstoreServices(tmp_path)
+    notarize(services, skill, key)
+    trusted = by_identity(services)._replace(root=str(services.config))
+    assert check(skill, trusted).state == "trusted"
+    words = ("verify", "sigstore", skill, "--signature", skill / SIGNATURE_FILE)
+    config = ("--trust_config", services.config, "--identity_provider", WHERE)
+    assert run_peer(*words, *config, "--identity", WHO)[0] == 0
+    assert run_peer(*words, *config, "--identity", "other@example.com")[0] != 0
+
+
+@pytest.mark.parametrize(
+    ("who", "where"), [("other@example.com", WHERE), (WHO, "https://x.example")]
+)
+def test_another_identity_or_issuer_is_not_the_trusted_one(
+    skill: Path, key: Keypair, tmp_path: Path, who: str, where: str
+) -> None:
+    services = SigstoreServices(tmp_path)
+    notarize(services, skill, key)
+    assert check(skill, by_identity(services, who, where)).state == "unknown"
+
+
+def test_an_identity_of_services_that_the_root_does_not_name_is_bad(
+    skill: Path, key: Keypair, tmp_path: Path
+) -> None:
+    others = tmp_path / "others"
+    others.mkdir()
+    notarize(SigstoreServices(others), skill, key)
+    assert check(skill, by_identity(SigstoreServices(tmp_path))).state == "bad"
+
+
+def test_a_file_that_changed_after_an_identity_signed_is_bad(
+    skill: Path, key: Keypair, tmp_path: Path
+) -> None:
+    services = SigstoreServices(tmp_path)
+    notarize(services, skill, key)
+    change(skill)
+    assert check(skill, by_identity(services)).state == "bad"
+
+
+def _without_promise(entry: dict[str, Any]) -> None:
+    del entry["inclusionPromise"]
+
+
+def _other_time(entry: dict[str, Any]) -> None:
+    entry["integratedTime"] = str(int(entry["integratedTime"]) + 86_400)
+
+
+def _other_root(entry: dict[str, Any]) -> None:
+    entry["inclusionProof"]["rootHash"] = base64.b64encode(bytes(32)).decode()
+
+
+def _other_body(entry: dict[str, Any]) -> None:
+    entry["canonicalizedBody"] = base64.b64encode(b"{}").decode()
+
+
+@pytest.mark.parametrize("forge", [_without_promise, _other_time, _other_root, _other_body])
+def test_a_receipt_of_the_log_that_was_changed_is_bad(
+    skill: Path, key: Keypair, tmp_path: Path, forge: Callable[[dict[str, Any]], None]
+) -> None:
+    services = SigstoreServices(tmp_path)
+    bundle = notarize(services, skill, key)
+    forge(bundle["verificationMaterial"]["tlogEntries"][0])
+    (skill / SIGNATURE_FILE).write_text(json.dumps(bundle))
+    assert check(skill, by_identity(services)).state == "bad"
 
 
 _JSON = st.recursive(

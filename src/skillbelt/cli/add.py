@@ -23,6 +23,7 @@ from skillbelt.cli.output import (
 from skillbelt.cli.words import print_words
 from skillbelt.errors import PermissionDenied, UsageError
 from skillbelt.install.add import (
+    SYSTEM,
     AddTarget,
     RefusedSkill,
     SkillChange,
@@ -225,9 +226,9 @@ def _finish(
                 refused.append(done)
         _clear(args)
     _print(changes, refused, target, args)
-    if not refused:
-        return 0
-    return PARTLY if changes else REFUSED
+    if not refused or changes:
+        return PARTLY if refused else 0
+    return 1 if any(one.code == SYSTEM for one in refused) else REFUSED
 
 
 def _ask(
@@ -303,4 +304,5 @@ def _print(
     for one in changes:
         print(f"{one_line(one.name)}: {words[one.action]} in {target.place.skills}")
     for bad in refused:
-        say(f"skillbelt: {one_line(bad.name)}: {bad.message}; {bad.remedy}", args)
+        text = f"skillbelt: {one_line(bad.name)}: {bad.message}; {bad.remedy}"
+        print_words(text, "  ", sys.stderr)

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     for one in result.changes:
         word = "would be copied" if args.dry_run else "copied"
         print(f"{one_line(one.name)}: {word} to {one_line(one.path)}")
-    print_refusals(result.refused, args)
+    print_refusals(result.refused)
     if not names:
         say("no skill is installed; `skillbelt add SOURCE` installs some", args)
     return result.exit_code

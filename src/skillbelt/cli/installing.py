@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable, Mapping, Sized
 from typing import TYPE_CHECKING
 
 from skillbelt.cli.asking import open_gate
 from skillbelt.cli.output import count, print_json, say, show_progress, wants_progress
+from skillbelt.cli.words import print_words
 from skillbelt.install.declaring import (
     ResolvedPackages,
     ResolvePackages,
@@ -147,7 +149,7 @@ def print_result(
         recorded = "would be recorded in the lock" if dry_run else "recorded in the lock"
         word = recorded if one.action == "keep" else words[one.action]
         print(f"{one_line(one.name)}: {word}")
-    print_refusals(result.refused, args)
+    print_refusals(result.refused)
     kept = len(result.changes) - len(changed)
     if kept:
         say(f"{count(kept, 'skill')} unchanged", args)
@@ -160,11 +162,12 @@ def say_locked(text: str, args: argparse.Namespace, installed: Sized) -> None:
     say(text if len(installed) else NOTHING_INSTALLED, args)
 
 
-def print_refusals(refused: Iterable[SyncRefusal], args: argparse.Namespace) -> None:
-    """Print to stderr what was not done, and what to do."""
+def print_refusals(refused: Iterable[SyncRefusal]) -> None:
+    """Print to stderr what was not done, and what to do; --quiet does not hide it."""
     for one in refused:
         remedy = f"; {one_line(one.remedy)}" if one.remedy else ""
-        say(f"skillbelt: {one_line(one.name)}: {one_line(one.message)}{remedy}", args)
+        text = f"skillbelt: {one_line(one.name)}: {one_line(one.message)}{remedy}"
+        print_words(text, "  ", sys.stderr)
 
 
 def print_drift(drift: Iterable[Drift]) -> None:

@@ -232,7 +232,7 @@ def _print_outdated(found: FoundVersions, args: argparse.Namespace) -> int:
                 for row in rows
             ]
             print_table(("name", "locked", "newest", "source"), table)
-        print_refusals(found.refused, args)
+        print_refusals(found.refused)
         if not rows and not found.refused:
             said = "every installed skill is the newest version of its source"
             say_locked(said, args, found.current)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from skillbelt.errors import SkillbeltError, SourceError
-from skillbelt.install.content_store import StoredSkill, keep_skill, stored_skill
+from skillbelt.install.content_store import StoredSkill, explain_system, keep_skill, stored_skill
 from skillbelt.install.declaring import ResolvePackages, no_packages, packages_of_same
 from skillbelt.install.entries import entry_for, portable_source
 from skillbelt.install.fetching import OpenSource
@@ -35,6 +35,8 @@ from skillbelt.permission.gate import Gate
 from skillbelt.permission.rules import Request
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
+
+SYSTEM = "system"  # the code of what the disk or the kernel refused
 
 
 class FileDifference(NamedTuple):
@@ -143,6 +145,13 @@ def offer_skills(
                 message=one_line(str(error)),
                 remedy=error.remedy,
             )
+        except OSError as error:
+            yield _no_room(found.name, error, settings.cache_dir)
+
+
+def _no_room(name: str, error: OSError, folder: str) -> RefusedSkill:
+    message, remedy = explain_system(error, folder)
+    return RefusedSkill(name=name, code=SYSTEM, message=one_line(message), remedy=remedy)
 
 
 def _same_folder(name: str, other: str) -> RefusedSkill:
@@ -326,6 +335,8 @@ def install_offers(
             yield RefusedSkill(
                 name=offer.name, code=error.kind, message=one_line(str(error)), remedy=error.remedy
             )
+        except OSError as error:
+            yield _no_room(offer.name, error, target.place.skills)
 
 
 def _install(

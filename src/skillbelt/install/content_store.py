@@ -6,6 +6,7 @@ used for longest goes first when the store is full.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from skillbelt.settings import Settings
 
 MAX_STORE_BYTES = 2**30
 _SKILL = "skill"
+_NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS))
 
 
 class StoredSkill(NamedTuple):
@@ -121,6 +123,14 @@ def _is_whole(path: str, stored: StoredSkill) -> bool:
     return (hashes.content_digest, hashes.tree_sha) == stored
 
 
+def explain_system(error: OSError, folder: str = "") -> tuple[str, str]:
+    """Return what the system says of a file, or of the folder, and what to do about it."""
+    named = error.filename or folder
+    where = f"{named}: " if named else ""
+    remedy = "make room on its disk" if error.errno in _NO_ROOM else "see what is there"
+    return f"{where}{error.strerror or error}", f"{remedy}, then run the command again"
+
+
 def copy_skill(source: str, target: str) -> None:
     """Copy a skill's folder to a new one; SourceError for what may not be copied.
 
@@ -140,6 +150,9 @@ def copy_skill(source: str, target: str) -> None:
         with SkillTree(source, source) as tree:
             copy.fill_from(tree, handle, shadowed=())
     except (RunRefused, PathEscape) as error:
+        number = getattr(error.__cause__, "errno", 0)
+        if number in _NO_ROOM:
+            raise OSError(number, os.strerror(number), target) from error
         raise SourceError(source, str(error)) from error
     finally:
         os.close(handle)

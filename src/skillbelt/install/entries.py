@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from skillbelt.errors import SourceError
 from skillbelt.install.content_store import StoredSkill
 from skillbelt.install.hashes import computed_hash
+from skillbelt.install.names import typed_name
 from skillbelt.install.source_syntax import parse_source
 from skillbelt.install.values import FetchedSkill, InstallPlace, LockEntry, SourceReference
 from skillbelt.permission.rules import Request
@@ -107,7 +108,9 @@ def install_request(entries: Iterable[LockEntry]) -> Request:
     sources = ", ".join(dict.fromkeys(_shown_source(entry) for entry in wanted))
     return Request(
         type="install",
-        patterns=tuple(f"skill:{entry.name}@{entry.content_digest}" for entry in wanted),
+        patterns=tuple(
+            f"skill:{typed_name(entry.name)}@{entry.content_digest}" for entry in wanted
+        ),
         summary=one_line(f"install the skills {names} from {sources}"),
         initiator="user",
     )

@@ -17,6 +17,7 @@ import signal
 import subprocess
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import IO, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -425,9 +426,9 @@ class GitTree:
             return
         with self._repository.read("ls-tree", "-r", "-t", "-z", "--full-tree", self.commit) as git:
             listing = git.rest(_MAX_LISTING_BYTES)
-        found = _LISTED.findall(listing)
-        if len(found) > MAX_TREE_ITEMS:
+        if listing.count(b"\0") > MAX_TREE_ITEMS:
             raise Refusal(f"more than {MAX_TREE_ITEMS} files and folders")
+        found = _LISTED.findall(listing)
         folders: dict[str, list[tuple[str, bytes, str]]] = {"": []}
         for mode, identifier, path in found:
             name = path.decode("utf-8", "surrogateescape")
@@ -448,7 +449,8 @@ class GitTree:
             mode, identifier = self._find(folder)
         else:
             mode, identifier = _FOLDER, self.tree
-        found = list(self._read_tree(identifier)) if mode == _FOLDER else []
+        most = MAX_TREE_ITEMS - self._count + 1
+        found = list(islice(self._read_tree(identifier), most)) if mode == _FOLDER else []
         self._count += len(found)
         if self._count > MAX_TREE_ITEMS:
             raise Refusal(f"more than {MAX_TREE_ITEMS} files and folders")

@@ -20,7 +20,7 @@ from skillbelt.errors import ConfigError, PathEscape, SourceError, closest, log_
 from skillbelt.files.contain import below, check_segment, open_dir, open_file, read_handle
 from skillbelt.files.private import replace_file
 from skillbelt.files.remove import remove_tree
-from skillbelt.install.content_store import copy_skill
+from skillbelt.install.content_store import copy_skill, explain_system
 from skillbelt.install.hashes import hash_folder
 from skillbelt.install.lock_file import (
     LockChanges,
@@ -139,6 +139,11 @@ def recover(place: InstallPlace, settings: Settings) -> None:
                 f"a change of {place.skills} was cut off and cannot be finished: {gone}; "
                 "`skillbelt sync --check` shows what is left to do"
             )
+        except OSError as error:
+            message, remedy = explain_system(error)
+            raise ConfigError(
+                f"a change of {place.skills} was begun and cannot be finished: {message}; {remedy}"
+            ) from error
         os.unlink(path)
     _remove_stages(place, settings)
 

@@ -6,7 +6,9 @@ Verifying fetches nothing: the trust root is the file that is named, or the one 
 
 from __future__ import annotations
 
+import json
 import logging
+from pathlib import Path
 
 from sigstore.dsse import Statement
 from sigstore.models import Bundle, ClientTrustConfig, TrustedRoot
@@ -57,6 +59,9 @@ def _is_by_another(verifier: Verifier, bundle: SignatureBundle) -> bool:
 def _read_root(path: str) -> TrustedRoot:
     try:
         if path:
+            text = Path(path).read_text("utf-8")
+            if "signingConfig" in json.loads(text):  # the file that `model_signing` takes
+                return ClientTrustConfig.from_json(text).trusted_root
             return TrustedRoot.from_file(path)
         return ClientTrustConfig.production(offline=True).trusted_root
     except Exception as error:  # of the file or of the package

@@ -11,6 +11,7 @@ import posixpath
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol
+from unicodedata import category
 
 from skillbelt.discovery.sources.bounds import MAX_ARCHIVE_FILES, PullBudget, Refusal
 from skillbelt.discovery.sources.failure import SourceFailure
@@ -23,6 +24,7 @@ from skillbelt.files.contain import (
     open_beneath,
     open_folder,
 )
+from skillbelt.text import Lazy
 
 ItemKind = Literal["file", "folder", "link", "submodule", "special"]
 # Histories, and what a tool creates again: neither installed nor part of any hash.
@@ -30,6 +32,7 @@ SKIPPED_FOLDERS = frozenset(("node_modules", ".venv"))
 # Of a checkout on disk; in a commit no honest tool puts them.
 _HISTORIES = frozenset((".git", ".hg", ".svn"))
 MAX_TREE_ITEMS = 1_000_000
+_SHORT_HISTORY = Lazy(r"(?:git|hg|svn)~[0-9]+")
 _CHUNK = 64 * 2**10
 _MAX_LINK_BYTES = 1024
 
@@ -122,7 +125,7 @@ def _copy(tree: SourceTree, folder: str, handle: int, budget: PullBudget) -> Non
     links: dict[str, TreeItem] = {}
     for path, item in walk(tree, folder):
         check_relative(path, "skill")
-        if item.name.casefold() in _HISTORIES:
+        if is_history(item.name):
             raise Refusal(f"{path!r} is the name of a history")
         if item.kind == "folder":
             names.add_folder(path)
@@ -143,6 +146,15 @@ def _copy(tree: SourceTree, folder: str, handle: int, budget: PullBudget) -> Non
     for path in links:
         target = read_file(tree, join(folder, path), _MAX_LINK_BYTES)
         _make_link(handle, path, target, files=files, links=links)
+
+
+def is_history(name: str) -> bool:
+    """Whether a disk takes a name for that of a history: in another case, with what it ignores.
+
+    Windows drops dots and blanks at the end and has short names, macOS ignores some characters.
+    """
+    shown = "".join(char for char in name if category(char) != "Cf").casefold()
+    return shown.rstrip(". ") in _HISTORIES or bool(_SHORT_HISTORY.fullmatch(shown.rstrip(". ")))
 
 
 def _make_link(

@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError, PathEscape, PermissionDenied, SkillbeltError, SourceError
-from skillbelt.install.content_store import StoredSkill, incoming, keep_skill, stored_skill
+from skillbelt.install.content_store import (
+    StoredSkill,
+    explain_system,
+    incoming,
+    keep_skill,
+    stored_skill,
+)
 from skillbelt.install.declaring import ResolvePackages, no_packages, packages_of_same
 from skillbelt.install.entries import locked_reference, reference_of, stored_of
 from skillbelt.install.fetching import fetch_skills
@@ -250,6 +256,9 @@ def perform_sync(
 
 def refusal_of(name: str, error: Exception) -> SyncRefusal:
     """Return what a failure is for the caller."""
+    if isinstance(error, OSError):
+        message, remedy = explain_system(error)
+        return SyncRefusal(name=name, code="system", message=message, remedy=remedy)
     return SyncRefusal(
         name=name,
         code=getattr(error, "kind", "system"),
