@@ -182,14 +182,19 @@ def trap() -> Iterator[Trap]:
             )
             keep_hostile_result(belt)
             with serve_console(belt) as served, open_chromium() as browser:
-                shelf = tree.skill("shelf/hostile", WORDS[:900], text=MARKDOWN).parent.parent
+                tree.skill("shelf/hostile", WORDS[:900], text=MARKDOWN)
                 tree.skill("shelf/evil2", TALL, name="<b>evil2</b>")
-                jobs = [
-                    begin_add(parts_of(belt), source, scope="user", by=WORDS, names=names)
-                    for source, names in (
-                        (str(shelf), ()), (str(shelf), ("hostile",)), (f"/nowhere/{WORDS[:1900]}", ()))
+                tree.skill("shelf/plain", HTML[:900], text=HTML)
+                tree.write(f"shelf/plain/{NAMES[0]}", HTML)
+                shelf, parts = str(tree.path("shelf")), parts_of(belt)
+                wanted: list[tuple[str, tuple[str, ...]]] = [
+                    (shelf, ()), (shelf, ("hostile",)), (shelf, ("plain",)),
+                    (f"/nowhere/{WORDS[:1900]}", ()),
                 ]  # fmt: skip
-                until(lambda: [one.state for one in jobs] == ["choose", "ready", "failed"])
+                jobs = [begin_add(parts, one, scope="user", by=WORDS, names=names)
+                        for one, names in wanted]  # fmt: skip
+                until(lambda: all(one.state != "fetching" for one in jobs))
+                assert (jobs[0].state, jobs[2].state) == ("choose", "ready")
                 pages = ["/", "/skills", "/skills?q=title", "/skills/hostile", "/runs",
                          f"/runs/{run}", "/conversations", "/conversations/app/ada/talk", "/log",
                          "/conversations/app/ada/talk/requests/1", "/usage", "/doctor", "/install",
