@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.source_code import statements
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "skillbelt"
 # The cache key of the WASM interpreter is a hash over its guest files, so that a changed comment
@@ -72,10 +74,10 @@ _PATTERN_WHERE_PLAIN = _compile(BANNED_WHERE_PLAIN)
 PLAIN_MODULES = [path for path in MODULES if path.relative_to(SOURCE).parts[0] in PLAIN]
 
 
-def texts(module: Path) -> Iterator[tuple[int, str]]:
-    """Yield the line and text of each comment and string of a module that has a banned word."""
+def texts(module: Path, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    """Yield the line and text of each comment and string, if the module has a word to find."""
     source = module.read_text("utf-8")
-    if not _PATTERN.search(source):
+    if not pattern.search(source):
         return  # most modules; to split one into tokens takes long
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type in (tokenize.COMMENT, tokenize.STRING) and token.string not in VALUES:
@@ -99,7 +101,7 @@ def test_code_speaks_plain_english() -> None:
     found = [
         f"{module.relative_to(ROOT)}:{line + offset}: {word!r}"
         for module in MODULES
-        for line, text in texts(module)
+        for line, text in texts(module, _PATTERN)
         for offset, word in banned(text)
     ]
     assert not found
@@ -118,7 +120,7 @@ def test_rooms_that_were_read_do_without_further_words() -> None:
     found = [
         f"{module.relative_to(ROOT)}:{line + text.count(chr(10), 0, match.start())}: {match[0]!r}"
         for module in PLAIN_MODULES
-        for line, text in texts(module)
+        for line, text in texts(module, _PATTERN_WHERE_PLAIN)
         for match in _PATTERN_WHERE_PLAIN.finditer(text)
     ]
     assert not found
@@ -126,7 +128,8 @@ def test_rooms_that_were_read_do_without_further_words() -> None:
 
 def docstrings(module: Path) -> Iterator[tuple[int, str]]:
     """Yield the line and text of each docstring of a module."""
-    for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+    tree = ast.parse(module.read_text("utf-8"))
+    for node in (tree, *statements(tree)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text:

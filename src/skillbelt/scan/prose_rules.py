@@ -162,7 +162,7 @@ PATTERNS = (
         |\b{_USER} (?:must|should|need) ?(?:not|never|n't)(?: \w+){{0,2}}?
         [ ](?:know|notice|be (?:told|informed|aware)|find out)
         |\b(?:do not|don't|dont|never|must not) let {_USER} (?:know|notice|see|find out)
-        |\b{_USER} (?:does not|doesn't|do not|don't) need to (?:know|see|be told|hear) (?:about|of
+        |\b{_USER} (?:does not|doesn't|do not|don't) need to (?:know|see|hear|be (?:told)) (?:about|of
         |this|that|it)\b"""
     , negatable=False),
     pattern("hide-from-user", "ask", "sile quie secr cove disc invi stea unno surr & send uplo "
