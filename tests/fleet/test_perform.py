@@ -267,7 +267,7 @@ def test_a_workspace_comes_back_in_batches(
     assert node.collect(*whose) == Carried({}, (), {})
     with pytest.raises(RunRefused, match="no such workspace"):
         node.collect("other", *whose[1:])
-    with pytest.raises(RunRefused, match="no folder of a run"):
+    with pytest.raises(RunRefused, match="not the folder of a run"):
         node.collect(*whose[:2], "work/..")
 
 

@@ -313,7 +313,7 @@ def test_a_name_that_leads_to_another_kind_of_tree_is_refused(
     [name] = space.walk("names")
     digest = space.put_tree(str(tmp_path / "tree"))
     space.write(name.path, json.dumps({"tree": digest, "by": ""}).encode())
-    with pytest.raises(ObjectDamaged, match="no tree of a workspace"):
+    with pytest.raises(ObjectDamaged, match="not the tree of a workspace"):
         restore(machine("two"), objects, KEY)
     space.write(name.path, b"nonsense")
     with pytest.raises(ObjectError, match="is not a record"):
