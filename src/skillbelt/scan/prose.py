@@ -256,10 +256,10 @@ _WORD_BITS = _WordBits()
 _MAX_WORDS, _MAX_WORD_CHARS = 20_000, 40
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=4096)
 def _choose(seen: int) -> tuple[tuple[ProsePattern, int], ...]:
     """Return the patterns that have all they need, with their bits."""
-    return tuple((one, needed) for one, needed in _PLANS if seen & needed == needed)
+    return tuple([plan for plan in _PLANS if seen & plan[1] == plan[1]])
 
 
 _ALL = (*PATTERNS, *TASK_PATTERNS, *OTHER_LANGUAGES)
