@@ -65,7 +65,6 @@ def test_any_text_is_a_request(text: str) -> None:
         ("call frame.head() ... now", set()),
         ("a pack.tar.gz", {"gz"}),
         ("write /root/out.json, notes.md and run.py", set()),
-        ("put it into ContactsView.swift and Main.kt", set()),
     ],
 )
 def test_the_kinds_of_files_that_a_request_names(text: str, kinds: set[str]) -> None:

@@ -23,11 +23,10 @@ _NO_KINDS = frozenset(("ai", "com", "dev", "io", "net", "org"))
 # Endings of source code and plain text, which most requests name and few skills are about.
 _PLAIN_KINDS = frozenset(
     (
-        "bash", "c", "cfg", "clj", "cpp", "cs", "css", "csv", "dart", "env", "erl", "ex", "exs",
-        "fs", "go", "h", "hpp", "hs", "htm", "html", "ini", "java", "jl", "js", "json", "jsonl",
-        "jsx", "kt", "kts", "lock", "log", "lua", "m", "md", "mdx", "mjs", "mm", "out", "php", "pl",
-        "ps1", "py", "rb", "rs", "rst", "scala", "scss", "sh", "sql", "swift", "toml", "ts", "tsv",
-        "tsx", "txt", "vb", "vue", "xml", "yaml", "yml",
+        "bash", "c", "cfg", "cpp", "cs", "css", "csv", "env", "go", "h", "htm", "html", "ini",
+        "java", "js", "json", "jsonl", "jsx", "lock", "log", "md", "mdx", "out", "php", "ps1",
+        "py", "rb", "rs", "rst", "sh", "sql", "toml", "ts", "tsv", "tsx", "txt", "xml", "yaml",
+        "yml",
     )
 )  # fmt: skip
 # What follows says what is not meant: "why is it not pdf-merge", "without the docx skill".
