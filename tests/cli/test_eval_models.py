@@ -353,6 +353,14 @@ def test_without_a_judge_a_sentence_is_not_graded(skills: Tree, model: Server) -
     assert "no judge" in sentence["evidence"]
 
 
+def test_a_check_that_cannot_be_decided_is_no_sentence(skills: Tree, model: Server) -> None:
+    row = {"prompt": "Summarise this csv", "expect": {"golden": "evals/missing.txt"}}
+    skills.write(f"{SKILLS}/csv-report/evals/evals.json", json.dumps([row]))
+    warnings = " ".join(evaluate(skills, model, "run", "--baseline", "")["warnings"])
+    assert "not decided: 1 check: is the same as 'evals/missing.txt'" in warnings
+    assert "--judge" not in warnings
+
+
 def test_a_judge_decides_sentences_once(skills: Tree, model: Server) -> None:
     document = evaluate(skills, model, "run", "--baseline", "", "--judge", f"judge@{model.url}")
     grades = [one for case in document["cases"] for one in case["grades"] if one["judged"]]

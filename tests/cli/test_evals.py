@@ -188,6 +188,16 @@ def test_reports_hold_every_case_and_escape_what_skills_say(skills: Tree) -> Non
     assert len(json.loads(document)["cases"]) == 5
 
 
+def test_reports_show_what_would_turn_a_line_round(skills: Tree) -> None:
+    rows = [{"query": "resize\u202egnp.exe\u200b\x1b[2J", "should_trigger": True}]
+    skills.write(f"{SKILLS}/images/evals/evals.json", json.dumps(rows))
+    skills.run("eval", "route", "--report", "r.html", "--report", "r.xml")
+    for name in ("r.html", "r.xml"):
+        text = skills.path(f"project/{name}").read_text()
+        assert r"resize\u202egnp.exe\u200b\x1b[2J" in text
+        assert not {"\u202e", "\u200b", "\x1b"}.intersection(text)
+
+
 def test_a_first_set_is_written_once(skills: Tree) -> None:
     done = skills.run("eval", "init", "images", "--json")
     assert done.exit_code == 0

@@ -34,7 +34,8 @@ _OUTCOMES = {
 }  # fmt: skip
 _MOST_ROWS = 200  # of the cases and confusions in Markdown, which sites cut
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|~&])")
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_LINE = re.compile(r"[^\n\t]+")
+_FORBIDDEN = re.compile("[\ufffe\uffff]")  # XML cannot express them
 
 
 def require_report_path(path: str) -> None:
@@ -237,8 +238,13 @@ def render_junit(report: EvalReport) -> str:
                       "</testsuites>", ""])  # fmt: skip
 
 
+def _visible(text: str) -> str:
+    """Return text of others with escapes for what would hide or turn round what follows it."""
+    return _FORBIDDEN.sub("?", _LINE.sub(lambda found: exact(found[0]), text))
+
+
 def _attribute(text: str) -> str:
-    return xml(_CONTROL.sub("?", text)).replace('"', "&quot;")
+    return xml(_visible(text)).replace('"', "&quot;")
 
 
 def _suite(name: str, cases: Sequence[CaseOutcome]) -> str:
@@ -263,7 +269,7 @@ def _case(one: CaseOutcome, suite: str) -> str:
         return f"{head}/>"
     message = _attribute(shorten(one_line(one.detail), 500))
     tag = tags.get(one.outcome, "skipped")
-    body = f"{escape(_CONTROL.sub('?', one.detail))}</{tag}>" if tag != "skipped" else f"</{tag}>"
+    body = f"{escape(_visible(one.detail))}</{tag}>" if tag != "skipped" else f"</{tag}>"
     return f'{head}><{tag} message="{message}">{body}</testcase>'
 
 
@@ -367,7 +373,7 @@ def render_html(report: EvalReport) -> str:
 
 
 def _html(text: str) -> str:
-    return escape(_CONTROL.sub("?", text))
+    return escape(_visible(text))
 
 
 def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -255,12 +255,20 @@ def _warn(
 def _warn_of_undecided(runs: Sequence[TaskRun]) -> list[str]:
     """Say how many expectations nothing decided, and what would decide them."""
     programs = {text for one in runs for text in one.case.ungraded}
-    undecided = [one for run in runs for one in run.grades if one.passed is None]
-    sentences = sum(one.text not in programs for one in undecided)
+    undecided = [
+        (one.text, one.text in run.case.expectations)
+        for run in runs
+        for one in run.grades
+        if one.passed is None and one.text not in programs
+    ]
+    sentences = sum(judged for _, judged in undecided)
     found = [f"not graded: {one_line(text)}" for text in sorted(programs)[:_SHOWN]]
     if sentences:
         told = count_of(sentences, "expectation")
         found.append(f"not graded: {told}; --judge MODEL decides sentences")
+    if checks := dict.fromkeys(text for text, judged in undecided if not judged):
+        shown = "; ".join(list(checks)[:_SHOWN])
+        found.append(f"not decided: {count_of(len(checks), 'check')}: {one_line(shown)}")
     return found
 
 

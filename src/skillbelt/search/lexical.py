@@ -55,6 +55,7 @@ _RARE_TEXT, _RARE_TOLD = 200.0, 40.0  # added to a text's weight, so that a few 
 _WHOLE = 0.99
 _SHORT_DESCRIPTION, _LONG_DESCRIPTION = 5, 200  # words; more than the second add nothing
 _EXCLUDED = 0.1
+_IS_NAMED = bytes(code >> NAMED & 1 for code in range(256))
 UNRELATED = 3.0  # the score of a usual skill that has hardly a word of the request
 
 
@@ -101,10 +102,15 @@ def score(asked: Query, candidate: Candidate, name: str = "", weights: Weights =
     return found * _EXCLUDED if is_excluded(asked, candidate) else found
 
 
+@lru_cache(maxsize=4096)
+def _name_pairs(name: str) -> tuple[tuple[int, int], ...]:
+    return tuple(pairwise(ids(name)))
+
+
 def _paired(asked: Query, name: str) -> float:
     """Weigh the words of a name that follow each other in the request too."""
     words, found = asked.words, 0.0
-    for pair in filter(asked.pairs.__contains__, pairwise(ids(name))):
+    for pair in filter(asked.pairs.__contains__, _name_pairs(name)):
         low, high = sorted(words[term].rarity for term in pair)
         found += low + high / 2.0
     return found
@@ -114,14 +120,13 @@ def is_excluded(asked: Query, candidate: Candidate) -> bool:
     """Whether the request names the skill in order to rule it out."""
     if not asked.excluded:
         return False
-    terms, codes = candidate.terms, candidate.codes
-    named = frozenset(term for term, code in zip(terms, codes, strict=True) if code >> NAMED & 1)
+    named = frozenset(compress(candidate.terms, candidate.codes.translate(_IS_NAMED)))
     return named in asked.excluded
 
 
 def _score(asked: Query, candidate: Candidate, weights: Weights) -> float:
     words, kinds = asked.words, asked.kinds
-    terms, facts = candidate.terms, candidate.facts
+    terms, facts = candidate.terms.tolist(), candidate.facts
     counted, told = _weigh_count(candidate.length), _weigh_description(candidate.described)
     text = covered = named = said = about = begun = kind = 0.0
     names = 0
