@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="say what would be done, and change nothing"
     )
-    parser.add_argument("-y", "--yes", action="store_true", help="ask nothing; it never does")
+    parser.add_argument("-y", "--yes", action="store_true", help="answer the question with yes")
 
 
 def run(args: argparse.Namespace) -> int:

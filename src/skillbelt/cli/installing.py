@@ -64,9 +64,11 @@ def add_options(parser: argparse.ArgumentParser, *, changes: bool = True) -> Non
             action="store_true",
             help="allow what is asked for, once; never a denied one",
         )
-    else:
-        parser.add_argument("--dry-run", action="store_true", help="change nothing; it never does")
-        parser.add_argument("-y", "--yes", action="store_true", help="ask nothing; it never does")
+    else:  # for scripts that give them to every command
+        parser.add_argument(
+            "--dry-run", action="store_true", help="say what would be done, and change nothing"
+        )
+        parser.add_argument("-y", "--yes", action="store_true", help="answer the question with yes")
 
 
 def add_acceptance(parser: argparse.ArgumentParser) -> None:

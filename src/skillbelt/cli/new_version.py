@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="say what would be done, and change nothing"
     )
-    parser.add_argument("-y", "--yes", action="store_true", help="has no effect: nothing is asked")
+    parser.add_argument("-y", "--yes", action="store_true", help="answer the question with yes")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_own(folder: str, settings: Settings) -> None:
-    """Raise ConfigError for an installed skill: its version belongs to its source."""
+    """Raise ConfigError for a skill that was installed: its version is that of its source."""
     for scope in ("project", "user"):
         place = find_place(settings, "user" if scope == "user" else "project")
         if os.path.realpath(os.path.dirname(folder)) != os.path.realpath(place.skills):
@@ -77,7 +77,7 @@ def _check_own(folder: str, settings: Settings) -> None:
 
 
 def _replace(path: str, data: bytes) -> None:
-    """Replace the file by a new one, with the same mode."""
+    """Put a new file in the place of the old one, with its mode."""
     mode = os.stat(path).st_mode & 0o777
     part = f"{path}.{os.urandom(4).hex()}"
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)

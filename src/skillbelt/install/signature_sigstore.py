@@ -6,7 +6,6 @@ Verifying fetches nothing: the trust root is the file that is named, or the one 
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from skillbelt.install.signature_file import (
 )
 from skillbelt.source_rules import TrustedSigner
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 
 # It would say on every call that it fetches nothing, which is what is wanted.
 logging.getLogger("sigstore").setLevel(logging.ERROR)
@@ -60,7 +60,7 @@ def _read_root(path: str) -> TrustedRoot:
     try:
         if path:
             text = Path(path).read_text("utf-8")
-            if "signingConfig" in json.loads(text):  # the file that `model_signing` takes
+            if "signingConfig" in read_json(text.encode()):  # the file that `model_signing` takes
                 return ClientTrustConfig.from_json(text).trusted_root
             return TrustedRoot.from_file(path)
         return ClientTrustConfig.production(offline=True).trusted_root
