@@ -188,7 +188,7 @@ class Console:
         self._reads, self._changes, self._tries = Buckets(READ), Buckets(CHANGE), Buckets(SIGN_IN)
         self._limiter: anyio.CapacityLimiter | None = None
         self._oidc: OidcSignIn | None = None
-        self._find_oidc()  # so that the start fails when something is missing for it
+        self._find_oidc()  # what is missing for it is an error of the start
 
     def close(self) -> None:
         """End the streams of news, and stop answering for other processes."""

@@ -82,7 +82,7 @@ class Live:
     def open(self, who: str, may_read: Callable[[], bool] = lambda: True) -> NewsStream | None:
         """Return a new stream for a person; None when there are too many, or at the end.
 
-        `may_read` decides about each message before it is sent.
+        `may_read` is asked before each piece of news.
         """
         stream = NewsStream(who, may_read)
         with self._lock:
