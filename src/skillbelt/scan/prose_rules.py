@@ -162,8 +162,8 @@ PATTERNS = (
         |\b{_USER} (?:must|should|need) ?(?:not|never|n't)(?: \w+){{0,2}}?
         [ ](?:know|notice|be (?:told|informed|aware)|find out)
         |\b(?:do not|don't|dont|never|must not) let {_USER} (?:know|notice|see|find out)
-        |\b{_USER} (?:does not|doesn't|do not|don't) need to (?:know|see|hear|be (?:told)) (?:about|of
-        |this|that|it)\b"""
+        |\b{_USER} (?:does not|doesn't|do not|don't) need to (?:know|see|hear|be (?:told))
+        [ ](?:about|of|this|that|it)\b"""
     , negatable=False),
     pattern("hide-from-user", "ask", "sile quie secr cove disc invi stea unno surr & send uplo "
     "post copy tran coll exfi forw appe reco gath harv modi inje capt dele exec inst run add", r"""
