@@ -6,7 +6,7 @@ LOCK := $(VENV)/bin/uv pip compile -q pyproject.toml --extra all --group build -
 
 # Many tests wait for other processes, so there are more workers than processors; they are forked
 # (tests/workers.py), so one more costs little.
-PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 5)))
+PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 3)))
 export PYTEST_XDIST_AUTO_NUM_WORKERS
 # Without bytecode every worker would compile all tests anew, and every process the product.
 unexport PYTHONDONTWRITEBYTECODE

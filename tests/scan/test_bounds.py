@@ -53,6 +53,8 @@ def list_patterns() -> dict[re.Pattern[Any], str]:
 def walk(place: str, value: object, depth: int) -> Iterator[tuple[str, re.Pattern[Any]]]:
     if isinstance(value, re.Pattern):
         yield place, value
+    elif type(value).__name__ == "Lazy":
+        yield place, re.compile(*vars(value)["source"])
     elif isinstance(value, tuple | list) and depth < 4:
         for number, one in enumerate(value):
             yield from walk(f"{place}[{number}]", one, depth + 1)
@@ -89,7 +91,12 @@ def test_there_are_patterns_in_every_reader() -> None:
 @pytest.mark.parametrize("module", sorted({place.partition(".")[0] for place in PATTERNS.values()}))
 def test_the_time_of_a_pattern_grows_like_the_text(module: str) -> None:
     forms = [(one, place) for one, place in PATTERNS.items() if place.startswith(f"{module}.")]
-    slow = [(place, unit) for one, place in forms for unit in UNITS if grows_faster(one, unit)]
+    slow = [
+        (place, unit)
+        for one, place in forms
+        for unit in UNITS
+        if all(grows_faster(one, unit) for _ in range(5))  # a busy machine slows one of them
+    ]
     assert slow == []
 
 

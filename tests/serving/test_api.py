@@ -6,7 +6,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import anyio
@@ -245,8 +245,10 @@ async def test_a_store_that_fails_is_not_ready(belt: Runtime, open_tree: Tree) -
     async with api(belt) as client:
         belt.store.close()  # type: ignore[attr-defined]
         for path in open_tree.root.rglob("*.sqlite3*"):
-            path.unlink()
-            path.mkdir()
+            while not path.is_dir():  # a thread of the server may open it again meanwhile
+                path.unlink(missing_ok=True)
+                with suppress(FileExistsError):
+                    path.mkdir()
         answers = [
             await client.get("/ready"),
             await client.get(S),
