@@ -33,7 +33,8 @@ from tests.console.browsers import (
 from tests.console.scenes import SKILLS, ask, wait_for_requests, write_run
 from tests.desks import until
 
-pytestmark = [pytest.mark.long, needs.chromium]
+# A browser that opens every page takes minutes on a busy machine.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900), needs.chromium]
 
 HTML = (
     "</pre></p></dd></li></ol></div></main></title></textarea>"

@@ -32,7 +32,8 @@ from tests.console.scenes import (
     write_skills,
 )
 
-pytestmark = [pytest.mark.long, needs.chromium]
+# A browser that opens every page takes minutes on a busy machine.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900), needs.chromium]
 
 GRAVE = ("serious", "critical")
 MOST_STOPS = 400  # of the Tab key on a page

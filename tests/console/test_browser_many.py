@@ -26,7 +26,8 @@ from tests.console.scenes import ask
 from tests.desks import result
 from tests.tree import Tree
 
-pytestmark = [pytest.mark.long, needs.chromium]
+# A browser that opens every page takes minutes on a busy machine.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900), needs.chromium]
 
 REQUESTS, SKILLS, EVENTS = 50, 10_000, 100_000
 WHERE = "one => one.getBoundingClientRect().top"
