@@ -155,7 +155,9 @@ def print_labelled(root: str, peer: str) -> None:
                 row[scan_skill(Skill.from_folder(folder)).level] += 1
                 if peer:  # which calls a skill by the name of its folder
                     shutil.copytree(folder, Path(copies) / f"n{number}", symlinks=True)
-            levels = scan_by_peer(peer, copies) if peer else {}
+            levels = scan_by_peer(peer, copies) if peer and row else {}
+        if not row:
+            continue
         row.update(f"peer {level}" for level in levels.values())
         print_row(Path(root).name, label == "malicious", row, columns)
 

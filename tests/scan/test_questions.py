@@ -9,7 +9,7 @@ import pytest
 
 from skillbelt import Answer, Pending, PermissionDenied, Rule, Runtime
 from skillbelt.cli import main
-from skillbelt.running.facts import facts
+from skillbelt.running.question_facts import facts
 from tests.tree import Tree
 
 HEAD = "---\nname: notes\ndescription: Keeps notes.\n---\n"
@@ -148,3 +148,19 @@ def test_a_run_of_a_remote_skill_is_refused_too(tree: Tree, remote: Path) -> Non
         call = {"skill": "notes", "command": "echo hello"}
         result = runtime.session("u", "s").call_sync("skill_run", call)
     assert "a scan blocks it" in result.error
+
+
+def test_a_request_for_a_remote_skill_that_is_too_old_to_be_scanned_is_refused(
+    tree: Tree, remote: Path
+) -> None:
+    tree.skill("home/.claude/skills/local")
+    found = tree.settings(paths=[str(remote)])
+    with Runtime(settings=found, rules=[Rule("*", "*", "allow")]) as runtime:
+        gate, local = runtime.gate, runtime.catalog.find("local")
+        old = gate.load_request(runtime.catalog.find("notes"), "user")
+        for number in range(4_096):
+            gate.load_request(local, "user", hash=f"{number:064x}")
+        with pytest.raises(PermissionDenied, match="ask for the skill again"):
+            gate.require(old)
+        with pytest.raises(PermissionDenied, match="a scan blocks it"):
+            gate.require(gate.load_request(runtime.catalog.find("notes"), "user"))

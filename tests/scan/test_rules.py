@@ -74,6 +74,15 @@ def test_a_secret_file_that_prose_names_is_stated() -> None:
     assert stated == [("read", "~/.ssh/id_rsa", 8)]
 
 
+@pytest.mark.parametrize("command", ["ls 2> /dev/null", "ls > /dev/stderr", "cp a /dev/shm/a"])
+def test_a_device_for_everybody_is_no_matter_of_rights(command: str) -> None:
+    assert "privilege" not in rules_of(f"```bash\n{command}\n```", "block", "ask", "note")
+
+
+def test_a_disk_is_a_matter_of_rights() -> None:
+    assert "privilege" in rules_of("```bash\necho x > /dev/sda\n```", "block", "ask", "note")
+
+
 def test_every_rule_says_why_and_what_to_do() -> None:
     assert all(row.what and row.why and row.remedy for row in RULES.values())
 

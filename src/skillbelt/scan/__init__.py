@@ -1,1 +1,1 @@
-"""What a skill can do, before it does it: capabilities, and findings about its text and code."""
+"""Scan a skill before it runs: its capabilities, and findings about its text and code."""

@@ -11,11 +11,11 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from skillbelt.errors import ConfigError
 from skillbelt.files.locks import locked
 from skillbelt.files.private import make_folder, replace_file
+from skillbelt.records import NamedTuple
 from skillbelt.scan.rules import RULES
 from skillbelt.scan.values import Finding, ScannedSkill, SuppressedFinding
 from skillbelt.text import one_line, shorten
@@ -37,7 +37,7 @@ class AcceptedRule(NamedTuple):
     source: str = ""
 
     def covers(self, digest: str, finding: Finding) -> bool:
-        """Whether the finding is one of those."""
+        """Whether one of the accepted rules covers the finding."""
         return self.digest == digest and self.rule == finding.rule
 
 
@@ -88,7 +88,7 @@ def _entry(one: object, path: str) -> AcceptedRule:
 
 
 def check_rule(rule: str, reason: str) -> None:
-    """Raise ConfigError for a rule that is not there, or a reason that is none."""
+    """Raise ConfigError for an unknown rule or an empty reason."""
     if rule not in RULES:
         raise ConfigError(f"there is no rule {rule[:60]!r}; `skillbelt scan` prints the rules")
     if not reason.strip():

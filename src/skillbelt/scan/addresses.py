@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from ipaddress import IPv4Address, ip_address
-from typing import Literal, NamedTuple
+from typing import Literal
 from urllib.parse import unquote
 
+from skillbelt.records import NamedTuple
 from skillbelt.text import Lazy
 
 # Stands in a text for a part that is not known before a run.
@@ -58,8 +59,11 @@ aka.ms download.pytorch.org releases.hashicorp.com get.pulumi.com cursor.com win
 """
 _TESTING = frozenset(("localhost", "example.com", "example.org", "example.net"))
 _NO_HOST = frozenset(("md", "py", "js", "ts", "json", "sh", "txt", "html", "css", "yaml", "yml"))
+_SCHEMES = r"\b(?:https?|wss?|ftps?|tcp|udp|stratum\+tcp|socks5|hxxps?|ssh|git)"
+_LONGEST_SCHEME = 12
+_SCHEME = Lazy(rf"(?i){_SCHEMES}\Z")
 _URL = Lazy(
-    r"(?i)\b(?:https?|wss?|ftps?|tcp|udp|stratum\+tcp|socks5|hxxps?|ssh|git)://"
+    rf"(?i){_SCHEMES}://"
     r"(?:[^\s/@\"'<>`]{1,80}@)?(?P<host>\[[0-9a-f:]{2,45}\]|[^\s/:?#\"'<>`|\\)\]},;]{1,253})"
     r"(?P<port>:\d{1,5})?(?P<path>/[^\s\"'<>`|)\]}]{0,200})?"
 )
@@ -88,13 +92,25 @@ class FoundUrl(NamedTuple):
 
 def find_urls(text: str, most: int = 500) -> Iterator[FoundUrl]:
     """Yield the addresses of a text with a scheme, at most `most`."""
-    for number, match in enumerate(_URL.finditer(text)):
+    for number, match in enumerate(_find_addresses(text)):
         if number >= most:
             return
         host = clean_host(match["host"])
         if host:
             scheme = match[0].partition(":")[0].lower()
             yield FoundUrl(host, match["path"] or "", match.start(), scheme)
+
+
+def _find_addresses(text: str) -> Iterator[re.Match[str]]:
+    """Yield the matches of the pattern for addresses; the sign inside each is found faster."""
+    after, at = 0, text.find("://")
+    while at >= 0:
+        scheme = _SCHEME.search(text, max(after, at - _LONGEST_SCHEME), at)
+        match = scheme and _URL.match(text, scheme.start())
+        if match:
+            yield match
+            after = match.end()
+        at = text.find("://", max(after, at + 3))
 
 
 def host_in(text: str) -> FoundUrl | None:
@@ -119,7 +135,7 @@ def clean_host(text: str) -> str:
 
 
 def classify(host: str, path: str = "") -> HostClass:
-    """Return why a host says nothing about who is behind it; "" where it does."""
+    """Return why a host hides who is behind it; "" if it does not."""
     if host in ("localhost", "127.0.0.1", "0.0.0.0", "::1") or host.endswith(".localhost"):
         return "own"
     address = _address(host)

@@ -1,4 +1,4 @@
-"""What a skill could do when a person last approved it, so that the next question says what is new.
+"""Capabilities of a skill at its last approval, so that the next question says what is new.
 
 Kept in the store beside the remembered answers: one entry for each skill of a project.
 """
@@ -6,8 +6,8 @@ Kept in the store beside the remembered answers: one entry for each skill of a p
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
 
+from skillbelt.records import NamedTuple
 from skillbelt.scan.cache import capability
 from skillbelt.scan.values import CapabilityStatement
 from skillbelt.store.protocol import SessionKey, Store

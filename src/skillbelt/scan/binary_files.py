@@ -7,15 +7,23 @@ from __future__ import annotations
 
 import io
 import re
-import tarfile
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from posixpath import splitext
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
+from skillbelt.late import Late
+from skillbelt.records import NamedTuple
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.prose import read_prose
+from skillbelt.text import Lazy
+
+if TYPE_CHECKING:
+    import tarfile
+    import zipfile
+else:  # cost: 6 ms, only for archives
+    tarfile, zipfile = Late("tarfile"), Late("zipfile")
 
 MAX_MEMBERS = 200
 MAX_MEMBER_BYTES = 512 * 2**10
@@ -32,9 +40,9 @@ _DOCUMENTS = frozenset(
 )  # fmt: skip
 _COMPILED = (".pyc", ".pyo", ".class", ".dex", ".so", ".dll", ".dylib", ".exe", ".node")
 _OFFICE = (".docx", ".xlsx", ".pptx", ".odt", ".epub", ".dotx", ".potx", ".xltx")
-_PRINTABLE = re.compile(rb"[\x20-\x7e\t\r\n]{24,4000}")
-_JPEG_COMMENT = re.compile(rb"\xff[\xfe\xe1](..)", re.DOTALL)
-_PDF_INFO = re.compile(
+_PRINTABLE = Lazy(rb"[\x20-\x7e\t\r\n]{24,4000}")
+_JPEG_COMMENT = Lazy(rb"\xff[\xfe\xe1](..)", re.DOTALL)
+_PDF_INFO = Lazy(
     rb"/(?:Title|Subject|Keywords|Author|Producer|Creator)\s*\(((?:[^()\\]|\\.){20,2000})\)"
 )
 
@@ -184,12 +192,12 @@ def _png_texts(data: bytes) -> Iterator[str]:
         kind, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + min(size, 16_000)]
         if kind in (b"tEXt", b"iTXt"):
             yield body.replace(b"\0", b" ").decode("utf-8", "replace")
-        elif kind == b"zTXt":
-            try:
-                packed = body.partition(b"\0")[2][1:]
+        if kind in (b"zTXt", b"iTXt"):
+            packed = body.partition(b"\0")[2][1:]
+            if kind == b"iTXt":  # a method, a language and a translated keyword come first
+                packed = packed[1:].partition(b"\0")[2].partition(b"\0")[2]
+            with suppress(zlib.error):
                 yield zlib.decompressobj().decompress(packed, 16_000).decode("utf-8", "replace")
-            except zlib.error:
-                pass
         at, chunks = at + 12 + size, chunks + 1
 
 

@@ -7,15 +7,16 @@ parsers has another key, and one that is damaged does not count.
 from __future__ import annotations
 
 import os
-import random
 import sys
 from contextlib import suppress
 from functools import cache, lru_cache
 from hashlib import sha256
 from typing import Any, get_args
 
+from skillbelt.errors import SkillbeltError
 from skillbelt.files.manifest import is_complete
 from skillbelt.files.result_cache import ResultCache
+from skillbelt.format.skill import Skill
 from skillbelt.scan.parsers import has_parsers
 from skillbelt.scan.values import (
     KINDS,
@@ -32,8 +33,17 @@ FOLDER = "scans"
 MAX_RESULTS = 30_000
 MAX_RESULT_BYTES = 256 * 2**10
 _FORM = 1
-_TIDIED_ONE_IN = 512
 _CAPABILITY_KINDS, _ORIGINS = get_args(CapabilityKind), get_args(CapabilityOrigin)
+
+
+def find_result(skill: Skill, cache_dir: str = "") -> tuple[str, ScannedSkill | None]:
+    """Return the digest of a skill, and its result if that is known without reading more."""
+    try:
+        digest = skill.files.digest()
+    except (SkillbeltError, OSError) as error:
+        told = f"the folder: {error}"
+        return "", ScannedSkill(name=skill.name, digest="", unseen=(told,))
+    return digest, find_kept(digest, skill.name, cache_dir)
 
 
 def find_kept(digest: str, name: str, cache_dir: str = "") -> ScannedSkill | None:
@@ -61,7 +71,8 @@ def keep(scanned: ScannedSkill, cache_dir: str = "") -> None:
         # A cache that cannot be written costs time, and nothing else.
         with suppress(OSError):
             results.put(_key(scanned.digest, scanned.name), _encode(scanned))
-        if random.randrange(_TIDIED_ONE_IN) == 0:
+        # About one time in 256.
+        if os.urandom(1)[0] == 0:
             results.tidy()
 
 
@@ -134,7 +145,7 @@ def _finding(
 def capability(
     kind: object, value: object, origin: object, path: object, line: object, outcome: object
 ) -> Capability:
-    """Return a capability that was written as JSON; TypeError or ValueError for what is none."""
+    """Return a capability from JSON; TypeError or ValueError for anything else."""
     if not isinstance(line, int):
         raise TypeError("a line is a number")
     return Capability(

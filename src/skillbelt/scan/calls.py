@@ -1,4 +1,4 @@
-"""What a call of a named function does: the tables for Python and JavaScript.
+"""Tables of what named functions do, for Python and JavaScript.
 
 A name is dotted, as the source reaches the function: `os.system`, `child_process.exec`. A method
 of a value that nothing is known of is `?.name`.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
+from skillbelt.records import NamedTuple
 from skillbelt.scan.decoding import decode_text
 from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
 
@@ -405,12 +405,14 @@ def _rows(*rows: tuple[str, Judge]) -> dict[str, Judge]:
 
 
 _EXACT: dict[str, Judge] = _rows(
-    ("eval exec Function vm.runInThisContext vm.runInNewContext eval_js", _code),
+    ("eval exec Function vm.runInThisContext vm.runInNewContext eval_js types.FunctionType"
+     " types.CodeType", _code),
     ("compile", _compile),
     ("os.system os.popen os.popen2 commands.getoutput subprocess.getoutput "
      "subprocess.getstatusoutput asyncio.create_subprocess_shell child_process.exec "
      "child_process.execSync node:child_process.exec node:child_process.execSync exec_sync "
-     "execSync platform.popen popen2.popen", _shell),
+     "execSync platform.popen popen2.popen ctypes.CDLL().system ctypes.cdll.LoadLibrary().system "
+     "ctypes.CDLL().popen", _shell),
     ("asyncio.create_subprocess_exec os.execv os.execvp os.execve os.spawnv os.posix_spawn "
      "spawnSync execFileSync execFile spawn Bun.spawn Deno.run", _process),
     ("os.execl os.execlp os.execle pty.spawn", _spawn_shell),

@@ -21,11 +21,21 @@ _GRAMMARS = {
 }
 
 
+# The grammar of the shell looks characters up in tables of C, which end at 255: what lies beyond is
+# read from anywhere, or ends the process. To the shell such a character is a part of a word.
+_IN_ASCII = bytes(code if code < 128 else ord(".") for code in range(256))
+
+
 @cache
 def _language(name: str) -> Language:
     return Language(_GRAMMARS[name]())
 
 
 def parse_tree(text: bytes, language: str) -> Node:
-    """Return the root of the syntax tree. A parser of its own for each call: threads share none."""
+    """Return the root of the syntax tree. A parser of its own for each call: threads share none.
+
+    The tree of a shell text has the places of the text, and a dot for each byte that is not ASCII.
+    """
+    if language == "shell":
+        text = text.translate(_IN_ASCII)
     return Parser(_language(language)).parse(text).root_node

@@ -6,20 +6,14 @@ The one place for commands, questions, servers and the library, so that all of t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from skillbelt.errors import SkillbeltError
 from skillbelt.format.skill import Skill
+from skillbelt.late import Late
 from skillbelt.scan.accepted import AcceptedRule, accepted_file, apply_accepted, read_accepted
-from skillbelt.scan.approvals import ApprovedAbilities, find_approved, note_approved
-from skillbelt.scan.cache import find_kept
+from skillbelt.scan.cache import find_result
 from skillbelt.scan.declared import covers
-from skillbelt.scan.observed import (
-    declared_by_tools,
-    host_alone,
-    read_observed,
-    spell_home,
-)
 from skillbelt.scan.report import (
     describe_use,
     explain_refusal,
@@ -40,8 +34,13 @@ from skillbelt.scan.values import (
     at_level,
 )
 from skillbelt.settings import Settings
-from skillbelt.store.protocol import Store
 from skillbelt.values import SKILL_FILE
+
+if TYPE_CHECKING:
+    from skillbelt.scan import approvals, observed
+    from skillbelt.store.protocol import Store
+else:  # cost: 1 ms, only with a store
+    approvals, observed = Late("skillbelt.scan.approvals"), Late("skillbelt.scan.observed")
 
 BEYOND = "observed-beyond"
 _MAX_BEYOND = 20  # findings of one skill
@@ -67,30 +66,30 @@ class SkillInspector:
         scanned = self._plain(skill)
         if self._store is not None:
             try:
-                observed = read_observed(self._store(), scanned.digest)
+                seen = observed.read_observed(self._store(), scanned.digest)
             except SkillbeltError as error:
                 told = f"what runs tried: {error}"
                 scanned = scanned._replace(unseen=(*scanned.unseen, told))
             else:
-                scanned = _add_observed(scanned, skill, observed)
+                scanned = _add_observed(scanned, skill, seen)
         if not scanned.findings:
             return scanned
         own = read_accepted(accepted_file(self._settings.state_dir))
         return apply_accepted(scanned, (*own, *more))
 
-    def state_uses(self, skill: Skill, observed: Iterable[Capability]) -> tuple[ObservedUse, ...]:
+    def state_uses(self, skill: Skill, seen: Iterable[Capability]) -> tuple[ObservedUse, ...]:
         """Say of each thing that a run tried where the skill states it."""
-        statement, tools = self._plain(skill).statement, declared_by_tools(skill)
-        return tuple(_state_use(one, statement, tools) for one in observed)
+        statement, tools = self._plain(skill).statement, observed.declared_by_tools(skill)
+        return tuple(_state_use(one, statement, tools) for one in seen)
 
     def _plain(self, skill: Skill) -> ScannedSkill:
         cache_dir = self._settings.cache_dir
-        with suppress(SkillbeltError, OSError):
-            if kept := find_kept(skill.files.digest(), skill.name, cache_dir):
-                return kept
-        from skillbelt.scan.scanner import scan_skill  # cost: 40 ms; what was scanned is kept
+        digest, kept = find_result(skill, cache_dir)
+        if kept is not None:
+            return kept
+        from skillbelt.scan.scanner import scan_content  # cost: 40 ms; what was scanned is kept
 
-        return scan_skill(skill, cache_dir=cache_dir)
+        return scan_content(skill, digest, cache_dir)
 
     # Questions
 
@@ -113,7 +112,7 @@ class SkillInspector:
             new = summarize_briefly(own, before.statement)
             lines["new_since_approval"] = new or "its files changed, what it can do did not"
         lines["runs_tried"] = summarize_surprises(
-            _state_use(one, own, declared_by_tools(skill))
+            _state_use(one, own, observed.declared_by_tools(skill))
             for one in scanned.statement.capabilities
             if one.origin == "observed"
         )
@@ -124,7 +123,7 @@ class SkillInspector:
         """Remember what the skill can do: a person just approved it."""
         scanned = self.scan(skill)
         if self._store is not None and scanned.digest == digest:
-            note_approved(
+            approvals.note_approved(
                 self._store(),
                 self._project,
                 (skill.name, origin),
@@ -132,10 +131,10 @@ class SkillInspector:
                 statement=scanned.statement,
             )
 
-    def _approved(self, skill: Skill, origin: str) -> ApprovedAbilities | None:
+    def _approved(self, skill: Skill, origin: str) -> approvals.ApprovedAbilities | None:
         if self._store is None:
             return None
-        return find_approved(self._store(), self._project, (skill.name, origin))
+        return approvals.find_approved(self._store(), self._project, (skill.name, origin))
 
     def refusal(self, skill: Skill) -> str:
         """Return why a skill may not be loaded, with the command that accepts it; "" if it may."""
@@ -145,15 +144,15 @@ class SkillInspector:
 
 
 def _add_observed(
-    scanned: ScannedSkill, skill: Skill, observed: tuple[Capability, ...]
+    scanned: ScannedSkill, skill: Skill, seen: tuple[Capability, ...]
 ) -> ScannedSkill:
-    if not observed:
+    if not seen:
         return scanned
-    uses = [_state_use(one, scanned.statement, declared_by_tools(skill)) for one in observed]
+    uses = [_state_use(one, scanned.statement, observed.declared_by_tools(skill)) for one in seen]
     beyond = [_finding(one) for one in uses if one.stated == "nowhere"][:_MAX_BEYOND]
     findings = sorted((*scanned.findings, *beyond), key=lambda one: KINDS.index(one.kind))
     return scanned._replace(
-        findings=tuple(findings), statement=scanned.statement.with_observed(observed)
+        findings=tuple(findings), statement=scanned.statement.with_observed(seen)
     )
 
 
@@ -196,10 +195,12 @@ def _values(one: Capability, statement: CapabilityStatement, origin: str) -> tup
 
 def _includes(one: Capability, stated: tuple[str, ...]) -> bool:
     if one.kind in _FILES:
-        own = [spell_home(each) for each in stated]
+        own = [observed.spell_home(each) for each in stated]
         return any(one.value == each or one.value.startswith(f"{each}/") for each in own)
     if one.kind == "host" and one.value.startswith("*."):
         return any(f".{each.removeprefix('*.')}".endswith(one.value[1:]) for each in stated)
     if one.kind == "host":  # a part that is only known in a run stands as a dash
         stated = tuple(f"*{each[1:]}" if each.startswith("-.") else each for each in stated)
-    return covers(one.kind, stated, host_alone(one.value) if one.kind == "host" else one.value)
+    return covers(
+        one.kind, stated, observed.host_alone(one.value) if one.kind == "host" else one.value
+    )

@@ -13,6 +13,7 @@ from skillbelt.scan.calls import TracedCall, judge_call
 from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
 from skillbelt.scan.package_names import judge_package
 from skillbelt.scan.parsers import parse_or_none
+from skillbelt.text import Lazy
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -20,13 +21,21 @@ if TYPE_CHECKING:
 MAX_SCRIPT_BYTES = 512 * 2**10
 _MAX_DEPTH = 120
 _MAX_TEXT = 64 * 2**10
-_ESCAPES = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u\{?([0-9a-fA-F]{1,6})\}?|(.))", re.DOTALL)
+_ESCAPES = Lazy(r"\\(?:x([0-9a-fA-F]{2})|u\{?([0-9a-fA-F]{1,6})\}?|(.))", re.DOTALL)
+# Strings without an operator between them are an error: the parser takes time like the square of
+# their number, 0.3 s for so many in one line. An empty string counts as well.
+_ADJACENT = Lazy(rb"[\"'`][ \t]{0,9}[\"'`]|\w[\"'`][ \t]{1,9}\w")
+_MAX_ADJACENT = 4_000
 _NODE_MODULES = frozenset(
     ("fs", "path", "os", "child_process", "http", "https", "net", "tls", "dns", "crypto", "util",
      "zlib", "vm", "url", "stream", "events", "process", "buffer", "readline", "assert", "tty",
      "worker_threads", "perf_hooks", "querystring", "module", "string_decoder", "timers")
 )  # fmt: skip
 _POWER_NAMES = frozenset(("eval", "child_process", "execSync", "Function", "constructor", "spawn"))
+# Members of any array or text that are functions, so that their constructor makes code.
+_FUNCTION_METHODS = frozenset(
+    ("filter", "map", "find", "forEach", "at", "sort", "flat", "constructor", "toString", "slice")
+)
 _FUNCTIONS = frozenset(
     ("arrow_function", "function_expression", "function_declaration", "function",
      "method_definition", "generator_function_declaration")
@@ -36,6 +45,11 @@ _FUNCTIONS = frozenset(
 def read_javascript(text: str, language: str, line: int, ledger: Ledger) -> bool:
     """Note what a script does; return whether there was a parser for it."""
     data = text.encode("utf-8", "replace")[:MAX_SCRIPT_BYTES]
+    strings = max(len(_ADJACENT.findall(one)) for one in data.split(b"\n"))
+    if strings > _MAX_ADJACENT:
+        ledger.find("unseen-part", line, "a line with thousands of strings side by side")
+        return False
+    ledger.spend(strings)
     root = parse_or_none(data, "typescript" if language == "typescript" else "javascript")
     if root is None:
         return False
@@ -147,6 +161,8 @@ class _Reader:
             return Traced(labels=self.ledger.reads_variable(name, self.line(node)))
         if base.name in ("globalThis", "window", "global", "self"):
             return self.names.get(name) or Traced(name=name)
+        if name == "constructor" and base.name.rpartition(".")[2] in _FUNCTION_METHODS:
+            return base._replace(name="Function", items=None)
         whole = f"{base.name}.{name}" if base.name else f"?.{name}"
         if whole == "process.env":
             return Traced(name=whole, labels=frozenset(("environment",)))
@@ -314,8 +330,8 @@ class _Reader:
         return judge_call(call, self.ledger)
 
     def _call_own(self, name: str, values: tuple[Traced, ...], depth: int) -> Traced:
-        if not any(one.labels or one.text for one in values):
-            return UNKNOWN if self._open else self._follow(self.functions[name], values, depth)
+        if self._open and not any(one.labels or one.text for one in values):
+            return UNKNOWN
         self._open.append(name)
         made = self._follow(self.functions[name], values, depth)
         self._open.pop()

@@ -1,4 +1,4 @@
-"""What the readers of one skill write down: capabilities, findings, and what was not seen.
+"""The record that the readers of one skill fill: capabilities, findings, and gaps.
 
 The readers of Markdown, shell, Python and JavaScript say what a text does: it reads, sends, runs,
 writes. What that means is decided here, once for all languages.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from skillbelt.files.sensitive import looks_secret
+from skillbelt.records import NamedTuple
 from skillbelt.scan.addresses import (
     HOLE,
     FoundUrl,
@@ -101,7 +101,7 @@ def is_secret_name(name: str) -> bool:
 
 
 class Ledger:
-    """The notes about one skill. `path` and `line_offset` are those of the text being read."""
+    """The notes about one skill. `path` and `first_line` are those of the text being read."""
 
     def __init__(self, skill_words: frozenset[str] = frozenset()) -> None:
         self.capabilities: dict[tuple[str, str], Capability] = {}
@@ -122,6 +122,8 @@ class Ledger:
         self._counts: dict[tuple[str, str], int] = {}
         self._of_a_kind: Counter[str] = Counter()
         self.read_shell: Callable[[str, int, Ledger], object] = lambda text, line, ledger: None
+        # The text of a file that lies beside the one being read, or below the skill; "" if none.
+        self.read_sibling: Callable[[str], str] = lambda path: ""
         self.read_code: Callable[[str, str, int, Ledger], object] = lambda *_: None
 
     def spend(self, steps: int = 1) -> None:
@@ -231,14 +233,18 @@ class Ledger:
             self.can("write", plain, line)
         if kind == "persistence":
             # A variable in the start file of a shell is what every guide has people write.
-            plainly = re.match(r"\s*(?:export )?[A-Z_]\w*=|\s*eval \"\$\(\w+ ", content.known)
+            plainly = re.match(
+                r"\s*(?:export )?(?!BASH_ENV|ENV=|LD_PRELOAD|DYLD_|PYTHONSTARTUP|PROMPT_COMMAND"
+                r"|PERL5OPT|RUBYOPT|NODE_OPTIONS|GIT_SSH_COMMAND)[A-Z_]\w*=|\s*eval \"\$\(\w+ ",
+                content.known,
+            )
             self.can("persistence", plain, line)
             self.find("persistence", line, plain, "note" if plainly else None)
         elif kind == "agent":
             self.can("agent-file", plain, line)
             own = HOLE in plain or self._belongs(plain.rpartition("/")[2])
             self.find("agent-file-change", line, plain, "note" if own else None)
-        elif kind == "system":
+        elif kind == "system" and not plain.startswith(_OPEN_DEVICES):
             self.find("privilege", line, f"writes {plain}", "note")
         if "net" in content.labels and place_class(plain) in ("persistence", "agent"):
             self.find("fetch-and-run", line, plain)
@@ -426,6 +432,10 @@ _COMMON_WORDS = words_of(
     "api key token secret password access auth credentials private user client app bot admin "
     "service url host default env prod dev test app_id id my the session bearer account webhook "
     "database smtp db"
+)
+# Devices that every program may write to.
+_OPEN_DEVICES = tuple(
+    f"/dev/{name}" for name in ("null", "zero", "full", "tty", "std", "fd/", "shm/", "pts/")
 )
 _HOST_WORDS = words_of(
     "www api com org net app dev cloud http https upload data server host service backup files"

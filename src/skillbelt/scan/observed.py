@@ -1,4 +1,4 @@
-"""What runs of one content tried, kept in the store by the digest of that content.
+"""Behaviour observed in runs, kept in the store by the digest of the skill's content.
 
 Machines that share the store share it. A host that the proxy saw is certain. What a command printed
 is a report: the skill, or a text that it was given, chose the words. So reports are kept apart, and
@@ -9,14 +9,13 @@ take the place of one that was reached.
 from __future__ import annotations
 
 import json
-import random
-import re
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from itertools import islice
 from types import MappingProxyType
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from skillbelt.errors import SkillbeltError, log_warning
 from skillbelt.files.manifest import is_complete
@@ -24,9 +23,12 @@ from skillbelt.format.allowed_tools import KINDS, host_of, tool_name, tool_patte
 from skillbelt.format.skill import Skill
 from skillbelt.hosts import names_host
 from skillbelt.scan.values import Capability, CapabilityKind, ObservedUse
-from skillbelt.store.protocol import SessionKey, Store
-from skillbelt.text import one_line, shorten
+from skillbelt.store.values import SessionKey
+from skillbelt.text import Lazy, one_line, shorten
 from skillbelt.untrusted_json import BadJson, read_json
+
+if TYPE_CHECKING:
+    from skillbelt.store.protocol import Store
 
 APP = "skillbelt:observed"
 # Kept of one content: what was reached, as much that was refused, and what was only printed.
@@ -44,7 +46,7 @@ _ORDER = tuple(_ROOM)
 _OWNER, _PREFIX = "all", "seen:"
 _PRUNED_ONE_IN = 64
 _KINDS = get_args(CapabilityKind)
-_HOME = re.compile(r"/(?:home/[^/]+|Users/[^/]+|root)(?=/|\Z)")
+_HOME = Lazy(r"/(?:home/[^/]+|Users/[^/]+|root)(?=/|\Z)")
 
 
 def bound_observed(found: Iterable[Capability]) -> tuple[Capability, ...]:
@@ -144,7 +146,7 @@ def note_observed(store: Store, digest: str, observed: Iterable[Capability]) -> 
                 delta[key] = json.dumps([one.kind, one.value, one.outcome])
         if delta:
             store.append(_place(digest), [], delta)
-        if delta and not known and random.randrange(_PRUNED_ONE_IN) == 0:
+        if delta and not known and os.urandom(1)[0] % _PRUNED_ONE_IN == 0:
             _prune(store)
     except SkillbeltError as error:
         log_warning(f"what a run tried cannot be kept: {error}")

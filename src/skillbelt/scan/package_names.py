@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from skillbelt.scan.addresses import classify, host_in
 from skillbelt.scan.ledger import Ledger
-from skillbelt.text import one_line
+from skillbelt.text import Lazy, one_line
 
 _PYTHON = """
 requests urllib3 numpy pandas scipy matplotlib scikit-learn tensorflow torch keras transformers
@@ -44,7 +44,7 @@ tensorfiow  torchtriton   colorsama ascii2text pyg-utils pymocks pyproto2
 noblesse genesisbot aryi  pptest ipboards owlmoon dpp-client aws-login0tool web3-essential
 """
 _PAIRS = (("0", "o"), ("1", "l"), ("rn", "m"), ("vv", "w"), ("5", "s"), ("3", "e"), ("_", "-"))
-_NAME = re.compile(r"@?[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?")
+_NAME = Lazy(r"@?[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?")
 _INSTALLS = {
     "pip": ("install", "download"), "pipx": ("install", "run"), "uv": ("add", "install"),
     "uvx": (), "npx": (), "bunx": (), "npm": ("install", "i", "add", "ci", "exec"),
@@ -59,10 +59,8 @@ _VALUED = frozenset(
      "--registry", "-t", "--target", "--prefix", "-f", "--find-links", "--python", "-p", "--from",
      "--with", "-w", "--workspace", "--group", "-e", "--package", "--features", "--git")
 )  # fmt: skip
-_OTHER_INDEX = re.compile(
-    r"(?:-i|--index-url|--extra-index-url|--registry|-f|--find-links)[= ](\S+)"
-)
-_USUAL_INDEX = re.compile(
+_OTHER_INDEX = Lazy(r"(?:-i|--index-url|--extra-index-url|--registry|-f|--find-links)[= ](\S+)")
+_USUAL_INDEX = Lazy(
     r"(?:^|\.)(?:pypi\.\w+|pythonhosted\.\w+|npmjs\.\w+|yarnpkg\.com|pytorch\.org|nvidia\.com"
     r"|npmmirror\.com"
     r"|rubygems\.\w+|pkg\.github\.com|pkg\.dev|amazonaws\.com|azure\.com|visualstudio\.com"
@@ -166,7 +164,7 @@ _HONEST = frozenset(
 
 
 def _is_honest_variant(name: str, popular: str) -> bool:
-    """Whether a package of its own bears the name: a later version, or one of this list."""
+    """Whether the name is that of an honest package: a later version, or one of this list."""
     later = name.startswith(popular) and name[len(popular) :].strip("-_.").isdigit()
     return later or name in _HONEST or name.replace("_", "-") == popular
 

@@ -7,13 +7,15 @@ needs no data flow. A pattern knows less than a parser, so most of these say les
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Iterator
 
+from skillbelt.records import NamedTuple
 from skillbelt.scan.addresses import classify, find_urls, is_installer
 from skillbelt.scan.decoding import decode_text, opaque_blob
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.places import find_paths, place_class
 from skillbelt.scan.values import FindingKind
+from skillbelt.text import Lazy
 
 MAX_SEARCHED = 256 * 2**10
 
@@ -26,11 +28,12 @@ class _CodePattern(NamedTuple):
 
 
 def _code(rule: str, kind: FindingKind, needs: str, form: str) -> _CodePattern:
-    return _CodePattern(rule, kind, tuple(needs.split()), re.compile(form, re.IGNORECASE))
+    return _CodePattern(rule, kind, tuple(needs.split()), Lazy(form, re.IGNORECASE))
 
 
 _ANYWHERE = (
-    _code("reverse-shell", "block", "socket pty.spawn /dev/tcp fsockopen tcpsocket new-object",
+    _code("reverse-shell", "block", "socket.socket( fsockopen( tcpsocket. "
+          "sockets.tcpclient( net.socket() socket;",
           r"socket\.socket\([^\n]{0,200}connect\([^\n]{0,300}(?:dup2|subprocess|/bin/(?:ba)?sh)"
           r"|fsockopen\([^\n]{0,200}(?:exec|shell_exec|system|/bin/sh)|TCPSocket\.(?:new"
           r"|open)\([^\n]{0,200}(?:exec|/bin/sh)"
@@ -38,25 +41,50 @@ _ANYWHERE = (
           r"|net\.Socket\(\)[\s\S]{0,300}(?:spawn|exec)\(['\"](?:/bin/)?(?:ba)?sh"
           r"|use Socket;[\s\S]{0,300}exec\s*\{?['\"]/bin/sh"),
     _code("reverse-shell", "block", "mkfifo mknod",
-          r"mk(?:fifo|nod)\s+\S+[\s\S]{0,120}(?:nc|ncat|netcat|telnet|openssl)\b[\s\S]{0,80}"),
+          r"mk(?:fifo|nod)\s+\S[\s\S]{0,200}?(?:nc|ncat|netcat|telnet|openssl)\b[\s\S]{0,80}"),
     _code("fetch-and-run", "ask", "iex invoke-expression",
           r"(?:irm|iwr|invoke-restmethod|invoke-webrequest"
           r"|downloadstring)\b[^\n]{0,300}(?:\|\s*iex|\|\s*invoke-expression)"
           r"|(?:iex|invoke-expression)\b[^\n]{0,120}(?:irm|iwr|invoke-restmethod"
           r"|invoke-webrequest|downloadstring|new-object net\.webclient)"),
-    _code("decode-and-run", "block", "frombase64string -enc",
+    _code("fetch-and-run", "ask", "net::http uri.open file_get_contents lwp:: http.get curl_exec",
+          r"\b(?:eval|assert|instance_eval|create_function|loadstring|load)\b[ (]{0,3}[^\n]{0,80}"
+          r"(?:net::http\.|uri\.open\(|file_get_contents\(\s*['\"]https?:|lwp::simple|curl_exec\("
+          r"|http\.get\()"),
+    _code("fetch-and-run", "ask", "runinthiscontext runinnewcontext runincontext data:text/java",
+          r"https?['\"]\)\.get\([\s\S]{0,300}\brunin(?:this|new)?context\("
+          r"|\bfetch\([\s\S]{0,200}\bimport\(\s*['\"`]data:text/javascript"),
+    _code("fetch-and-run", "ask", "instance_eval class_eval module_eval",
+          r"\b(?:instance|class|module)_eval\b[\s\S]{0,250}(?:net::http\.get|uri\.open"
+          r"|open-uri)|(?:net::http\.get|uri\.open|open-uri)[\s\S]{0,250}"
+          r"\b(?:instance|class|module)_eval\b"),
+    _code("fetch-and-run", "ask", "eval",
+          r"\beval\b[ ({]{0,3}get ?\(? ?(?:qq?[{(/|]|['\"])https?:"),
+    _code("fetch-and-run", "ask", "array_map call_user_func array_walk usort",
+          r"\b(?:array_map|call_user_func(?:_array)?|array_walk|usort)\([^\n]{0,120}"
+          r"(?:file_get_contents\(\s*['\"]https?:|curl_exec\()"),
+    _code("fetch-and-run", "ask", "exec.command(",
+          r"http\.get\([\s\S]{0,600}exec\.command\(\s*\"(?:/bin/)?(?:ba|z)?sh\",\s*\"-c\",\s*"
+          r"(?:string\(|\w+[,)])"),
+    _code("decode-and-run", "block", "[scriptblock]",
+          r"\[scriptblock\]::create\([^\n]{0,200}frombase64string"),
+    _code("reflective-call", "ask", "gcm get-command",
+          r"\b(?:gcm|get-command)\s+['\"]?(?:i\*x|i\*e\*x?|\*ke-ex\*|in\*ex\w*\*|i\?x|\?ex|ie\?)"),
+    _code("fetch-and-run", "ask", "certutil bitsadmin",
+          r"\bcertutil\b[^\n]{0,60}-urlcache\b[^\n]{0,120}https?://"
+          r"|\bbitsadmin\b[^\n]{0,60}/transfer\b"),
+    _code("decode-and-run", "block", "frombase64string powershell",
           r"(?:iex|invoke-expression)[^\n]{0,200}frombase64string"
           r"|frombase64string[^\n]{0,300}(?:iex|invoke-expression)"
           r"|powershell[^\n]{0,80}\s-e(?:nc|ncodedcommand|c)?\s+[A-Za-z0-9+/=]{40,}"),
     _code("decode-and-run", "block", "eval( assert(",
           r"\beval\s*\(\s*(?:gzinflate|base64_decode|str_rot13|gzuncompress|atob|unescape"
           r"|Buffer\.from|Base64\.(?:strict_)?decode64)\s*\("),
-    _code("destruction", "block", "remove-item format-volume /s",
+    _code("destruction", "block", "remove-item format-volume /q",
           r"remove-item\b[^\n]{0,80}(?:\$home|\$env:userprofile"
           r"|c:\\)[\\/]?\*?\s[^\n]{0,60}-recurse|format-volume\b|\brd\s+/s\s+/q\s+(?:c:\\?"
           r"|%userprofile%)"),
-    _code("persistence", "ask", "schtasks currentversion new-scheduledtask register-scheduledtask "
-    "$profile startup",
+    _code("persistence", "ask", "schtasks currentversion -scheduledtask $profile",
           r"schtasks\s+/create|currentversion\\+run\b|(?:new|register)-scheduledtask\b|(?:add"
           r"|set)-content\b[^\n]{0,40}\$profile"),
     _code("guard-off", "ask", "set-mppreference set-executionpolicy windefend",
@@ -67,15 +95,26 @@ _ANYWHERE = (
           r"\bxmrig\b|stratum\+(?:tcp|ssl)://|coinhive\.min|\bcryptonight\b|\bminerd\s+-"),
     _code("trace-removal", "ask", "histfile clear-eventlog wevtutil",
           r"unset\s+histfile|histfile=/dev/null|clear-eventlog|wevtutil\s+cl\b"),
-    _code("environment-read", "ask", "environ process.env getchilditem",
+    _code("environment-read", "ask", "env: (process.env)",
           r"(?:get-childitem|gci|dir)\s+env:[^\n]{0,80}(?:key|token|secret|pass)"
           r"|object\.(?:keys|entries)\(process\.env\)[^\n]{0,80}(?:key|token|secret|pass)"),
 )  # fmt: skip
-_SINK = re.compile(
+_SINK = Lazy(
     r"(?i)\b(?:curl|wget|invoke-webrequest|invoke-restmethod|requests\.(?:post|put)|http\.post"
     r"|urlopen|fetch\(|axios|net/http"
     r"|httpclient|uploadstring|uploadfile|sendbeacon|\.post\(|file_put_contents\(['\"]http"
     r"|lwp::useragent|net::http)"
+)
+_NEEDED = tuple(dict.fromkeys(word for pattern in _ANYWHERE for word in pattern.needs))
+# In a language that is not parsed: a request, and a value that is run as code.
+_FETCHES = Lazy(
+    r"(?i)\b(?:http\.(?:request|get)\(|reqwest::|net::http|uri\.open|lwp::|curl_exec"
+    r"|file_get_contents\(\s{0,9}['\"]https?:|socket\.http|msxml2\.|winhttp\.|urlsession|http\.client)"
+)
+_RUNS_VALUE = Lazy(
+    r"(?i)\b(?:load(?:string)?\(\s{0,9}\w{1,60}\s{0,9}\)\s{0,9}\(|executeglobal\s"
+    r"|command::new\(\s{0,9}\"(?:/bin/)?(?:ba|z|da)?sh\"\s{0,9}\)\s{0,9}\.arg\(\s{0,9}\"-c\""
+    r"|eval\(?\s{0,9}\$\w|getruntime\(\)\.exec\(\s{0,9}[a-z])"
 )
 _OTHER_READS = frozenset(("credential", "history"))
 
@@ -85,17 +124,51 @@ def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool) -> None:
     text = text[:MAX_SEARCHED]
     ledger.spend(1 + len(text) // 100)
     folded = text.lower()
-    for rule, kind, needs, form in _ANYWHERE:
-        if any(word in folded for word in needs):
+    there = {word for word in _NEEDED if word in folded}
+    for rule, kind, needs, form in _ANYWHERE if there else ():
+        if not there.isdisjoint(needs):
             for match in form.finditer(text):
                 at = line + text.count("\n", 0, match.start())
                 ledger.find(rule, at, match[0], _usual(match[0]) or kind)
                 break
+    for name, at in find_composed(folded):
+        ledger.find("reflective-call", line + text.count("\n", 0, at), name)
     blob = opaque_blob(text)
     if blob is not None:
         _judge_blob(blob, text, line, ledger)
     if not parsed:
         _search_unparsed(text, line, ledger)
+
+
+# Names of PowerShell and PHP that are put together, and what they hide.
+_PARTS_IN_ORDER = Lazy(
+    r"(['\"])((?:\{\d\}){2,12})\1\s{0,9}-f\s{0,9}((?:['\"][^'\"\n]{1,40}['\"],?\s{0,9}){2,12})"
+)
+_PARTS_JOINED = Lazy(r"(?:['\"][\w:.-]{1,20}['\"]\s{0,3}\.\s{0,3}){1,8}['\"][\w:.-]{1,20}['\"]")
+_TURNED = Lazy(r"\bstrrev\(\s{0,9}['\"](\w{3,40})['\"]")
+_HIDDEN_NAMES = frozenset(
+    ("downloadstring", "downloadfile", "downloaddata", "iex", "invoke-expression", "system",
+     "frombase64string", "shell_exec", "passthru", "popen", "proc_open", "assert", "eval", "exec",
+     "base64_decode", "create_function", "net.webclient", "invoke-webrequest", "scriptblock")
+)  # fmt: skip
+
+
+def find_composed(folded: str) -> Iterator[tuple[str, int]]:
+    """Yield names of functions that run or fetch and that a text puts together, with places."""
+    for match in _PARTS_IN_ORDER.finditer(folded) if "-f" in folded else ():
+        parts = re.findall(r"['\"]([^'\"]+)['\"]", match[3])
+        order = [int(one) for one in re.findall(r"\d", match[2])]
+        name = "".join(parts[one] for one in order if one < len(parts))
+        if name in _HIDDEN_NAMES:
+            yield name, match.start()
+    if "<?php" in folded:
+        for match in _PARTS_JOINED.finditer(folded):
+            name = "".join(re.findall(r"[\w:-]+", match[0]))
+            if name in _HIDDEN_NAMES:
+                yield name, match.start()
+        for match in _TURNED.finditer(folded):
+            if match[1][::-1] in _HIDDEN_NAMES:
+                yield match[1][::-1], match.start()
 
 
 def _usual(text: str) -> FindingKind | None:
@@ -117,6 +190,8 @@ def _judge_blob(blob: re.Match[str], text: str, line: int, ledger: Ledger) -> No
 def _search_unparsed(text: str, line: int, ledger: Ledger) -> None:
     """Note hosts and paths, and credentials in a text that also sends."""
     ledger.names_url(text, line)
+    if _FETCHES.search(text) and (runs := _RUNS_VALUE.search(text)):
+        ledger.find("fetch-and-run", line + text.count("\n", 0, runs.start()), runs[0], "ask")
     sink = _SINK.search(text)
     for path, at in find_paths(text):
         number = line + text.count("\n", 0, at)

@@ -16,7 +16,7 @@ _TABLE: tuple[tuple[PlaceClass, str], ...] = (
     # Keys that open everything, wallets, browsers, keychains.
     (
         "credential",
-        r"(?:^|/)\.ssh(?:/(?!config|known_hosts|authorized_keys|.*\.pub)|$)|(?:^|/)id_(?:rsa|dsa"
+        r"(?:^|/)\.ssh(?:/(?!config|known_hosts|authorized_keys|.{0,200}\.pub)|$)|(?:^|/)id_(?:rsa|dsa"
         r"|ecdsa|ed25519)\b(?!\.pub)"
         r"|\.gnupg\b|\.password-store|/etc/shadow|/etc/sudoers"
         r"|login\s?data\b|cookies(?:\.sqlite|\.binarycookies)|key[34]\.db|logins\.json"
@@ -40,10 +40,10 @@ _TABLE: tuple[tuple[PlaceClass, str], ...] = (
         r"|application_default)|application_default_credentials"
         r"|\.pypirc\b|\.netrc\b|\.git-credentials|\.config/gh/hosts"
         r"|\.config/(?:hub|op|anthropic|openai)|\.openclaw/credentials"
-        r"|\.claude/\.credentials|\.codex/auth|\.gemini/oauth|\.cursor/.*token"
+        r"|\.claude/\.credentials|\.codex/auth|\.gemini/oauth|\.cursor/.{0,200}token"
         r"|\.terraform\.d/credentials|\.vault-token"
         r"|\.boto\b|\.s3cfg|\.pgpass|\.my\.cnf"
-        r"|serviceaccount/token|\.cargo/credentials|\.gem/credentials|service.?account.*\.json"
+        r"|serviceaccount/token|\.cargo/credentials|\.gem/credentials|service.?account.{0,200}\.json"
         r"|\.wakatime\.cfg",
     ),
     # Settings that may hold a key; what is set up by hand reads them, too.
@@ -70,7 +70,7 @@ _TABLE: tuple[tuple[PlaceClass, str], ...] = (
         r"|start menu/programs/startup|startup folder"
         r"|currentversion/run|\.git/hooks/|/hooks/(?:pre-commit|post-commit|post-checkout"
         r"|pre-push|post-merge)\b"
-        r"|\.ssh/(?:authorized_keys|rc)|sitecustomize\.py|usercustomize\.py|site-packages/.*\.pth"
+        r"|\.ssh/(?:authorized_keys|rc)|sitecustomize\.py|usercustomize\.py|site-packages/.{0,200}\.pth"
         r"|powershell_profile\.ps1|\$profile\b"
         r"|/etc/(?:hosts|passwd|pam\.d|ssh/sshd_config)",
     ),

@@ -7,23 +7,37 @@ less.
 
 from __future__ import annotations
 
-import html
 import re
 import unicodedata
-from functools import lru_cache
-from typing import NamedTuple
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, reduce
+from operator import or_
+from typing import TYPE_CHECKING
 
+from skillbelt.late import Late
+from skillbelt.records import NamedTuple
 from skillbelt.scan.addresses import find_urls, words_of
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.prose_languages import OTHER_LANGUAGES
 from skillbelt.scan.prose_rules import PATTERNS, STEM, ProsePattern
 from skillbelt.scan.prose_tasks import TASK_PATTERNS
 from skillbelt.scan.values import FindingKind
+from skillbelt.text import Lazy
 
+if TYPE_CHECKING:
+    import html
+else:
+    html = Late("html")  # cost: 3 ms, only for text with entities
+
+# Characters that are read at once; a longer text is read in pieces that overlap.
 MAX_PARAGRAPH = 20_000
+_OVERLAP = 1_000
+# A pattern, and the bits of the groups of words that it needs.
+_Plan = tuple[ProsePattern, int]
 
 # Just before a match: the text speaks about such words instead of saying them.
-_ABOUT = re.compile(
+_ABOUT = Lazy(
     r"(?:\be\.?g\.?\b|such as|for example|examples?\b|detect\w*|flags?\b"
     r"|look(?:ing)? for|watch (?:out )?for|scan(?:s|ning)? for|contain(?:s|ing)?"
     r"|attempts?|attacks?|injections?|patterns?|phrases?|red flags?|payloads?|test(?:s|ing)? "
@@ -45,55 +59,55 @@ _SECURITY = words_of(
     "guardrail jailbreak owasp adversarial hardening"
 )
 # Before a match: the sentence states what may happen, and orders nothing.
-_STATED = re.compile(
-    r"\b(?:can|may|could|might|which|that|would|often|sometimes|they|it) (?:\w+ )?$"
-)
-_NEGATED = re.compile(
+_STATED = Lazy(r"\b(?:can|may|could|might|which|that|would|often|sometimes|they|it) (?:\w+ )?$")
+_NEGATED = Lazy(
     r"\b(?:never|do not|don't|must not|should not|cannot|avoid|refuse to|won't"
     r"|will not)\b[^.;:\n]{0,60}$"
 )
 _CONFUSABLE = str.maketrans(
-    "аеорсухіјѕԁһӏοαενρτυικΑΒΕΖΗΙΚΜΝΟΡΤΥΧАВЕКМНОРСТХІЈЅԛԝɡɩ’‘“”‐‑–—",
-    "aeopcyxijsdhloaevptuikABEZHIKMNOPTYXABEKMHOPCTXIJSqwgi''\"\"----",
+    "аеорсухіјѕԁһӏοαενρτυικΑΒΕΖΗΙΚΜΝΟΡΤΥΧАВЕКМНОРСТХІЈЅԛԝɡɩ’‘“”‐‑–—ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘꞯʀꜱᴛᴜᴠᴡʏᴢ",
+    "aeopcyxijsdhloaevptuikABEZHIKMNOPTYXABEKMHOPCTXIJSqwgi''\"\"----abcdefghijklmnopqrstuvwyz",
 )
-_QUOTES = {**str.maketrans("’‘“”‐‑–—", "''\"\"----"), 0x2026: "...", 0xFE0F: None}
-_SPACED = re.compile(r"\b(?:\w[ .\-_*]){4,}\w\b")
+_USUAL_FORMS = (*zip("’‘“”‐‑–—", "''\"\"----", strict=True), ("…", "..."), ("\ufe0f", ""))
+_SPACED = Lazy(r"\b(?:\w[ .\-_*]){4,}\w\b")
 # In every text that has one, and cheaper to look for.
-_SPACED_HINT = re.compile(r"[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w")
-_INVISIBLE = re.compile(
+_SPACED_HINT = Lazy(r"[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w")
+_INVISIBLE = Lazy(
     "[\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f\ufe00-\ufe0f]"
 )
 
 
 # Whole runs, so that a long one is looked at once.
-_MARKUP = re.compile(r"[*_`>|]++")
-_HAS_MARKUP = re.compile(r"[*_`>|]")
+_MARKUP = Lazy(r"[*_`>|]++")
+_HAS_MARKUP = Lazy(r"[*_`>|]")
 # A form that begins with its own characters, and looks back from there, is found faster.
-_INSIDE = re.compile(r"[*~](?<=\w.)(?:(?<=\*)\*{0,2}|(?<=~)~)(?=\w)")
-_TAG = re.compile(
+_INSIDE = Lazy(r"[*~](?<=\w.)(?:(?<=\*)\*{0,2}|(?<=~)~)(?=\w)")
+_TAG = Lazy(
     r"(?i)</?(?:b|i|u|s|em|strong|span|br|p|div|a|code|font|mark|wbr|small|sub|sup)\b[^>]{0,200}>"
 )
 # A line that begins something new, unlike one that only goes on below.
-_ITEM = re.compile(r"\n(?=[ \t]*(?:[-*+>#|]|\d{1,3}[.)]))|\n[ \t]*\n")
-_BULLET = re.compile(r"(?m)^[ \t]*(?:[-*+>#|]+|\d{1,3}[.)]) *")
-_SENTENCE = re.compile(r"(?<=[\w)\]\"'`][.!?。！？]) +|(?<=[。！？])")
-_PLAIN_SENTENCE = re.compile(r" (?<=[\w)\]\"'`][.!?] ) *")
+_ITEM_END = r"\n(?=[ \t]*(?:[-*+>#|]|\d{1,3}[.)]))|\n[ \t]*\n"
+_ITEM = Lazy(_ITEM_END)
+# What ends a sentence or an item with any markup beside it; some ends are left out.
+_PARTS = Lazy(rf"{_ITEM_END}| (?<=[A-Za-z0-9)\]\"'][.!?] )")
+_BULLET = Lazy(r"(?m)^[ \t]*(?:[-*+>#|]+|\d{1,3}[.)]) *")
+_SENTENCE = Lazy(r"(?<=[\w)\]\"'`][.!?。！？]) +|(?<=[。！？])")
+_PLAIN_SENTENCE = Lazy(r" (?<=[\w)\]\"'`][.!?] ) *")
 # Turns signs that end a word into spaces.
 _BETWEEN_WORDS = bytes(
     code if chr(code).isalnum() or chr(code) in "_'-@\n" or code > 127 else 32
     for code in range(256)
 )
-# The beginning of each word.
-_STEMS = re.compile(rf"(\w[\w'-]{{0,{STEM - 1}}})[\w'-]*")
-_REST_OF_WORD = re.compile(r"[^\s\"'`)<>]{0,200}")
-_ENTITY = re.compile(r"&#?\w")
+_WORDS = Lazy(r"\w[\w'-]*")
+_REST_OF_WORD = Lazy(r"[^\s\"'`)<>]{0,200}")
+_ENTITY = Lazy(r"&#?\w")
 # All but plain letters and the signs that people write between words.
-_ODD = re.compile(
+_ODD = Lazy(
     "[^\x00-\x7f‘’“”‐‑–—…•·→←↑↓↔⇒×≈≠≥≤±°§✓✔✗✘✅❌⚠★│┌┐└┘├┤┬┴┼─▶▼●○■□\ufe0f]"
     r"|(?<=\w)\ufe0f|\ufe0f(?=\w)"
 )
-_OTHER_SCRIPT = re.compile(
-    "[\u0400-\u052f\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
+_OTHER_SCRIPT = Lazy(
+    "[\u0400-\u052f\u0590-\u06ff\u0900-\u097f\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 
 
@@ -102,7 +116,7 @@ def fold(text: str) -> str:
     plain = text[:MAX_PARAGRAPH]
     if not plain.isascii():
         plain = unicodedata.normalize("NFKC", _INVISIBLE.sub("", plain))
-        plain = plain.translate(_QUOTES) if _is_foreign(plain) else plain.translate(_CONFUSABLE)
+        plain = _straighten(plain) if _is_foreign(plain) else plain.translate(_CONFUSABLE)
     if "&" in plain and ";" in plain:
         plain = html.unescape(plain)
     if "<" in plain:
@@ -114,7 +128,10 @@ def fold(text: str) -> str:
 
 def _split_sentences(plain: str) -> str:
     """Return a text without disguises in lower case and without markup, one sentence a line."""
+    if "~~" in plain:
+        plain = plain.replace("~~", "")
     if "\n" in plain:
+        plain = plain.replace("\\\n", "\n") if "\\\n" in plain else plain
         plain = _ITEM.sub("\0", plain).replace("\n", " ").replace("\0", "\n")
     plain = _BULLET.sub("", plain)
     if _HAS_MARKUP.search(plain):
@@ -142,24 +159,95 @@ def _is_foreign(text: str) -> bool:
     )
 
 
-def read_prose(text: str, line: int, ledger: Ledger, *, is_plain: bool = False) -> None:
-    """Note what a paragraph tells a model to do; `is_plain` says that nothing in it is disguised.
+def read_prose(text: str, line: int, ledger: Ledger) -> None:
+    """Note what a paragraph tells a model to do.
 
     Patterns are tried only on sentences that have the words they need.
     """
+    if len(text) > MAX_PARAGRAPH:
+        for piece, at in _cut(text):
+            read_prose(piece, line + at, ledger)
+        return
     ledger.spend(1 + len(text) // 200)
     ascii_only = text.isascii()
-    quick = is_plain or ((ascii_only or not _ODD.search(text)) and not _is_disguised(text))
-    plain = text if ascii_only else text.translate(_QUOTES)
+    quick = (ascii_only or not _ODD.search(text)) and not _is_disguised(text)
+    plain = _straighten(text)
     folded = plain.lower() if quick else fold(text)
     seen = _seen(folded)
-    found = _choose(seen) if seen else ()
+    found: Sequence[_Plan] = _choose(seen) if seen else ()
     if not ascii_only and _OTHER_SCRIPT.search(folded):
         found = (*found, *_WITHOUT_NEEDS)
-    if not found:
-        return
     if quick:
-        folded = _split_sentences(plain[:MAX_PARAGRAPH])
+        _try_sentences(found, text, plain, line, ledger)
+    elif found:
+        _try_patterns(found, text, folded, line, ledger)
+
+
+def _cut(text: str) -> Iterator[tuple[str, int]]:
+    """Yield pieces of a long text, each with the lines before it; they overlap, and end in blanks.
+
+    So a sentence at the end of one is whole in the next one.
+    """
+    start = line = 0
+    while start < len(text):
+        end = start + MAX_PARAGRAPH
+        if end < len(text):
+            blank = max(text.rfind(" ", end - _OVERLAP, end), text.rfind("\n", end - _OVERLAP, end))
+            end = blank + 1 if blank >= 0 else end
+        yield text[start:end], line
+        if end >= len(text):
+            return
+        after = max(text.find(" ", end - _OVERLAP, end), text.find("\n", end - _OVERLAP, end))
+        after = after if after >= 0 else end - _OVERLAP
+        line += text.count("\n", start, after)
+        start = after
+
+
+def read_skimmed(text: str, line: int, ledger: Ledger, skim: Skim, at: int) -> bool:
+    """Note what whole lines of a text that was skimmed tell a model; `at` is the first of them.
+
+    Return whether the same lines would say nothing elsewhere, either.
+    """
+    last = at + text.count("\n")
+    if len(text) > MAX_PARAGRAPH or skim.is_odd(at, last):
+        read_prose(text, line, ledger)
+    elif found := skim.choose(at, last):
+        ledger.spend(1 + len(text) // 200)
+        _try_sentences(found, text, _straighten(text), line, ledger)
+    else:
+        return True
+    return False
+
+
+def _try_sentences(
+    found: Sequence[_Plan], text: str, plain: str, line: int, ledger: Ledger
+) -> None:
+    """Try the patterns that match in a sentence of a text without disguises, if there are any."""
+    matching = _find_matching(found, plain)
+    if matching:
+        _try_patterns(matching, text, _split_sentences(plain), line, ledger)
+
+
+def _find_matching(found: Sequence[_Plan], plain: str) -> Sequence[_Plan]:
+    """Return the patterns that match in some sentence, and those that span more than one.
+
+    Only sentences with all words of a pattern are freed from markup: most have none.
+    """
+    parts = _PARTS.split(plain) if found else []
+    if len(parts) < 2:
+        return found
+    matching = {one for one in found if one[0].spans or not one[1]}
+    for part in parts:
+        likely = [one for one in _choose(_seen(part.lower())) if one not in matching]
+        if likely and (likely := [one for one in likely if one in found]):
+            folded = _split_sentences(part)
+            matching.update(one for one in likely if one[0].form.search(folded))
+    return [one for one in found if one in matching]
+
+
+def _try_patterns(
+    found: Sequence[_Plan], text: str, folded: str, line: int, ledger: Ledger
+) -> None:
     about = is_about_security(ledger.skill_words)
     sentences = _sentences(folded)
     for one, needed in found:
@@ -168,17 +256,23 @@ def read_prose(text: str, line: int, ledger: Ledger, *, is_plain: bool = False) 
             _note(one, match, text, folded, line=line, about=about, ledger=ledger)
 
 
-def is_plain(text: str) -> bool:
-    """Whether nothing in a text is disguised, so that its parts need not be looked at for that."""
-    return (text.isascii() or not _ODD.search(text)) and not _is_disguised(text)
-
-
 class _Sentence(NamedTuple):
-    """Where a sentence begins (with the line break before it) and ends, and the bits it has."""
+    """A sentence: its start (with the line break before it), its end, and its bits."""
 
     start: int
     end: int
     seen: int
+
+
+# Signs between words and characters of words, as bytes of which a search takes little time.
+# A byte above 127 and `?` may stand for a letter of another alphabet.
+_KINDS_OF_BYTES = bytes(
+    1 if chr(code) in " .-_*" else 2 if code > 127 or chr(code).isalnum() or code == 63 else 0
+    for code in range(256)
+)
+_SPACED_BYTES = b"\1\2" * 4
+# What `fold` removes, each with a sign without which there is none.
+_DISGUISES = (("&", _ENTITY), ("<", _TAG), ("*", _INSIDE), ("~~", _INSIDE), ("", _SPACED_HINT))
 
 
 def _sentences(folded: str) -> list[_Sentence]:
@@ -209,25 +303,123 @@ def _search(
 
 
 def _is_disguised(text: str) -> bool:
-    """Whether words of a text could be others after `fold` than before."""
+    """Whether `fold` may change words of a text."""
     return bool(
         ("&" in text and _ENTITY.search(text))
         or ("<" in text and _TAG.search(text))
         or (("*" in text or "~~" in text) and _INSIDE.search(text))
-        or _SPACED_HINT.search(text)
+        or (_may_be_spaced(text) and _SPACED_HINT.search(text))
     )
+
+
+def _may_be_spaced(text: str) -> bool:
+    """Whether letters of a text may stand apart: one after another, each behind a sign."""
+    return _has_spaced_run(text) or _has_pair(text)
+
+
+def _has_spaced_run(text: str) -> bool:
+    data = text.encode("latin-1", "replace").translate(_KINDS_OF_BYTES)
+    return _SPACED_BYTES in data
+
+
+def _has_pair(text: str) -> bool:
+    """Whether `_` stands behind a sign, as a letter does."""
+    return "_" in text and any(pair in text for pair in (" _", "._", "-_", "__", "*_"))
+
+
+class Skim:
+    """The patterns that can match in each line of a text, found in one pass.
+
+    Lines are counted from 0. `odd` lines have words that `fold` may change.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._odd = _find_odd_lines(text)
+        self._lines = _separate_words(_straighten(text).lower()).split("\n")
+        self._bits = [-1] * len(self._lines)  # of each line, once it was looked at
+
+    def is_odd(self, first: int, last: int) -> bool:
+        """Whether something in these lines may be disguised."""
+        at = bisect_left(self._odd, first)
+        return at < len(self._odd) and self._odd[at] <= last
+
+    def choose(self, first: int, last: int) -> Sequence[_Plan]:
+        """Return the patterns that have all words they need in these lines."""
+        seen = 0
+        for number in range(first, last + 1):
+            bits = self._bits[number]
+            if bits < 0:
+                bits = self._bits[number] = _merge_bits(self._lines[number])
+            seen |= bits
+        return _choose(seen) if seen else ()
+
+
+def _straighten(text: str) -> str:
+    """Return a text with the usual form of quotes and dashes."""
+    if not text.isascii():
+        for sign, usual in _USUAL_FORMS:
+            text = text.replace(sign, usual)
+    return text
+
+
+def _find_odd_lines(text: str) -> list[int]:
+    odd: set[int] = set()
+    if not text.isascii():
+        lines = text.split("\n")
+        odd.update(n for n, one in enumerate(lines) if not one.isascii() and _ODD.search(one))
+    for sign, form in _DISGUISES:
+        if sign and sign in text and (form is not _INSIDE or _has_markup_inside(text)):
+            _mark_lines(form, text, odd)
+    if _has_spaced_run(text):
+        _mark_lines(_SPACED_HINT, text, odd)
+    elif "_" in text:  # it is a letter behind a sign, and a sign elsewhere
+        lines = text.split("\n")
+        odd.update(n for n, one in enumerate(lines) if _has_pair(one) and _SPACED_HINT.search(one))
+    return sorted(odd)
+
+
+def _has_markup_inside(text: str) -> bool:
+    data = text.encode("utf-8", "surrogatepass").translate(_MARKUP_BYTES)
+    return b"\1\2\1" in data or b"\1\2\2\1" in data or b"\1\2\2\2\1" in data
+
+
+# Characters of words, and signs that make them bold.
+_MARKUP_BYTES = bytes(
+    2 if code in b"*~" else 1 if code > 127 or chr(code).isalnum() or code == 95 else 0
+    for code in range(256)
+)
+
+
+def _mark_lines(form: re.Pattern[str], text: str, lines: set[int]) -> None:
+    """Add the lines of all matches; after a match, the rest of its line is passed over."""
+    at = line = 0
+    while (match := form.search(text, at)) is not None:
+        line += text.count("\n", at, match.start())
+        lines.add(line)
+        for _ in range(match[0].count("\n")):
+            line += 1
+            lines.add(line)
+        end = text.find("\n", match.end())
+        if end < 0:
+            return
+        at, line = end + 1, line + 1
+
+
+def _separate_words(folded: str) -> str:
+    """Return the text with a blank for each sign that ends a word."""
+    if folded.isascii():
+        return folded.encode().translate(_BETWEEN_WORDS).decode()
+    data = folded.encode("utf-8", "surrogatepass").translate(_BETWEEN_WORDS)
+    return data.decode("utf-8", "surrogatepass")
 
 
 def _seen(folded: str) -> int:
     """Return the bits of the groups of which a text has a word."""
-    if folded.isascii():
-        folded = folded.encode().translate(_BETWEEN_WORDS).decode()
-    if len(_WORD_BITS) > _MAX_WORDS:
-        _WORD_BITS.clear()
-    seen = 0
-    for bits in set(map(_WORD_BITS.__getitem__, folded.split())):
-        seen |= bits
-    return seen
+    return _merge_bits(_separate_words(folded))
+
+
+def _merge_bits(separated: str) -> int:
+    return reduce(or_, filter(None, map(_WORD_BITS.__getitem__, separated.split())), 0)
 
 
 class _WordBits(dict[str, int]):
@@ -235,6 +427,8 @@ class _WordBits(dict[str, int]):
 
     def __missing__(self, word: str) -> int:
         bits = _bits_of(word)
+        if len(self) >= _MAX_WORDS:
+            self.clear()
         if len(word) < _MAX_WORD_CHARS:
             self[word] = bits
         return bits
@@ -242,32 +436,46 @@ class _WordBits(dict[str, int]):
 
 def _bits_of(word: str) -> int:
     if word.isalnum():
-        return _BITS.get(word[:STEM], 0)
-    stems = {*_STEMS.findall(word), *_STEMS.findall(word.replace("_", " "))}
-    if "@" in word:
-        stems.add("@")
+        return _bits_of_part(word)
+    bits = _BITS["@"][0][1] if "@" in word else 0
+    for part in {*_WORDS.findall(word), *_WORDS.findall(word.replace("_", " "))}:
+        bits |= _bits_of_part(part)
+    return bits
+
+
+def _bits_of_part(word: str) -> int:
     bits = 0
-    for stem in stems & _KNOWN_STEMS:
-        bits |= _BITS[stem]
+    for begin, its_bits in _BITS.get(word[:STEM], ()):
+        if word.startswith(begin):
+            bits |= its_bits
     return bits
 
 
 _WORD_BITS = _WordBits()
-_MAX_WORDS, _MAX_WORD_CHARS = 20_000, 40
+_MAX_WORDS, _MAX_WORD_CHARS = 40_000, 24
+
+
+def _choose(seen: int) -> tuple[_Plan, ...]:
+    """Return the patterns that have all they need, with their bits."""
+    # One added to a field of ones carries into the bit above it.
+    complete = (seen + _FIRST_BITS) & _LAST_BITS
+    return _choose_complete(complete) if complete else ()
 
 
 @lru_cache(maxsize=4096)
-def _choose(seen: int) -> tuple[tuple[ProsePattern, int], ...]:
-    """Return the patterns that have all they need, with their bits."""
-    return tuple([plan for plan in _PLANS if seen & plan[1] == plan[1]])
+def _choose_complete(complete: int) -> tuple[_Plan, ...]:
+    return tuple([plan for plan, last in zip(_PLANS, _LASTS, strict=True) if complete & last])
 
 
 _ALL = (*PATTERNS, *TASK_PATTERNS, *OTHER_LANGUAGES)
 
 
-def _plan() -> tuple[list[tuple[ProsePattern, int]], dict[str, int]]:
-    """Give each group of stems a bit: return the bits that a pattern needs, those of a stem."""
-    plans: list[tuple[ProsePattern, int]] = []
+def _plan() -> tuple[list[_Plan], dict[str, list[tuple[str, int]]]]:
+    """Give each group of stems a bit: return the bits that a pattern needs, those of beginnings.
+
+    The bits of a pattern stand together, and the one above them belongs to none.
+    """
+    plans: list[_Plan] = []
     bits: dict[str, int] = {}
     groups = 0
     for one in _ALL:
@@ -275,15 +483,21 @@ def _plan() -> tuple[list[tuple[ProsePattern, int]], dict[str, int]]:
             continue
         first = groups
         for group in one.needs:
-            for stem in group:
-                bits[stem] = bits.get(stem, 0) | 1 << groups
+            for begin in group:
+                bits[begin] = bits.get(begin, 0) | 1 << groups
             groups += 1
         plans.append((one, (1 << groups) - (1 << first)))
-    return plans, bits
+        groups += 1
+    by_stem: dict[str, list[tuple[str, int]]] = {}
+    for begin, its_bits in bits.items():
+        by_stem.setdefault(begin[:STEM], []).append((begin, its_bits))
+    return plans, by_stem
 
 
 _PLANS, _BITS = _plan()
-_KNOWN_STEMS = frozenset(_BITS)
+_LASTS = [needed + (needed & -needed) for _, needed in _PLANS]
+_FIRST_BITS = sum(needed & -needed for _, needed in _PLANS)
+_LAST_BITS = sum(_LASTS)
 # Those of scripts that have no spaces, or whose words change too much.
 _WITHOUT_NEEDS = [(one, 0) for one in _ALL if not one.needs]
 
@@ -330,7 +544,7 @@ def _own_host(text: str, ledger: Ledger) -> bool:
 
 
 def _line_of(text: str, match: re.Match[str], folded: str) -> int:
-    """Return how many lines after the first one a match begins, about."""
+    """Return about how many lines after the first one a match begins."""
     lines = text.count("\n")
     if not lines or not folded:
         return 0

@@ -78,16 +78,63 @@ OTHER_LANGUAGES: tuple[ProsePattern, ...] = (
         \b(?:invia(?:re)?|manda(?:re)?|carica(?:re)?|trasmett\w+)\b.{0,80}\b(?:chiavi?|password
         |segret[io]|tokens?|credenziali|variabili d'ambiente|file)\b.{0,100}(?:https?://
         |\b(?:a|al|verso) (?:un |il |nostro )*server|@)"""),
+    # Dutch and Swedish
+    pattern("override-instructions", "block", "nege verg igno bort & eerd vori voor bove tidi "
+    "före & inst opdr rege", r"""
+        \b(?:negeer|vergeet|ignorera|bortse från)\b.{0,40}\b(?:eerdere|vorige|voorgaande
+        |bovenstaande|tidigare|föregående)\b.{0,20}\b(?:instructies|opdrachten|regels
+        |instruktioner|regler)"""),
+    pattern("hide-from-user", "ask", "gebr anvä & zond zegg vert niet utan inte", r"""
+        \bzonder\b.{0,30}\bgebruiker\b.{0,20}\b(?:vertellen|zeggen|vragen|informeren)
+        |\b(?:vertel|zeg)\b.{0,30}\bgebruiker\b.{0,20}\bniet?s?\b
+        |\butan att (?:berätta|informera|fråga|säga)\b.{0,30}\banvändaren
+        |\bberätta inte\b.{0,30}\banvändaren""", negatable=False),
+    # Polish
+    pattern("override-instructions", "block", "zign igno zapo pomi & popr wcze powy & inst pole "
+    "zasa wyty", r"""
+        \b(?:zignoruj\w*|ignoruj\w*|zapomnij\w*|pomiń\w*)\b.{0,30}\b(?:poprzedni\w*|wcześniejsz\w*
+        |powyższ\w*)\b.{0,20}\b(?:instrukcj\w*|polece\w*|zasad\w*|wytyczn\w*)"""),
+    pattern("hide-from-user", "ask", "użyt & nie bez & mów info wspo wied powi ujaw", r"""
+        \bnie (?:\w+ ){0,3}?(?:mów|mówić|informuj\w*|wspominaj\w*|powiadamiaj\w*|ujawniaj\w*)\b
+        .{0,40}\bużytkownik|\bbez wiedzy użytkownik""", negatable=False),
+    # Turkish
+    pattern("override-instructions", "block", "önce yuka & tali yöne komu kura & yok unut görm "
+    "dikk", r"""
+        \b(?:önceki|yukarıdaki)\b.{0,20}\b(?:talimat\w*|yönerge\w*|komut\w*|kural\w*)\b.{0,20}
+        \b(?:yok say|unut|görmezden gel|dikkate alma)"""),
+    pattern("hide-from-user", "ask", "kull & söyl bild habe", r"""
+        \bkullanıcıya\b.{0,30}\b(?:söyleme|bildirme|belli etme)\b
+        |\bkullanıcının haberi olmadan""", negatable=False),
+    # Indonesian and Vietnamese
+    pattern("override-instructions", "block", "abai lupa & inst peri atur & sebe tera", r"""
+        \b(?:abaikan|lupakan)\b.{0,30}\b(?:instruksi|perintah|aturan)\b.{0,20}\b(?:sebelumnya
+        |di atas|terdahulu)"""),
+    pattern("hide-from-user", "ask", "peng & tanp jang & memb beri kata", r"""
+        \b(?:tanpa memberi ?tahu|jangan beri ?tahu|jangan katakan(?: kepada)?)\b.{0,20}
+        \bpengguna""", negatable=False),
+    pattern("override-instructions", "block", "bỏ quên & hướn chỉ lệnh quy & trướ trên", r"""
+        \b(?:bỏ qua|quên)\b.{0,30}\b(?:hướng dẫn|chỉ dẫn|chỉ thị|lệnh|quy tắc)\b.{0,20}\b(?:trước
+        |ở trên)"""),
+    # Ukrainian, Arabic, Hindi
+    pattern("override-instructions", "block", "", r"""
+        (?:ігноруй|забудь|відкинь).{0,40}(?:попередн|вищенаведен|минул).{0,30}(?:інструкц
+        |вказівк|правил|команд)
+        |(?:تجاهل|انس|أهمل).{0,20}(?:التعليمات|الأوامر|الإرشادات|القواعد).{0,12}(?:السابقة|أعلاه)
+        |(?:पिछले|पूर्व|उपरोक्त).{0,12}(?:निर्देशों|निर्देश|आदेशों|नियमों).{0,12}(?:अनदेखा|अनदेखी|भूल|नज़रअंदाज)"""),
+    pattern("hide-from-user", "ask", "", r"""
+        не (?:\w+ ){0,2}?(?:кажи|повідомляй|розповідай|згадуй).{0,50}користувач
+        |(?:لا تخبر|دون علم|دون إخبار).{0,12}المستخدم
+        |(?:उपयोगकर्ता|यूज़र).{0,12}(?:मत बताओ|न बताएं|मत बताएं|को बताए बिना)""", negatable=False),
     # Russian
     pattern("override-instructions", "block", "", r"""
-        (?:игнорируй\w*|забудь\w*|отбрось\w*|не обращай\w* внимания на).{0,30}(?:предыдущ|прежн
-        |вышеуказан|прошл)\w*.{0,20}(?:инструкци|указани|правил|команд)"""),
+        (?:игнорируй|забудь|отбрось|не обращай\w{0,9} внимания на).{0,40}(?:предыдущ|прежн
+        |вышеуказан|прошл).{0,30}(?:инструкци|указани|правил|команд)"""),
     pattern("hide-from-user", "ask", "", r"""
-        не (?:\w+ ){0,2}?(?:говори|сообщай|рассказывай|упоминай|информируй|показывай)\w*.{0,40}
-        пользовател|без ведома.{0,10}пользовател|не (?:\w+ ){0,2}?пользовател\w*.{0,30}(?:говори
-        |сообщай)|скрой\w*.{0,40}от пользовател""", negatable=False),
+        не (?:\w+ ){0,2}?(?:говори|сообщай|рассказывай|упоминай|информируй|показывай).{0,50}
+        пользовател|без ведома.{0,10}пользовател|не (?:\w+ ){0,2}?пользовател.{0,40}(?:говори
+        |сообщай)|скрой.{0,50}от пользовател""", negatable=False),
     pattern("send-instruction", "ask", "", r"""
-        (?:отправ|перешл|загруз|передай|скопируй)\w*.{0,80}(?:ключ|парол|секрет|токен|переменн|файл
+        (?:отправ|перешл|загруз|передай|скопируй).{0,90}(?:ключ|парол|секрет|токен|переменн|файл
         |учетн|учётн|данные).{0,100}(?:https?://|на (?:\w+ )?сервер|@)"""),
     # Korean
     pattern("override-instructions", "block", "", r"""

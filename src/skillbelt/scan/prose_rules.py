@@ -9,13 +9,14 @@ words without which a pattern cannot match, in groups of which each must be ther
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
+from skillbelt.records import NamedTuple
 from skillbelt.scan.values import FindingKind
+from skillbelt.text import Lazy
 
 STEM = 4
 # What matches the end of a sentence, too.
-_SPANS = re.compile(r"\[\\s\\S\]|\\W|\\s")
+_SPANS = (r"\W", r"\s")
 
 
 class ProsePattern(NamedTuple):
@@ -37,9 +38,12 @@ def pattern(
     rule: str, kind: FindingKind, needs: str, form: str, *, negatable: bool = True
 ) -> ProsePattern:
     """Return a pattern; line breaks in a form are for its reader alone."""
-    squeezed = re.sub(r"\n\s*", "", form)
+    squeezed = "".join([part.lstrip() for part in form.split("\n")])
+    words, parts = _find_words(squeezed)
     groups = tuple(
-        frozenset(word.lstrip("~./<")[:STEM] for word in group.split())
+        frozenset[str]().union(
+            *(_lengthen(word.lstrip("~./<")[:STEM], words, parts) for word in group.split())
+        )
         for group in needs.split("&")
         if group
     )
@@ -47,11 +51,40 @@ def pattern(
         rule=rule,
         kind=kind,
         needs=groups,
-        form=re.compile(squeezed),
+        form=Lazy(squeezed),
         negatable=negatable,
-        spans=bool(_SPANS.search(squeezed)),
+        spans=any(span in squeezed for span in _SPANS),
     )
 
+
+def _find_words(form: str) -> tuple[dict[str, set[str]], tuple[str, ...]]:
+    """Return the words of a form, by their stems, and those that may be a part of a longer one."""
+    words: dict[str, set[str]] = {}
+    parts: set[str] = set()
+    for written, varies, goes_on in set(_WORD.findall(_ESCAPE.sub(" ", form))):
+        word = written[:-1] if varies else written
+        words.setdefault(word[:STEM], set()).add(word)
+        if goes_on and 0 < len(word) <= STEM:
+            parts.add(word)
+    return words, tuple(parts)
+
+
+def _lengthen(stem: str, words: dict[str, set[str]], parts: tuple[str, ...]) -> set[str]:
+    """Return the whole words of a form that begin with a stem, which fewer texts have.
+
+    A stem of which a word of the form may be only a part, or that has none, stays as it is.
+    """
+    if stem.startswith(parts):
+        return {stem}
+    if len(stem) == STEM:
+        return words.get(stem) or {stem}
+    begun = {word for same in words.values() for word in same if word.startswith(stem)}
+    return begun or {stem}
+
+
+_ESCAPE = re.compile(r"\\[a-zA-Z]")
+# A word of a form, what makes its last letter one of many, and what may be a part of the word.
+_WORD = re.compile(r"([a-z0-9][a-z0-9'-]*)([?*]|\{[\d,]+\})?([a-z(\[.\\])?")
 
 _USER = (
     r"(?:the |any |your |an? )?(?:end )?(?:user|human|operator|customer|developer|anyone|owner"
@@ -85,7 +118,7 @@ _AWAY = (
     r"(?:https?://|\bto (?:an? |the |our |this |my |your )?(?:\w+ ){0,2}?(?:external|remote"
     r"|third[- ]party|attacker|collect(?:ion|or)|logging|analytics|audit|backup|telemetry"
     r"|monitoring|c2|intranet|central)(?: \w+)? ?(?:server|endpoint|service|host|url|api|webhook"
-    r"|address|system|collector)?|\bwebhook|[\w.+-]+@(?!example)[\w-]+\.[a-z]{2,})"
+    r"|address|system|collector)?|\bwebhook|(?<![\w.+-])[\w.+-]++@(?!example)[\w-]+\.[a-z]{2,})"
 )
 _ORDERS = (
     r"(?:instructions?|prompts?|guidelines?|directives?|constraints|restrictions"
@@ -200,7 +233,7 @@ PATTERNS = (
     pattern("follow-remote-text", "ask", "http & fetc down retr read load open visi get curl chec "
     "pull quer requ brow cons", r"""
         \b(?:fetch|download|retrieve|read|load|open|visit|get|curl|check|pull|query|request|browse
-        |consult)\b.{0,120}https?://\S+[\s\S]{0,120}?
+        |consult)\b.{0,120}https?://\S++[\s\S]{0,120}?
         \b(?:follow|execute|obey|comply with|act on|carry out|perform|treat
         |adopt)\b.{0,40}\b(?:instructions?|steps|commands?|directions|directives?|contents?
         |response|what(?:ever)?|prompt|output)\b"""),
@@ -217,9 +250,9 @@ PATTERNS = (
         |{_ORDER}{_SEND}.{{0,60}}{_AWAY}.{{0,120}}\b(?:{SECRETS}|{_DATA})\b"""),
     pattern("send-instruction", "ask", "bcc cc forw send emai e-ma copy & copy copi repo summ resu "
     "outp docu file data atta ever cont", r"""
-        \b(?:bcc|cc|forward|send|e-?mail|copy)\b.{0,80}\b(?:copy|copies|report|summary|result
+        \b(?:bcc|cc|forward|send|e-?mail|copy)\b(?>.{0,80}?\b(?:copy|copies|report|summary|result
         |output|document|file|data|attachment|everything
-        |contents?)\b.{0,60}[\w.+-]+@(?!example\.)[\w-]+\.\w+"""),
+        |contents?)\b).{0,140}?(?<![\w.+-])[\w.+-]++@(?!example\.)[\w-]+\.\w+"""),
     pattern("send-instruction", "ask", "http & uplo back exfi tran mirr sync forw send post repo",
     rf"""
         {_ORDER}(?:upload|back(?:ed)? ?up|exfiltrate|transmit|mirror|sync|forwards?|send
@@ -352,10 +385,10 @@ PATTERNS = (
         |important)\b[\s\S]{0,160}\bdownload\b[\s\S]{0,120}(?:\.(?:exe|msi|dmg|pkg|scr|bat|zip|rar
         |7z)\b|releases/download)[\s\S]{0,200}\b(?:run|open|execute|launch|extract|double-?click)"""),
     pattern("paste-command", "ask", "past copy & term comm powe cons shel run exec & http", r"""
-        \b(?:visit|open|go to|navigate to|follow|see|from)\b.{0,160}https?://\S+[\s\S]{0,160}?\b
+        \b(?:visit|open|go to|navigate to|follow|see|from)\b.{0,160}https?://\S++[\s\S]{0,160}?\b
         (?:copy|paste)\b.{0,100}\b(?:terminal|command prompt|powershell|console|shell|command line)
         |\b(?:copy|paste)\b.{0,60}\b(?:installation |install |setup )?(?:command|script|code
-        |snippet)\b.{0,60}(?:from|at)\b.{0,40}https?://\S+[\s\S]{0,120}?\b(?:terminal
+        |snippet)\b.{0,60}(?:from|at)\b.{0,40}https?://\S++[\s\S]{0,120}?\b(?:terminal
         |command prompt|powershell|console|run|execute)"""),
     # Against the user on the side
     pattern("harmful-order", "ask", "inse intr plan embe inje weav slip & back vuln mali malw subt "
@@ -387,8 +420,8 @@ PATTERNS = (
         |(?:other )?versions of|photos|originals|user accounts|repositories)\b"""),
     pattern("harmful-order", "ask", "lock encr prot zip arch & pass ciph key rand & dele remo eras "
     "shre", r"""
-        \b(?:lock|encrypt|protect|zip|archive|password-protected)\b[\s\S]{0,260}\b(?:password
-        |passphrase|key)\b[\s\S]{0,260}\b(?:delete|remove|erase|shred)\b (?:\w+ ){0,4}?(?:original
+        \b(?:lock|encrypt|protect|zip|archive|password-protected)\b(?>[\s\S]{0,260}?\b(?:password
+        |passphrase|key)\b)[\s\S]{0,520}?\b(?:delete|remove|erase|shred)\b (?:\w+ ){0,4}?(?:original
         |unencrypted|other versions|source file)"""),
     # Words into what lasts
     pattern("agent-file-change", "ask", "add appe writ inse inje save stor put pers copy reme & "

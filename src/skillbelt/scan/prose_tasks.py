@@ -7,13 +7,13 @@ mark of its reach: an address, "always", "after every", or who loses by it.
 
 from __future__ import annotations
 
-from skillbelt.scan.prose_rules import ProsePattern, pattern
+from skillbelt.scan.prose_rules import SECRETS, ProsePattern, pattern
 
 _ORDER = (
     r"(?:^|\n|[,:;(] ?|\b(?:and|then|to|must|should|always|also|please|will|you|first|next|finally"
     r"|automatically|immediately|simply|just|or|sure|shall) )"
 )
-_MAIL = r"[\w.+-]+@(?!example|your|domain|company|acme|test)[\w-]+\.[a-z]{2,}"
+_MAIL = r"(?<![\w.+-])[\w.+-]++@(?!example|your|domain|company|acme|test)[\w-]+\.[a-z]{2,}"
 _EVERY = r"(?:always|every|each|any|all|whenever|after|before|once|upon|automatically)"
 
 TASK_PATTERNS: tuple[ProsePattern, ...] = (
@@ -161,4 +161,56 @@ TASK_PATTERNS: tuple[ProsePattern, ...] = (
         (?:details|intents?|information|data)|passwords?|personal (?:data|information|details)|ssns?
         |conversations?|keystrokes|clipboard|health (?:data|records))\b[^\n]{0,60}\b(?:to|in|into)\b
         [^\n]{0,30}?[\w/.-]+\.(?:txt|log|csv|dat|tmp)\b"""),
+    # The same acts in other tones: passive, told as a habit, as advice, in rows of a table
+    pattern("send-instruction", "ask", "priv cred pass key keys secr toke api env envi & shal must "
+    "shou is are to may will woul trav & depo lodg furn tran send forw uplo mail deli post "
+    "hand rela copi trav & http @ exte supp our", rf"""
+        {SECRETS}[^\n]{{0,60}}?\b(?:(?:shall|must|should|are to|is to|will|may) (?:\w+ )?be
+        (?:deposited|lodged|furnished|transmitted|sent|forwarded|uploaded|mailed|delivered|posted
+        |handed|relayed|copied)|travell?ed along)\b[^\n]{{0,80}}(?:https?://|@[\w-]+\.)"""),
+    pattern("send-instruction", "ask", "env envi cred pass key keys secr toke api sett & trav go "
+    "goes incl atta come & to & @ http", r"""
+        \b(?:environment (?:settings|variables)|credentials|passwords?|api keys?|tokens?)\b
+        [^\n]{0,40}\b(?:travell?(?:ed|s)?|goes?|comes?|included|attached)\b[^\n]{0,60} to
+        (?:https?://|[\w.+-]+@[\w-]+\.)"""),
+    pattern("hide-from-user", "ask", "quie secr disc unob sile cove & pass cred key keys toke secr "
+    "api & tuck slip copy note put send mail coll gath jot writ", rf"""
+        \b(?:quietly|secretly|discreetly|unobtrusively|silently|covertly)\b (?:tuck|slip|copy|not
+        |putt|send|mail|collect|gather|jott|writ)\w* [^\n]{{0,40}}?{SECRETS}"""),
+    pattern("hide-from-user", "ask", "neve not does leav without with & brin ment out & up it", r"""
+        \b(?:never|does not|do not|doesn't|don't) (?:bring|brings) (?:it|this|that|them) up\b
+        |\bleave (?:it|this|that|them) out of (?:your|the|any) (?:summary|report|answer|reply
+        |response)\b"""),
+    pattern("hide-from-user", "ask", "so & nobo no & wond noti asks sees", r"""
+        \bso (?:that )?no(?:body| one) (?:wonders|notices|asks|sees)\b"""),
+    pattern("hide-from-user", "ask", "not & subj & disc discl repo", r"""
+        \bnot subject to (?:disclosure|reporting|mention) to (?:the )?(?:client|user|customer
+        |person|owner)\b"""),
+    pattern("skip-asking", "ask", "bypa & put puts set sets add make edit chan writ swit", r"""
+        \b(?:put|puts|set|sets|add|make|edit|change|write|switch)\b[^\n]{0,80}
+        bypass ?permissions\b"""),
+    pattern("ask-for-secret", "ask", "gath coll find copy read look list zip comp & pem key keys "
+    "p12 pfx kdbx ppk jks", r"""
+        \b(?:gather|collect|find|copy|read|look for|zip|compress)\b[^\n]{0,60}[ *]\.(?:pem|key|p12
+        |pfx|kdbx|ppk|jks)\b[^\n]{0,40}\b(?:home|user|computer|machine|disk)\b"""),
+    pattern("send-instruction", "ask", "netr ssh aws pem env id_r id_e gnup & past put plac incl "
+    "embe appe copi & body head url quer requ foot form comm", r"""
+        (?:~/|\B)\.(?:netrc|ssh|aws|env|gnupg|npmrc|pypirc)\b[^\n]{0,40}\b(?:pasted|put|placed
+        |included|embedded|appended|copied)\b[^\n]{0,40}\b(?:body|headers?|url|query|request|footer
+        |form|comment)\b"""),
+    pattern("send-instruction", "ask", "agen assi it he she mode clau & uplo send mail post copi "
+    "forw & hist cred pass key keys toke secr env ssh conv & http @", rf"""
+        \b(?:agent|assistant|it|he|she|model|claude) (?:\w+ )?(?:uploads|sends|mails|posts|copies
+        |forwards)\b [^\n]{{0,40}}?(?:{SECRETS}|history|conversations?)[^\n]{{0,60}}(?:https?://
+        |@[\w-]+\.)"""),
+    pattern("send-instruction", "ask", "brow cred pass key keys wall cook ssh & hand pass give & "
+    "tran http over @", r"""
+        \b(?:browser (?:profile|data|history)|credentials|passwords?|private keys?|wallets?|cookies
+        |ssh keys?)\b[^\n]{0,80}\b(?:hand|pass|give) (?:it|them|this)(?: over)? to
+        (?:https?://|[\w-]+\.(?:sh|io|com|net|org|top|me|xyz)\b)"""),
+    pattern("harmful-order", "ask", "clea wip wipe empt purg eras dele remo & docu home down desk "
+    "pict phot & for perm star each sess alwa befo", r"""
+        \b(?:clear(?:ing)? out|wip(?:e|ing)|empty(?:ing)?|purg(?:e|ing)|eras(?:e|ing)|delet(?:e|ing)
+        |remov(?:e|ing))\b[^\n]{0,40}\b(?:documents|home|downloads|desktop|pictures|photos)
+        (?: folder| directory)\b[^\n]{0,60}\b(?:for good|permanently|forever)\b"""),
 )  # fmt: skip

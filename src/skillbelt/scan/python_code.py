@@ -10,18 +10,25 @@ from __future__ import annotations
 import ast
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from skillbelt.format.python_source import MAX_SOURCE_BYTES, parse_python
+from skillbelt.late import Late
 from skillbelt.scan.calls import TracedCall, judge_call
 from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
 from skillbelt.scan.package_names import judge_package
+from skillbelt.text import Lazy
+
+if TYPE_CHECKING:
+    import textwrap
+else:
+    textwrap = Late("textwrap")  # cost: 1 ms, only for code that is indented
 
 _MAX_DEPTH = 60
 _MAX_ROUNDS = 12
 _MAX_TEXT = 64 * 2**10
-_PROMPT = re.compile(r"(?m)^(?:>>> |\.\.\. |In \[\d+\]: )")
+_PROMPT = Lazy(r"(?m)^(?:>>> |\.\.\. |In \[\d+\]: )")
 _STRING_METHODS = frozenset(
     (
         "strip",
@@ -57,7 +64,7 @@ def read_python(text: str, line: int, ledger: Ledger) -> bool:
 def _parse(text: str) -> ast.Module | None:
     forms: tuple[Callable[[str], str], ...] = (
         lambda one: one,
-        textwrap.dedent,
+        lambda one: textwrap.dedent(one),
         lambda one: _PROMPT.sub("", one),
         # A part of a function, or one with an ellipsis for what is left out.
         lambda one: "async def _():\n" + textwrap.indent(textwrap.dedent(one), " "),
@@ -207,6 +214,26 @@ class PythonReader:
         """Follow a function by itself, with arguments that nothing is known of."""
         if node.name not in self.returns and depth < _MAX_DEPTH:
             self._call_function(node, (), {}, depth)
+        made = UNKNOWN
+        for one in reversed(node.decorator_list):
+            made = self._decorate(one, made, depth)
+
+    def _decorate(self, node: ast.expr, made: Traced, depth: int) -> Traced:
+        """Return what a decorator makes of a function, or of what another one made of it."""
+        if isinstance(node, ast.Lambda):
+            return self.value(node.body, depth + 1)
+        target = self.value(node, depth + 1)
+        if isinstance(node, ast.Call) or not target.name or not made.labels:
+            return made
+        call = TracedCall(
+            name=target.name,
+            owner=UNKNOWN,
+            positional=(made,),
+            line=self.line(node),
+            labels=target.labels,
+        )
+        done = judge_call(call, self.ledger)
+        return done if done.labels else made
 
     def _call_function(
         self,

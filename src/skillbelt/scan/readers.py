@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from posixpath import basename, splitext
+from typing import TYPE_CHECKING
 
 from skillbelt.check.danger import find_secrets
-from skillbelt.scan.decoding import decode_text
-from skillbelt.scan.javascript import read_javascript
+from skillbelt.late import Late
+from skillbelt.scan.decoding import decode_text, find_spelled, has_run, is_sentence
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.markdown import (
     Paragraph,
@@ -16,24 +18,37 @@ from skillbelt.scan.markdown import (
     find_attributes,
     find_padded,
     inline_code,
+    number_lines,
     read_markdown,
     remote_images,
 )
-from skillbelt.scan.package_names import judge_package
 from skillbelt.scan.patterns import search_code
 from skillbelt.scan.places import find_paths, place_class
-from skillbelt.scan.prose import fold, is_about_security, is_plain, read_prose
-from skillbelt.scan.python_code import read_python
-from skillbelt.scan.shell import read_shell
+from skillbelt.scan.prose import Skim, fold, is_about_security, read_prose, read_skimmed
 from skillbelt.scan.values import KINDS
-from skillbelt.text import hidden
+from skillbelt.text import Lazy, hidden
 from skillbelt.values import SKILL_FILE
+
+if TYPE_CHECKING:
+    from skillbelt.scan import embedded, javascript, package_names, python_code, shell
+else:  # cost: 10 ms, each only for files or blocks in its language
+    embedded = Late("skillbelt.scan.embedded")
+    package_names = Late("skillbelt.scan.package_names")
+    javascript = Late("skillbelt.scan.javascript")
+    python_code = Late("skillbelt.scan.python_code")
+    shell = Late("skillbelt.scan.shell")
 
 MAX_TEXT = 512 * 2**10
 
 _BY_ENDING = {
     ".md": "markdown", ".mdx": "markdown", ".markdown": "markdown", ".rst": "markdown",
     ".txt": "text", ".py": "python", ".pyw": "python", ".sh": "shell", ".bash": "shell",
+    ".fish": "shell", ".ksh": "shell", ".bats": "shell", ".envrc": "shell", ".mk": "makefile",
+    ".dockerfile": "dockerfile", ".ipynb": "notebook", ".pth": "pth", ".cts": "typescript",
+    ".vbs": "powershell", ".vba": "powershell", ".psd1": "powershell", ".applescript": "other",
+    ".r": "other", ".jl": "other", ".kt": "other", ".cs": "other", ".scala": "other",
+    ".groovy": "other", ".gradle": "other", ".awk": "other", ".tcl": "other", ".ex": "other",
+    ".exs": "other", ".dart": "other", ".nim": "other", ".cpp": "other", ".m": "other",
     ".zsh": "shell", ".command": "shell", ".js": "javascript", ".mjs": "javascript",
     ".cjs": "javascript", ".jsx": "javascript", ".ts": "typescript", ".mts": "typescript",
     ".tsx": "typescript", ".ps1": "powershell", ".psm1": "powershell", ".bat": "powershell",
@@ -43,36 +58,50 @@ _BY_ENDING = {
     ".cfg": "data", ".csv": "data", ".xml": "data", ".html": "markdown", ".htm": "markdown",
     ".svg": "markdown", ".env": "data", ".plist": "data", ".service": "data",
 }  # fmt: skip
-_SHEBANG = re.compile(r"#!.*?\b(?:(python)|(node|deno|bun)|((?:ba|z|da|k)?sh))")
-# A block without a language is shell if it begins like a command.
-_COMMAND = re.compile(
-    r"(?m)^[^\S\n]*(?:\$ |# |> )?(?:sudo |env )?(?:curl|wget|bash|sh|npm|npx|pip3?|python3?|node"
+TEXT_ENDINGS = frozenset(_BY_ENDING)
+_SHEBANG = Lazy(r"#!.*?\b(?:(python)|(node|deno|bun)|((?:ba|z|da|k)?sh))")
+_COMMAND_NAMES = (
+    r"(?:\$ |# |> )?(?:sudo |env )?(?:curl|wget|bash|sh|npm|npx|pip3?|python3?|node"
     r"|git|cat|echo|cd|rm|chmod|mkdir|brew|apt(?:-get)?|docker|export|uvx?|powershell|eval|nc|base64"
     r"|openssl|crontab|scp|ssh|tar|unzip|xattr|osascript|launchctl)\b"
 )
-_PROMPT = re.compile(r"(?m)^[^\S\n]*(?:\$|%|❯|>)[ \t]+(?=\S)")
+# A block without a language is shell if it begins like a command.
+_COMMAND = Lazy(rf"(?m)^[^\S\n]*{_COMMAND_NAMES}")
+# In every paragraph with a command between backquotes, and cheaper to look for.
+_INLINE_COMMAND = Lazy(rf"`[^\S\n]*+(?:[\w+#-]++[^\S\n]++)??{_COMMAND_NAMES}")
+_PROMPT = Lazy(r"(?m)^[^\S\n]*(?:\$|%|❯|>)[ \t]+(?=\S)")
 # What a command in prose has that does more than name a program.
 _ACTS = ("|", "$(", "-", "777", "+rwx", "+s ", "://")
 _OPERATORS = ("|", "&&", "$(", "http://", "https://")
+# Where paths begin that prose may name.
+_PATH_BEGINS = ("~/", "HOME", "%\\", "/etc/", "/proc/")
 # Before a block that shows what not to do.
-_BAD_EXAMPLE = re.compile(
+_BAD_EXAMPLE = Lazy(
     r"(?i)❌|🚫|⛔|\bbad\b|\bwrong\b|\bavoid\b|\bvulnerab|\binsecure\b|\bmalicious\b|\battacks?\b"
     r"|\bexploit|anti-?pattern|\bunsafe\b|\bdangerous\b|red flags?|\bpayloads?\b|\bthreats?\b"
     r"|\bproof of concept|\bpentest|reverse shell"
 )
-_BAD_COMMENT = re.compile(
+# One of these is in every text that the form above finds.
+_BAD_WORDS = (
+    "bad", "wrong", "avoid", "vulnerab", "insecure", "malicious", "attack", "exploit", "pattern",
+    "unsafe", "dangerous", "red flag", "payload", "threat", "proof of", "pentest", "reverse shell",
+    "❌", "🚫", "⛔",
+)  # fmt: skip
+_BAD_COMMENT = Lazy(
     r"(?im)\A\s*(?:#|//|--)\s*(?:❌|🚫|bad\b|wrong\b|avoid|don't|vulnerable|unsafe)"
 )
-_ADDRESSED = re.compile(
+_ADDRESSED = Lazy(
     r"\b(?:ai|assistant|agent|claude|model|llm|gpt|copilot|you)\b.{0,80}\b(?:must|should|always"
     r"|never|need to|shall|will|are required|have to|instead|also)\b"
     r"|\b(?:must|always|never|instruction|system)\b.{0,60}\b(?:ai|assistant|agent|claude|model"
     r"|llm)\b"
 )
-_TAGS = re.compile("[\U000e0020-\U000e007f]{4,}")
-_BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
-_REQUIREMENT = re.compile(
-    r"(?m)^[ \t]*([A-Za-z0-9][\w.-]*(?:\[[^\]]*\])?(?:[=<>!~].*)?|git\+\S+"
+_TAGS = Lazy("[\U000e0020-\U000e007f]{4,}")
+# Those of England, Scotland, Wales and others are spelled with the same characters.
+_FLAG = Lazy("\U0001f3f4[\U000e0061-\U000e007a]{4,6}\U000e007f")
+_BIDI = Lazy("[\u202a-\u202e\u2066-\u2069]")
+_REQUIREMENT = Lazy(
+    r"(?m)^[ \t]*([A-Za-z0-9][\w.-]*(?:\[[^\]\n]*\])?(?:[=<>!~].*)?|git\+\S+"
     r"|https?://\S+)[ \t]*(?:#.*)?$"
 )
 
@@ -89,49 +118,84 @@ def kind_of_text(path: str, text: str) -> str:
     match = _SHEBANG.match(text)
     if match:
         return "python" if match[1] else "javascript" if match[2] else "shell"
-    if name in ("makefile", "dockerfile", "justfile") or name.startswith(("pre-", "post-")):
+    if name in ("makefile", "gnumakefile", "justfile"):
+        return "makefile"
+    if name.startswith(("dockerfile", "containerfile")):
+        return "dockerfile"
+    if name in _SHELL_FILES or name.startswith(("pre-", "post-")) or "hooks/" in path:
         return "shell"
     return "data"
+
+
+# Files without an ending that a shell reads, and hooks of git.
+_SHELL_FILES = frozenset(
+    (".envrc", ".bashrc", ".bash_profile", ".bash_login", ".zshrc", ".zshenv", ".zprofile",
+     ".profile", "commit-msg", "prepare-commit-msg", "applypatch-msg", "pre-commit")
+)  # fmt: skip
 
 
 def read_text_file(path: str, text: str, ledger: Ledger, *, first_line: int = 1) -> None:
     """Note what one text file of a skill holds."""
     ledger.path, ledger.first_line = path, first_line
-    with _Shown(ledger, bool(_ASIDE.search(path))):
-        _read_text_file(path, text, ledger)
+    kind = kind_of_text(path, text)
+    # What no model is given and no user runs: questions for tests, and what is inside a container.
+    with _Shown(ledger, kind == "dockerfile" or bool(_QUESTIONS.search(path))):
+        _read_text_file(kind, text, ledger)
 
 
-# What no model is given and no user runs: questions for tests, and what is inside a container.
-_ASIDE = re.compile(r"(?i)(?:^|/)(?:evals?|benchmarks?)/[^/]+\.jsonl?$|(?:^|/)dockerfile[^/]*$")
+_QUESTIONS = Lazy(r"(?i)(?:^|/)(?:evals?|benchmarks?)/[^/]+\.jsonl?$")
 
 
-def _read_text_file(path: str, text: str, ledger: Ledger) -> None:
+def _read_text_file(kind: str, text: str, ledger: Ledger) -> None:
     find_hidden_characters(text, ledger)
     for line, what in find_secrets(text.encode("utf-8", "replace")):
         ledger.find("secret-in-text", line, what)
-    kind = kind_of_text(path, text)
     if kind == "markdown":
         read_document(text, ledger)
     elif kind == "text":
         read_plain(text, ledger)
-    elif kind in ("data", "requirements", "package"):
+    elif kind in ("data", "requirements", "package", "notebook"):
         _read_data(text, kind, ledger)
+    elif kind in _REWRITTEN:
+        language, rewrite = _REWRITTEN[kind]
+        read_code(rewrite(text), language, 1, ledger)
+        _read_commands(text, 1, ledger)
+        ledger.names_url(text, 1)
+        _read_comments(text, 1, ledger, None)
     else:
         read_code(text, kind, 1, ledger)
-        _read_comments(text, 1, ledger)
+        _read_comments(text, 1, ledger, None)
+
+
+# Files of which only some lines are code.
+_REWRITTEN: dict[str, tuple[str, Callable[[str], str]]] = {
+    "makefile": ("shell", lambda text: embedded.find_recipes(text)),
+    "make": ("shell", lambda text: embedded.find_recipes(text)),
+    "dockerfile": ("shell", lambda text: embedded.find_image_steps(text)),
+    "pth": ("python", lambda text: embedded.find_path_imports(text)),
+}
+
+
+def _may_hide(text: str) -> bool:
+    """Whether a text may have characters that are not seen, found without looking at each."""
+    if not text.replace("\n", " ").replace("\t", " ").replace("\u00a0", " ").isprintable():
+        return True
+    # Selectors of forms count as printable; those of this plane begin with the same bytes.
+    return b"\xf3\xa0" in text.encode("utf-8", "surrogatepass")
 
 
 def find_hidden_characters(text: str, ledger: Ledger) -> None:
     """Note characters that a reader does not see, and what they spell."""
-    if text.isascii():
+    if text.isascii() or not _may_hide(text):
         return
-    for match in _TAGS.finditer(text):
+    for match in _TAGS.finditer(_FLAG.sub("", text)):
         spelled = "".join(chr(ord(one) - 0xE0000) for one in match[0])
         ledger.find("hidden-characters", text.count("\n", 0, match.start()) + 1, repr(spelled))
         read_prose(spelled, text.count("\n", 0, match.start()) + 1, ledger)
         return
     # White space is looked at one by one, and there is much of it.
-    squeezed = text.removeprefix("\ufeff").replace("\n", " ").replace("\t", " ")
+    squeezed = _FLAG.sub("", text.removeprefix("\ufeff"))
+    squeezed = squeezed.replace("\n", " ").replace("\t", " ")
     odd = [one for one in hidden(squeezed) if ord(one) > 0xA0]
     spread = [one for one in odd if one not in "\u200e\u200f\ufeff\u00ad"]
     if not spread:
@@ -155,11 +219,11 @@ def read_document(text: str, ledger: Ledger) -> None:
 
 def _read_document(text: str, ledger: Ledger) -> None:
     parts = read_markdown(text)
-    plain = is_plain(text)
+    look = _Look(parts.shown, ledger)
     for paragraph in parts.paragraphs:
-        _read_paragraph(paragraph, ledger, plain=plain)
+        _read_paragraph(paragraph, ledger, look)
     for block in parts.blocks:
-        _read_block(block, ledger, plain=plain)
+        _read_block(block, ledger, look)
     for paragraph in parts.hidden:
         read_hidden(paragraph, ledger)
     for paragraph in find_attributes(text):
@@ -170,18 +234,80 @@ def _read_document(text: str, ledger: Ledger) -> None:
             ledger.find("padded-text", paragraph.line, paragraph.text)
 
 
-_ENCODED = re.compile(r"[A-Za-z0-9+/]{60,20000}+={0,2}")
+_ENCODED = Lazy(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{60,}+={0,2}")
+_IN_ENCODED = bytes(chr(code).isalnum() or code in b"+/" for code in range(128)) + bytes(128)
+_RUN_OF_ENCODED = b"\1" * 60
+_MAX_ENCODED = 20_000
+_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
 def _read_encoded(text: str, ledger: Ledger) -> None:
     """Note instructions that a text holds in base64 or in hexadecimal digits."""
-    for number, match in enumerate(_ENCODED.finditer(text)):
-        if number > 20:
-            return
-        is_hex = all(one in "0123456789abcdefABCDEF" for one in match[0])
-        plain = decode_text("hex" if is_hex else "base64", match[0]) or ""
-        if plain.isprintable() and " " in plain:
-            read_prose(plain, text.count("\n", 0, match.start()) + 1, ledger)
+    encoded = has_run(text, _IN_ENCODED, _RUN_OF_ENCODED)
+    for match, line in number_lines(_ENCODED.finditer(text), text, 1) if encoded else ():
+        for at in range(0, len(match[0]), _MAX_ENCODED):
+            part = match[0][at : at + _MAX_ENCODED]
+            form = "hex" if set(part) <= _HEX_DIGITS else "base64"
+            _read_decoded(decode_text(form, part) or "", line, ledger)
+    for plain, line in find_spelled(text):
+        _read_decoded(plain, line + 1, ledger)
+
+
+def _read_decoded(plain: str, line: int, ledger: Ledger) -> None:
+    """Note instructions in decoded text, all on the line of what it was decoded from."""
+    if is_sentence(plain):
+        read_prose(" ".join(plain.split()), line, ledger)
+
+
+# Words in which digits stand for letters.
+_LEET_HINT = Lazy(r"[013457](?<=[A-Za-z].)[A-Za-z]")
+_LEET = Lazy(
+    r"(?<![\w./-])(?=[013457]{0,9}[A-Za-z])[A-Za-z]{0,20}[013457][A-Za-z013457]{2,20}(?![\w./-])"
+)
+_LETTERS = str.maketrans("013457", "oieast")
+
+
+class _Look:
+    """Features of a whole text, found once, so that its parts are not searched in vain.
+
+    A part that is not made of whole lines of the text has no use for it.
+    """
+
+    def __init__(self, text: str, ledger: Ledger, first_line: int = 1) -> None:
+        ledger.spend(1 + len(text) // 500)
+        self._skim, self._first_line = Skim(text), first_line
+        folded = text.lower()
+        self.is_turned = any(word in folded for word in ("rot13", "rot-13", "backward", "revers"))
+        self.has_paths = any(begin in text for begin in _PATH_BEGINS)
+        self.is_leet = _has_leet(text[:MAX_TEXT])
+        self.has_commands = any(sign in text for sign in _OPERATORS)
+
+    def read_prose(self, text: str, line: int, ledger: Ledger) -> bool:
+        """Note what lines of the text tell a model to do; return whether that is nothing at all."""
+        return read_skimmed(text, line, ledger, self._skim, line - self._first_line)
+
+    def is_dull(self, text: str, line: int) -> bool:
+        """Whether lines of the text say, name and show nothing that counts."""
+        first = line - self._first_line
+        last = first + text.count("\n")
+        return (
+            not (self.is_turned or self.is_leet or "`" in text or "://" in text or "![" in text)
+            and not (self.has_commands and any(sign in text for sign in _OPERATORS))
+            and not (self.has_paths and any(begin in text for begin in _PATH_BEGINS))
+            and not (self._skim.is_odd(first, last) or self._skim.choose(first, last))
+        )
+
+
+def _has_leet(text: str) -> bool:
+    """Whether digits stand inside more than two words; most texts have none in any."""
+    return has_run(text, _IN_LEET, b"\1\2\1") and len(_LEET_HINT.findall(text)) > 2
+
+
+# Letters, and digits that stand for one.
+_IN_LEET = bytes(
+    2 if code in b"013457" else 1 if code < 128 and chr(code).isalpha() else 0
+    for code in range(256)
+)
 
 
 def _read_turned(text: str, line: int, ledger: Ledger) -> None:
@@ -193,25 +319,33 @@ def _read_turned(text: str, line: int, ledger: Ledger) -> None:
         read_prose(text[::-1], line, ledger)
 
 
-def _read_paragraph(paragraph: Paragraph, ledger: Ledger, *, plain: bool) -> None:
+def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
     """Note what prose says, what code in it does, and which addresses it names."""
     text, line = paragraph.text, paragraph.line
-    read_prose(text, line, ledger, is_plain=plain)
-    _read_turned(text, line, ledger)
+    look.read_prose(text, line, ledger)
+    if look.is_turned:
+        _read_turned(text, line, ledger)
+    if look.is_leet and len(_LEET.findall(text)) > 2:
+        read_prose(_LEET.sub(lambda match: match[0].translate(_LETTERS), text), line, ledger)
     if "://" in text:
         ledger.names_url(text, line, told=bool(_REACHES.search(text)))
-    _note_paths(text, line, ledger)
-    for code, at in inline_code(text) if "`" in text else ():
-        if _COMMAND.match(code) and any(sign in code for sign in _ACTS):
-            before = text.split("\n")[at].partition(code)[0][-80:]
+    if look.has_paths:
+        _note_paths(text, line, ledger)
+    lines: list[str] = []
+    for code, at in inline_code(text) if "`" in text and _INLINE_COMMAND.search(text) else ():
+        if any(sign in code for sign in _ACTS) and _COMMAND.match(code):
+            lines = lines or text.split("\n")
+            before = lines[at].partition(code)[0][-80:]
             shown = _announces_bad(paragraph.heading) or bool(_BAD_EXAMPLE.search(before))
             with _Shown(ledger, shown):
-                read_shell(code, line + at, ledger)
-    if any(sign in text for sign in _OPERATORS) and _COMMAND.match(
-        _PROMPT.sub("", text.partition("\n")[0])
+                shell.read_shell(code, line + at, ledger)
+    if (
+        look.has_commands
+        and any(sign in text for sign in _OPERATORS)
+        and _COMMAND.match(_PROMPT.sub("", text.partition("\n")[0]))
     ):
         with _Shown(ledger, _announces_bad(paragraph.heading)):
-            read_shell(_PROMPT.sub("", text), line, ledger)
+            shell.read_shell(_PROMPT.sub("", text), line, ledger)
     for address, at in remote_images(text) if "![" in text else ():
         if "{" in address or re.search(
             r"[?&]\w+=.{0,3}(?:data|secret|token|env|content|\$)", address
@@ -221,7 +355,7 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, *, plain: bool) -> Non
 
 def _note_paths(text: str, line: int, ledger: Ledger) -> None:
     """Note the files with secrets that prose names; whether they are to be read is prose, too."""
-    if not any(begin in text for begin in ("~/", "HOME", "%\\", "/etc/", "/proc/")):
+    if not any(begin in text for begin in _PATH_BEGINS):
         return
     for path, at in find_paths(text):
         if place_class(path) in ("credential", "service", "settings", "history"):
@@ -231,11 +365,12 @@ def _note_paths(text: str, line: int, ledger: Ledger) -> None:
 @lru_cache(maxsize=256)
 def _announces_bad(text: str) -> bool:
     """Whether the text before a part says that it shows what not to do."""
-    return bool(_BAD_EXAMPLE.search(text))
+    folded = text.lower()
+    return any(word in folded for word in _BAD_WORDS) and bool(_BAD_EXAMPLE.search(text))
 
 
 # Prose in which an address is more than a reference.
-_REACHES = re.compile(
+_REACHES = Lazy(
     r"(?i)\b(?:fetch|download|curl|wget|post|send|upload|call|request|query|api|endpoint|install|visit)"
 )
 
@@ -257,66 +392,130 @@ class _Shown:
 _MAX_FENCES = 3
 
 
-def _read_block(block: ShownCode, ledger: Ledger, *, plain: bool, depth: int = 0) -> None:
-    language, text = block.language, block.text
-    shown = _announces_bad(block.before[-300:]) or bool(_BAD_COMMENT.match(text))
+_PROSE_BLOCKS = ("", "text", "plaintext", "markdown", "md", "prompt", "txt")
+
+
+def _read_block(block: ShownCode, ledger: Ledger, look: _Look, *, depth: int = 0) -> None:
+    shown = _announces_bad(block.before[-300:]) or bool(_BAD_COMMENT.match(block.text))
     with _Shown(ledger, shown):
-        if language in ("", "text", "plaintext", "markdown", "md", "prompt", "txt"):
-            if _COMMAND.search(text) and language in ("", "text", "plaintext", "txt"):
-                read_code(text, "shell", block.line, ledger)
-            ledger.names_url(text, block.line)
-            inner = read_markdown(text, block.line)
-            for paragraph in inner.paragraphs:
-                read_prose(paragraph.text, paragraph.line, ledger, is_plain=plain)
-            for one in inner.blocks if depth < _MAX_FENCES else ():
-                _read_block(one, ledger, plain=plain, depth=depth + 1)
-        elif language == "data":
-            ledger.names_url(text, block.line)
-            _read_values(text, block.line, ledger, plain=plain)
+        if block.language in _PROSE_BLOCKS:
+            _read_prose_block(block, ledger, look, depth)
+        elif block.language == "data":
+            ledger.names_url(block.text, block.line)
+            _read_values(block.text, block.line, ledger, look)
         else:
-            read_code(text, language, block.line, ledger)
-            _read_prose_in_code(block, ledger, plain=plain)
-            if '"""' in text or "/*" in text:
-                _read_comments(text, block.line, ledger)
+            _read_code_block(block, ledger, look)
+
+
+def _read_prose_block(block: ShownCode, ledger: Ledger, look: _Look, depth: int) -> None:
+    text = block.text
+    if _COMMAND.search(text) and block.language in ("", "text", "plaintext", "txt"):
+        read_code(text, "shell", block.line, ledger)
+    ledger.names_url(text, block.line)
+    inner = read_markdown(text, block.line)
+    if inner.shown != text:  # what was left of a comment inside a comment is one again
+        look = _Look(inner.shown, ledger, block.line)
+        for paragraph in inner.hidden:
+            read_hidden(paragraph, ledger)
+    for paragraph in inner.paragraphs:
+        look.read_prose(paragraph.text, paragraph.line, ledger)
+    for one in inner.blocks if depth < _MAX_FENCES else ():
+        _read_block(one, ledger, look, depth=depth + 1)
+
+
+def _read_code_block(block: ShownCode, ledger: Ledger, look: _Look) -> None:
+    language, text = block.language, block.text
+    if language in _REWRITTEN:
+        inside, rewrite = _REWRITTEN[language]
+        read_code(rewrite(text), inside, block.line, ledger)
+    read_code(text, language, block.line, ledger)
+    if not look.is_dull(text, block.line):
+        _read_prose_in_code(block, ledger, look)
+    if any(mark in text for mark in ('"""', "'''", "/*")):
+        _read_comments(text, block.line, ledger, look)
+    if language not in _PARSED:
+        _read_lines(text, block.line, ledger, look)
+
+
+_PARSED = frozenset(("shell", "python", "javascript", "typescript", "powershell"))
+
+
+def _read_lines(text: str, line: int, ledger: Ledger, look: _Look) -> None:
+    """Note instructions in the lines of a diagram, a formula or code that is not parsed."""
+    for number, one in enumerate(text.split("\n")):
+        if len(one) > 40:
+            look.read_prose(one, line + number, ledger)
 
 
 # A line of a block that is a sentence or a comment, and no code.
-_SENTENCE_LINE = re.compile(
-    r"(?m)^[ \t]*(?:(?:#+|//+|--|\*+|\d{1,2}[.)]|-)[ \t]*)?"
+_SENTENCE_LINE = Lazy(
+    r"(?m)^[ \t]*(?:(?:#+|//+|--|\*+|%+|;+|\d{1,2}[.)]|-)[ \t]*)?"
     r"(?:[*_>]{0,3}[A-Za-z'][\w',:;!`-]*[*_]{0,3}[ \t]+){5,}[^\n]*$"
 )
 
 
-def _read_prose_in_code(block: ShownCode, ledger: Ledger, *, plain: bool) -> None:
+def _read_prose_in_code(block: ShownCode, ledger: Ledger, look: _Look) -> None:
     """Note instructions between the lines of a block: a model reads them like all others."""
     lines: list[str] = []
     start = last = -1
-    for match in _SENTENCE_LINE.finditer(block.text):
-        at = block.text.count("\n", 0, match.start())
+    for match, at in number_lines(_SENTENCE_LINE.finditer(block.text), block.text):
         if lines and at > last + 1:
             paragraph = Paragraph("\n".join(lines), block.line + start, "")
-            _read_paragraph(paragraph, ledger, plain=plain)
+            _read_paragraph(paragraph, ledger, look)
             lines = []
         start = start if lines else at
         lines.append(match[0])
         last = at
     if lines:
-        _read_paragraph(Paragraph("\n".join(lines), block.line + start, ""), ledger, plain=plain)
+        _read_paragraph(Paragraph("\n".join(lines), block.line + start, ""), ledger, look)
 
 
 def read_code(text: str, language: str, line: int, ledger: Ledger) -> None:
     """Note what code of a language does."""
     parsed = False
     if language == "shell":
-        read_shell(_PROMPT.sub("", text), line, ledger)
+        if not shell.read_shell(_PROMPT.sub("", text), line, ledger):
+            ledger.find("unseen-part", line, "a statement with thousands of parts")
         parsed = True
     elif language == "python":
-        parsed = read_python(text, line, ledger)
+        parsed = python_code.read_python(text, line, ledger)
         if not parsed and _COMMAND.search(text):  # a command under the wrong name
-            read_shell(text, line, ledger)
+            shell.read_shell(text, line, ledger)
     elif language in ("javascript", "typescript"):
-        parsed = read_javascript(text, language, line, ledger)
+        parsed = javascript.read_javascript(text, language, line, ledger)
     search_code(text, line, ledger, parsed=parsed)
+    if not parsed:
+        _read_commands(text, line, ledger)
+
+
+def _read_commands(text: str, line: int, ledger: Ledger) -> None:
+    """Note what the commands in strings, and behind keys, do."""
+    for command, at in embedded.find_command_strings(text):
+        shell.read_shell(command, line + at, ledger)
+
+
+def read_head(head: str, ledger: Ledger) -> None:
+    """Note instructions in the frontmatter, but for the texts that are read as a whole."""
+    key = ""
+    value, begun = "", 0  # what goes on below a key
+    for number, line in enumerate((*head.split("\n"), "---")):
+        named = _HEAD_KEY.match(line)
+        key = named[1].lower() if named is not None else key
+        is_comment = line.lstrip().startswith("#")
+        goes_on = line.startswith(" ") and not is_comment and not _NESTED_KEY.match(line)
+        if not goes_on:
+            if value.count("\n") > 1:
+                read_prose(value, begun, ledger)
+            value, begun = "", number + 1
+        if len(line) > 40 and (is_comment or key not in _WHOLE_KEYS):
+            read_prose(line, number + 1, ledger)
+        if key not in _WHOLE_KEYS:
+            value += f"{line.strip()}\n"
+
+
+_NESTED_KEY = Lazy(r"\s*(?:- )?[\w-]{1,60}:(?:\s|\Z)")
+_HEAD_KEY = Lazy(r"([\w-]{1,60})\s*:")
+_WHOLE_KEYS = ("description", "when_to_use", "when-to-use")
 
 
 def read_hidden(paragraph: Paragraph, ledger: Ledger) -> None:
@@ -332,14 +531,15 @@ def read_hidden(paragraph: Paragraph, ledger: Ledger) -> None:
     elif _ADDRESSED.search(fold(text)):
         ledger.find("hidden-comment", paragraph.line, text, "ask")
     if _COMMAND.search(text) and "://" in text:
-        read_shell(text, paragraph.line, ledger)
+        shell.read_shell(text, paragraph.line, ledger)
 
 
 def read_plain(text: str, ledger: Ledger) -> None:
     """Note what a plain text says."""
-    plain = is_plain(text)
-    for paragraph in read_markdown(text).paragraphs:
-        _read_paragraph(paragraph, ledger, plain=plain)
+    parts = read_markdown(text)
+    look = _Look(parts.shown, ledger)
+    for paragraph in parts.paragraphs:
+        _read_paragraph(paragraph, ledger, look)
     for paragraph in find_padded(text):
         ledger.find("padded-text", paragraph.line, paragraph.text)
 
@@ -347,53 +547,85 @@ def read_plain(text: str, ledger: Ledger) -> None:
 def _read_data(text: str, kind: str, ledger: Ledger) -> None:
     ledger.names_url(text, 1, used=True)
     if kind == "requirements":
-        for match in _REQUIREMENT.finditer(text):
-            judge_package("pip", match[1], text.count("\n", 0, match.start()) + 1, ledger)
+        for match, line in number_lines(_REQUIREMENT.finditer(text), text, 1):
+            package_names.judge_package("pip", match[1], line, ledger)
     elif kind == "package":
         _read_package(text, ledger)
-    _read_values(text, 1, ledger, plain=is_plain(text))
+    elif kind == "notebook":
+        _read_notebook(text, ledger)
+    _read_values(text, 1, ledger, _Look(text, ledger))
 
 
-_HOOK = re.compile(r'"((?:pre|post)?(?:install|prepare|publish))"\s*:\s*"((?:[^"\\]|\\.)*)"')
-_DEPENDENCY = re.compile(
+_HOOK = Lazy(r'"((?:pre|post)?(?:install|prepare|publish))"\s*:\s*"((?:[^"\\]|\\.)*)"')
+_DEPENDENCY = Lazy(
     r'"(@?[\w./-]{2,80})"\s*:\s*"([~^]?\d[\w.+-]*|latest|\*|(?:git\+|https?:)[^"]{1,200})"'
 )
 
 
 def _read_package(text: str, ledger: Ledger) -> None:
-    for match in _HOOK.finditer(text):
-        line = text.count("\n", 0, match.start()) + 1
+    scripts = embedded.find_scripts(text)
+    for one in scripts or ():
+        shell.read_shell(one.text, one.line, ledger)
+    for match, line in number_lines(_HOOK.finditer(text), text, 1):
         if match[1] in ("preinstall", "install", "postinstall", "prepare"):
-            read_shell(match[2].replace('\\"', '"'), line, ledger)
+            if scripts is None:
+                shell.read_shell(match[2].replace('\\"', '"'), line, ledger)
             ledger.find("dynamic-code", line, match[0], "note")
-    for match in _DEPENDENCY.finditer(text):
-        line = text.count("\n", 0, match.start()) + 1
+    for match, line in number_lines(_DEPENDENCY.finditer(text), text, 1):
         if match[1] != "version":
-            judge_package("npm", match[1], line, ledger)
+            package_names.judge_package("npm", match[1], line, ledger)
 
 
-def _read_values(text: str, line: int, ledger: Ledger, *, plain: bool) -> None:
+def _read_notebook(text: str, ledger: Ledger) -> None:
+    """Note what the cells of a notebook do and say."""
+    for one in embedded.find_cells(text):
+        if one.language == "markdown":
+            ledger.first_line = one.line
+            _read_document(one.text, ledger)
+            ledger.first_line = 1
+        else:
+            read_code(one.text, one.language, one.line, ledger)
+
+
+def _read_values(text: str, line: int, ledger: Ledger, look: _Look) -> None:
     """Note instructions and commands in the long texts of a data file."""
-    for number, one in enumerate(text.split("\n")[:5_000]):
-        if len(one) > 40:
-            read_prose(one[:4_000], line + number, ledger, is_plain=plain)
-            if any(sign in one for sign in _RUN_SIGNS) and _RUN_VALUE.search(one):
-                read_shell(one.strip().strip("-,").strip().strip('"'), line + number, ledger)
+    dull: set[str] = set()  # lines that come again and again
+    for number, one in enumerate(text.split("\n")):
+        if len(one) > 40 and one not in dull and look.read_prose(one, line + number, ledger):
+            dull.add(one)
+    _read_commands(text, line, ledger)
 
 
-_RUN_SIGNS = ("|", "/dev/tcp", "base64 -")
-_RUN_VALUE = re.compile(r"(?:curl|wget|bash|sh|python3?|node|powershell)\b.*\||/dev/tcp|base64 -")
+# Lines of comments behind a line break, or the mark that opens a longer one.
+_COMMENT = Lazy(r'(?:\n[ \t]*+(?:#|//)[^\n]{20,}+){1,40}+|"""|\'\'\'|/\*')
+_MIN_COMMENT = 20
 
 
-_LONG_COMMENT = re.compile(
-    r'(?m)(?:^[ \t]*(?:#|//)[^\n]{20,}\n?){1,40}|"""[\s\S]{20,3000}?"""|/\*[\s\S]{20,3000}?\*/'
-)
+def _find_comments(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the long comments and docstrings of a source, with their lines counted from 0."""
+    text = f"\n{text}"  # so that all lines begin alike, which is found fast
+    at, counted, line = 0, 0, -1
+    unclosed: set[str] = set()
+    while (opened := _COMMENT.search(text, at)) is not None:
+        start, at = opened.span()
+        if opened[0][0] == "\n":
+            start += 1
+        else:
+            mark = "*/" if opened[0] == "/*" else opened[0]
+            end = -1 if mark in unclosed else text.find(mark, at)
+            if end < 0:
+                unclosed.add(mark)
+                continue
+            at = end + len(mark)
+        if at - start >= _MIN_COMMENT:
+            line += text.count("\n", counted, start)
+            counted = start
+            yield text[start : at + (opened[0][0] == "\n")], line
 
 
-def _read_comments(text: str, line: int, ledger: Ledger) -> None:
+def _read_comments(text: str, line: int, ledger: Ledger, look: _Look | None) -> None:
     """Note instructions to a model in the comments of a script."""
-    for number, match in enumerate(_LONG_COMMENT.finditer(text[:MAX_TEXT])):
-        if number > 200:
-            return
-        plain = re.sub(r"(?m)^[ \t]*(?:#|//|\*)+", "", match[0])
-        read_prose(plain, line + text.count("\n", 0, match.start()), ledger)
+    for comment, at in _find_comments(text[:MAX_TEXT]):
+        plain = re.sub(r"(?m)^[ \t]*(?:#|//|\*)+", "", comment)
+        read = read_prose if look is None else look.read_prose
+        read(plain, line + at, ledger)

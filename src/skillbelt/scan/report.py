@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
-from skillbelt.check.rules import CheckRule
+from skillbelt.late import Late
+from skillbelt.records import NamedTuple
 from skillbelt.scan.declared import undeclared
 from skillbelt.scan.rules import RULES
 from skillbelt.scan.values import (
@@ -22,8 +21,13 @@ from skillbelt.scan.values import (
     ScannedSkill,
 )
 from skillbelt.settings import Settings
-from skillbelt.text import json_string, one_line, shorten
+from skillbelt.text import Lazy, json_string, one_line, shell_line, shorten
 from skillbelt.values import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from skillbelt.check import rules as check_rules
+else:  # cost: 1 ms, only for a report
+    check_rules = Late("skillbelt.check.rules")
 
 _SEVERITIES: Mapping[FindingKind, Severity] = {"block": "error", "ask": "warning", "note": "info"}
 _MOST_NAMED = 4
@@ -57,10 +61,10 @@ def to_diagnostics(scanned: ScannedSkill, folder: str) -> tuple[Diagnostic, ...]
     )
 
 
-def report_rules() -> dict[str, CheckRule]:
+def report_rules() -> dict[str, check_rules.CheckRule]:
     """Return the rules in the form of those of `check`, for SARIF."""
     return {
-        row.id: CheckRule(
+        row.id: check_rules.CheckRule(
             code=row.id,
             severity=_SEVERITIES[row.kind],
             strict=_SEVERITIES[row.kind],
@@ -129,7 +133,7 @@ _URGENT: tuple[CapabilityKind, ...] = (
     "host", "persistence", "agent-file", "variable", "read", "write",
 )  # fmt: skip
 _BRIEF_CHARS = 240
-_PLAIN_NAME = re.compile(r"[\w.,/~:@*$+=%{}\[\]()-]{1,80}")
+_PLAIN_NAME = Lazy(r"[\w.,/~:@*$+=%{}\[\]()-]{1,80}")
 
 
 def phrase(kind: CapabilityKind, values: Sequence[str]) -> str:
@@ -141,7 +145,7 @@ def phrase(kind: CapabilityKind, values: Sequence[str]) -> str:
 
 
 def _name(value: str) -> str:
-    """Return a name of the skill's choice; one that could pass for words of ours is quoted."""
+    """Return a name that the skill chose, in quotes if it could pass for words of a message."""
     text = one_line(value)
     return text if _PLAIN_NAME.fullmatch(text) else json_string(shorten(text, 60))
 
@@ -149,7 +153,7 @@ def _name(value: str) -> str:
 def summarize_briefly(
     statement: CapabilityStatement, known: CapabilityStatement | None = None
 ) -> str:
-    """Return what matters most of `summarize`, for a question."""
+    """Return the most important part of `summarize`, for a question."""
     told = summarize(statement, known, _URGENT).removeprefix("New: ")
     return shorten(told[:1].upper() + told[1:], _BRIEF_CHARS)
 
@@ -201,7 +205,7 @@ def explain_refusal(
     """
     if not refused:
         return None
-    worst, source = min(refused, key=lambda one: KINDS.index(one.kind)), shlex.join(words)
+    worst, source = min(refused, key=lambda one: KINDS.index(one.kind)), shell_line(words)
     message = f"{worst.path}:{worst.line or 1}: {worst.message}"
     if worst.kind != "block":
         where = settings.sources.get("scan_refuses", "your settings")
@@ -218,7 +222,7 @@ def explain_refusal(
 def compare_statements(
     before: CapabilityStatement, after: CapabilityStatement
 ) -> tuple[tuple[Capability, ...], tuple[Capability, ...]]:
-    """Return what one statement has more than the other, and what it lacks; places do not count."""
+    """Return what a statement has that the other lacks, and the reverse; places do not count."""
     return _missing(after, before), _missing(before, after)
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
+from skillbelt.records import NamedTuple
 from skillbelt.scan.values import FindingKind
 
 
@@ -43,7 +43,7 @@ _ROWS = (
     _row(
         "hidden-comment", "hidden text", "block",
         what="instructions to the model in a comment that a rendered page does not show",
-        why="A person who reads the page approves something else than the model gets.",
+        why="The person approves a page that differs from what the model gets.",
         fix=_PLAIN,
     ),
     _row(
@@ -110,7 +110,7 @@ _ROWS = (
     _row(
         "locked-archive", "fetch and run", "block",
         what="an archive with a password",
-        why="The password keeps scanners out, and no user.",
+        why="The password keeps scanners out, but no user.",
         fix=_DROP_IT,
     ),
     _row(
@@ -165,7 +165,7 @@ _ROWS = (
     _row(
         "dns-exfiltration", "exfiltration", "block",
         what="data becomes part of a host name that is looked up",
-        why="A lookup leaves where no connection may.",
+        why="A lookup leaves the machine even where connections are refused.",
         fix=_DROP_IT,
     ),
     _row(
@@ -232,7 +232,7 @@ _ROWS = (
     ),
     _row(
         "privilege", "privilege", "ask",
-        what="rights of the administrator are given or taken",
+        what="administrator rights are given or taken",
         why="No sandbox of the user holds what runs as root.",
         fix="do it without, or ask the user to",
     ),
@@ -349,7 +349,7 @@ _ROWS = (
     # Its own word
     _row(
         "undeclared", "declarations", "ask",
-        what="more than the skill declares",
+        what="the skill uses more than it declares",
         why="It lists what it needs, and uses something else.",
         fix="declare it, or leave it out",
     ),

@@ -5,37 +5,55 @@ No network and no model are needed, and nothing of a skill is run or unpacked to
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from hashlib import sha256
+from posixpath import dirname, join, normpath, splitext
+from typing import TYPE_CHECKING
 
 from skillbelt.errors import SkillbeltError
 from skillbelt.files.manifest import holds
 from skillbelt.files.tree import TreeEntry
 from skillbelt.format.frontmatter import split
 from skillbelt.format.skill import Skill
+from skillbelt.late import Late
 from skillbelt.scan.addresses import words_of
-from skillbelt.scan.binary_files import read_binary
-from skillbelt.scan.cache import find_kept, keep
+from skillbelt.scan.cache import find_result, keep
 from skillbelt.scan.declared import declared_capabilities, judge_word
 from skillbelt.scan.ledger import Ledger, ScanExhausted
 from skillbelt.scan.parsers import WITHOUT, has_parsers
 from skillbelt.scan.prose import read_prose
-from skillbelt.scan.readers import MAX_TEXT, find_hidden_characters, read_code, read_text_file
-from skillbelt.scan.shell import read_shell
+from skillbelt.scan.readers import (
+    MAX_TEXT,
+    TEXT_ENDINGS,
+    find_hidden_characters,
+    read_code,
+    read_head,
+    read_text_file,
+)
 from skillbelt.scan.values import KINDS, CapabilityStatement, ScannedSkill
+from skillbelt.text import Lazy
 from skillbelt.values import SKILL_FILE
+
+if TYPE_CHECKING:
+    from skillbelt.scan import binary_files, shell
+else:
+    binary_files = Late("skillbelt.scan.binary_files")  # cost: 1 ms, only for what is no text
+    shell = Late("skillbelt.scan.shell")  # cost: 4 ms, only for shell commands
 
 MAX_FILES = 1_000
 MAX_BYTES = 32 * 2**20
 MAX_FILE_BYTES = 8 * 2**20
-_CATCH_ALL = re.compile(
+_MAX_SIBLING = 16 * 2**10
+_CATCH_ALL = Lazy(
     r"(?i)\b(?:use (?:this )?(?:skill )?for|handles?|whenever|on|before|invoke (?:this )?(?:for"
     r"|on)) (?:any|every|all)(?: and (?:all|every))? (?:\w+ )?(?:tasks?|requests?|questions?"
     r"|messages?|prompts?|conversations?|situations?|interactions?)\b"
     r"|\balways (?:use|load|invoke|activate|run) this (?:skill )?(?:first|before)"
     r"|\bmust (?:always )?be (?:used|loaded|invoked) (?:first|before (?:any|every))"
 )
+# Of which each match has one, and cheaper to look for; no letter of them has another form.
+_CATCHING = (" any ", " every ", " all ", "alway", " be ")
 
 
 def scan_skill(skill: Skill, *, cache_dir: str = "") -> ScannedSkill:
@@ -43,16 +61,15 @@ def scan_skill(skill: Skill, *, cache_dir: str = "") -> ScannedSkill:
 
     With `cache_dir`, the user's cache folder, that holds for all processes.
     """
-    files = skill.files
-    try:
-        digest = files.digest()
-    except (SkillbeltError, OSError) as error:
-        return ScannedSkill(name=skill.name, digest="", unseen=(f"the folder: {error}",))
-    found = find_kept(digest, skill.name, cache_dir)
-    if found is None:
-        found, is_whole = _scan(skill, digest)
-        if is_whole:  # else the next look may read more, or something else
-            keep(found, cache_dir)
+    digest, found = find_result(skill, cache_dir)
+    return found or scan_content(skill, digest, cache_dir)
+
+
+def scan_content(skill: Skill, digest: str, cache_dir: str) -> ScannedSkill:
+    """Return the result for a content whose digest is known, and of which none is kept yet."""
+    found, is_whole = _scan(skill, digest)
+    if is_whole:  # else the next look may read more, or something else
+        keep(found, cache_dir)
     return found
 
 
@@ -60,7 +77,7 @@ def _scan(skill: Skill, digest: str) -> tuple[ScannedSkill, bool]:
     """Return the result, and whether it is that of the whole content of the digest."""
     words = words_of(skill.name) | words_of(skill.description[:2_000])
     ledger = Ledger(words)
-    ledger.read_shell = read_shell
+    ledger.read_shell = lambda text, line, book: shell.read_shell(text, line, book)
     ledger.read_code = lambda text, language, line, book: read_code(text, language, line, book)
     reading = _Reading(skill, ledger)
     # The files of a skill that a server lists are fetched together, not one by one; and none of
@@ -100,11 +117,14 @@ class _Reading:
         self.skill, self.ledger = skill, ledger
         self._left = MAX_BYTES
         self.is_whole = True
+        self._paths: frozenset[str] = frozenset()
         self._read: dict[str, str] = {}  # files that were read to their end, and their SHA-256
 
     def run(self) -> None:
         """Read the SKILL.md first, then every other file, the nearest first."""
         entries = list(self.skill.files.entries())
+        self._paths = frozenset(one.path for one in entries if one.kind == "file")
+        self.ledger.read_sibling = self._read_sibling
         self._read_safely(SKILL_FILE, self._read_skill_text)
         self._read_safely(SKILL_FILE, self._read_head)
         for number, entry in enumerate(self._others(entries)):
@@ -115,7 +135,7 @@ class _Reading:
         judge_word(self.skill, self.ledger.used_hosts, self.ledger)
 
     def has_read(self, digest: str) -> bool:
-        """Whether the files were those of the digest, and none was another one for a while."""
+        """Whether the files that were read are those of the digest: none changed in between."""
         if all(holds(digest, path, sha) for path, sha in self._read.items()):
             return True
         try:
@@ -134,15 +154,16 @@ class _Reading:
             data = self.skill.source.encode("utf-8", "surrogatepass")
         else:
             data = self._load(self.skill.location.rpartition("/")[2])
-        text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+        text = _decode(data)
         block = split(data)
         body = text
         first = 1
         if block is not None:
-            head = data[: block.end].decode("utf-8", "replace").replace("\r\n", "\n")
+            head = _decode(data[: block.end])
             body, first = text[len(head) :], head.count("\n") + 1
             self.ledger.path = SKILL_FILE
             find_hidden_characters(head, self.ledger)
+            read_head(head, self.ledger)
         read_text_file(SKILL_FILE, body, self.ledger, first_line=first)
 
     def _read_head(self) -> None:
@@ -151,7 +172,8 @@ class _Reading:
         ledger.path, ledger.first_line = SKILL_FILE, 1
         described = f"{skill.description}\n{skill.when_to_use}"
         read_prose(described, 1, ledger)
-        if match := _CATCH_ALL.search(described):
+        lower = described.lower()
+        if any(word in lower for word in _CATCHING) and (match := _CATCH_ALL.search(described)):
             ledger.find("catch-all-trigger", 1, match[0])
         try:
             hooks = skill.frontmatter.hooks
@@ -159,7 +181,7 @@ class _Reading:
             return
         for command in _commands(hooks, 0):
             ledger.can("persistence", f"hook: {command}", 1)
-            read_shell(command, 1, ledger)
+            shell.read_shell(command, 1, ledger)
 
     def _read_entry(self, entry: TreeEntry) -> None:
         self.ledger.path, self.ledger.first_line = entry.path, 1
@@ -200,23 +222,55 @@ class _Reading:
             self._read[path] = sha256(data).hexdigest()
         return data
 
+    def _read_sibling(self, path: str) -> str:
+        """Return the beginning of a file that a script names; "" if there is none."""
+        for folder in (dirname(self.ledger.path), ""):
+            found = normpath(join(folder, path)) if path else ""
+            if found in self._paths:
+                with suppress(SkillbeltError, OSError), self.skill.files.open(found) as file:
+                    return _decode(file.read(_MAX_SIBLING) or b"")
+        return ""
+
     def _read_data(self, path: str, data: bytes, depth: int) -> None:
         """Read a file, or a member of an archive."""
         if not data:
             return
         self.ledger.spend(10)
-        if b"\0" in data[:4096] or data[:4] in (b"%PDF", b"\x1f\x8b\x08\x00") or _is_packed(data):
-            read_binary(path, data, self.ledger, self._read_data, depth)
-            return
+        if _is_packed(data) or b"\0" in data[:4096]:
+            binary_files.read_binary(path, data, self.ledger, self._read_data, depth)
+            if not _may_be_text(path, data):
+                return
         if len(data) > MAX_TEXT:
             self.ledger.miss(f"{path}: only the first {MAX_TEXT:,} bytes were read")
-        text = data[:MAX_TEXT].decode("utf-8", "replace").replace("\r\n", "\n")
-        read_text_file(path, text, self.ledger)
+        read_text_file(path, _decode(data[:MAX_TEXT]), self.ledger)
+
+
+def _decode(data: bytes) -> str:
+    """Return the text of a file without what interpreters and models pass over."""
+    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    return text.replace("\r\n", "\n").replace("\0", "")
+
+
+def _may_be_text(path: str, data: bytes) -> bool:
+    """Whether a shell or a model takes a file for text, in spite of what it begins with or holds.
+
+    They pass over zero bytes, and a shell over a first line that is no command.
+    """
+    if data.startswith(b"#!") or splitext(path)[1].lower() in TEXT_ENDINGS:
+        return True
+    head = data[:4096]
+    plain = head.replace(b"\0", b"")
+    strange = len(plain) - len(plain.translate(None, _CONTROLS))
+    return len(head) - len(plain) <= len(head) // 10 and strange <= len(head) // 50
+
+
+# Bytes besides zero that texts do not have.
+_CONTROLS = bytes(set(range(1, 32)) - set(b"\t\n\v\f\r\x1b"))
 
 
 def _is_packed(data: bytes) -> bool:
     return data.startswith(
-        (b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x89PNG", b"\xff\xd8", b"GIF8")
+        (b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x89PNG", b"\xff\xd8", b"GIF8", b"%PDF")
     )
 
 

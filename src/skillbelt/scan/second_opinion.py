@@ -1,4 +1,4 @@
-"""What a model is asked about a skill, and what its answer means.
+"""Ask a model about a skill, and interpret its answer.
 
 The skill's text is data between tags that it cannot close. The answer adds findings and takes none
 away, and nothing in it blocks: a model can be talked into anything by what it reads.
@@ -6,14 +6,12 @@ away, and nothing in it blocks: a model can be talked into anything by what it r
 
 from __future__ import annotations
 
-import re
-
 from skillbelt.errors import SkillbeltError
 from skillbelt.format.skill import Skill
 from skillbelt.scan.rules import RULES
 from skillbelt.scan.values import KINDS, Finding, FindingKind, ScannedSkill
 from skillbelt.text import break_tag, one_line, shorten, xml
-from skillbelt.untrusted_json import BadJson, read_json
+from skillbelt.untrusted_json import read_list
 from skillbelt.values import SKILL_FILE
 
 RULE = "second-opinion"
@@ -31,7 +29,6 @@ INSTRUCTIONS = (
 MAX_SKILL_CHARS = 60_000
 _MAX_FILE_CHARS = 20_000
 _MAX_FINDINGS = 20
-_LIST = re.compile(r"\[.*\]", re.DOTALL)
 
 
 def opinion_prompt(skill: Skill) -> str:
@@ -65,12 +62,8 @@ def _read(skill: Skill, path: str) -> str:
 
 def add_opinion(scanned: ScannedSkill, answer: str, model: str) -> ScannedSkill:
     """Return the result with what a model named; it says so if the answer cannot be read."""
-    found = _LIST.search(answer)
-    try:
-        rows = read_json(found[0], most=2**20) if found else None
-    except BadJson:
-        rows = None
-    if not isinstance(rows, list):
+    rows = read_list(answer)
+    if rows is None:
         return without_opinion(scanned, model, "its answer is no JSON list")
     added = [_finding(row, model) for row in rows[:_MAX_FINDINGS] if isinstance(row, dict)]
     findings = sorted((*scanned.findings, *added), key=lambda one: KINDS.index(one.kind))

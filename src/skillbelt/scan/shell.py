@@ -14,13 +14,14 @@ from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
 from skillbelt.scan.parsers import parse_or_none
 from skillbelt.scan.shell_commands import ShellCall, ShellState, run_call
 from skillbelt.scan.shell_words import split_pipelines
+from skillbelt.text import Lazy
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 MAX_SHELL_BYTES = 256 * 2**10
 _MAX_DEPTH = 40
-_ESCAPES = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|u[0-9a-fA-F]{1,4}|.)", re.DOTALL)
+_ESCAPES = Lazy(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|u[0-9a-fA-F]{1,4}|.)", re.DOTALL)
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "a": "", "b": "", "e": "", "f": "", "v": ""}
 _BODIES = frozenset(
     ("program", "list", "subshell", "compound_statement", "if_statement", "elif_clause",
@@ -33,26 +34,66 @@ _POWERS = frozenset(
     ("curl", "wget", "nc", "ncat", "bash", "sh", "eval", "python", "python3", "perl", "base64",
      "crontab", "ssh", "scp")
 )  # fmt: skip
-_FORK_BOMB = re.compile(r"((?<!\w)\w++|:)\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\s*\}\s*;?\s*\1")
-_SOCKET = re.compile(r"/dev/(?:tcp|udp)/([\w.$\{\}-]+)/?([\w$\{\}]*)")
+_FORK_BOMB = Lazy(r"((?<!\w)\w++|:)\s*+\(\)\s*+\{\s*+\1\s*+\|\s*+\1\s*+&\s*+\}\s*+(?:;\s*+)?\1")
+# What a workflow puts in the place of all secrets, and a program that sends.
+_ALL_SECRETS = Lazy(r"(?i)\$\{\{\s{0,9}tojson\(\s{0,9}(?:secrets|env)\s{0,9}\)")
+_SENDER = Lazy(r"\b(?:curl|wget|nc|ncat)\s")
+_SOCKET = Lazy(r"/dev/(?:tcp|udp)/([\w.$\{\}-]+)/?([\w$\{\}]*)")
 
 
-def read_shell(text: str, line: int, ledger: Ledger) -> None:
-    """Note what a shell text does. Never raises but ScanExhausted."""
+def read_shell(text: str, line: int, ledger: Ledger) -> bool:
+    """Note what a shell text does; return whether all of it could be parsed.
+
+    Never raises but ScanExhausted.
+    """
     data = text.encode("utf-8", "replace")[:MAX_SHELL_BYTES]
+    weight = _weigh(data)
+    ledger.spend(_CALL_STEPS + min(weight, _MAX_WEIGHT) // _WEIGHT_OF_A_STEP)
     state = ShellState(ledger)
     _look_at_text(text[:MAX_SHELL_BYTES], line, ledger)
-    root = parse_or_none(data, "shell")
+    readable = weight <= _MAX_WEIGHT and not _ODD_END.search(data)
+    root = parse_or_none(data, "shell") if readable else None
     if root is None:
         _read_words(text[:MAX_SHELL_BYTES], line, state)
-        return
-    _Reader(state, line).run(root, UNKNOWN, 0)
+    else:
+        _Reader(state, line, data).run(root, UNKNOWN, 0)
+    return readable
+
+
+# A here-document whose last line is not ASCII: the parser sees dots, and would take others for it.
+_ODD_END = Lazy(
+    rb"(?<!<)<<(?!<)-?[ \t]{0,99}(?:[^\s;|&<>()'\"\x80-\xff]|'[^'\n\x80-\xff]{0,99}'"
+    rb"|\"[^\"\n\x80-\xff]{0,99}\"){0,20}(?:['\"][^'\"\n\x80-\xff]{0,99})?[\x80-\xff]"
+)
+# The parser takes time like the square of the signs in one statement: 0.1 s for 2,000 of them.
+_SIGNS = b"|({[=~$"
+_MAX_WEIGHT = 2_000**2
+_WEIGHT_OF_A_STEP = 100
+# What a parser costs however short the text is.
+_CALL_STEPS = 50
+
+
+def _weigh(data: bytes) -> int:
+    """Return a measure of the time that parsing takes."""
+    weight, signs, goes_on = data.count(b"<<") ** 2, 0, False
+    for line in data.split(b"\n"):
+        plain = line.strip()
+        if not goes_on and not plain.startswith(b"|"):
+            weight += signs * signs
+            signs = 0
+        signs += len(line) - len(line.translate(None, _SIGNS))
+        goes_on = plain.endswith((b"|", b"\\", b"(", b"{", b"["))
+    return weight + signs * signs
 
 
 def _look_at_text(text: str, line: int, ledger: Ledger) -> None:
-    """Find what is plain in any spelling of the rest."""
+    """Note what is plain in the text, however the rest of it is spelled."""
     for match in _FORK_BOMB.finditer(text):
         ledger.find("endless-work", line + text.count("\n", 0, match.start()), match[0])
+    for match in _ALL_SECRETS.finditer(text) if "${{" in text else ():
+        if _SENDER.search(text):
+            at = line + text.count("\n", 0, match.start())
+            ledger.find("environment-to-network", at, match[0])
     for match in _SOCKET.finditer(text):
         at = line + text.count("\n", 0, match.start())
         ledger.can("host", match[1], at)
@@ -72,11 +113,15 @@ def _read_words(text: str, line: int, state: ShellState) -> None:
 class _Reader:
     """Runs through the tree of one text, in the order in which the shell would."""
 
-    def __init__(self, state: ShellState, line: int) -> None:
-        self.state, self.ledger, self.first = state, state.ledger, line
+    def __init__(self, state: ShellState, line: int, source: bytes) -> None:
+        self.state, self.ledger, self.first, self.source = state, state.ledger, line, source
 
     def line(self, node: Node) -> int:
         return self.first + node.start_point[0]
+
+    def text(self, node: Node) -> str:
+        """Return what is written there; the tree was made of a text in ASCII."""
+        return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
     def run(self, node: Node, stdin: Traced, depth: int) -> Traced:
         """Note what a statement does; return what it prints."""
@@ -112,21 +157,21 @@ class _Reader:
         values = [self.word(one, depth + 1) for one in node.children_by_field_name("value")]
         if name is not None and values:
             first = values[0] if len(values) == 1 else Traced(labels=merge(values))
-            self.state.variables[_text(name)] = first
+            self.state.variables[self.text(name)] = first
 
     def _declare(self, node: Node, depth: int) -> None:
         for child in node.named_children:
             if child.type == "variable_assignment":
                 self._assign(child, depth)
-            elif _text(child) == "HISTFILE":
-                self.ledger.find("trace-removal", self.line(node), _text(node))
+            elif self.text(child) == "HISTFILE":
+                self.ledger.find("trace-removal", self.line(node), self.text(node))
 
     def _assign(self, node: Node, depth: int) -> None:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name is None:
             return
         traced = self.word(value, depth + 1) if value is not None else Traced(text="")
-        self.state.assign(_text(name), traced, self.line(node))
+        self.state.assign(self.text(name), traced, self.line(node))
 
     def _pipeline(self, node: Node, stdin: Traced, depth: int) -> Traced:
         value = stdin
@@ -136,19 +181,20 @@ class _Reader:
 
     def _redirected(self, node: Node, stdin: Traced, depth: int) -> Traced:
         body = node.child_by_field_name("body")
-        outputs: list[tuple[str, Node]] = []
+        outputs: list[tuple[str, Node, bool]] = []
         for redirect in node.children_by_field_name("redirect"):
             stdin = self._input(redirect, stdin, depth)
             where = redirect.child_by_field_name("destination")
             if redirect.type == "file_redirect" and where is not None:
-                operator = _text(redirect.children[0] if redirect.children else redirect)
+                operator = self.text(redirect.children[0] if redirect.children else redirect)
                 if "<" in operator and ">" not in operator:
                     continue
-                outputs.append((self.word(where, depth + 1).known, redirect))
+                path = self.word(where, depth + 1).known
+                outputs.append((path, redirect, operator.endswith(">>")))
         printed = self.run(body, stdin, depth + 1) if body is not None else stdin
-        for path, redirect in outputs:
+        for path, redirect, adds in outputs:
             if path and not path.startswith("&") and not path.isdigit():
-                self.state.wrote(path, printed, self.line(redirect))
+                self.state.wrote(path, printed, self.line(redirect), adds=adds)
         return printed
 
     def _input(self, redirect: Node, stdin: Traced, depth: int) -> Traced:
@@ -160,7 +206,7 @@ class _Reader:
                 one for one in redirect.named_children
                 if one.type not in ("heredoc_body", "heredoc_start", "heredoc_end")
             ]  # fmt: skip
-            text = Traced(text=_text(body) if body is not None else "")
+            text = Traced(text=self.text(body) if body is not None else "")
             value = text
             for one in after:  # `cat <<E | sh` hangs the rest of the pipeline here
                 if one.type in ("command", "pipeline", "list", "redirected_statement"):
@@ -168,7 +214,7 @@ class _Reader:
             return text
         if redirect.type == "file_redirect":
             where = redirect.child_by_field_name("destination")
-            operator = _text(redirect.children[0]) if redirect.children else ""
+            operator = self.text(redirect.children[0]) if redirect.children else ""
             if where is not None and operator == "<":
                 path = self.word(where, depth + 1)
                 return self.state.content(path, self.line(redirect))
@@ -193,7 +239,7 @@ class _Reader:
             for child in node.named_children
             if child.type == "file_redirect"
             and (where := child.child_by_field_name("destination")) is not None
-            and ">" in _text(child.children[0])
+            and ">" in self.text(child.children[0])
         ]
         call = ShellCall(words=tuple(_split(words)), stdin=stdin, line=self.line(node))
         self._judge_name(node, call)
@@ -209,26 +255,28 @@ class _Reader:
         several = parts and len(parts[0].named_children) > 1
         if not parts or not (several or parts[0].type == "command_substitution"):
             return
-        if call.name in _POWERS and call.name not in _text(parts[0]):
-            self.ledger.find("reflective-call", self.line(node), f"{_text(parts[0])}: {call.name}")
+        if call.name in _POWERS and call.name not in self.text(parts[0]):
+            self.ledger.find(
+                "reflective-call", self.line(node), f"{self.text(parts[0])}: {call.name}"
+            )
 
     # --- words -----------------------------------------------------------------------------------
 
     def word(self, node: Node, depth: int) -> Traced:
-        """Return what a word comes to be, as far as it is known."""
+        """Return the value of a word, as far as it is known."""
         self.ledger.spend()
         kind = node.type
         if depth > _MAX_DEPTH:
             return UNKNOWN
         if kind == "command_name":
             inner = node.named_children
-            return self.word(inner[0], depth + 1) if inner else Traced(text=_text(node))
+            return self.word(inner[0], depth + 1) if inner else Traced(text=self.text(node))
         if kind == "word":
-            return Traced(text=re.sub(r"\\(.)", r"\1", _text(node), flags=re.DOTALL))
+            return Traced(text=re.sub(r"\\(.)", r"\1", self.text(node), flags=re.DOTALL))
         if kind == "raw_string":
-            return Traced(text=_text(node)[1:-1])
+            return Traced(text=self.text(node)[1:-1])
         if kind == "ansi_c_string":
-            return Traced(text=_unescape(_text(node)[2:-1]))
+            return Traced(text=_unescape(self.text(node)[2:-1]))
         if kind in ("string", "concatenation", "translated_string"):
             return _join(self._parts(node, depth))
         if kind in ("simple_expansion", "expansion"):
@@ -238,22 +286,22 @@ class _Reader:
             text = printed.text.rstrip("\n") if printed.text is not None else HOLE
             name = "<(" if kind == "process_substitution" else ""
             return Traced(text=text, labels=printed.labels, name=name)
-        return Traced(text=_text(node))
+        return Traced(text=self.text(node))
 
     def _parts(self, node: Node, depth: int) -> Iterator[Traced]:
         if node.type == "string" and not node.named_children:
-            yield Traced(text=_text(node)[1:-1])
+            yield Traced(text=self.text(node)[1:-1])
             return
         for child in node.children:
             if child.type == "string_content":
-                text = _text(child).replace("\\\n", "")
+                text = self.text(child).replace("\\\n", "")
                 yield Traced(text=re.sub(r'\\([$`"\\])', r"\1", text))
             elif child.type != '"':
                 yield self.word(child, depth + 1)
 
     def _expand(self, node: Node, depth: int) -> Traced:
         names = [one for one in node.named_children if "variable_name" in one.type]
-        name = _text(names[0]) if names else ""
+        name = self.text(names[0]) if names else ""
         if name == "IFS":
             return Traced(text=" ")
         if name in self.state.variables:
@@ -266,7 +314,7 @@ class _Reader:
         if name in ("HOME", "USERPROFILE"):
             return Traced(text="~")
         others = [one for one in node.named_children if one not in names]
-        if others and ":-" in _text(node):
+        if others and ":-" in self.text(node):
             return self.word(others[0], depth + 1)
         return Traced(text=HOLE, labels=labels)
 
@@ -302,8 +350,3 @@ def _escape(match: re.Match[str]) -> str:
     if body[0] in "01234567":
         return chr(int(body, 8) % 256)
     return _SIMPLE.get(body, body)
-
-
-def _text(node: Node) -> str:
-    data = node.text
-    return data.decode("utf-8", "replace") if data else ""

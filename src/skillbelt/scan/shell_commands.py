@@ -1,16 +1,18 @@
-"""What single commands do: tables of programs, and what their words mean to the ledger."""
+"""Single commands: tables of programs, and how their arguments enter the ledger."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from skillbelt.launchers import PREFIXES, SHELLS
+from skillbelt.records import NamedTuple
 from skillbelt.scan.decoding import decode_text
+from skillbelt.scan.embedded import find_command_strings
 from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
 from skillbelt.scan.package_names import judge_packages
 from skillbelt.scan.places import find_paths, place_class
+from skillbelt.text import Lazy
 
 
 class ShellCall(NamedTuple):
@@ -57,7 +59,7 @@ class ShellCall(NamedTuple):
 
 
 class ShellState:
-    """What one text set so far: variables, and files that it fetched."""
+    """State of one script so far: variables, and files that it fetched."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -73,13 +75,19 @@ class ShellState:
             self.ledger.find("guard-off", line, f"{name}={value.known}", "note")
         if name in ("LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "PROMPT_COMMAND", "BASH_ENV"):
             self.ledger.find("persistence", line, f"{name}={value.known}", "note")
+        if name in _COMMAND_VARIABLES:
+            self.ledger.runs_shell(value, line, name)
         if value.text:
             self.ledger.names_url(value.text, line)
 
-    def wrote(self, path: str, content: Traced, line: int) -> None:
-        """Note a file that a command wrote."""
+    def wrote(self, path: str, content: Traced, line: int, *, adds: bool = False) -> None:
+        """Note a file that a command wrote, or added to."""
         if path:
             self.ledger.writes_file(path, line, content)
+            before = self.files.get(_plain(path)) if adds else None
+            if before is not None:
+                text = f"{before.known}{content.known}"[:_MAX_WRITTEN]
+                content = Traced(text=text or None, labels=before.labels | content.labels)
             self.files[_plain(path)] = content
 
     def content(self, path: Traced, line: int) -> Traced:
@@ -90,6 +98,14 @@ class ShellState:
         if known is not None:
             return known
         return Traced(labels=self.ledger.reads_file(path.known, line) | path.labels)
+
+
+_MAX_WRITTEN = 64 * 2**10
+# Variables whose value is a command that another program runs.
+_COMMAND_VARIABLES = frozenset(
+    ("GIT_SSH_COMMAND", "GIT_EXTERNAL_DIFF", "GIT_PAGER", "GIT_EDITOR", "GIT_ASKPASS", "PAGER",
+     "MANPAGER", "EDITOR", "VISUAL", "LESSOPEN", "RSYNC_RSH", "PROMPT_COMMAND", "BROWSER")
+)  # fmt: skip
 
 
 def _plain(path: str) -> str:
@@ -108,7 +124,7 @@ def run_call(call: ShellCall, state: ShellState) -> Traced:
     if not name:
         return UNKNOWN
     script = state.files.get(_plain(call.words[0].known))
-    if script is not None and "net" in script.labels:
+    if script is not None and (script.text or "net" in script.labels):
         ledger.runs_shell(script, call.line, call.whole)
     if re.fullmatch(r"[a-z0-9][a-z0-9._+-]{0,40}", name) and name not in _BUILTINS:
         ledger.can("program", name, call.line)
@@ -117,6 +133,9 @@ def run_call(call: ShellCall, state: ShellState) -> Traced:
     if handler is not None:
         return handler(call, state)
     labels = merge(call.words[1:]) | call.stdin.labels
+    for program in call.operands if name in _AWKS else ():
+        for command, _ in find_command_strings(program.known):
+            ledger.runs_shell(Traced(text=command), call.line, name)
     if name in _FILTERS:
         for one in call.operands[1:] if name in _SKIPS_ONE else call.operands:
             labels |= _maybe_file(one, call, state)
@@ -161,11 +180,11 @@ def _is_prefix_word(word: str, name: str) -> bool:
     return assigns or (word.startswith("-") and len(word) > 1)
 
 
-_GUARDS = re.compile(
+_GUARDS = Lazy(
     r"--(?:dangerously[\w-]*|yolo|no-verify-ssl|disable-web-security|allow-dangerous[\w-]*"
     r"|break-system-packages|bypass-permissions)\b"
 )
-_MINERS = re.compile(
+_MINERS = Lazy(
     r"(?i)\b(?:xmrig|minerd|cpuminer|ethminer|t-rex-miner|nbminer|phoenixminer|lolminer|cgminer|"
     r"coinhive|cryptonight|nicehash)\b|stratum\+(?:tcp|ssl)://|--donate-level\b"
 )
@@ -204,9 +223,12 @@ def _echo(call: ShellCall, state: ShellState) -> Traced:
         text = _format(words)
     elif call.has("-e", "-ne", "-en"):
         text = text.replace("\\n", "\n")
-    if "\\x" in text or "\\0" in text:
+    if "\\x" in text or _OCTAL.search(text):
         text = decode_text("escapes", text) or text
     return Traced(text=text, labels=merge(words))
+
+
+_OCTAL = re.compile(r"\\[0-7]{3}")
 
 
 def _format(words: Sequence[Traced]) -> str:
@@ -290,7 +312,7 @@ def _shell(call: ShellCall, state: ShellState) -> Traced:
     files = [one for one in call.operands if one.known]
     if files:
         content = state.content(files[0], line)
-        if "net" in content.labels or "decoded" in content.labels:
+        if content.text or "net" in content.labels or "decoded" in content.labels:
             ledger.runs_shell(content, line, call.whole)
     elif call.stdin.labels or call.stdin.text:
         ledger.runs_shell(call.stdin, line, call.whole)
@@ -342,7 +364,17 @@ def _eval(call: ShellCall, state: ShellState) -> Traced:
     return UNKNOWN
 
 
+# A variable that a file sets, with a value that is plain.
+_SET = Lazy(
+    r"(?m)^[ \t]*(?:export[ \t]{1,9})?(\w{1,60})="
+    r"(\"[^\"\n`(]{1,300}\"|'[^'\n]{1,300}'|[^\s\"'`(]{1,300})"
+)
+
+
 def _source(call: ShellCall, state: ShellState) -> Traced:
+    for one in call.operands[:1]:
+        for match in _SET.finditer(state.ledger.read_sibling(one.known)):
+            state.variables[match[1]] = Traced(text=match[2].strip("\"'").replace("$HOME", "~"))
     for one in call.operands[:1]:
         content = state.content(one, call.line)
         if content.labels & {"net", "decoded"}:
@@ -398,7 +430,7 @@ def _request(call: ShellCall, state: ShellState) -> Traced:
     if call.has("-k", "--insecure", "--no-check-certificate"):
         ledger.find("guard-off", line, "certificates are not checked", "note")
     output = call.option("-o", "--output", "--output-document") or (
-        call.option("-O") if call.name == "wget" else None
+        call.option("-O") or _joined_output(call) if call.name == "wget" else None
     )
     if output is not None and output.known and output.known != "-":
         state.wrote(output.known, answer, line)
@@ -407,6 +439,14 @@ def _request(call: ShellCall, state: ShellState) -> Traced:
         state.wrote(address.known.rstrip("/").rpartition("/")[2], answer, line)
         return answer if _to_stdout(call) else UNKNOWN
     return answer
+
+
+def _joined_output(call: ShellCall) -> Traced | None:
+    """Return what follows switches of one letter of which the last names a file: `-qO FILE`."""
+    for at, one in enumerate(call.words[1:-1], 1):
+        if re.fullmatch(r"-[a-zA-Z]{1,8}O", one.known):
+            return call.words[at + 1]
+    return None
 
 
 def _to_stdout(call: ShellCall) -> bool:
@@ -454,7 +494,7 @@ def _body(word: Traced, call: ShellCall, state: ShellState) -> Traced:
 def _netcat(call: ShellCall, state: ShellState) -> Traced:
     ledger, whole = state.ledger, call.whole
     shell = re.search(
-        r"(?i)(?:-e|-c|--exec|--sh-exec|exec:|system:)\W*\S*(?:sh|cmd|powershell)\b", whole
+        r"(?i)(?:-e|-c|--exec|--sh-exec|exec:|system:)\W*+\S{0,200}(?:sh|cmd|powershell)\b", whole
     )
     if shell:
         ledger.find("reverse-shell", call.line, whole)
@@ -468,7 +508,7 @@ def _netcat(call: ShellCall, state: ShellState) -> Traced:
 
 def _copy_away(call: ShellCall, state: ShellState) -> Traced:
     """scp, rsync, sftp, rclone: files to another machine."""
-    remote = [one for one in call.operands if re.search(r"[\w.-]+@?[\w.-]*:|://", one.known)]
+    remote = [one for one in call.operands if re.search(r"[\w.-]@?:|://", one.known)]
     local = [one for one in call.operands if one not in remote]
     if remote and local and call.operands[-1] in remote:
         labels = merge([state.content(one, call.line) for one in local])
@@ -528,17 +568,24 @@ def _grep(call: ShellCall, state: ShellState) -> Traced:
     return Traced(labels=labels)
 
 
+# Up to the next of its kind, so that many of them are each looked at once.
+_ENCRYPTS_ALL = Lazy(
+    r"-exec\s+(?:openssl|gpg)\b(?:(?!-exec\s+(?:openssl|gpg)\b).)*?(?:enc|-c\b|--symmetric)"
+)
+# Names of files with secrets, for which a search through folders looks.
+_HUNTED = Lazy(
+    r"(?i)-i?name\s+\S*(?:id_rsa|id_ed25519|\.pem|\.key\b|wallet|\.kdbx|credentials"
+    r"|\.env\b|keystore|cookies)"
+)
+
+
 def _find(call: ShellCall, state: ShellState) -> Traced:
     whole = call.whole
     labels = frozenset(("file",))
-    hunted = (
-        r"(?i)-i?name\s+\S*(?:id_rsa|id_ed25519|\.pem|\.key\b|wallet|\.kdbx|credentials"
-        r"|\.env\b|keystore|cookies)"
-    )
-    if re.search(hunted, whole) and re.search(r"\s(?:~|/|\$HOME|/home|/Users)", f" {whole}"):
+    if _HUNTED.search(whole) and re.search(r"\s(?:~|/|\$HOME|/home|/Users)", f" {whole}"):
         state.ledger.find("credential-access", call.line, whole)
         labels |= {"credential"}
-    if re.search(r"-exec\s+(?:openssl|gpg)\b.*(?:enc|-c\b|--symmetric)", whole):
+    if _ENCRYPTS_ALL.search(whole):
         state.ledger.find("ransom", call.line, whole)
     if call.has("-delete") and re.search(r"find\s+(?:/|~|\$HOME)\S*\s+-delete", whole):
         state.ledger.find("destruction", call.line, whole)
@@ -589,11 +636,19 @@ def _service(call: ShellCall, state: ShellState) -> Traced:
     return UNKNOWN
 
 
+# Settings of git whose value is a command; the first are seldom set.
+_COMMAND_KEY = Lazy(
+    r"core\.(?:(hooksPath|sshCommand|fsmonitor|pager)|editor)\b"
+    r"|\b(?:alias\.|filter\.\S{1,40}\.(?:clean|smudge)\b)"
+)
+
+
 def _git(call: ShellCall, state: ShellState) -> Traced:
-    if call.has("config") and re.search(
-        r"core\.(?:hooksPath|sshCommand|fsmonitor|pager)\b", call.whole
-    ):
-        state.ledger.find("persistence", call.line, call.whole)
+    if call.has("config") and (key := _COMMAND_KEY.search(call.whole)):
+        plain = not key[1] or call.texts[-1] in ("true", "false", "cat", "less")
+        state.ledger.find("persistence", call.line, call.whole, "note" if plain else None)
+        command = call.words[-1].known.removeprefix("!")
+        state.ledger.runs_shell(Traced(text=command), call.line, "git config")
     if call.has("clone"):
         for one in call.operands:
             if "://" in one.known:
@@ -651,7 +706,7 @@ def _admin(call: ShellCall, state: ShellState) -> Traced:
     return UNKNOWN
 
 
-_HOME_OR_ROOT = re.compile(
+_HOME_OR_ROOT = Lazy(
     r"(?:/|/\*|~|~/|~/\*|\$\{?HOME\}?(?:/\*?)?|/home|/home/\*|/Users(?:/\*)?|/etc|/usr|/var|/boot"
     r"|/bin"
     r"|~/(?:documents|desktop|pictures|downloads|\.ssh|\.aws|\.config)(?:/\*?)?|[a-z]:\\?\*?)\Z",
@@ -660,7 +715,7 @@ _HOME_OR_ROOT = re.compile(
 
 
 # Everything in the folder where the user works, or something beside it.
-_ALL_OF_WORK = re.compile(r"(?:\./|\.\./)?\*\Z|\.\.?/?\Z|(?:\.\./)+[^/]*\*[^/]*\Z")
+_ALL_OF_WORK = Lazy(r"(?:\./|\.\./)?\*\Z|\.\.?/?\Z|(?:\.\./)++[^/*]*+\*[^/]*+\Z")
 
 
 def _remove(call: ShellCall, state: ShellState) -> Traced:
@@ -696,9 +751,10 @@ def _history(call: ShellCall, state: ShellState) -> Traced:
     return Traced(labels=frozenset(("history",)))
 
 
-_GUARD_OFF = re.compile(
+_GUARD_OFF = Lazy(
     r"(?i)setenforce\s+0|ufw\s+disable|iptables\s+(?:-f|--flush)|csrutil\s+disable"
-    r"|spctl\s+--(?:master|global)-disable|xattr\s+.*com\.apple\.quarantine|xattr\s+-c"
+    r"|spctl\s+--(?:master|global)-disable|xattr\s++(?:(?!xattr\s|com\.apple\.quar).)*+"
+    r"com\.apple\.quarantine|xattr\s+-c"
     r"|set-mppreference|netsh\s+advfirewall\s+set\s+\S+\s+state\s+off|sc\s+stop\s+windefend"
 )
 
@@ -758,6 +814,7 @@ _FILTERS = frozenset(
     ("head", "tail", "less", "more", "sort", "uniq", "cut", "awk", "jq", "xxd", "od", "hexdump",
      "strings", "tar", "zip", "gzip", "nl", "paste", "column", "yq", "gpg", "sqlite3", "plutil")
 )  # fmt: skip
+_AWKS = frozenset(("awk", "gawk", "mawk", "nawk"))
 _SKIPS_ONE = frozenset(("awk", "jq", "yq"))
 
 

@@ -6,7 +6,9 @@ A capability is a fact and not a fault. A finding is a judgement by one rule.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from skillbelt.records import NamedTuple
 
 FindingKind = Literal["block", "ask", "note"]
 ScanLevel = Literal["block", "ask", "note", "none"]
@@ -73,7 +75,7 @@ class ObservedUse(NamedTuple):
 
 
 class CapabilityStatement(NamedTuple):
-    """What one skill can do, as far as it is known.
+    """The known capabilities of one skill.
 
     `closed` are the kinds of which the skill declares what it needs, so that anything else of that
     kind goes beyond its word.
@@ -118,7 +120,7 @@ class CapabilityStatement(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What one rule says about one place of a skill."""
+    """A finding: one rule, at one place of a skill."""
 
     rule: str
     kind: FindingKind
