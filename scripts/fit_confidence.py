@@ -123,7 +123,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows = gather(Path(folder), made_up(Path(folder)), args.holdout)
     learnt = [row for row in rows if not row.held_out]
     weights = fit(learnt)
-    print("offset, lead, share, named, words:", *(f"{weight:.3f}" for weight in weights))
+    print(
+        "offset, lead, share, named, words, begun, excluded:",
+        *(f"{weight:.3f}" for weight in weights),
+    )
     for name, some in (("learnt", learnt), ("held out", [row for row in rows if row.held_out])):
         if some:
             print(f"area under the curve, {name}: {area(some, weights):.3f}")

@@ -35,6 +35,7 @@ def test_fitting_finds_the_weights_that_made_the_data(script: ModuleType) -> Non
     assert script.fit(rows) == pytest.approx(true, abs=0.35)
 
 
+@pytest.mark.long
 def test_what_ships_is_nearly_as_good_as_a_fit_on_the_made_up_skills(
     script: ModuleType,
     capsys: pytest.CaptureFixture[str],

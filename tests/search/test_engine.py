@@ -133,6 +133,7 @@ def many(tree: Tree, count: int = 700) -> Catalog:
     return tree.catalog()
 
 
+@pytest.mark.long
 def test_many_skills_are_found_through_postings(tree: Tree) -> None:
     catalog = many(tree)
     assert names(catalog.search("job345"))[0] == "s345"
@@ -186,6 +187,7 @@ def test_who_does_not_wait_gets_what_is_there(tree: Tree) -> None:
     assert names(catalog.search("job345"))[0] == "s345"
 
 
+@pytest.mark.long
 def test_many_threads_may_ask_at_once(skills: Tree) -> None:
     catalog = skills.catalog()
     failed: list[object] = []
@@ -231,3 +233,15 @@ def test_a_ranker_looks_again_at_the_best(skills: Tree) -> None:
     found = searcher.search("pdf files git table", catalog)
     assert names(found) == sorted(names(found), reverse=True)
     searcher.close()
+
+
+def test_what_a_description_rules_out_is_less_sure(tree: Tree) -> None:
+    request = "merge the pages of a scanned contract"
+    tree.skill(f"{SKILLS}/pdf-merge", description="Merges pages of PDF files. Written for print.")
+    (before,) = tree.catalog().search(request)
+    tree.skill(
+        f"{SKILLS}/pdf-merge",
+        description="Merges pages of PDF files. Do NOT use for a scanned contract.",
+    )
+    (after,) = tree.catalog().search(request)
+    assert after.confidence < before.confidence / 2

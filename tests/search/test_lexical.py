@@ -48,7 +48,21 @@ def test_what_is_not_shared_gives_nothing() -> None:
 
 def test_hits_are_the_words_they_share() -> None:
     found = hits(query("merge seismic pages"), PDF)
-    assert {hit.term for hit in found} == {number("merg"), number("page")}
+    assert {term for term, _ in found} == {number("merg"), number("page")}
+
+
+def test_a_short_and_a_long_request_find_the_same_words_of_a_document() -> None:
+    """A few words are looked up in the document, many are found by reading all of it."""
+    handbook = candidate("handbook", "Many topics.", " ".join(f"topic{n}" for n in range(900)))
+    sought = [f"topic{n}" for n in range(0, 1800, 90)]
+    few, many = query(" ".join(sought)), query(" ".join([*sought, *(f"x{n}" for n in range(900))]))
+    shared = {number(word) for word in (*sought[:10], "topic")}
+    assert {term for term, _ in hits(few, handbook)} == shared
+    assert hits(many, handbook) == hits(few, handbook)
+
+
+def test_a_document_without_a_word_of_the_request_has_no_hits() -> None:
+    assert hits(query("seismology"), candidate("empty")) == []
 
 
 def test_a_file_that_the_request_names_speaks_for_the_skill_of_that_kind() -> None:

@@ -1,1 +1,1 @@
-"""Search over the whole text of the skills: what is indexed, how it is kept, how it is ranked."""
+"""Search over the whole text of the skills: indexing, storage, ranking and confidence."""

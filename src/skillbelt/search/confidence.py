@@ -1,46 +1,51 @@
-"""How likely the skill that was found is the one that is meant.
+"""Estimate the probability that a search result is the skill that the user means.
 
-The score orders the results of one request and says nothing by itself: the best of many wrong
-skills has one too. The confidence is a logistic function of four figures, which
-`scripts/fit_confidence.py` fits; design/search.md has the data and how good it is. It is calibrated
-for requests of which every second one is answered by a skill of the catalogue.
+A score only orders the results of one request; the best of many wrong skills has a score too. The
+confidence is a logistic function of six features, fitted by `scripts/fit_confidence.py`. It is
+calibrated for a mix in which a skill of the catalogue answers every second request.
+design/search.md describes the data and the quality.
 """
 
 from __future__ import annotations
 
 from math import exp, log1p
 from operator import mul
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from skillbelt.records import NamedTuple
 
 # `noise`: no skill fits the request, or others fit far better.
 Strength = Literal["strong", "fair", "weak", "noise"]
 
-# The offset, then a coefficient for each figure. Long requests share less with any skill. The
-# offset is 0.8 lower than what fits as many right results as wrong ones: three of ten first results
-# are right if every second request is for a skill of a large catalogue.
-SHIPPED = (-3.96, 0.492, 1.86, 1.81, 0.344)
-_RULED_OUT = -1.5  # if the request names a skill in order to rule it out: it asks about scope
+# The offset, then a coefficient for each feature. The fit balances right and wrong results; the
+# offset is 0.2 lower because, with every second request meant for a skill, more first results are
+# wrong than right. The last one alone was fitted later, with the others as they are.
+SHIPPED = (-4.32, 0.492, 1.033, 0.555, 0.5, 1.494, -14.0)
+_RULED_OUT = -1.5  # added if the request names a skill in order to rule it out
 _MOST_LEAD = 20.0
 _STRONG, _FAIR = 0.6, 0.3
 _LEAST = 0.085  # of the best result; below it no skill fits the request
-_KEYWORDS = 3  # so few words name what is sought, and say little more
+_KEYWORDS = 3  # a request of so few words is a list of keywords
 _FAR = -5.0  # behind the best score
 _LEAST_SHARE = 0.1
 
 
 class Certainty(NamedTuple):
-    """What the confidence of a result depends on."""
+    """The features that the confidence of a result depends on."""
 
-    lead: float  # of its score before the best other one's
+    lead: float  # of its score over the best other score, both by the words alone
     share: float  # of the request that the skill has, by the weight of the words
     named: float  # of the skill's name that the request has
     words: int  # of the request
+    begun: float  # share of the beginning of the request that the name or description has
+    excluded: float = 0.0  # share of the request that the description says it is not for
 
 
-def inputs(figures: Certainty) -> tuple[float, float, float, float, float]:
-    """Return the figures as they enter the function, each for one coefficient."""
+def inputs(figures: Certainty) -> tuple[float, ...]:
+    """Return the inputs of the logistic function, one for each coefficient."""
     lead = max(-_MOST_LEAD, min(figures.lead, _MOST_LEAD))
-    return 1.0, lead, figures.share, figures.named, log1p(figures.words)
+    _, share, named, words, begun, excluded = figures
+    return 1.0, lead, share, named, log1p(words), begun, excluded
 
 
 def confidence(figures: Certainty, *, ruled_out: bool = False) -> float:
@@ -53,12 +58,12 @@ def confidence(figures: Certainty, *, ruled_out: bool = False) -> float:
 
 
 def any_fits(best: float, words: int) -> bool:
-    """Whether a skill fits the request, by the confidence of the best one."""
+    """Return whether any skill fits the request, by the confidence of the best one."""
     return best >= _LEAST or words <= _KEYWORDS
 
 
 def strength_of(confidence: float, figures: Certainty) -> Strength:
-    """Return the word for a result."""
+    """Return the strength of a result as a word."""
     if figures.lead < _FAR or figures.share < _LEAST_SHARE:
         return "noise"
     if confidence >= _STRONG:

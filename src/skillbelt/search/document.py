@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from typing import NamedTuple
 
+from skillbelt.records import NamedTuple
 from skillbelt.search.words import ids
 
-DESCRIBED, NAMED, HEADED = 4, 6, 7  # the lowest bits of what is not the text's count
+DESCRIBED, NAMED, HEADED = 4, 6, 7  # bit offsets of the other fields; the text's count is at 0
 TEXT = 0x0F
-# The least count of each level of the text's four bits, which stands for all up to the next.
+# The four bits hold a level; this is the lowest count of each level.
 LEVELS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 13, 17, 25, 33, 49, 65, 129)
 _MOST_COUNTED = 255
 _LEVEL_OF = bytes(max(n for n, least in enumerate(LEVELS) if least <= tf) for tf in range(256))

@@ -4,32 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
-from itertools import compress
-from typing import NamedTuple
 
 from skillbelt.format.skill import Skill, Skills
+from skillbelt.records import NamedTuple
 from skillbelt.search.confidence import Certainty, any_fits, confidence, strength_of
+from skillbelt.search.exclusions import excluded_words
 from skillbelt.search.indexer import WHOLE, Groups, Kept, Progress, Upkeep
-from skillbelt.search.lexical import UNRELATED, is_excluded, score
+from skillbelt.search.lexical import UNRELATED, compare, is_excluded
 from skillbelt.search.near_copies import fold
 from skillbelt.search.protocol import Ranked, Ranker, Result
 from skillbelt.search.query import Query, query
 from skillbelt.search.snippet import Reason, snippet
 from skillbelt.search.store import MOST_POSTINGS, IndexedFolder
 from skillbelt.search.text import split, text_of
+from skillbelt.search.trees import refine
 from skillbelt.settings import Settings
 
 # More than a person or a model reads.
 MAX_SEARCH_RESULTS = 1_000
 
-_CANDIDATES = 100
+_CANDIDATES = 80
 _READ_POSTINGS = 16_000  # in all for one request, shared by its words
 _LEAST_DEPTH = 128  # of one word's postings
-_SAMPLE = 16  # one of so many totals is sampled to estimate which are high
+_SAMPLE = 16  # every so many totals one is sampled to estimate a lower bound
 _SHARPNESS = 1.3  # how much rare words dominate the choice of candidates
 _KIND = 2.0  # factor for a word that is a kind of file in the request
+_RIVALS = 4  # best results that the confidence of each is compared with
 _FOLDED = 3  # candidates compared for near copies, per wanted result
-_MOST_NEW = 2_048  # documents without postings that are scored one by one; the latest
+_MOST_NEW = 2_048  # latest documents without postings that are scored one by one
 
 
 class _VisibleFolder(NamedTuple):
@@ -49,7 +51,7 @@ class _VisibleSkills(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A skill that was found, and what says how sure that is."""
+    """A skill that was found, and the features of its confidence."""
 
     best: Ranked
     copies: Sequence[Ranked]
@@ -95,7 +97,7 @@ class Searcher:
     def figures(
         self, text: str, skills: Mapping[str, Skill], limit: int
     ) -> list[tuple[Certainty, Skill]]:
-        """Return what the confidence of each result depends on, to fit it."""
+        """Return the features of each result's confidence, to fit its coefficients."""
         found = self._find(query(text), skills, limit)
         return [(one.figures, one.best.skill) for one in found]
 
@@ -106,10 +108,13 @@ class Searcher:
         ranked = self._rank(asked, self._view(skills), limit)
         if self._upkeep.follow():  # the file was damaged or rebuilt meanwhile
             ranked = self._rank(asked, self._view(skills), limit)
-        # One more than wanted: how sure the best one is depends on the next.
-        groups = fold(ranked[: (limit + 1) * _FOLDED], limit + 1)
-        ruled_out = any(is_excluded(asked, one.candidate) for one in ranked)
-        best, second = [*(group[0].score for group in groups), UNRELATED, UNRELATED][:2]
+        # Also the next ones: the confidence of the best result depends on them.
+        most = max(limit, _RIVALS)
+        groups = fold(ranked[: most * _FOLDED], most)
+        ruled_out = bool(asked.excluded) and any(
+            is_excluded(asked, one.candidate) for one in ranked
+        )
+        rivals = [_without_gain(group[0]) for group in groups[:_RIVALS]]
         found = []
         for place, (one, copies) in enumerate(groups[:limit]):
             reason = Reason(asked, one.candidate)
@@ -118,7 +123,11 @@ class Searcher:
                     best=one,
                     copies=copies,
                     reason=reason,
-                    figures=reason.figures(one.score - (best if place else second)),
+                    figures=reason.figures(
+                        _without_gain(one)
+                        - max((*rivals[:place], *rivals[place + 1 :]), default=UNRELATED),
+                        _excluded_words(one.skill),
+                    ),
                     ruled_out=ruled_out,
                 )
             )
@@ -127,10 +136,21 @@ class Searcher:
     def _view(self, skills: Mapping[str, Skill]) -> _VisibleSkills:
         kept = self._upkeep.kept
         if not isinstance(skills, Skills):
-            return _made_view(skills, kept)
-        return skills.derive("search", lambda: _made_view(skills, kept), basis=kept)
+            return _make_view(skills, kept)
+        return skills.derive("search", lambda: _make_view(skills, kept), basis=kept)
+
+    def candidates(self, text: str, skills: Mapping[str, Skill]) -> tuple[Query, list[Ranked]]:
+        """Return a request and its candidates as the words rank them, to fit the trees."""
+        asked = query(text)
+        return asked, self._compare(asked, self._view(skills), 0) if asked.words else []
 
     def _rank(self, asked: Query, view: _VisibleSkills, limit: int) -> list[Ranked]:
+        ranked = refine(asked, self._compare(asked, view, limit))
+        for ranker in self.rankers:
+            ranked = _rerank(ranker, asked, ranked)
+        return ranked
+
+    def _compare(self, asked: Query, view: _VisibleSkills, limit: int) -> list[Ranked]:
         ids: list[int] = []
         for shelf in view.shelves:
             ids += shelf.ids
@@ -138,15 +158,14 @@ class Searcher:
                 ids += self._choose(asked, shelf, max(_CANDIDATES, 2 * limit))
         found = self._upkeep.index.candidates(list(dict.fromkeys(ids)))
         by_id = view.by_id
-        ranked = [
-            Ranked(score(asked, one, by_id[one.id].name), one, by_id[one.id])
-            for one in found
-            if one.id in by_id
-        ]
-        ranked = [one for one in ranked if one.score > 0.0]
+        ranked: list[Ranked] = []
+        for one in found:
+            skill = by_id.get(one.id)
+            if skill is not None:
+                score, sums = compare(asked, one, skill.name)
+                if score > 0.0:
+                    ranked.append(Ranked(score, one, skill, sums=sums))
         ranked.sort(key=lambda one: (-one.score, one.skill.name))
-        for ranker in self.rankers:
-            ranked = _again(ranker, asked, ranked)
         return ranked
 
     def _choose(self, asked: Query, shelf: _VisibleFolder, most: int) -> list[int]:
@@ -165,6 +184,21 @@ class Searcher:
         return [docs[place] for place in _highest(totals, shelf.allowed, most)]
 
 
+def _without_gain(one: Ranked) -> float:
+    """Return the score by the words alone.
+
+    What the trees add grows with the distance to the other candidates. In a small catalogue a skill
+    that fits badly is far ahead of those that do not fit at all.
+    """
+    return one.score - one.gained
+
+
+def _excluded_words(skill: Skill) -> frozenset[int]:
+    return excluded_words(
+        f"{skill.name} {skill.title}", f"{skill.description}\n{skill.when_to_use}"
+    )
+
+
 def _result(reason: Reason, best: Ranked, copies: Sequence[Ranked]) -> Result:
     field, skill = reason.field(), best.skill
     told = field in ("name", "description") and skill.description
@@ -179,7 +213,7 @@ def _result(reason: Reason, best: Ranked, copies: Sequence[Ranked]) -> Result:
     )
 
 
-def _made_view(skills: Mapping[str, Skill], kept: Mapping[str, Kept]) -> _VisibleSkills:
+def _make_view(skills: Mapping[str, Skill], kept: Mapping[str, Kept]) -> _VisibleSkills:
     wanted = {skill.location: skill for skill in skills.values()}
     by_id: dict[int, Skill] = {}
     shelves: list[_VisibleFolder] = []
@@ -200,12 +234,12 @@ def _shelf(root: IndexedFolder, here: Mapping[int, Skill]) -> _VisibleFolder:
 
 
 def _highest(totals: list[float], allowed: bytes, most: int) -> list[int]:
-    """Return the places of the highest totals; a sample excludes what is too low to sort."""
+    """Return the places of the highest totals; a bound from a sample limits what is sorted."""
     sample = sorted(totals[::_SAMPLE], reverse=True)
     cut = sample[min(2 * most // _SAMPLE + 2, len(sample) - 1)] if sample else 0.0
     found: list[int] = []
     for least in (cut, 0.0):
-        found = list(compress(range(len(totals)), map(least.__lt__, totals)))
+        found = [place for place, total in enumerate(totals) if total > least]
         if allowed:
             found = [place for place in found if allowed[place]]
         if len(found) >= most:
@@ -213,7 +247,7 @@ def _highest(totals: list[float], allowed: bytes, most: int) -> list[int]:
     return nlargest(most, found, key=totals.__getitem__)
 
 
-def _again(ranker: Ranker, asked: Query, ranked: list[Ranked]) -> list[Ranked]:
+def _rerank(ranker: Ranker, asked: Query, ranked: list[Ranked]) -> list[Ranked]:
     head, tail = ranked[: ranker.most], ranked[ranker.most :]
     if not head:
         return ranked

@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from math import log2
-from typing import NamedTuple
 
 from skillbelt.check.folder import UnusableFile, read
 from skillbelt.errors import ConfigError
+from skillbelt.records import NamedTuple
 from skillbelt.text import one_line, shorten
 from skillbelt.untrusted_json import read_json
 
@@ -21,10 +21,16 @@ _TAIL = 0.025  # of the draws that lie outside the interval, on either side
 
 
 class Labelled(NamedTuple):
-    """A request and the names of the skills that answer it."""
+    """A request and the names of the skills that answer it.
+
+    If none does: `kind` says of what kind the request is, and `near` names skills that it may be
+    mistaken for.
+    """
 
     query: str
     relevant: frozenset[str]
+    kind: str = ""
+    near: frozenset[str] = frozenset()
 
 
 class Measure(NamedTuple):
@@ -36,9 +42,9 @@ class Measure(NamedTuple):
 
 
 class SearchReport(NamedTuple):
-    """Every measure by its name, how often a right answer is among the first 1 to 20, and misses.
+    """Every measure by its name, the hit rate among the first 1 to 20 results, and the misses.
 
-    `misses` are the requests whose first answer was wrong, with what was given instead.
+    `misses` lists the requests whose first result was wrong, with that result.
     """
 
     requests: int
@@ -51,7 +57,8 @@ def read_labelled(path: str, *, allow_none: bool = False) -> list[Labelled]:
     """Read a labelled set from JSON lines or one JSON list; ConfigError if it is neither.
 
     Each entry is an object with `query`, a text, and `relevant`, a list of names. `allow_none`: the
-    list may be empty, for a request that no skill answers.
+    list may be empty, for a request that no skill answers; then `kind`, a text, and `near`, a list
+    of names, may describe it.
     """
     try:
         text = read(path, _MOST_BYTES).data.decode("utf-8-sig")
@@ -76,7 +83,12 @@ def _labelled(row: object, where: str, allow_none: bool) -> Labelled:
         raise ConfigError(f"{where} is not of the form {wanted}")
     if not all(isinstance(name, str) for name in relevant):
         raise ConfigError(f"{where}: relevant must be a list of names")
-    return Labelled(query, frozenset(relevant))
+    kind, near = (row.get("kind", ""), row.get("near", [])) if isinstance(row, dict) else ("", [])
+    if not isinstance(kind, str):
+        raise ConfigError(f"{where}: kind must be a text")
+    if not isinstance(near, list) or not all(isinstance(name, str) for name in near):
+        raise ConfigError(f"{where}: near must be a list of names")
+    return Labelled(query, frozenset(relevant), kind, frozenset(near))
 
 
 def evaluate(
@@ -102,7 +114,7 @@ def evaluate(
 
 
 class _Ranks:
-    """Return which relevant skill each result stands for; each counts at its first place."""
+    """The ranks of the relevant skills; each counts once, at its first place."""
 
     def __init__(self, relevant: frozenset[str], found: Sequence[frozenset[str]]) -> None:
         self._relevant, self._new = len(relevant), list[int]()

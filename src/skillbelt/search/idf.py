@@ -1,4 +1,4 @@
-"""How rare a word is among skills (inverse document frequency).
+"""Rarity of words among skills (inverse document frequency).
 
 The figures were counted once over a large collection and ship with the product. So a catalogue of
 three skills ranks as well as one of thirty thousand, a skill has the same weight in every
@@ -12,7 +12,8 @@ from array import array
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+
+from skillbelt.records import NamedTuple
 
 STEP = 20.0  # the file holds natural logarithms in twentieths
 UNSEEN = 9.0  # of a word that occurred less than a dozen times in the collection

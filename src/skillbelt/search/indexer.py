@@ -6,11 +6,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 from zlib import crc32
 
 from skillbelt.format.frontmatter import MAX_CHECKED_BYTES
 from skillbelt.format.skill import Skill
+from skillbelt.records import NamedTuple
 from skillbelt.search.document import document
 from skillbelt.search.store import FORMAT, Fresh, IndexedFolder, SearchIndex, Stored, holder
 from skillbelt.search.text import MAX_INDEXED_FILES, MAX_INDEXED_SCRIPTS, parts_of
@@ -31,7 +31,7 @@ Progress = Callable[[str], None]
 
 
 class Kept(NamedTuple):
-    """What the index holds of one folder."""
+    """The indexed state of one folder."""
 
     root: IndexedFolder
     docs: Mapping[str, Stored]
@@ -73,7 +73,7 @@ class Upkeep:
         """
         until = None if wait_seconds is None else time.monotonic() + wait_seconds
         while self._done is not groups and not self._closed:
-            worker = self._begun(groups)
+            worker = self._start_update(groups)
             if worker is not None:
                 worker.join(None if until is None else max(until - time.monotonic(), 0.0))
                 if worker.is_alive():
@@ -95,7 +95,7 @@ class Upkeep:
     def _building(self) -> bool:
         return self._worker is not None and self._worker.is_alive()
 
-    def _begun(self, groups: Groups) -> threading.Thread | None:
+    def _start_update(self, groups: Groups) -> threading.Thread | None:
         """Return the thread to wait for; None when everything was done at once."""
         with self._lock:
             if self._building():
@@ -103,7 +103,7 @@ class Upkeep:
             self._load(groups)
             stale = self._stale(groups)
             if sum(map(len, stale.values())) <= _AT_ONCE:
-                self._bring(groups, stale, None)
+                self._update(groups, stale, None)
                 self._merge_soon()
                 return None
             self._worker = _start(self._build, groups)
@@ -119,7 +119,7 @@ class Upkeep:
                 break
             time.sleep(_POLL_SECONDS)
         self._load(groups)
-        self._bring(groups, self._stale(groups), mine)
+        self._update(groups, self._stale(groups), mine)
         self.index.lease(mine, time.time(), 0.0)
         forget()  # a build caches many words that no search uses
 
@@ -127,7 +127,7 @@ class Upkeep:
         now = time.time()
         return self.index.lease(holder, now, now + _LEASE_SECONDS)
 
-    def _bring(self, groups: Groups, stale: Groups, holder: str | None) -> None:
+    def _update(self, groups: Groups, stale: Groups, holder: str | None) -> None:
         """Index what changed; in memory, if the file cannot be written."""
         if not self._write(groups, stale, holder) and not self._closed:
             self.index.close()
@@ -182,9 +182,9 @@ class Upkeep:
                 if self._closed or not self._save(path, some, holder):
                     return False
                 left -= len(some)
-                self._tell(path, start, left)
+                self._report(path, start, left)
             if skills or gone:
-                self._put(path)
+                self._reload(path)
             if holder is not None and not self._merge(path, holder):
                 return False
         return True
@@ -194,13 +194,13 @@ class Upkeep:
             self._lease(holder)
         return self.index.save(self.kept[path].root, map(self._fresh, skills))
 
-    def _tell(self, path: str, start: int, left: int) -> None:
+    def _report(self, path: str, start: int, left: int) -> None:
         if self._progress is not None and left > _AT_ONCE:
             self._progress(f"indexing for search: {left} skills to go")
         if start + _BATCH == _SHOWN:
-            self._put(path)
+            self._reload(path)
 
-    def _put(self, path: str) -> None:
+    def _reload(self, path: str) -> None:
         with self._lock:
             self.kept = {**self.kept, path: self._read(path)}
 
@@ -229,7 +229,7 @@ class Upkeep:
         finally:
             if index is not self.index:
                 index.close()
-        self._put(path)
+        self._reload(path)
         return done
 
     def _may_go_on(self, holder: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from skillbelt.format.skill import Skill
 from skillbelt.search.confidence import Strength
-from skillbelt.search.lexical import Candidate
+from skillbelt.search.lexical import Candidate, Sums
 from skillbelt.search.query import Query
 
 Field = Literal["name", "description", "heading", "text"]
@@ -32,11 +32,17 @@ class Result(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """A candidate with the skill it stands for and its score so far."""
+    """A candidate with the skill it stands for and its score so far.
+
+    `gained` is the part of the score that compares it with the other candidates, and `sums` what
+    it shares with the request.
+    """
 
     score: float
     candidate: Candidate
     skill: Skill
+    gained: float = 0.0
+    sums: Sums | None = None
 
 
 class Ranker(Protocol):

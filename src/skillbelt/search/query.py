@@ -6,14 +6,14 @@ import re
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 from math import sqrt
-from typing import NamedTuple
 
+from skillbelt.records import NamedTuple
 from skillbelt.search.idf import UNSEEN, UNSEEN_DESCRIBED, rarity
-from skillbelt.search.words import ids, runs
+from skillbelt.search.words import ids, numbers, runs
 
-# Ten pages: a longer request adds time, not precision.
+# Ten pages; the rest of a longer request is ignored.
 MAX_QUERY_CHARS = 40_000
-# Different words of a request; the work grows with each.
+# Different words of a request; the rest is ignored.
 MAX_QUERY_WORDS = 1_000
 
 _FENCED = re.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", re.DOTALL)
@@ -29,7 +29,7 @@ _PLAIN_KINDS = frozenset(
         "yml",
     )
 )  # fmt: skip
-# What follows says what is not meant: "why is it not pdf-merge", "without the docx skill".
+# Matches names that are ruled out: "why is it not pdf-merge", "without the docx skill".
 _EXCLUDING = re.compile(
     r"(?:\bnot\b(?!\s+(?:only|just)\b)|n['’]t\b|\bwithout\b|\binstead\s+of\b|\brather\s+than\b)"
     r"(?:\s+(?:an?|any|need|the|use|using|want|you))*"
@@ -52,7 +52,7 @@ _EARLY = 20.0  # words after which one counts half: a request begins with what i
 
 
 class Word(NamedTuple):
-    """How rare a word of a request is, its weight, its weight in a description and as a beginning.
+    """The rarity of a word of a request, its weight, that in a description and as a beginning.
 
     `early` is a share of all words' weights, of which the first ones have most.
     """
@@ -70,6 +70,7 @@ class Query(NamedTuple):
     words: dict[int, Word]
     spelt: dict[int, str]
     total: float
+    by_number: tuple[int, ...]  # the words in the order of their numbers
     pairs: frozenset[tuple[int, int]] = frozenset()  # words that follow each other
     kinds: frozenset[int] = frozenset()  # of the documents that the request names
     excluded: frozenset[frozenset[int]] = frozenset()  # the words of each name that it rules out
@@ -105,6 +106,7 @@ def query(text: str) -> Query:
         words=found,
         spelt=spelt,
         total=sum(word.weight for word in found.values()),
+        by_number=tuple(sorted(found)),
         pairs=frozenset(pairwise(filter(found.__contains__, order))),
         kinds=_kinds(text),
         excluded=_excluded(text),
@@ -133,7 +135,7 @@ def _kinds(text: str) -> frozenset[int]:
 
 
 def _drop_name(match: re.Match[str]) -> str:
-    """Return what follows a "not" without its first word, which speaks for no skill."""
+    """Return the text after a "not" without its first word, which counts for no skill."""
     return match[0].replace(match[1].split()[0], " ", 1)
 
 
@@ -153,7 +155,7 @@ def _spelt(text: str, most: int) -> tuple[dict[int, str], list[int]]:
     found: dict[int, str] = {}
     order: list[int] = []
     for run in runs(text):
-        terms = ids(run)
+        terms = numbers(run)
         order += terms
         for term in terms:
             found.setdefault(term, run)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from skillbelt.search.confidence import Certainty
 from skillbelt.search.document import DESCRIBED, HEADED, NAMED, TEXT
-from skillbelt.search.lexical import Candidate, hits
+from skillbelt.search.lexical import TOLD, Candidate, hits
 from skillbelt.search.protocol import Field
 from skillbelt.search.query import Query
 from skillbelt.text import one_line, shorten
@@ -21,7 +21,7 @@ _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 
 
 class Reason:
-    """Where a candidate has the words of a request."""
+    """The lines of a candidate that have words of a request."""
 
     def __init__(self, asked: Query, candidate: Candidate) -> None:
         self._asked, self._candidate = asked, candidate
@@ -42,15 +42,21 @@ class Reason:
     def _weight(self, mask: int) -> float:
         return sum(self._asked.words[term].weight for term, code in self._hits if code & mask)
 
-    def figures(self, lead: float) -> Certainty:
-        """Return what the confidence depends on; `lead`: before the best other score."""
-        words = self._asked.words
+    def figures(self, lead: float, excluded: Set[int] = frozenset()) -> Certainty:
+        """Return what the confidence depends on; `lead`: before the best other score.
+
+        `excluded`: the words of what the skill says that it is not for.
+        """
+        words, total = self._asked.words, self._asked.total + 1e-9
         named = sum(words[term].rarity for term, code in self._hits if code >> NAMED & 1)
+        begun = sum(words[term].early for term, code in self._hits if code & TOLD)
         return Certainty(
             lead=lead,
-            share=sum(words[term].weight for term, _ in self._hits) / (self._asked.total + 1e-9),
+            share=sum(words[term].weight for term, _ in self._hits) / total,
             named=named / (self._candidate.facts.named + 1.0),
             words=len(words),
+            begun=begun,
+            excluded=sum(words[term].weight for term in words.keys() & excluded) / total,
         )
 
     def words(self) -> list[str]:
@@ -66,7 +72,7 @@ def snippet(text: str, wanted: Iterable[str]) -> str:
     small = text.lower()
     best, most = _SENTENCE.split(text.strip(), maxsplit=1)[0] if text.strip() else "", 0
     for start, end in _places(small, beginnings):
-        count = sum(word in small[start:end] for word in beginnings)
+        count = sum(map(small[start:end].__contains__, beginnings))
         if count > most:
             best, most = text[start:end], count
     return shorten(one_line(best.strip(" \t#>*-|")), SNIPPET_CHARS)
@@ -78,14 +84,18 @@ def _beginning(word: str) -> str:
 
 
 def _places(text: str, beginnings: Iterable[str]) -> Iterable[tuple[int, int]]:
-    """Return the lines with one of the words, or the part of a long line around it."""
+    """Yield each line with one of the words once, or the part of a long line around it."""
+    seen: set[tuple[int, int]] = set()
     for word in beginnings:
         at = -1
         for _ in range(_MOST_PLACES):
             at = text.find(word, at + 1)
             if at < 0:
                 break
-            yield _around(text, at)
+            place = _around(text, at)
+            if place not in seen:
+                seen.add(place)
+                yield place
 
 
 def _around(text: str, at: int) -> tuple[int, int]:

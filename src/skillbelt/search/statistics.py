@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import expm1, log1p
-from typing import NamedTuple
 
+from skillbelt.records import NamedTuple
 from skillbelt.search.document import DESCRIBED, LEVELS, NAMED, TEXT, Document
 from skillbelt.search.idf import UNSEEN, rarity
 
-# The usual lengths, in words: what is longer must say a word more often for the same weight.
+# Typical lengths in words; a longer text must repeat a word more often for the same weight.
 USUAL_LENGTH = 1100.0
 USUAL_DESCRIPTION = 31.0
 _TOLD = 3 << DESCRIBED | 1 << NAMED
@@ -21,9 +21,9 @@ _BUCKETS = 16  # of lengths between one doubling and the next
 
 
 class Facts(NamedTuple):
-    """How much the words of a document weigh: of its name, its text, and of what it is said to do.
+    """Sums of the rarity of a document's words, by field.
 
-    The last are those of the name and the description.
+    `told`: of the name and the description together.
     """
 
     named: float

@@ -1,6 +1,6 @@
 """Stem English words by Porter's rules, so that `parsing` finds `parser`.
 
-Only meant to compare words with words; what comes out need not be one.
+Stems are only compared with each other; a stem need not be a word.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 
 _LEAST_CHARS = 4  # a shorter word is not stemmed, except a plural
 _LONGEST_CHARS = 24  # longer words are not inflected
-# A measure is how often a consonant follows a vowel: what is left must be something of a word.
+# Porter's measure counts vowels followed by consonants: an ending goes only if enough is left.
 _MEASURE = re.compile(r"[aeiouy]+[^aeiouy]+")
 _VOWEL = re.compile(r"[aeiouy]")
 _DOUBLE = re.compile(r"([^aeioulsz])\1$")

@@ -1,9 +1,9 @@
 """The search index on disk: one SQLite file for all projects and processes.
 
-It is a cache like the catalogue's index: a damaged, foreign or locked file costs time, never a
-skill. Documents are stored whole. The postings, which list the best documents of each word, are
-built from the documents in generations, so that a reader never sees a partial one. See
-docs/how-to/search.md.
+It is a cache like the catalogue's index: a damaged, foreign or locked file is rebuilt or bypassed,
+and no skill is lost. Documents are stored whole. The postings, which list the best documents of
+each word, are built from the documents in generations, so that a reader never sees a partial one.
+See docs/how-to/search.md.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from skillbelt.files.private import create_file, make_folder
+from skillbelt.records import NamedTuple
 from skillbelt.search.document import Document
 from skillbelt.search.lexical import Candidate
 from skillbelt.search.statistics import Facts, facts, impacts
 from skillbelt.search.words import NUMBERS
 
-# Raise when stored documents no longer mean the same.
+# Increase when the meaning of stored documents changes; other files are rebuilt.
 FORMAT = 5
 _BUSY_SECONDS = 5.0
 # Documents stored for one word, the best ones, and how many of them a request of many words
@@ -37,12 +38,12 @@ _PASSES = 8  # in which postings are made; each takes a share of the words, so o
 _CHUNK = 500  # ids in one statement
 _COUNT = 3  # bytes that say how many words a document has
 _PAGE_BYTES = 16 * 2**10  # documents and lists fill larger pages better
-# SQLite's codes for what another process or the disk is doing right now: PERM, BUSY, LOCKED,
-# READONLY, IOERR, FULL, CANTOPEN. Creating the file again would not help.
-_PASSING = frozenset((3, 5, 6, 8, 10, 13, 14))
+# SQLite's codes of temporary conditions: PERM, BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN.
+# Creating the file again would not help.
+_TEMPORARY = frozenset((3, 5, 6, 8, 10, 13, 14))
 T = TypeVar("T")
 
-# `doc_root` holds all that `stored` asks for: documents need not be read to know which there are.
+# `doc_root` covers the query of `stored`, so listing documents does not read them.
 _SCHEMA = f"""
 CREATE TABLE doc (
     id INTEGER PRIMARY KEY AUTOINCREMENT, root INTEGER, path UNIQUE, stamp TEXT,
@@ -201,7 +202,7 @@ class SearchIndex:
     def merge(self, root: IndexedFolder, alive: Callable[[], bool] = lambda: True) -> bool:
         """Rebuild the postings of a folder from its documents; False if they cannot be stored.
 
-        It ends early, and changes nothing, when `alive` says so or another one began later.
+        Stops early without a change when `alive` returns False or a later rebuild began.
         """
         begun = self._do(lambda db: _begin(db, root))
         if begun is None:
@@ -246,7 +247,7 @@ class SearchIndex:
                     self.close()
                     self.trouble = f"{self.path}: {error}"
                     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-                    if attempt == 2 or code in _PASSING or isinstance(error, OSError):
+                    if attempt == 2 or code in _TEMPORARY or isinstance(error, OSError):
                         return None
                     self._remove()
             return None
@@ -313,10 +314,15 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def _candidate(row: tuple[int, bytes, int, int, float, float, float]) -> Candidate:
-    id, words, described, length, *sums = row
+    id, words, described, length, named, text, told = row
     terms, codes = unpacked(words)
     return Candidate(
-        id=id, terms=terms, codes=codes, described=described, length=length, facts=Facts._make(sums)
+        id=id,
+        terms=terms,
+        codes=codes,
+        described=described,
+        length=length,
+        facts=Facts(named, text, told),
     )
 
 
@@ -330,8 +336,8 @@ def _row(root: IndexedFolder, fresh: Fresh) -> tuple[object, ...]:
 def packed(terms: array[int], codes: bytes) -> bytes:
     """Pack words and their bytes.
 
-    The lower two bytes of the numbers are as good as noise; the highest ones rise, and the codes
-    are mostly the same, so both are worth compressing.
+    The lower two bytes of the numbers look random and do not compress. The high bytes are sorted
+    and the codes repetitive, so only these are compressed.
     """
     data = _little(terms).tobytes()
     count = len(terms).to_bytes(_COUNT, "little")
@@ -346,7 +352,9 @@ def unpacked(data: bytes) -> tuple[array[int], bytes]:
     numbers[0::4] = data[_COUNT : _COUNT + count]
     numbers[1::4] = data[_COUNT + count : _COUNT + 2 * count]
     numbers[2::4] = rest[:count]
-    return _little(array("I", bytes(numbers))), rest[count:]
+    terms = array("I")
+    terms.frombytes(numbers)
+    return _little(terms), rest[count:]
 
 
 def _little(numbers: array[int]) -> array[int]:

@@ -1,4 +1,4 @@
-"""Split text into words that can be compared: any script, any spelling.
+"""Split text of any script into words that can be compared.
 
 Words of Latin script are stemmed as English; `DataFrame` is found by its parts too. Scripts
 written without blanks are cut into overlapping pairs, which finds every word of two characters and
@@ -53,6 +53,11 @@ def ids(text: str) -> list[int]:
 def runs(text: str) -> list[str]:
     """Return the words of a text as they are spelt in it."""
     return _RUN.findall(_spelt(text))
+
+
+def numbers(run: str) -> tuple[int, ...]:
+    """Return the words in one of the `runs` of a text as numbers."""
+    return _numbered[run]
 
 
 def number(word: str) -> int:
