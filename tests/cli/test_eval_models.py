@@ -16,7 +16,8 @@ import pytest
 
 from tests import needs, warm
 from tests.benches import FOLDER, SKILL, Bench
-from tests.openai_server import Answer, Refused, Server, Slow, called, said, serving
+from tests.examples import first_one
+from tests.openai_server import Answer, Raw, Refused, Server, Slow, called, said, serving
 from tests.terminal import on_terminal
 from tests.tree import Tree
 
@@ -70,6 +71,12 @@ def evaluate(tree: Tree, model: Server, action: str, *options: str) -> Any:
     )
     assert done.stdout, done.stderr
     return done.document | {"exit_code": done.exit_code}
+
+
+def cached_results(tree: Tree) -> list[Path]:
+    found = sorted(Path(tree.catalog().settings.cache_dir, "evals").iterdir())
+    assert found
+    return found
 
 
 def rates(document: Any) -> dict[str, Any]:
@@ -160,6 +167,22 @@ def test_a_bar_cannot_be_reached_by_errors(skills: Tree) -> None:
     assert done.document["complete"] is False
 
 
+def test_a_bar_counts_a_conversation_without_an_answer_as_missed(skills: Tree) -> None:
+    cases = [{"query": f"csv {word}", "should_trigger": True} for word in ("one", "two")]
+    skills.write(f"{SKILLS}/csv-report/evals/evals.json", json.dumps(cases))
+
+    def answer(request: dict[str, Any]) -> Answer:
+        return Refused(400) if "csv two" in user_text(request) else helpful(request)
+
+    with serving(answer) as server:
+        run = ["eval", "trigger", "csv-report", "--model", f"x@{server.url}", "--json"]
+        low, high = (skills.run(*run, "--min", least) for least in ("0.5", "0.51"))
+    assert low.document["measures"]["recall"] == high.document["measures"]["recall"]
+    assert (low.document["measures"]["recall"]["rate"], low.document["errors"]) == (1.0, 1)
+    assert [done.document["bars"][0]["rate"] for done in (low, high)] == [0.5, 0.5]
+    assert (low.exit_code, high.exit_code) == (0, 1)
+
+
 def test_a_budget_of_tokens_ends_it_and_a_later_run_goes_on(skills: Tree, model: Server) -> None:
     first = evaluate(skills, model, "trigger", "--max-tokens", "110", "--jobs", "1")
     assert (first["exit_code"], first["complete"], first["spent"]) == (1, False, True)
@@ -221,7 +244,102 @@ def test_a_killed_evaluation_goes_on_where_it_was(skills: Tree) -> None:
 
 def test_a_terminal_shows_how_far_it_is(skills: Tree, model: Server) -> None:
     screen = on_terminal(skills, "eval", "trigger", "csv-report", "--model", f"tiny@{model.url}")
+    assert "0 of 3 cases" in screen.written  # before the first one is done
     assert "3 of 3 cases" in screen.written
+    assert "330 tokens" in screen.written
+
+
+def searching(request: dict[str, Any]) -> Answer:
+    """A model that looks at four other skills before it answers."""
+    done = sum(one["role"] == "tool" for one in request["messages"])
+    return called("skill_load", {"skill": f"other-{done}"}) if done < 4 else said("No.")
+
+
+def test_a_conversation_that_a_budget_cut_off_resumes(skills: Tree) -> None:
+    skills.write(f"{SKILLS}/csv-report/evals/evals.json", ONE)
+    with serving(searching) as server:
+        for _ in range(2):  # two answers each time
+            first = evaluate(skills, server, "trigger", "--max-tokens", "200")
+            assert (first["complete"], first["tokens"]) == (False, 220)
+        last = evaluate(skills, server, "trigger")
+        assert (last["complete"], last["tokens"], len(server.requests)) == (True, 110, 5)
+        [case] = last["cases"]
+        assert case["input_tokens"] == 500
+
+
+def test_a_conversation_with_an_error_resumes(skills: Tree) -> None:
+    skills.write(f"{SKILLS}/csv-report/evals/evals.json", ONE)
+    first = called("skill_load", {"skill": "other"})
+    with serving(first, Refused(400), said("No.")) as server:
+        assert evaluate(skills, server, "trigger")["errors"] == 1
+        assert evaluate(skills, server, "trigger")["errors"] == 0
+        assert len(server.requests) == 3  # the first answer was not paid for again
+
+
+def test_no_request_is_made_once_the_budget_is_spent(skills: Tree) -> None:
+    with serving(searching) as server:
+        options = ("--max-tokens", "1", "--jobs", "2")
+        document = evaluate(skills, server, "trigger", *options)
+        assert document["exit_code"] == 1
+        assert len(server.requests) <= 2  # one for each conversation at work
+
+
+def test_a_fork_makes_no_request_once_the_budget_is_spent(skills: Tree) -> None:
+    skills.skill(f"{SKILLS}/images", description="Resizes a photo.", context="fork")
+    rows = [{"prompt": "Resize this photo", "expect": {"contains": "small"}}]
+    skills.write(f"{SKILLS}/csv-report/evals/evals.json", json.dumps(rows))
+    with serving(called("skill_load", {"skill": "images"})) as server:
+        document = evaluate(skills, server, "run", "--baseline", "", "--max-tokens", "110")
+        assert (document["complete"], len(server.requests)) == (False, 1)
+
+
+def test_a_server_that_does_not_count_tokens_is_bounded_too(skills: Tree) -> None:
+    chunk = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "tiny"}
+    said_no = {"index": 0, "delta": {"content": "No."}, "finish_reason": "stop"}
+    event = json.dumps({**chunk, "choices": [said_no]})
+    with serving(Raw((f"data: {event}\n\n", "data: [DONE]\n\n"))) as server:
+        document = evaluate(skills, server, "trigger", "--max-tokens", "10", "--jobs", "1")
+        assert (document["estimated"], document["complete"], len(server.requests)) == (
+            True,
+            False,
+            1,
+        )
+
+
+def test_results_from_the_cache_are_counted(skills: Tree, model: Server) -> None:
+    assert evaluate(skills, model, "trigger")["cached"] == 0
+    done = skills.run("eval", "trigger", "csv-report", "--model", f"tiny@{model.url}")
+    assert "0 tokens; from the cache: 3 cases" in done.stderr
+
+
+def test_the_summary_says_what_is_in_no_rate(skills: Tree) -> None:
+    with serving(Refused(400), said("No.")) as server:
+        named = ("--model", f"tiny@{server.url}", "--jobs", "1")
+        done = skills.run("eval", "trigger", "csv-report", *named)
+    assert "; not counted: 1 error" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "damage",
+    first_one(
+        '{"ended": "answer", "skills": 5, "seconds": "x"}', '{"ended": "answer"}', "[]", "not json"
+    ),
+)
+def test_a_damaged_cache_is_not_used(skills: Tree, model: Server, damage: str) -> None:
+    evaluate(skills, model, "trigger")
+    asked = len(model.requests)
+    for path in cached_results(skills):
+        path.write_text(damage)
+    document = evaluate(skills, model, "trigger")
+    assert (document["cached"], len(model.requests)) == (0, 2 * asked)
+
+
+def test_a_result_in_the_cache_is_not_read_through_a_link(skills: Tree, model: Server) -> None:
+    evaluate(skills, model, "trigger")
+    for path in cached_results(skills):
+        elsewhere = path.rename(skills.root / path.name)
+        path.symlink_to(elsewhere)
+    assert evaluate(skills, model, "trigger")["cached"] == 0
 
 
 @pytest.mark.parametrize(
@@ -415,13 +533,72 @@ def test_an_unfinished_iteration_is_used_again(skills: Tree, model: Server) -> N
     assert evaluate(skills, model, "run")["folder"] == first["folder"]
 
 
+def test_a_budget_that_ends_before_the_judge_is_not_complete(skills: Tree, model: Server) -> None:
+    judge = ("--judge", f"wise@{model.url}", "--baseline", "", "--jobs", "1")
+    tokens = evaluate(skills, model, "run", "--baseline", "")["tokens"]
+    spent = evaluate(skills, model, "run", *judge, "--fresh", "--max-tokens", str(tokens))
+    assert (spent["complete"], spent["exit_code"]) == (False, 1)
+    assert evaluate(skills, model, "run", *judge)["complete"]
+
+
+@pytest.mark.parametrize(
+    "answer", first_one('[{"number": [1], "passed": true}]', "All is well.", '{"number": 1}')
+)
+def test_a_judge_without_a_clear_answer_is_asked_again(
+    skills: Tree, model: Server, answer: str
+) -> None:
+    with serving(said(answer)) as judge:
+        for number in (1, 2):
+            options = ("--judge", f"odd@{judge.url}", "--baseline", "")
+            document = evaluate(skills, model, "run", *options)
+            assert any("the judge answered" in one for one in document["warnings"])
+            assert len(judge.requests) == number
+
+
+def test_a_bar_is_not_reached_by_what_nothing_graded(skills: Tree, model: Server) -> None:
+    only = [{"prompt": "Summarise this csv", "expected_output": "a summary"}]
+    skills.write(f"{SKILLS}/csv-report/evals/evals.json", json.dumps(only))
+    document = evaluate(skills, model, "run", "--baseline", "", "--min", "0.5")
+    assert (document["exit_code"], document["passed"]) == (1, False)
+
+
+def test_models_with_similar_names_have_folders_of_their_own(skills: Tree, model: Server) -> None:
+    names = [f"a/b@{model.url}", f"a:b@{model.url}".replace("a:b", "a+b")]
+    options = [word for name in names for word in ("--model", name)]
+    done = skills.run("eval", "run", "csv-report", *options, "--baseline", "", "--json")
+    folder = Path(done.document["folder"])
+    assert len([one for one in folder.iterdir() if one.is_dir()]) == 2
+    assert json.loads((folder / "report.json").read_text())["kind"] == "run"
+
+
+def test_results_are_not_written_through_a_link(skills: Tree, model: Server) -> None:
+    outside = skills.root / "outside"
+    outside.mkdir()
+    planted = skills.path("project/csv-report-workspace")
+    (planted / "iteration-1").mkdir(parents=True)
+    (planted / "iteration-1" / "eval-1").symlink_to(outside)
+    assert evaluate(skills, model, "run")["folder"].endswith("iteration-2")
+    assert not list(outside.iterdir())
+    planted.rename(skills.root / "moved")
+    planted.symlink_to(outside)
+    done = skills.run("eval", "run", "csv-report", "--model", f"tiny@{model.url}")
+    assert (done.exit_code, "is a link" in done.stderr) == (2, True)
+
+
+def test_a_wrong_judge_leaves_no_folder(skills: Tree, model: Server) -> None:
+    options = ("--model", f"tiny@{model.url}", "--judge", "nobody:knows")
+    assert skills.run("eval", "run", "csv-report", *options).exit_code == 2
+    assert not skills.path("project/csv-report-workspace").exists()
+    assert not model.requests
+
+
 def test_an_unfinished_run_says_that_nothing_is_written(skills: Tree, model: Server) -> None:
     options = ("--max-tokens", "110", "--jobs", "1")
     done = skills.run("eval", "run", "csv-report", "--model", f"tiny@{model.url}", *options)
     assert "no files are written; the same command goes on" in done.stderr
     assert "written to" not in done.stderr
     assert "not graded" not in done.stderr  # what was not run lacks no judge
-    assert "the budget was spent" in done.stderr
+    assert "not-run: 4 cases: the budget was spent" in done.stderr
 
 
 def test_an_error_is_told_once(skills: Tree) -> None:
@@ -598,6 +775,17 @@ def test_two_versions_for_a_review(skills: Tree) -> None:
     back = skills.run("eval", "diff", "tally", "old/tally", "--set", "set.json", "--min", "1")
     assert back.exit_code == 1
     assert "fell from 1.00 to 0.00" in back.stderr
+    assert "files changed: SKILL.md" in back.stderr
+    assert "files changed: SKILL.md" in skills.path("project/d.md").read_text()
+
+
+def test_a_diff_of_descriptions_shows_which_sentence_changed(skills: Tree) -> None:
+    first = "Adds up the amounts in a ledger. Use when totals are wanted."
+    skills.skill("project/old/tally", description=first)
+    skills.skill(f"{SKILLS}/tally", description=first.replace("totals", "sums"))
+    done = skills.run("eval", "diff", "old/tally", "tally")
+    shown = " Adds up the amounts in a ledger.\n-Use when totals are wanted.\n+Use when sums"
+    assert shown in done.stdout
 
 
 def test_versions_of_different_skills_are_wrong_usage(skills: Tree) -> None:

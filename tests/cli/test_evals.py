@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import xml.etree.ElementTree as ET
@@ -212,6 +213,48 @@ def test_a_first_set_is_written_once(skills: Tree) -> None:
     assert "is there already" in again.stderr
 
 
+def test_a_first_set_has_the_items_of_a_description(skills: Tree) -> None:
+    text = (
+        "Use whenever the user wants to do anything with photos. This includes resizing (also of "
+        'many files, at once), cutting edges, and saying "thumb, nail". If the user mentions a '
+        ".png, use this skill. Do NOT use for video."
+    )
+    skills.skill(f"{SKILLS}/images", description=text)
+    skills.run("eval", "init", "images")
+    made = json.loads(skills.path(f"{SKILLS}/images/evals/evals.json").read_text())
+    assert [one["prompt"] for one in made["evals"] if one["should_trigger"]] == [
+        "Do anything with photos",
+        "Resizing (also of many files, at once)",
+        "Cutting edges",
+        'Saying "thumb, nail"',
+        "A .png",
+    ]
+
+
+def test_a_first_set_has_near_misses_from_what_a_description_rules_out(skills: Tree) -> None:
+    text = (
+        "Cuts photos. Do NOT use this skill for moving pictures, vector drawings (SVG), or sound."
+    )
+    skills.skill(f"{SKILLS}/images", description=text)
+    skills.run("eval", "init", "images")
+    made = json.loads(skills.path(f"{SKILLS}/images/evals/evals.json").read_text())
+    wrong = [(one["prompt"], one["should_trigger"]) for one in made["evals"]]
+    assert ("Moving pictures", False) in wrong
+    assert ("Vector drawings", False) in wrong
+    assert [one for one, _ in wrong if "NOT" in one or one == "Sound"] == []
+
+
+def test_a_note_in_markdown_mentions_no_user_and_links_nowhere(skills: Tree) -> None:
+    name = "scripts/@team see https:__example.org.py"
+    skills.write(f"{SKILLS}/images/{name}", "print(1)\n")
+    rows = [{"query": "@all http://example.org", "should_trigger": True}] * 2
+    skills.write(f"{SKILLS}/images/evals/evals.json", json.dumps(rows))
+    skills.run("eval", "route", "--report", "r.md")
+    text = skills.path("project/r.md").read_text()
+    plain = re.sub(r"`[^`]*`", "", text)
+    assert not re.search(r"(?<!\w)@\w|://", plain)
+
+
 def test_a_first_set_is_measured_and_called_a_draft(skills: Tree) -> None:
     skills.run("eval", "init", "images")
     done = skills.run("eval", "route", "images")
@@ -228,10 +271,14 @@ def test_a_first_set_is_not_written_through_a_link(skills: Tree) -> None:
 
 
 def test_scripts_get_a_first_case(skills: Tree) -> None:
-    skills.write(f"{SKILLS}/images/scripts/resize.py", "print(1)\n")
+    skills.write(
+        f"{SKILLS}/images/scripts/resize.py",
+        "import argparse\nargparse.ArgumentParser().parse_args()\n",
+    )
+    skills.write(f"{SKILLS}/images/scripts/plain.py", "print(1)\n")  # does not know --help
     skills.run("eval", "init", "images")
     made = json.loads(skills.path(f"{SKILLS}/images/evals/evals.json").read_text())
-    assert made["scripts"][0]["script"] == "scripts/resize.py"
+    assert [one["script"] for one in made["scripts"]] == ["scripts/resize.py"]
 
 
 def test_a_terminal_shows_a_table_with_its_head(skills: Tree) -> None:

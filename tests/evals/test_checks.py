@@ -100,3 +100,16 @@ def test_a_pattern_without_end_is_not_decided(tmp_path: Path) -> None:
 
 def test_a_wrong_pattern_is_not_decided(tmp_path: Path) -> None:
     assert passed(tmp_path, "regex", "(") is None
+
+
+def test_evidence_says_what_was_found(tmp_path: Path) -> None:
+    seen, files = EvalEvidence("a secret"), LocalFiles(str(tmp_path))
+    found = decide(EvalCheck("contains", ("secret",), negated=True), seen, files)
+    assert (found.passed, found.evidence) == (False, "'secret' is in: a secret")
+    absent = decide(EvalCheck("contains", ("other",), negated=True), seen, files)
+    assert (absent.passed, absent.evidence) == (True, "")
+
+
+def test_text_that_is_not_json_does_not_equal_a_value(tmp_path: Path) -> None:
+    check = EvalCheck("equals", {"rows": 3})
+    assert decide(check, EvalEvidence("three rows"), LocalFiles(str(tmp_path))).passed is False

@@ -83,3 +83,29 @@ def test_a_fault_names_its_place() -> None:
 def test_what_cannot_be_decided_is_not_passed(schema: object) -> None:
     with pytest.raises(UnknownKeyword):
         find_faults("a" * 60 + "!", schema)
+
+
+def test_a_number_too_large_for_a_float_is_a_fault() -> None:
+    assert find_faults(10**400, {"maximum": 5})
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("value", "schema"),
+    [
+        ({}, {"required": [[1]]}),
+        ({"a": 1}, {"allOf": [{"$ref": "#/$defs/a"}] * 9_000,
+                    "$defs": {"a": {"required": ["a"] * 9_000}}}),
+        (list(range(9_000)), {"allOf": [{"$ref": "#/$defs/a"}] * 9_000,
+                              "$defs": {"a": {"uniqueItems": True}}}),
+        ([["a" * 30]] * 99, {"items": {"items": {"pattern": "(a+)+b"}}}),
+    ],
+)  # fmt: skip
+def test_a_schema_that_takes_too_long_is_not_decided(value: object, schema: object) -> None:
+    with pytest.raises(UnknownKeyword):
+        find_faults(value, schema)
+
+
+def test_many_values_are_compared_with_many_choices() -> None:
+    choices = [*range(2, 50_000), 1]
+    assert find_faults([1] * 50_000, {"items": {"enum": choices}}) == []

@@ -27,6 +27,12 @@ pytestmark = [pytest.mark.long, needs.chromium]
 
 MODEL = "a-model-with-a-long-name@http://127.0.0.1:36435/v1"
 HOSTILE = "<img src=http://127.0.0.1:1/x onerror=alert(1)>" + "w" * 300
+# How many lines the text of each cell takes.
+LINES = """all => all.map(one => {
+    const words = document.createRange()
+    words.selectNodeContents(one.lastChild)
+    return words.getClientRects().length
+})"""
 
 
 def make_report() -> EvalReport:
@@ -78,6 +84,8 @@ def test_a_report_reads_well_from_disk(
     page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
     assert page.evaluate(MEASURE) == FITS
     assert asked == [path.as_uri()]
+    lines = page.locator("td[data-head=kind]").evaluate_all(LINES)
+    assert max(lines) <= 2, "a word of «with skill» is broken"
     labels = page.locator("[role=img] .row > span:first-child")
     assert labels.first.evaluate("one => parseFloat(getComputedStyle(one).fontSize)") >= 12
     found = Axe().run(page).response["violations"]

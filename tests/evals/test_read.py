@@ -267,3 +267,74 @@ def test_any_json_is_read_or_refused(value: object) -> None:
         read_document(value, "evals.json", "pdf")
     except ConfigError as error:
         assert "evals.json" in str(error)
+
+
+def test_more_expectations_than_any_case_needs_are_refused() -> None:
+    many = [f"sentence {number}" for number in range(100_000)]
+    for key in ("assertions", "expectations", "must_not"):
+        with pytest.raises(ConfigError, match="at most 500"):
+            read_document([{"prompt": "a", key: many}], "evals.json", "pdf")
+    with pytest.raises(ConfigError, match="at most 500"):
+        checks = {"files": {one: {"contains": "a"} for one in many}}
+        read_document([{"prompt": "a", "expect": checks}], "evals.json", "pdf")
+
+
+def test_promptfoo_with_values_of_other_forms(kit: Tree) -> None:
+    asserts = [
+        {"type": "skill-used", "value": {"pattern": "pd*", "min": 1}},
+        {"type": "skill-used", "value": {"name": "pdf", "min": 2}},
+        {"type": "icontains-any", "value": "page, sheet"},
+        {"type": "contains", "value": 42},
+        {"type": "equals", "value": "file://golden.txt"},
+        {"type": "contains-json", "value": {"type": "object"}},
+    ]
+    text = json.dumps({"prompts": ["{{verb}} {{thing}}"], "tests": [
+        {"vars": {"verb": ["Join", "Cut"], "thing": "it"}, "assert": asserts}]})  # fmt: skip
+    found = read(kit, promptfooconfig_DOT_yaml=text)
+    assert [one.prompt for one in found.tasks] == ["Join it", "Cut it"]
+    assert list(found.tasks[0].checks) == [
+        EvalCheck("skill-used", "pd*"),
+        EvalCheck("icontains-any", ("page", "sheet")),
+        EvalCheck("contains", ("42",)),
+    ]
+    assert len(found.tasks[0].ungraded) == 3
+
+
+def test_input_files_of_waza_are_in_fixtures(kit: Tree) -> None:
+    task = {"id": "a", "inputs": {"prompt": "Join", "files": [{"path": "a.txt"}]}}
+    kit.write(f"{FOLDER}/evals/fixtures/a.txt", "text")
+    found = read(kit, evals__eval_DOT_yaml=json.dumps({"skill": "pdf", "tasks": [task]}))
+    assert found.tasks[0].files == ("evals/fixtures/a.txt",)
+
+
+def test_waza_with_a_short_task_and_choices(kit: Tree) -> None:
+    grader = {"type": "text", "config": {"regex_match": ["run"]}}
+    tasks = [
+        {"id": "a", "prompt": "Join", "expected": "One file.", "validators": [grader]},
+        {"id": "b", "inputs": {"prompt": "Cut"}, "expected": {"output_contains_any": ["a", "b"]}},
+    ]
+    found = read(kit, evals__eval_DOT_yaml=json.dumps({"skill": "pdf", "tasks": tasks}))
+    assert found.tasks[0].checks == (EvalCheck("regex", "run"),)
+    assert found.tasks[0].expectations == ("The result is as described: One file.",)
+    assert found.tasks[1].checks == (EvalCheck("icontains-any", ("a", "b")),)
+
+
+def test_a_skill_cannot_have_cases_without_end(kit: Tree) -> None:
+    rows = json.dumps([{"query": f"q {number}"} for number in range(6_000)])
+    with pytest.raises(ConfigError, match="at most 10,000 cases"):
+        read(kit, evals__a_DOT_json=rows, evals__b_DOT_json=rows, evals__c_DOT_json="[]")
+    for number in range(501):
+        kit.write(f"{FOLDER}/evals/{number}.json", "[]")
+    with pytest.raises(ConfigError, match="at most 500 files"):
+        read(kit)
+
+
+def test_assertions_with_a_phrase_a_pattern_or_only_a_description(kit: Tree) -> None:
+    asserts = [
+        {"type": "contains_pattern", "pattern": "a+", "text": "Asks"},
+        {"type": "not_contains", "phrase": "b", "text": "Does not answer"},
+        {"type": "contains", "text": "Names the file"},
+    ]
+    [task] = evals(kit, [{"prompt": "Join", "assertions": asserts}]).tasks
+    assert task.checks == (EvalCheck("regex", "a+"), EvalCheck("contains", ("b",), negated=True))
+    assert task.expectations == ("Names the file",)

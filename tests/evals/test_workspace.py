@@ -5,7 +5,10 @@ from pathlib import Path
 
 from skillbelt.evals.cases import TaskCase
 from skillbelt.evals.checks import Grade
-from skillbelt.evals.conversation import Talk, read_talk
+from skillbelt.evals.conversation import EvalConversation, read_conversation
+from skillbelt.evals.outcome import Bar, CaseOutcome, EvalReport, MeasuredSkill, judge_bars
+from skillbelt.evals.reports import render_markdown
+from skillbelt.evals.statistics import rate_of
 from skillbelt.evals.task import TaskRun, report_tasks
 from skillbelt.evals.workspace import iteration_folder, write_workspace
 from skillbelt.format.skill import Skill
@@ -13,7 +16,7 @@ from tests.tree import Tree
 
 
 def run_of(files: dict[str, str], **more: object) -> TaskRun:
-    talk = Talk("answer", answer="Done", files=files, input_tokens=5, output_tokens=2)
+    talk = EvalConversation("answer", answer="Done", files=files, input_tokens=5, output_tokens=2)
     grades = (Grade("good", True, "seen"), Grade("nice", None, "not graded"))
     run = TaskRun(
         case=TaskCase("one", "Do it", "pdf"),
@@ -58,7 +61,7 @@ def test_what_is_not_graded_is_no_expectation(tree: Tree) -> None:
 def test_errors_are_in_no_rate_and_no_difference(tree: Tree) -> None:
     skill = tree.skill("project/.agents/skills/pdf")
     described = Skill.from_folder(str(skill))
-    failed = run_of({}, talk=Talk("error", error="no"), configuration="without_skill")
+    failed = run_of({}, talk=EvalConversation("error", error="no"), configuration="without_skill")
     report = report_tasks(described, [run_of({}), failed], 1)
     rates = {one.baseline: one.measures["passed"] for one in report.skills}
     assert (rates[""].rate, rates["without_skill"].rate) == (1.0, None)
@@ -67,5 +70,24 @@ def test_errors_are_in_no_rate_and_no_difference(tree: Tree) -> None:
 
 def test_a_conversation_is_kept_and_read_again() -> None:
     talk = run_of({"a": "b"}).talk
-    assert read_talk(json.loads(json.dumps(talk.document()))) == talk
-    assert read_talk({"ended": "answer"}) is None
+    assert read_conversation(json.loads(json.dumps(talk.document()))) == talk
+    assert read_conversation({"ended": "answer"}) is None
+
+
+def test_markdown_fits_into_a_comment() -> None:
+    rates = [rate_of(number % 3, 3) for number in range(400)]
+    report = EvalReport(
+        kind="route",
+        skills=tuple(MeasuredSkill(f"s{at}", {"hit@1": one}) for at, one in enumerate(rates)),
+        overall={"hit@1": rate_of(1, 2)},
+        cases=tuple(
+            CaseOutcome(id=str(at), skill="s", group="positive", text="w" * 500, outcome="failed",
+                        detail="d" * 500)
+            for at in range(2_000)
+        ),
+        warnings=("w" * 5_000,) * 50,
+    )  # fmt: skip
+    text = render_markdown(judge_bars(report, [Bar("", 1.0)]))
+    assert 10_000 < len(text) < 65_536
+    assert "`s0` | 0.00" in text  # the worst come first
+    assert "more" in text

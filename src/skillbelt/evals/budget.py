@@ -1,4 +1,4 @@
-"""What an evaluation may cost: tokens and dollars, counted with every request of a model."""
+"""Budgets for evaluations: tokens and dollars, charged for every request to a model."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class TokenPrice(NamedTuple):
     output: float
 
     def cost(self, usage: Usage) -> float:
-        """Return what a request costs."""
-        told = usage.input_tokens * self.input + usage.output_tokens * self.output
-        return told / _MILLION
+        """Return the cost of a request."""
+        millionths = usage.input_tokens * self.input + usage.output_tokens * self.output
+        return millionths / _MILLION
 
 
 def parse_price(text: str) -> TokenPrice:
@@ -34,19 +34,20 @@ def parse_price(text: str) -> TokenPrice:
     return TokenPrice(first, second)
 
 
-# What a request cost, in dollars; None where the price of the model is not known.
+# Returns the cost of a request in dollars; None if the price of the model is unknown.
 PriceOf = Callable[[Usage], float | None]
 
 
 class Budget:
-    """Counts what is spent, and says when it is enough. 0 is no bound."""
+    """Counts tokens and dollars against their limits; 0 is no limit."""
 
     def __init__(self, *, max_tokens: int = 0, max_cost: float = 0.0) -> None:
         self._max_tokens, self._max_cost = max_tokens, max_cost
         self.tokens, self.cost, self.priced = 0, 0.0, True
+        self.estimated = False  # whether a server did not count its tokens
 
     def charge(self, usage: Usage, price: PriceOf) -> None:
-        """Count a request."""
+        """Add the usage of a request."""
         self.tokens += usage.input_tokens + usage.output_tokens
         cost = price(usage)
         if cost is None:
@@ -61,7 +62,7 @@ class Budget:
         return over_tokens or 0 < self._max_cost <= self.cost
 
     def require_price(self, model: str, price: PriceOf) -> None:
-        """Raise ConfigError where a bound on the cost could not be kept."""
+        """Raise ConfigError if a limit on the cost could not be enforced."""
         if self._max_cost and price(Usage(input_tokens=1, output_tokens=1)) is None:
             raise ConfigError(
                 f"--max-cost: the price of {model!r} is not known; give it with --price IN,OUT "
@@ -69,9 +70,10 @@ class Budget:
             )
 
     def document(self) -> dict[str, object]:
-        """Return what was spent; no cost where a price was missing."""
+        """Return what was spent; the cost is None if a price was missing."""
         return {
             "tokens": self.tokens,
             "cost_usd": round(self.cost, 6) if self.priced else None,
+            "estimated": self.estimated,
             "spent": self.spent,
         }

@@ -1,4 +1,4 @@
-"""Keep the result of each case by a digest of all that it depends on."""
+"""Cache the result of each case by a digest of everything it depends on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hashlib import sha256
 from skillbelt.files.result_cache import ResultCache
 from skillbelt.format.skill import Skill
 
-# A part of every key: results of another form are not read.
+# Part of every key, so that results of an older form are not read.
 _FORM = 1
 _EVAL_FOLDERS = ("evals/", "eval/")
 
@@ -20,11 +20,11 @@ def key_of(**parts: object) -> str:
 
 
 def skill_key(skill: Skill) -> str:
-    """Return a digest of the skill without its evaluations: new cases do not make it another."""
+    """Return a digest of the skill without its evaluations, so that new cases do not change it."""
     found = skill.files.manifest()
     kept = [(one.path, one.sha256) for one in found.files if not one.path.startswith(_EVAL_FOLDERS)]
     return key_of(files=kept)
 
 
 class EvalCache(ResultCache):
-    """The results of evaluations."""
+    """The cache of evaluation results."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+
+from skillbelt.records import NamedTuple
 
 
 class CheckKind(NamedTuple):
-    """A kind of check: what it needs of a value, and what it says of the answer.
+    """A kind of check: the type of its value, and the text that describes it.
 
     `value` is `text`, `texts`, `number`, `any` or `none`.
     """
@@ -17,12 +18,13 @@ class CheckKind(NamedTuple):
     about: str
 
 
-# Every kind that needs no model. `not` before one turns it round.
+# Every kind that needs no model. A `not-` prefix negates one.
 CHECKS: Mapping[str, CheckKind] = MappingProxyType(
     {
         "contains": CheckKind("texts", "contains {}"),
         "icontains": CheckKind("texts", "contains {}, in any case"),
         "contains-any": CheckKind("texts", "contains one of {}"),
+        "icontains-any": CheckKind("texts", "contains one of {}, in any case"),
         "equals": CheckKind("any", "equals {}"),
         "starts-with": CheckKind("text", "starts with {}"),
         "regex": CheckKind("text", "matches {}"),
@@ -39,7 +41,7 @@ CHECKS: Mapping[str, CheckKind] = MappingProxyType(
         "skill-used": CheckKind("text", "uses the skill {}"),
         "script-run": CheckKind("text", "runs {}"),
         "permission-asked": CheckKind("text", "asks for the permission {}"),
-        "no-surprises": CheckKind("none", "reaches for nothing that it does not declare"),
+        "no-surprises": CheckKind("none", "uses nothing that it does not declare"),
     }
 )
 
@@ -54,7 +56,7 @@ class EvalCheck(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What is expected, as a person reads it."""
+        """The expectation in words."""
         shown = self.value
         if isinstance(shown, tuple):
             shown = " and ".join(repr(one) for one in shown)
@@ -75,7 +77,7 @@ class EvalCheck(NamedTuple):
 class TriggerCase(NamedTuple):
     """A request, and whether the skill is meant by it.
 
-    `expected` is the skill that is meant; "" where none is, or where the file does not say. Any of
+    `expected` is the skill that is meant; "" if there is none, or the file does not name it. Any of
     `acceptable` is right too. `draft` marks a request that a program wrote.
     """
 

@@ -1,4 +1,4 @@
-"""Decide the checks that need no model, from what a run or a conversation left."""
+"""Decide the checks that need no model, from the results of a run or a conversation."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ _MAX_REFERENCE_BYTES = 8 * 2**20
 _MAX_DIFF_LINES = 60
 _MAX_COMPARED_LINES = 5_000
 _SHOWN_CHARS = 300
+_MAX_LINE_CHARS = 500
 
 
 class EvalEvidence(NamedTuple):
-    """What a check may look at. `text` is the answer of a model, or what a script printed.
+    """The results that checks examine. `text` is the answer of a model, or the output of a script.
 
-    `files` are the outputs by name, `surprises` what was reached for and not declared,
-    `reported` what a script only says of that. None for an exit code means that nothing was run.
+    `files` are the outputs by name. `surprises` are uses that the skill does not declare, and
+    `reported` are uses that only the output of a script mentions. An exit code of None: no run.
     """
 
     text: str
@@ -60,7 +61,7 @@ class _Undecided(Exception):
     """The check cannot be decided; the text says why."""
 
 
-# What a check gives: whether it holds, and what was seen.
+# Whether a check holds, and the evidence.
 _Seen = tuple[bool, str]
 
 
@@ -76,7 +77,7 @@ def decide(check: EvalCheck, seen: EvalEvidence, references: SkillFiles) -> Grad
 
 
 def _text(check: EvalCheck, seen: EvalEvidence) -> str | None:
-    """Return the text that the check looks at; None where the file is missing."""
+    """Return the text that the check examines; None if the file is missing."""
     if not check.file:
         return seen.text
     found = [name for name in sorted(seen.files) if _is_named(name, check.file)]
@@ -113,7 +114,8 @@ def _wanted(check: EvalCheck) -> tuple[str, ...]:
 def _contains(text: str, check: EvalCheck, _: SkillFiles) -> _Seen:
     missing = [one for one in _wanted(check) if one not in text]
     if check.negated:
-        return len(missing) < len(_wanted(check)), f"found in: {_show(text)}" if missing else ""
+        found = [one for one in _wanted(check) if one in text]
+        return bool(found), f"{found[0]!r} is in: {_show(text)}" if found else ""
     return not missing, f"{missing[0]!r} is not in: {_show(text)}" if missing else ""
 
 
@@ -127,10 +129,18 @@ def _contains_any(text: str, check: EvalCheck, _: SkillFiles) -> _Seen:
     return bool(found), f"{found[0]!r}" if found else f"none is in: {_show(text)}"
 
 
+def _icontains_any(text: str, check: EvalCheck, references: SkillFiles) -> _Seen:
+    folded = check._replace(value=tuple(one.casefold() for one in _wanted(check)))
+    return _contains_any(text.casefold(), folded, references)
+
+
 def _equals(text: str, check: EvalCheck, _: SkillFiles) -> _Seen:
     if isinstance(check.value, str):
         return text.strip() == check.value.strip(), _show(text)
-    return equal(_json(text), check.value), _show(text)
+    try:
+        return equal(read_json(text), check.value), _show(text)
+    except BadJson as error:
+        return False, f"is not JSON: {error}: {_show(text)}"
 
 
 def _json(text: str) -> object:
@@ -186,14 +196,14 @@ def _golden(text: str, check: EvalCheck, references: SkillFiles) -> _Seen:
 
 
 def show_difference(old: str, new: str, old_name: str, new_name: str) -> str:
-    """Return a unified diff of two texts, cut to what a person reads."""
+    """Return a unified diff of two texts, cut to a readable length."""
     before = old.splitlines()[:_MAX_COMPARED_LINES]
     after = new.splitlines()[:_MAX_COMPARED_LINES]
     lines = list(difflib.unified_diff(before, after, old_name, new_name, lineterm="", n=2))
     if not lines:
         return "they differ only in white space at the end, or in lines that are not compared"
     more = len(lines) - _MAX_DIFF_LINES
-    shown = [shorten(line, 200) for line in lines[:_MAX_DIFF_LINES]]
+    shown = [shorten(line, _MAX_LINE_CHARS) for line in lines[:_MAX_DIFF_LINES]]
     return "\n".join([*shown, *([f"... {more} more lines"] if more > 0 else [])])
 
 
@@ -230,7 +240,8 @@ def _among(
     def decided(check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
         found = figures(seen)
         shown = ", ".join(dict.fromkeys(found)) or "none"
-        return str(check.value) in found, _show(shown)
+        wanted = str(check.value)
+        return any(fnmatchcase(one, wanted) for one in found), _show(shown)
 
     return decided
 
@@ -249,6 +260,7 @@ _DECIDERS: Mapping[str, Callable[[EvalCheck, EvalEvidence, SkillFiles], _Seen]] 
         "contains": _on_text(_contains),
         "icontains": _on_text(_icontains),
         "contains-any": _on_text(_contains_any),
+        "icontains-any": _on_text(_icontains_any),
         "equals": _on_text(_equals),
         "starts-with": _on_text(_starts),
         "regex": _on_text(_regex),

@@ -1,4 +1,4 @@
-"""Hold one conversation with a model in the real loop, and keep what the checks look at.
+"""Hold one conversation with a model in the real loop, and collect what the checks examine.
 
 The model gets the real overview under its budget, the real tools and the real permissions. Every
 call in the conversation counts as an activation, not only the first.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -28,8 +28,10 @@ from skillbelt.agent import (
     Usage,
     document,
 )
-from skillbelt.agent.models import is_deep
+from skillbelt.agent.models import OFFLINE, is_deep
+from skillbelt.agent.runner import model_of
 from skillbelt.errors import SkillbeltError
+from skillbelt.evals.answer_log import AnswerLog, BudgetedModel
 from skillbelt.evals.budget import Budget, TokenPrice
 from skillbelt.evals.checks import EvalEvidence
 from skillbelt.running.outputs import collect, parse_output_files
@@ -44,16 +46,16 @@ _KEPT = (Compaction, Final, Retry, SkillCalled, ToolCall, ToolResponse)
 _MAX_TRANSCRIPT_EVENTS = 2_000
 _MAX_EVENT_CHARS = 20_000
 _OUTPUTS = ("out/**",)
-# Tools that give a model a skill, or something of it.
+# Tools that give a model a skill or a part of one.
 _ACTIVATING = (*LOADERS, *READERS, *RUNNING, "skill_select_docs", "skill_list_docs",
                "load_resource")  # fmt: skip
 
 
-class Talk(NamedTuple):
+class EvalConversation(NamedTuple):
     """One conversation: how it ended, and what was seen in it.
 
-    `ended` is `answer`, `error`, `timeout` or `budget`; `stopped` says that it was ended early,
-    because what was asked of it was known.
+    `ended` is `answer`, `error`, `timeout` or `budget`; `stopped`: it was ended early, because the
+    result was known.
     """
 
     ended: str
@@ -79,7 +81,7 @@ class Talk(NamedTuple):
         return self.input_tokens + self.output_tokens
 
     def evidence(self) -> EvalEvidence:
-        """Return what checks look at."""
+        """Return what the checks examine."""
         return EvalEvidence(
             text=self.answer,
             files=self.files,
@@ -96,28 +98,39 @@ class Talk(NamedTuple):
         return {**self._asdict(), "files": dict(self.files), "transcript": list(self.transcript)}
 
 
-def read_talk(kept: Mapping[str, Any]) -> Talk | None:
-    """Return a conversation that was kept; None if it cannot be one."""
+_TEXTS = ("skills", "tools", "commands", "asked")
+_COUNTS = ("refused", "failed_calls", "input_tokens", "output_tokens", "requests")
+
+
+def read_conversation(kept: Mapping[str, Any]) -> EvalConversation | None:
+    """Return a conversation from the cache; None if the file is damaged."""
     try:
-        known = {key: kept[key] for key in Talk._fields}
-        tuples = ("skills", "tools", "commands", "asked", "transcript")
-        return Talk(**{**known, **{key: tuple(known[key]) for key in tuples}})
-    except (KeyError, TypeError):
+        known = {key: kept[key] for key in EvalConversation._fields}
+        known |= {key: tuple(map(str, known[key])) for key in _TEXTS}
+        known |= {key: max(int(known[key]), 0) for key in _COUNTS}
+        known |= {key: str(known[key]) for key in ("ended", "answer", "error")}
+        known["files"] = {str(name): str(text) for name, text in known["files"].items()}
+        known["seconds"] = max(float(known["seconds"]), 0.0)
+        known["stopped"] = known["stopped"] is True
+        known["transcript"] = tuple(dict(one) for one in known["transcript"])
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         return None
+    # Only complete conversations are kept.
+    return EvalConversation(**known) if known["ended"] == "answer" else None
 
 
-class TalkBounds(NamedTuple):
-    """How long a conversation may take, what all of them may cost, and the price of tokens."""
+class ConversationLimits(NamedTuple):
+    """The time limit of a conversation, the budget of all of them, and the price of tokens."""
 
     seconds: float
     budget: Budget
     price: TokenPrice | None = None
 
 
-class Talker:
+class ConversationRunner:
     """Holds conversations with one agent."""
 
-    def __init__(self, runner: Runner, bounds: TalkBounds) -> None:
+    def __init__(self, runner: Runner, bounds: ConversationLimits) -> None:
         self.runner, self._bounds = runner, bounds
 
     @property
@@ -126,25 +139,34 @@ class Talker:
         return self.runner.agent.runtime
 
     def price(self, usage: Usage) -> float | None:
-        """Return what a request costs; None where that is not known."""
+        """Return the cost of a request; None if it is unknown."""
         given = self._bounds.price
         return given.cost(usage) if given else self.runner.price(usage)
 
     async def talk(
-        self, prompt: str, *, files: Sequence[str] = (), fence: str = "", until: str = ""
-    ) -> Talk:
+        self,
+        prompt: str,
+        *,
+        files: Sequence[str] = (),
+        fence: str = "",
+        until: str = "",
+        log: AnswerLog | None = None,
+    ) -> EvalConversation:
         """Ask once; with `until`, end as soon as the skill of that name is used.
 
-        ConfigError for a file that cannot be attached, or a model that cannot be used.
+        Answers in the log are not asked for again. ConfigError for a file that cannot be attached,
+        or a model that cannot be used.
         """
         if self._bounds.budget.spent:
-            return Talk("budget")
+            return EvalConversation("budget")
         session = f"eval-{os.urandom(8).hex()}"
         seen = _Seen(self.runtime.names, until)
+        model, runner = self._budgeted(log)
         began = time.monotonic()
         try:
             async with asyncio.timeout(self._bounds.seconds):
-                ended = await self._follow(seen, session, prompt, files, fence)
+                run = runner.run(USER, session, prompt, files=files, fence=fence)
+                ended = await _follow(run, seen)
         except TimeoutError:
             ended = "timeout"
         except SkillbeltError as error:
@@ -152,28 +174,23 @@ class Talker:
                 raise
             ended, seen.error = "error", str(error)
         seconds = time.monotonic() - began
+        if model is not None:
+            seconds += model.logged_seconds
+            if model.refused and not seen.stopped:
+                ended = "budget"
         made = await asyncio.to_thread(self._outputs, session, bool(seen.commands))
         return seen.talk(ended, seconds, made)
 
-    async def _follow(
-        self, seen: _Seen, session: str, prompt: str, files: Sequence[str], fence: str
-    ) -> str:
-        budget = self._bounds.budget
-        run = self.runner.run(USER, session, prompt, files=files, fence=fence)
-        async with aclosing(run) as events:
-            async for event in events:
-                if isinstance(event, Usage):
-                    budget.charge(event, self.price)
-                seen.note(event)
-                if seen.stopped:
-                    return "answer"
-                # What is paid for is used; the next request is not made.
-                if budget.spent and isinstance(event, ToolResponse | Retry):
-                    return "budget"
-        return seen.ended
+    def _budgeted(self, log: AnswerLog | None) -> tuple[BudgetedModel | None, Runner]:
+        """Return the model of one conversation, which keeps to the budget, and its runner."""
+        agent = self.runner.agent
+        if agent.model == OFFLINE:
+            return None, self.runner
+        model = BudgetedModel(model_of(self.runner), self._bounds.budget, self.price, log)
+        return model, Runner(agent._replace(model=model), self.runner.store)
 
     def _outputs(self, session: str, ran: bool) -> dict[str, str]:
-        """Return what the conversation left in `out`, and remove its workspace."""
+        """Return the files in `out` of the conversation, and remove its workspace."""
         if not ran:
             return {}
         key, bench = SessionKey(APP, USER, session), self.runtime.workbench
@@ -190,8 +207,18 @@ class Talker:
             bench.forget(key)
 
 
+async def _follow(run: AsyncGenerator[AgentEvent, None], seen: _Seen) -> str:
+    """Collect the events of a conversation, and return how it ended."""
+    async with aclosing(run) as events:
+        async for event in events:
+            seen.note(event)
+            if seen.stopped:
+                return "answer"
+    return seen.ended
+
+
 class _Seen:
-    """Collects what a conversation shows."""
+    """Collects the events of a conversation."""
 
     def __init__(self, names: Mapping[str, str], until: str) -> None:
         self._activating = {names[kind] for kind in _ACTIVATING if kind in names}
@@ -202,7 +229,7 @@ class _Seen:
         self.commands: list[str] = []
         self._asked: list[str] = []
         self._refused = self._failed = 0
-        self._usage = Usage(requests=0)
+        self._usage, self._requests = Usage(requests=0), 0
         self._transcript: list[Mapping[str, Any]] = []
         self.answer = self.error = self.reason = ""
         self.stopped = False
@@ -223,14 +250,15 @@ class _Seen:
                 self._asked.append(event.pending.request.type)
             case Usage():
                 self._usage = self._usage.plus(event)
+                self._requests += 1
             case Final():
                 self.answer, self.error, self.reason = event.text, event.error, event.reason
 
     @property
     def ended(self) -> str:
-        """How a conversation ended that nothing here ended.
+        """The end of a conversation that was not stopped early.
 
-        One that used up its steps before the skill was used says no more than a time-out.
+        One that used up its steps before the skill was used counts as a timeout.
         """
         if self.reason == "max_steps" and self._until:
             return "timeout"
@@ -251,9 +279,9 @@ class _Seen:
         self._skills[shorten(name, 128)] = None
         self.stopped = bool(self._until) and name == self._until
 
-    def talk(self, ended: str, seconds: float, files: Mapping[str, str]) -> Talk:
-        """Return all of it as a value."""
-        return Talk(
+    def talk(self, ended: str, seconds: float, files: Mapping[str, str]) -> EvalConversation:
+        """Return everything that was collected."""
+        return EvalConversation(
             ended=ended,
             answer=self.answer,
             error=self.error,
@@ -266,7 +294,7 @@ class _Seen:
             files=files,
             input_tokens=self._usage.input_tokens,
             output_tokens=self._usage.output_tokens,
-            requests=self._usage.requests,
+            requests=self._requests,
             seconds=round(seconds, 3),
             stopped=self.stopped,
             transcript=tuple(self._transcript),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from skillbelt.errors import SkillbeltError
@@ -15,6 +16,7 @@ from skillbelt.text import tokens
 from skillbelt.values import SKILL_FILE
 
 OLD = "old"
+_SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+")
 
 
 def compare_versions(
@@ -41,13 +43,20 @@ def compare_versions(
                 "new": new.description,
                 "diff": ""
                 if old.description == new.description
-                else show_difference(old.description, new.description, "old", "new"),
+                else show_difference(
+                    _by_sentence(old.description), _by_sentence(new.description), "old", "new"
+                ),
             },
             "body": _body_difference(old, new),
             "files": _file_changes(old, new),
             "tokens": {"old": _cost(old), "new": _cost(new)},
         },
     )
+
+
+def _by_sentence(description: str) -> str:
+    """Return a description with a line for each sentence, for a diff."""
+    return _SENTENCE_END.sub("\n", description)
 
 
 def _text(skill: Skill) -> str:
@@ -91,10 +100,10 @@ def _changes(before: Sequence[CaseOutcome], after: Sequence[CaseOutcome]) -> lis
     found = []
     for one, two in zip(before, after, strict=True):
         ranks = (one.data["rank"], two.data["rank"])
-        told = f"was {one.outcome}, rank {ranks[0]}; is {two.outcome}, rank {ranks[1]}"
+        change = f"was {one.outcome}, rank {ranks[0]}; is {two.outcome}, rank {ranks[1]}"
         found.append(
             two._replace(
-                detail=f"{told} ({two.detail})",
+                detail=f"{change} ({two.detail})",
                 data={**two.data, "old_outcome": one.outcome, "old_rank": ranks[0]},
             )
         )

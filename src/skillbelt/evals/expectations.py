@@ -1,26 +1,29 @@
-"""Read what is expected of a result: checks, sentences for a judge, and what nothing here decides.
+"""Read the expectations of a result: checks, sentences for a judge, and graders we do not run.
 
 The spellings are those of agentskills.io, NVIDIA, waza and promptfoo, and our own `expect`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from skillbelt.errors import ConfigError
 from skillbelt.evals.cases import CHECKS, EvalCheck
+from skillbelt.records import NamedTuple
 from skillbelt.text import one_line, shorten
 
 _MAX_SHOWN = 200
-# How others name the same checks.
+MAX_EXPECTATIONS = 500  # in one list of a case
+# Names of the same checks in other formats.
 _ALIASES = {
     "contains-all": "contains",
     "icontains-all": "icontains",
     "output-contains": "contains",
     "matches": "regex",
     "regex-match": "regex",
+    "contains-pattern": "regex",
     "jsonschema": "json-schema",
     "schema": "json-schema",
     "golden-file": "golden",
@@ -31,6 +34,7 @@ _ALIASES = {
     "skill-invoked": "skill-used",
     "skill": "skill-used",
     "tool-called": "tool-used",
+    "trajectory:tool-used": "tool-used",
 }
 # Sentences, which only a judge can decide.
 _JUDGED = (
@@ -48,7 +52,7 @@ _MILLISECONDS = {"latency": "max-seconds", "max-duration-ms": "max-seconds"}
 
 
 class Expected(NamedTuple):
-    """What is expected of one result."""
+    """The expectations of one result."""
 
     checks: tuple[EvalCheck, ...] = ()
     sentences: tuple[str, ...] = ()
@@ -56,30 +60,28 @@ class Expected(NamedTuple):
 
     def plus(self, other: Expected) -> Expected:
         """Return the expectations of both, each once."""
-        return Expected(
-            tuple(_once((*self.checks, *other.checks))),
-            tuple(_once((*self.sentences, *other.sentences))),
-            tuple(_once((*self.ungraded, *other.ungraded))),
-        )
+        return gather((self, other))
 
 
 NOTHING = Expected()
 
 
-def _once(items: Iterable[Any]) -> list[Any]:
-    found: list[Any] = []
-    for one in items:
-        if one not in found:
-            found.append(one)
-    return found
-
-
 def gather(parts: Iterable[Expected]) -> Expected:
-    """Return the expectations of all."""
-    found = NOTHING
-    for one in parts:
-        found = found.plus(one)
-    return found
+    """Return the expectations of all parts, each once."""
+    every = list(parts)
+    # By their text: the value of a check may be an object, which has no hash.
+    checks = {repr(one): one for part in every for one in part.checks}
+    return Expected(
+        tuple(checks.values()),
+        tuple(dict.fromkeys(one for part in every for one in part.sentences)),
+        tuple(dict.fromkeys(one for part in every for one in part.ungraded)),
+    )
+
+
+def _require_few(items: Sized, where: str) -> None:
+    """Raise ConfigError for more expectations than any case needs; the file is untrusted."""
+    if len(items) > MAX_EXPECTATIONS:
+        raise ConfigError(f"{where}: takes at most {MAX_EXPECTATIONS} expectations")
 
 
 def texts_of(value: object, where: str) -> tuple[str, ...]:
@@ -89,6 +91,7 @@ def texts_of(value: object, where: str) -> tuple[str, ...]:
         return ()
     if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
         raise ConfigError(f"{where}: takes a text or a list of texts, not {_show(value)}")
+    _require_few(listed, where)
     return tuple(one for one in listed if one.strip())
 
 
@@ -149,6 +152,7 @@ def read_expect(value: object, where: str, *, file: str = "") -> Expected:
         if key == "files" and not file:
             if not isinstance(given, Mapping):
                 raise ConfigError(f"{place}: takes an object of checks by file")
+            _require_few(given, place)
             for name, inner in given.items():
                 if inner in (None, True, {}):
                     found.append(EvalCheck("file-exists", str(name)))
@@ -165,6 +169,7 @@ def read_expect(value: object, where: str, *, file: str = "") -> Expected:
 def read_assertions(value: object, where: str) -> Expected:
     """Read a list of assertions: sentences, or objects with a `type`."""
     listed = value if isinstance(value, list) else [value]
+    _require_few(listed, where)
     return gather(
         _read_assertion(one, f"{where}[{number}]") for number, one in enumerate(listed, 1)
     )
@@ -176,34 +181,69 @@ def _read_assertion(one: object, where: str) -> Expected:
     if not isinstance(one, Mapping):
         raise ConfigError(f"{where}: an assertion is a sentence or an object, not {_show(one)}")
     if not isinstance(one.get("type"), str):
-        told = next((one[key] for key in _TOLD if isinstance(one.get(key), str)), "")
-        if not told:
+        text = _description(one)
+        if not text:
             raise ConfigError(f"{where}: an assertion needs a type or a text")
-        return Expected(sentences=(sentence(told),))
+        return Expected(sentences=(sentence(text),))
     if "config" in one or one["type"] in _GRADERS:
         return read_grader(one, where)
     return _read_typed(one, where)
 
 
-_TOLD = ("text", "assertion", "expectation", "description", "criterion", "name")
+_TEXT_KEYS = ("text", "assertion", "expectation", "description", "criterion", "name")
+
+
+_VALUE_KEYS = ("value", "phrase", "pattern", "threshold")
+
+
+def _description(one: Mapping[str, Any]) -> str:
+    """Return the sentence that describes an assertion; "" if it has none."""
+    return next((one[key] for key in _TEXT_KEYS if isinstance(one.get(key), str)), "")
 
 
 def _read_typed(one: Mapping[str, Any], where: str) -> Expected:
     kind = str(one["type"]).lower().replace("_", "-")
-    value = one.get("value", one.get("threshold"))
+    value = next((one[key] for key in _VALUE_KEYS if one.get(key) is not None), None)
     if kind.removeprefix("not-") in _JUDGED:
-        told = value if isinstance(value, str) else one.get("prompt", "")
-        text = f"not: {told}" if kind.startswith("not-") else told
-        return Expected(sentences=(sentence(str(text)),)) if told else NOTHING
-    if kind in ("is-json", "contains-json") and isinstance(value, Mapping):
-        kind = "json-schema"
-    if kind.startswith(("icontains-any", "contains-any")):
-        kind = "contains-any"
+        rubric = value if isinstance(value, str) else one.get("prompt", "")
+        text = f"not: {rubric}" if kind.startswith("not-") else rubric
+        return Expected(sentences=(sentence(str(text)),)) if rubric else NOTHING
     known = kind.removeprefix("not-")
+    if known == "is-json" and value is not None:
+        kind = kind.replace("is-json", "json-schema")
     if known not in CHECKS and known not in _ALIASES and known not in _MILLISECONDS:
         return Expected(ungraded=(_not_run(kind, kind),))
+    value = _promptfoo_value(known, value)
+    if value is _ELSEWHERE:
+        return Expected(ungraded=(_not_run(f"{kind} with such a value", kind),))
     file = one.get("file", one.get("path", ""))
-    return Expected(make_check(kind, value, where, file=file if isinstance(file, str) else ""))
+    try:
+        return Expected(make_check(kind, value, where, file=file if isinstance(file, str) else ""))
+    except ConfigError:
+        # With a description a judge can decide it; without one the file is wrong.
+        if text := _description(one):
+            return Expected(sentences=(sentence(text),))
+        raise
+
+
+_ELSEWHERE = object()  # a value that only promptfoo can read
+
+
+def _promptfoo_value(kind: str, value: object) -> object:
+    """Return the value of an assertion as our check takes it; _ELSEWHERE if it cannot."""
+    if isinstance(value, str) and value.startswith("file://"):
+        schema = kind in ("is-json", "json-schema")
+        return value.removeprefix("file://") if schema and ".js" in value else _ELSEWHERE
+    if kind.endswith(("-any", "-all")) and isinstance(value, str):
+        return [one.strip() for one in value.split(",")]
+    if kind.endswith(("skill-used", "tool-used")) and isinstance(value, Mapping):
+        named = value.get("name", value.get("pattern"))
+        counted = value.get("max") is not None or value.get("min", 1) != 1
+        return named if isinstance(named, str) and not counted else _ELSEWHERE
+    takes = CHECKS[_ALIASES.get(kind, kind)].value if kind not in _MILLISECONDS else ""
+    if takes in ("text", "texts") and isinstance(value, int | float):
+        return str(value)
+    return value
 
 
 def _not_run(name: str, kind: str) -> str:
@@ -299,8 +339,8 @@ def _read_schema(config: Mapping[str, Any], where: str) -> Expected:
 
 
 def _read_prompt(config: Mapping[str, Any], where: str) -> Expected:
-    told = config.get("prompt")
-    return Expected(sentences=(sentence(told),)) if isinstance(told, str) else NOTHING
+    prompt = config.get("prompt")
+    return Expected(sentences=(sentence(prompt),)) if isinstance(prompt, str) else NOTHING
 
 
 _GRADERS: Mapping[str, Callable[[Mapping[str, Any], str], Expected]] = MappingProxyType(

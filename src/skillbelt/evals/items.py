@@ -1,10 +1,10 @@
-"""Make cases of the entries of a file, in any of the spellings that are in use."""
+"""Parse the entries of a file as cases, in any of the spellings in use."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from skillbelt.errors import ConfigError
 from skillbelt.evals.cases import EvalCheck, EvalSet, ScriptCase, TaskCase, TriggerCase
@@ -17,6 +17,7 @@ from skillbelt.evals.expectations import (
     sentence,
     texts_of,
 )
+from skillbelt.records import NamedTuple
 from skillbelt.text import one_line, shorten
 
 MAX_CASES = 10_000  # of one file
@@ -52,8 +53,12 @@ _GRADED = (
     "assert",
     "expect",
     "graders",
+    "validators",
     "must_not",
 )
+_ASSERTION_KEYS = (
+    "expectations", "assertions", "expected_behavior", "assert", "graders", "validators"
+)  # fmt: skip
 _SCRIPT_KEYS = frozenset(
     ("id", "case_id", "eval_id", "name", "eval_name", "script", "arguments", "stdin", "input",
      "files", "timeout", "expect", "draft", "description", "comment")
@@ -62,7 +67,7 @@ _NO_SKILL = ("", "none", "null", "no-skill")
 
 
 class EntryPlace(NamedTuple):
-    """Where an entry stands: the file, the skill it is about, and its place in the list."""
+    """The origin of an entry: the file, the skill it is about, and its place in the list."""
 
     path: str
     skill: str
@@ -231,18 +236,19 @@ def _files(value: object, where: str) -> tuple[str, ...]:
 def read_expected(entry: Mapping[str, Any], where: str) -> Expected:
     """Read everything that an entry says about its result."""
     found = NOTHING
-    for key in ("expectations", "assertions", "expected_behavior", "assert", "graders"):
+    for key in _ASSERTION_KEYS:
         if entry.get(key):
             found = found.plus(read_assertions(entry[key], f"{where}: {key}"))
     for key, lead in (
         ("expected_output", "The result is as described: "),
+        ("expected", "The result is as described: "),
         ("ground_truth", "The answer agrees with this: "),
     ):
-        told = entry.get(key)
-        if isinstance(told, str) and told.strip():
-            found = found.plus(Expected(sentences=(sentence(lead + told),)))
-    for told in texts_of(entry.get("must_not"), f"{where}: must_not"):
-        found = found.plus(Expected(sentences=(sentence(f"This does not happen: {told}"),)))
+        text = entry.get(key)
+        if isinstance(text, str) and text.strip():
+            found = found.plus(Expected(sentences=(sentence(lead + text),)))
+    for text in texts_of(entry.get("must_not"), f"{where}: must_not"):
+        found = found.plus(Expected(sentences=(sentence(f"This does not happen: {text}"),)))
     for script in texts_of(entry.get("expected_script"), f"{where}: expected_script"):
         found = found.plus(Expected((EvalCheck("script-run", script),)))
     if entry.get("expect") is not None:
@@ -258,6 +264,9 @@ def _read_waza_expected(expected: Mapping[str, Any], where: str) -> Expected:
         for text in texts_of(expected.get(key), f"{where}.{key}"):
             name = kind.removeprefix("not-")
             checks.append(EvalCheck(name, (text,), negated=kind != name))
+    either = texts_of(expected.get("output_contains_any"), f"{where}.output_contains_any")
+    if either:
+        checks.append(EvalCheck("icontains-any", either))
     found = Expected(tuple(checks))
     if isinstance(expected.get("behavior"), Mapping):
         found = found.plus(read_behavior(expected["behavior"], f"{where}.behavior"))

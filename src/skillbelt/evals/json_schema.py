@@ -6,15 +6,18 @@ would pass what it must not.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from skillbelt.evals.patterns import BadPattern, search_pattern
+from skillbelt.text import shorten
 
 _MAX_DEPTH = 64
 _MAX_STEPS = 200_000
 _MAX_FAULTS = 20
+_MAX_PATTERN_SECONDS = 30.0  # for all patterns of one check; each one runs in a process
 # They describe, and decide nothing.
 _NOTES = frozenset(
     ("$schema", "$id", "$defs", "definitions", "$comment", "title", "description", "default",
@@ -42,12 +45,46 @@ def find_faults(value: object, schema: object) -> list[str]:
 
 class _Checker:
     def __init__(self, root: object) -> None:
-        self._root, self._steps = root, 0
+        self._root, self._steps, self._pattern_seconds = root, 0, 0.0
+        self._texts: dict[int, str] = {}
+        self._choices: dict[int, frozenset[str]] = {}
+
+    def spend(self, steps: int) -> None:
+        """Count the work; UnknownKeyword when it is too much. A schema is untrusted."""
+        self._steps += steps
+        if self._steps > _MAX_STEPS:
+            raise UnknownKeyword("the schema or the value is too large to check")
+
+    def canonical(self, value: object) -> str:
+        """Return a text that equal values share. A list or an object is written once."""
+        if not isinstance(value, list | dict):
+            return _canonical(value)
+        if id(value) not in self._texts:
+            self._texts[id(value)] = _canonical(value)
+        return self._texts[id(value)]
+
+    def is_choice(self, value: object, choices: list[object]) -> bool:
+        """Whether the value is one of the choices."""
+        if id(choices) not in self._choices:
+            self._choices[id(choices)] = frozenset(map(_canonical, choices))
+        return self.canonical(value) in self._choices[id(choices)]
+
+    def matches(self, pattern: str, text: str) -> bool:
+        """Whether the pattern is found; UnknownKeyword if that takes too long."""
+        if self._pattern_seconds > _MAX_PATTERN_SECONDS:
+            raise UnknownKeyword("the patterns take too long")
+        began = time.monotonic()
+        try:
+            return search_pattern(pattern, text)
+        except BadPattern as error:
+            raise UnknownKeyword(str(error)) from None
+        finally:
+            self._pattern_seconds += time.monotonic() - began
 
     def check(self, value: object, schema: object, at: str, depth: int) -> Iterator[str]:
-        self._steps += 1
-        if depth > _MAX_DEPTH or self._steps > _MAX_STEPS:
-            raise UnknownKeyword("the schema is too deep or too large, or refers to itself")
+        self.spend(1)
+        if depth > _MAX_DEPTH:
+            raise UnknownKeyword("the schema is too deep, or refers to itself")
         if isinstance(schema, bool):
             if not schema:
                 yield f"{at}: nothing is allowed here"
@@ -134,18 +171,18 @@ def _canonical(value: object) -> str:
 
 
 def _enum(
-    _: _Checker, value: Any, schema: Mapping[str, Any], at: str, _depth: int
+    me: _Checker, value: Any, schema: Mapping[str, Any], at: str, _depth: int
 ) -> Iterator[str]:
     if not isinstance(schema["enum"], list):
         raise UnknownKeyword("enum takes a list")
-    if not any(equal(value, one) for one in schema["enum"]):
+    if not me.is_choice(value, schema["enum"]):
         yield f"{at}: is none of the {len(schema['enum'])} values that are allowed"
 
 
 def _const(
-    _: _Checker, value: Any, schema: Mapping[str, Any], at: str, _depth: int
+    me: _Checker, value: Any, schema: Mapping[str, Any], at: str, _depth: int
 ) -> Iterator[str]:
-    if not equal(value, schema["const"]):
+    if me.canonical(value) != me.canonical(schema["const"]):
         yield f"{at}: is not the one value that is allowed"
 
 
@@ -159,9 +196,14 @@ def _bound(
         if isinstance(limit, bool) or not isinstance(limit, int | float):
             raise UnknownKeyword(f"{key} takes a number")
         if found is not None and not fits(found, limit):
-            yield f"{at}: {found:g} does not keep to {key} {limit:g}"
+            yield f"{at}: {_figure(found)} does not keep to {key} {_figure(limit)}"
 
     return check
+
+
+def _figure(number: float) -> str:
+    """Return a number as text; a whole one may be too large for a float."""
+    return shorten(str(number), 40) if isinstance(number, int) else f"{number:g}"
 
 
 def _of(kind: type[str] | type[list[Any]] | type[dict[str, Any]]) -> Callable[[Any], float | None]:
@@ -173,23 +215,20 @@ def _plain_number(value: Any) -> float | None:
 
 
 def _pattern(
-    _: _Checker, value: Any, schema: Mapping[str, Any], at: str, _depth: int
+    me: _Checker, value: Any, schema: Mapping[str, Any], at: str, _depth: int
 ) -> Iterator[str]:
-    if not isinstance(value, str):
-        return
-    try:
-        found = search_pattern(str(schema["pattern"]), value)
-    except BadPattern as error:
-        raise UnknownKeyword(str(error)) from None
-    if not found:
+    if isinstance(value, str) and not me.matches(str(schema["pattern"]), value):
         yield f"{at}: does not match the pattern"
 
 
 def _required(
-    _: _Checker, value: Any, schema: Mapping[str, Any], at: str, _depth: int
+    me: _Checker, value: Any, schema: Mapping[str, Any], at: str, _depth: int
 ) -> Iterator[str]:
     if not isinstance(schema["required"], list):
         raise UnknownKeyword("required takes a list")
+    me.spend(len(schema["required"]))
+    if not all(isinstance(one, str) for one in schema["required"]):
+        raise UnknownKeyword("required takes a list of texts")
     if isinstance(value, dict):
         yield from (f"{at}: {key!r} is missing" for key in schema["required"] if key not in value)
 
@@ -197,11 +236,12 @@ def _required(
 def _properties(
     me: _Checker, value: Any, schema: Mapping[str, Any], at: str, depth: int
 ) -> Iterator[str]:
-    told = schema["properties"]
-    if not isinstance(told, Mapping):
+    known = schema["properties"]
+    if not isinstance(known, Mapping):
         raise UnknownKeyword("properties takes an object")
     if isinstance(value, dict):
-        for key, inner in told.items():
+        me.spend(len(known))
+        for key, inner in known.items():
             if key in value:
                 yield from me.check(value[key], inner, f"{at}.{key}", depth + 1)
 
@@ -228,10 +268,12 @@ def _items(
 
 
 def _unique(
-    _: _Checker, value: Any, schema: Mapping[str, Any], at: str, _depth: int
+    me: _Checker, value: Any, schema: Mapping[str, Any], at: str, _depth: int
 ) -> Iterator[str]:
     wanted = schema["uniqueItems"] is True and isinstance(value, list)
-    if wanted and len(set(map(_canonical, value))) < len(value):
+    if wanted:
+        me.spend(len(value))
+    if wanted and len(set(map(me.canonical, value))) < len(value):
         yield f"{at}: has the same item twice"
 
 

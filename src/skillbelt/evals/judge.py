@@ -7,14 +7,14 @@ own block.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from skillbelt.evals.cache import EvalCache, key_of
 from skillbelt.evals.checks import Grade
-from skillbelt.evals.conversation import Talk, Talker
+from skillbelt.evals.conversation import ConversationRunner, EvalConversation
 from skillbelt.text import break_tag, one_line, shorten
-from skillbelt.untrusted_json import BadJson, read_json
+from skillbelt.untrusted_json import read_list
 
 NOT_GRADED = "not graded: no judge is configured (--judge MODEL)"
 INSTRUCTIONS = (
@@ -27,10 +27,9 @@ INSTRUCTIONS = (
 _MAX_ANSWER_CHARS = 40_000
 _MAX_FILE_CHARS = 8_000
 _MAX_FILES = 20
-_LIST = re.compile(r"\[.*\]", re.DOTALL)
 
 
-def judge_prompt(task: str, expectations: Sequence[str], talk: Talk) -> str:
+def judge_prompt(task: str, expectations: Sequence[str], talk: EvalConversation) -> str:
     """Return what the judge is asked."""
     files = [
         f"File {one_line(name)}:\n{shorten(text, _MAX_FILE_CHARS) or '(no text)'}"
@@ -45,14 +44,25 @@ def judge_prompt(task: str, expectations: Sequence[str], talk: Talk) -> str:
     )
 
 
+class Judgement(NamedTuple):
+    """A grade for each sentence. `spent`: the budget ended before the judge was asked."""
+
+    grades: tuple[Grade, ...] = ()
+    spent: bool = False
+
+
 async def judge(
-    task: str, expectations: Sequence[str], talk: Talk, judge_by: Talker | None, cache: EvalCache
-) -> list[Grade]:
-    """Return a grade for each sentence; undecided ones without a judge, or if it fails."""
+    task: str,
+    expectations: Sequence[str],
+    talk: EvalConversation,
+    judge_by: ConversationRunner | None,
+    cache: EvalCache,
+) -> Judgement:
+    """Grade each sentence; without a judge, or if it fails, none is decided."""
     if not expectations:
-        return []
+        return Judgement()
     if judge_by is None:
-        return [Grade(one, None, NOT_GRADED) for one in expectations]
+        return _undecided(expectations, NOT_GRADED)
     prompt = judge_prompt(task, expectations, talk)
     model = str(judge_by.runner.agent.model)
     key = key_of(kind="judge", model=model, prompt=prompt, instructions=INSTRUCTIONS)
@@ -62,29 +72,36 @@ async def judge(
         answered = await judge_by.talk(prompt)
         if answered.ended != "answer":
             why = f"not graded: the judge failed: {answered.error or answered.ended}"
-            return [Grade(one, None, one_line(why)) for one in expectations]
+            return _undecided(expectations, one_line(why), spent=answered.ended == "budget")
         text = answered.answer
+    grades = tuple(read_grades(text, expectations))
+    # An answer that does not decide everything is asked for again the next time.
+    if kept is None and all(one.passed is not None for one in grades):
         cache.put(key, {"text": text})
-    return read_grades(text, expectations)
+    return Judgement(grades)
+
+
+def _undecided(expectations: Sequence[str], why: str, *, spent: bool = False) -> Judgement:
+    return Judgement(tuple(Grade(one, None, why) for one in expectations), spent)
 
 
 def read_grades(text: str, expectations: Sequence[str]) -> list[Grade]:
     """Read the answer of a judge; what it does not decide clearly is undecided."""
-    found = _LIST.search(text)
-    try:
-        rows = read_json(found[0], most=2**20) if found else None
-    except BadJson:
-        rows = None
-    by_number: dict[object, Mapping[str, object]] = {
-        row.get("number"): row for row in rows or () if isinstance(row, dict)
-    }
+    decided: dict[int, list[Mapping[str, object]]] = {}
+    for row in read_list(text) or ():
+        number = row.get("number") if isinstance(row, dict) else None
+        if isinstance(number, int) and not isinstance(number, bool):
+            decided.setdefault(number, []).append(row)
     grades = []
     for number, one in enumerate(expectations, 1):
-        row = by_number.get(number, {})
+        mine = decided.get(number, [])
+        row = mine[0] if mine else {}
         passed = row.get("passed")
-        if isinstance(passed, bool):
-            told = shorten(one_line(str(row.get("evidence", ""))), 500)
-            grades.append(Grade(one, passed, told, judged=True))
+        # Two answers to one expectation that differ decide nothing.
+        agreed = all(other.get("passed") is passed for other in mine)
+        if isinstance(passed, bool) and agreed:
+            evidence = shorten(one_line(str(row.get("evidence", ""))), 500)
+            grades.append(Grade(one, passed, evidence, judged=True))
         else:
             shown = json.dumps(shorten(text, 200))
             grades.append(Grade(one, None, f"not graded: the judge answered {shown}", judged=True))

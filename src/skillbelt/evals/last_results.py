@@ -1,8 +1,8 @@
 """The last result of each evaluation with a model, in a folder of the user's state.
 
 A result is kept under the content of the skill, the kind of evaluation, the model and the set of
-cases: the same evaluation again takes the place of the one before. What is kept is a summary; the
-conversations stay in the cache. design/evals.md has the form of a file.
+cases: the same evaluation again replaces the previous one. A file holds a summary; conversations
+stay in the cache. design/evals.md has the form of a file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from skillbelt.evals.cache import key_of, skill_key
 from skillbelt.evals.cases import EvalSet
@@ -19,6 +19,7 @@ from skillbelt.evals.outcome import CaseOutcome, EvalReport, MeasuredSkill
 from skillbelt.evals.statistics import Rate, rate_of
 from skillbelt.files.result_cache import ResultCache
 from skillbelt.format.skill import Skill
+from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings
 from skillbelt.text import one_line, shorten
 
@@ -34,7 +35,7 @@ _KINDS = ("trigger", "run")
 
 
 class WrongCase(NamedTuple):
-    """A case that did not pass: what was asked, and what came of it."""
+    """A case that did not pass: its request and its outcome."""
 
     id: str
     text: str
@@ -43,7 +44,7 @@ class WrongCase(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What the skill changes against a baseline: the mean over the tasks and its interval."""
+    """The difference to a baseline: the mean over the tasks and its interval."""
 
     baseline: str
     tasks: int
@@ -55,8 +56,8 @@ class Difference(NamedTuple):
 class LastResult(NamedTuple):
     """The summary of one evaluation of a skill with one model.
 
-    `measures` are shares with their intervals. `outcomes` counts the cases with the skill by what
-    became of them, `wrong` has the first that did not pass. `same_cases`: the skill still has the
+    `measures` are shares with their intervals. `outcomes` counts the cases with the skill by
+    their outcome, `wrong` has the first that did not pass. `same_cases`: the skill still has the
     cases that were measured.
     """
 
@@ -73,15 +74,15 @@ class LastResult(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What was measured, as a person reads it."""
-        told = [f"{name} {rate}" for name, rate in self.measures.items()]
+        """The result in one line."""
+        parts = [f"{name} {rate}" for name, rate in self.measures.items()]
         if self.difference is not None:
             mean, low, high = self.difference[2:]
             side = self.difference.baseline.replace("_", " ")
-            told.append(f"{mean:+.2f} ({low:+.2f} to {high:+.2f}) against {side}")
+            parts.append(f"{mean:+.2f} ({low:+.2f} to {high:+.2f}) against {side}")
         if not self.same_cases:
-            told.append("measured with other cases than it has now")
-        return f"{self.kind} with {self.model}, {self.time[:10]}: {'; '.join(told)}"
+            parts.append("measured with other cases than it has now")
+        return f"{self.kind} with {self.model}, {self.time[:10]}: {'; '.join(parts)}"
 
     def document(self) -> dict[str, object]:
         """Return the JSON document."""
@@ -99,7 +100,7 @@ def keep_results(
 ) -> None:
     """Keep the result of each skill with each model; OSError if the folder cannot be written to.
 
-    A report that is not complete is not kept: it would take the place of one that is.
+    An incomplete report is not kept: it would replace a complete one.
     """
     if not report.complete or report.kind not in _KINDS:
         return

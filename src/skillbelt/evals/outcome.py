@@ -1,25 +1,28 @@
-"""What an evaluation found, as values: each case, each measure, and the bars."""
+"""The results of an evaluation as values: each case, each measure, and the bars."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from skillbelt.errors import ConfigError
 from skillbelt.evals.cases import EvalProblem, TriggerCase
 from skillbelt.evals.statistics import Rate
+from skillbelt.records import NamedTuple
 from skillbelt.text import one_line
 
 EvalKind = Literal["route", "script", "trigger", "run", "diff"]
-# `ungraded`: it ran, and nothing could decide it. `not-run`: a budget or a bound ended before it.
+# `ungraded`: it ran, and nothing could decide it. `not-run`: the budget ended before it.
+# Called with how many cases are done, of how many, and how many of those were in the cache.
+OnProgress = Callable[[int, int, int], None]
 Outcome = Literal["passed", "failed", "error", "timeout", "ungraded", "not-run"]
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _FEW = 5  # cases; that all of them are right says little
 
 
 class CaseOutcome(NamedTuple):
-    """What became of one case. `group` says which measure it counts for; `data` is for programs."""
+    """The outcome of one case. `group`: the measure it counts for; `data` is for programs."""
 
     id: str
     skill: str
@@ -39,15 +42,18 @@ class CaseOutcome(NamedTuple):
 
 
 class MeasuredSkill(NamedTuple):
-    """The measures of one skill, with one model where there is one.
+    """The measures of one skill, with one model if there is one.
 
-    A `baseline` is what the skill is compared with; no bar is for it.
+    A `baseline` is what the skill is compared with; bars do not apply to it. `unanswered`: the
+    share of a measure's conversations that ended with an error or a timeout. They are in no rate,
+    but a bar counts them as missed.
     """
 
     name: str
     measures: Mapping[str, Rate]
     model: str = ""
     baseline: str = ""
+    unanswered: Mapping[str, float] = MappingProxyType({})
 
     def document(self) -> dict[str, object]:
         """Return the JSON document."""
@@ -81,7 +87,7 @@ class Bar(NamedTuple):
 
 
 class BarResult(NamedTuple):
-    """A bar and what one skill reached."""
+    """A bar and the rate that one skill reached, with what is unanswered counted as missed."""
 
     measure: str
     least: float
@@ -97,7 +103,7 @@ class BarResult(NamedTuple):
 
 
 class EvalReport(NamedTuple):
-    """Everything that one evaluation found. `facts` are figures of its kind, such as costs."""
+    """The results of one evaluation. `facts` are figures of its kind, such as costs."""
 
     kind: EvalKind
     skills: tuple[MeasuredSkill, ...] = ()
@@ -169,18 +175,18 @@ def judge_bars(report: EvalReport, bars: Sequence[Bar]) -> EvalReport:
 
 
 def _judge(report: EvalReport, name: str, least: float) -> list[BarResult]:
-    """Compare each skill. One whose cases all failed to run is under every bar."""
+    """Compare each skill. One with cases of which none was run and graded is under every bar."""
     found = []
     for one in report.skills:
         rate = one.measures.get(name)
         broken = any(
             (case.skill, case.model) == (one.name, one.model)
-            and case.outcome in ("error", "timeout", "not-run")
+            and case.outcome in ("error", "timeout", "not-run", "ungraded")
             for case in report.cases
         )
         if one.baseline or rate is None or (rate.rate is None and not broken):
             continue
-        reached = rate.rate or 0.0
+        reached = (rate.rate or 0.0) * (1 - one.unanswered.get(name, 0.0))
         found.append(
             BarResult(
                 measure=name,
@@ -192,6 +198,12 @@ def _judge(report: EvalReport, name: str, least: float) -> list[BarResult]:
             )
         )
     return found
+
+
+def unanswered_share(outcomes: Iterable[Outcome]) -> float:
+    """Return the share of conversations that ended with an error or a timeout."""
+    every = list(outcomes)
+    return sum(one in ("error", "timeout") for one in every) / max(len(every), 1)
 
 
 def count_of(number: int, noun: str) -> str:
@@ -212,7 +224,9 @@ def warn_of_drafts(cases: Iterable[TriggerCase]) -> list[str]:
     ]
 
 
-def suspect(name: str, positives: Rate, negatives: Rate | None = None) -> list[str]:
+def suspect(
+    name: str, positives: Rate, negatives: Rate | None = None, *, noun: str = "cases"
+) -> list[str]:
     """Return warnings about results that say more about the evaluation than about the skill."""
     found = []
     if positives.total and not positives.hits:
@@ -223,5 +237,5 @@ def suspect(name: str, positives: Rate, negatives: Rate | None = None) -> list[s
     rates = [positives, *([negatives] if negatives else [])]
     total = sum(one.total for one in rates)
     if total > _FEW and sum(one.hits for one in rates) == total:
-        found.append(f"{name}: all {total} cases are right; harder ones would say more")
+        found.append(f"{name}: all {total} {noun} are right; harder ones would say more")
     return found

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from itertools import islice, product
 from posixpath import dirname, join, normpath
 from typing import Any
 
@@ -24,6 +25,7 @@ from skillbelt.evals.expectations import (
     texts_of,
 )
 from skillbelt.evals.items import (
+    MAX_CASES,
     EntryPlace,
     id_of,
     is_eval_document,
@@ -44,6 +46,8 @@ _JSON = re.compile(r"(?:evals?/[^/]+|benchmark/evals|evals?|trigger[-_]evals?|tr
 _CERTAIN = re.compile(r"(?:.*/)?(?:evals?|trigger[-_]evals?|triggers)\.json")
 _YAML = re.compile(r"(?:evals?/)?(?P<name>eval|trigger_tests|promptfooconfig)\.ya?ml")
 _SCENARIO = re.compile(r"evals/(?P<name>[^/]+)/task\.md")
+_MAX_FILES = 500  # of one skill
+_MAX_VARIANTS = 100  # prompts of one test of promptfoo
 _VARIABLE = re.compile(r"\{\{\s*([\w.-]+)\s*\}\}")
 
 
@@ -55,7 +59,13 @@ def read_evals(skill: Skill, *, examples: bool = True) -> EvalSet:
     files = skill.files
     paths = [one.path for one in files.entries() if one.kind == "file" and not one.problem]
     found = EvalSet(skill.name)
-    for path in sorted(paths):
+    patterns = (_JSON, _YAML, _SCENARIO)
+    paths = sorted(path for path in paths if any(one.fullmatch(path) for one in patterns))
+    if len(paths) > _MAX_FILES:
+        raise ConfigError(f"evals: a skill has at most {_MAX_FILES} files of cases")
+    for path in paths:
+        if len(found.triggers) + len(found.scripts) > MAX_CASES:
+            raise ConfigError(f"{one_line(path)}: a skill has at most {MAX_CASES:,} cases")
         if _JSON.fullmatch(path):
             found = found.plus(_read_json(files, path, skill.name))
         elif match := _YAML.fullmatch(path):
@@ -188,16 +198,28 @@ def _read_waza(files: SkillFiles, document: Mapping[str, Any], path: str, skill:
     for number, one in enumerate(tasks if isinstance(tasks, list) else [tasks], 1):
         if isinstance(one, Mapping):
             place = EntryPlace(path, skill, f"tasks[{number}]")
-            found = found.plus(_with_trigger(_waza_task(one, place, common)))
+            task = _waza_task(one, place, common)
+            found = found.plus(_with_trigger(_with_fixtures(task, files, path)))
             continue
         for file in _matching(files, dirname(path), one, f"{path}: tasks[{number}]"):
             entry = _yaml_of(files, file)
             task = _waza_task(entry, EntryPlace(file, skill, "task"), common)
-            found = found.plus(_with_trigger(task))
+            found = found.plus(_with_trigger(_with_fixtures(task, files, path)))
     if document.get("tasks_from"):
         problem = EvalProblem(path, "tasks_from", "tables of tasks are not read")
         found = found._replace(problems=(*found.problems, problem))
     return found
+
+
+def _with_fixtures(task: TaskCase, files: SkillFiles, path: str) -> TaskCase:
+    """Return the task with the paths of its input files; waza looks in `fixtures`."""
+    known = {one.path for one in files.entries() if one.kind == "file"}
+    places = (dirname(path), join(dirname(path), "fixtures"), "fixtures")
+    found = []
+    for name in task.files:
+        paths = [name, *(normpath(join(place, name)) for place in places)]
+        found.append(next((one for one in paths if one in known), name))
+    return task._replace(files=tuple(found))
 
 
 def _with_trigger(task: TaskCase) -> EvalSet:
@@ -214,6 +236,8 @@ def _with_trigger(task: TaskCase) -> EvalSet:
 
 def _waza_task(entry: Mapping[str, Any], place: EntryPlace, common: Expected) -> TaskCase:
     inputs = entry.get("inputs")
+    if inputs is None and isinstance(entry.get("prompt"), str):
+        inputs = entry  # a task of one prompt
     if not isinstance(inputs, Mapping):
         raise ConfigError(f"{place.text}: needs inputs with a prompt")
     plain = {**entry, "prompt": inputs.get("prompt"), "files": inputs.get("files")}
@@ -257,14 +281,27 @@ def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalS
             continue
         given = test.get("vars")
         values = given if isinstance(given, Mapping) else {}
-        for text in usable or [str(next(iter(values.values()), ""))]:
-            prompt = _fill(text, values)
+        texts = usable or [str(next(iter(values.values()), ""))]
+        prompts_of_test = [one for text in texts for one in _fill(text, values)]
+        for prompt in prompts_of_test[:_MAX_VARIANTS]:
             found = found.plus(_promptfoo_task(test, prompt, common, place))
+        if len(prompts_of_test) > _MAX_VARIANTS:
+            problem = EvalProblem(path, place.place, f"only the first {_MAX_VARIANTS} are read")
+            found = found._replace(problems=(*found.problems, problem))
     return found
 
 
-def _fill(text: str, values: Mapping[str, Any]) -> str:
-    return _VARIABLE.sub(lambda one: str(values.get(one[1], one[0])), text)
+def _fill(text: str, values: Mapping[str, Any]) -> list[str]:
+    """Return the prompt for each combination of the values; a list has several."""
+    used = [name for name in dict.fromkeys(_VARIABLE.findall(text)) if name in values]
+    choices = [(one if isinstance(one, list) else [one])[:_MAX_VARIANTS + 1]
+               for one in (values[name] for name in used)]  # fmt: skip
+    rows = islice(product(*choices), _MAX_VARIANTS + 1)
+    return [_fill_row(text, dict(zip(used, row, strict=True))) for row in rows]
+
+
+def _fill_row(text: str, row: Mapping[str, object]) -> str:
+    return _VARIABLE.sub(lambda found: str(row.get(found[1], found[0])), text)
 
 
 def _promptfoo_task(
@@ -303,13 +340,13 @@ def _read_scenario(files: SkillFiles, path: str, skill: str, name: str) -> EvalS
         raise ConfigError(f"{path}: the task is empty")
     criteria = join(dirname(path), "criteria.json")
     known = any(one.path == criteria for one in files.entries())
-    told = _criteria(_json_of(files, criteria, criteria), criteria) if known else ()
+    criteria_texts = _criteria(_json_of(files, criteria, criteria), criteria) if known else ()
     task = TaskCase(
         id=name,
         prompt=prompt,
         skill=skill,
         name=name,
-        expectations=told,
+        expectations=criteria_texts,
         source=path,
     )
     return _with_trigger(task)._replace(files=(path,))
@@ -321,8 +358,8 @@ def _criteria(value: object, path: str) -> tuple[str, ...]:
         raise ConfigError(f"{path}: takes a checklist, a list of criteria")
     found = []
     for number, one in enumerate(listed, 1):
-        told = one
+        criterion = one
         if isinstance(one, Mapping):
-            told = one.get("description") or one.get("text") or one.get("name")
-        found += [sentence(text) for text in texts_of(told, f"{path}: criterion {number}")]
+            criterion = one.get("description") or one.get("text") or one.get("name")
+        found += [sentence(text) for text in texts_of(criterion, f"{path}: criterion {number}")]
     return tuple(found)

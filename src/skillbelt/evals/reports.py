@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from html import escape
 from types import MappingProxyType
 from typing import Any
@@ -32,8 +32,15 @@ _OUTCOMES = {
     "passed": "cases passed", "failed": "cases failed", "error": "ended with an error",
     "timeout": "took too long", "ungraded": "not graded", "not-run": "not run",
 }  # fmt: skip
-_MOST_ROWS = 200  # of the cases and confusions in Markdown, which sites cut
+# A comment on GitHub takes 65,536 characters: tables are cut until the report fits.
+_MAX_MARKDOWN_CHARS = 60_000
+_ROWS = (200, 100, 50, 25, 10, 5, 2)
+_MAX_NOTE_CHARS = 500
+_MOST_FILES = 20  # of the changed files between two versions
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|~&])")
+# Where sites make a link of plain text: mentions, references, addresses, hosts.
+_LINKED = re.compile(r"(?i)(?<![\w/])[@#](?=\w)|:(?=//)|\bwww(?=\.)|\w@(?=[\w-]+\.)")
+_BASELINES = ("without_skill", "old_skill")  # groups that the skill is compared with
 _LINE = re.compile(r"[^\n\t]+")
 _FORBIDDEN = re.compile("[\ufffe\uffff]")  # XML cannot express them
 
@@ -74,8 +81,9 @@ def render_json(report: EvalReport) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return words of ours, with names in them, for Markdown."""
-    return _MARKDOWN.sub(r"\\\1", one_line(text))
+    """Return a message for Markdown. Names in it cannot mention a user or become a link."""
+    split = _LINKED.sub(lambda found: f"{found[0]}\u200b", one_line(text))
+    return _MARKDOWN.sub(r"\\\1", split)
 
 
 def _code(text: str) -> str:
@@ -84,58 +92,82 @@ def _code(text: str) -> str:
     return f"`{plain}`" if plain.strip() else ""
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], most: int) -> Iterator[str]:
     yield f"| {' | '.join(head)} |"
     yield f"|{' --- |' * len(head)}"
-    yield from (f"| {' | '.join(row)} |" for row in rows)
-    yield ""
+    yield from (f"| {' | '.join(row)} |" for row in rows[:most])
+    yield from ("", *_count_more(rows, most))
+
+
+def _count_more(items: Sized, most: int) -> Iterator[str]:
+    if len(items) > most:
+        yield from (f"and {len(items) - most:,} more", "")
 
 
 def render_markdown(report: EvalReport) -> str:
-    """Return the report for a comment on a pull request."""
+    """Return the report for a comment on a pull request, short enough for one."""
+    for most in _ROWS:
+        text = _render_markdown(report, most)
+        if len(text) <= _MAX_MARKDOWN_CHARS:
+            break
+    return text
+
+
+def _render_markdown(report: EvalReport, most: int) -> str:
+    """Return the report with at most that many rows in each table."""
     lines = [f"## {_TITLES[report.kind]}", ""]
     mark = "❌" if not report.passed else "✅" if report.bars else "📏"
     lines += [f"{mark} {_plain(summarise(report))}", ""]
-    lines += _markdown_measures(report)
-    lines += _markdown_bars(report)
-    lines += _markdown_facts(report.facts)
-    for text in report.warnings:
-        lines += [f"> **Note:** {_plain(text)}", ""]
+    lines += _markdown_measures(report, most)
+    lines += _markdown_bars(report, most)
+    lines += _markdown_facts(report.facts, most)
+    for text in report.warnings[:most]:
+        lines += [f"> **Note:** {_plain(shorten(text, _MAX_NOTE_CHARS))}", ""]
+    lines += _count_more(report.warnings, most)
     if report.confusions:
         rows = [
             (_code(one.meant or "none"), _code(one.found), _code(", ".join(one.words)),
              _code(one.query))
-            for one in report.confusions[:_MOST_ROWS]
+            for one in report.confusions
         ]  # fmt: skip
         lines += ["### Requests that went elsewhere", ""]
-        lines += _table(("meant", "went to", "words that led there", "request"), rows)
-    lines += _markdown_cases(report.cases)
+        lines += _table(("meant", "went to", "words that led there", "request"), rows, most)
+    lines += _markdown_cases(report.cases, most)
     return "\n".join(lines)
 
 
-def _markdown_measures(report: EvalReport) -> Iterator[str]:
+def _markdown_measures(report: EvalReport, most: int) -> Iterator[str]:
     names = measure_names(report)
+    skills = list(report.skills)
+    if len(skills) > most:  # the worst are worth reading
+        skills.sort(key=lambda one: _first_rate(one, names))
     rows = [
-        (_plain(label_of(one)), *(_plain(str(one.measures[name])) if name in one.measures else "-"
+        (_code(label_of(one)), *(_plain(str(one.measures[name])) if name in one.measures else "-"
                                   for name in names))
-        for one in report.skills
+        for one in skills
     ]  # fmt: skip
     if rows:
-        yield from _table(("skill", *map(_plain, names)), rows)
+        yield from _table(("skill", *map(_plain, names)), rows, most)
 
 
-def _markdown_bars(report: EvalReport) -> Iterator[str]:
+def _first_rate(skill: MeasuredSkill, names: Sequence[str]) -> float:
+    """Return the rate of the first measure; 1 if there is none."""
+    rate = skill.measures[names[0]].rate if names and names[0] in skill.measures else None
+    return 1.0 if rate is None else rate
+
+
+def _markdown_bars(report: EvalReport, most: int) -> Iterator[str]:
     low = [bar for bar in report.bars if not bar.passed]
-    for bar in low:
+    for bar in low[:most]:
         yield (
-            f"- ❌ {_plain(bar.label)}: {_plain(bar.measure)} is {bar.rate:.2f}, and must be at "
+            f"- ❌ {_code(bar.label)}: {_plain(bar.measure)} is {bar.rate:.2f}, and must be at "
             f"least {bar.least:.2f}"
         )
     if low:
-        yield ""
+        yield from ("", *_count_more(low, most))
 
 
-def _markdown_facts(facts: Mapping[str, Any]) -> Iterator[str]:
+def _markdown_facts(facts: Mapping[str, Any], most: int) -> Iterator[str]:
     """Show differences between sides, what was spent, and what changed between versions."""
     for one in _listed(facts.get("differences")):
         yield f"- {_plain(describe_difference(one))}"
@@ -145,21 +177,38 @@ def _markdown_facts(facts: Mapping[str, Any]) -> Iterator[str]:
     old_new = facts.get("tokens")
     if isinstance(old_new, Mapping):
         rows = [(key, str(old_new["old"][key]), str(old_new["new"][key])) for key in old_new["new"]]
-        yield from _table(("tokens", "old", "new"), rows)
-    for key in ("description", "body"):
-        told = facts.get(key)
-        text = told.get("diff", "") if isinstance(told, Mapping) else told
+        yield from _table(("tokens", "old", "new"), rows, len(rows))
+    for line in describe_files(facts):
+        yield from (f"- {_code(line)}", "")
+    for label, text in version_diffs(facts):
+        yield f"<details><summary>{label}</summary>"
+        yield from ("", *_fenced(text, most), "", "</details>", "")
+
+
+def version_diffs(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each text that changed between two versions, with its diff."""
+    for key, label in (("description", "description"), ("body", "SKILL.md")):
+        given = facts.get(key)
+        text = given.get("diff", "") if isinstance(given, Mapping) else given
         if isinstance(text, str) and text:
-            yield f"<details><summary>{key}</summary>"
-            yield from ("", *_fenced(text), "", "</details>", "")
+            yield label, text
 
 
-def _fenced(text: str) -> Iterator[str]:
+def describe_files(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each kind of change of files between two versions."""
+    changes = facts.get("files")
+    for kind, paths in changes.items() if isinstance(changes, Mapping) else ():
+        if paths:
+            more = f" and {len(paths) - _MOST_FILES} more" if len(paths) > _MOST_FILES else ""
+            yield f"files {kind}: {', '.join(map(one_line, paths[:_MOST_FILES]))}{more}"
+
+
+def _fenced(text: str, most: int) -> Iterator[str]:
     longest = max((len(one) for one in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     yield f"{fence}diff"
-    yield from (exact(line) for line in text.splitlines())
-    yield fence
+    yield from (exact(line) for line in text.splitlines()[:most])
+    yield from (fence, "", *_count_more(text.splitlines(), most))
 
 
 def describe_difference(one: Mapping[str, Any]) -> str:
@@ -174,32 +223,35 @@ def describe_spending(facts: Mapping[str, Any]) -> str:
     """Return what an evaluation took, in words."""
     cost = facts.get("cost_usd")
     dollars = f", {cost:.4f} dollars" if isinstance(cost, float) and cost else ""
+    tokens = f"{facts['tokens']:,} tokens{dollars}"
+    if facts.get("estimated"):
+        tokens = f"about {tokens}, since the server did not count them"
+    cached = facts.get("cached")
+    known = f"; from the cache: {count_of(cached, 'case')}" if isinstance(cached, int) else ""
     end = "; the budget is spent" if facts.get("spent") else ""
-    return f"{facts['tokens']:,} tokens{dollars}{end}"
+    return f"{tokens}{known if cached else ''}{end}"
 
 
-def _markdown_cases(cases: Sequence[CaseOutcome]) -> Iterator[str]:
+def _markdown_cases(cases: Sequence[CaseOutcome], most: int) -> Iterator[str]:
     wrong = [one for one in cases if one.outcome != "passed"]
     if not wrong:
         return
-    yield f"<details><summary>{len(wrong)} of {len(cases)} cases are not right</summary>"
+    yield f"<details><summary>{len(wrong)} of {len(cases)} cases did not pass</summary>"
     yield ""
     rows = [
         (_MARKS[one.outcome], _code(name_case(one)), _plain(one.group.replace("_", " ")),
          _code(shorten(one_line(one.text), 160)), _code(shorten(one_line(one.detail), 300)))
-        for one in wrong[:_MOST_ROWS]
+        for one in wrong
     ]  # fmt: skip
-    yield from _table(("", "skill", "kind", "case", "what happened"), rows)
-    if len(wrong) > _MOST_ROWS:
-        yield f"and {len(wrong) - _MOST_ROWS} more"
+    yield from _table(("", "skill", "kind", "case", "what happened"), rows, most)
     yield "</details>"
     yield ""
 
 
 def name_case(one: CaseOutcome) -> str:
     """Return the skill of a case, with the model and the number of the repeat where it has them."""
-    told = [one.model, f"run {one.data['run']}" if one.data.get("run") else ""]
-    return " ".join(filter(None, (one.skill, *told)))
+    more = [one.model, f"run {one.data['run']}" if one.data.get("run") else ""]
+    return " ".join(filter(None, (one.skill, *more)))
 
 
 def measure_names(report: EvalReport) -> list[str]:
@@ -209,19 +261,30 @@ def measure_names(report: EvalReport) -> list[str]:
 
 def label_of(one: MeasuredSkill) -> str:
     """Return the skill, with the model where there is one, and what it is compared with."""
-    told = ", ".join(filter(None, (one.model, one.baseline.replace("_", " "))))
-    return f"{one.name} ({told})" if told else one.name
+    more = ", ".join(filter(None, (one.model, one.baseline.replace("_", " "))))
+    return f"{one.name} ({more})" if more else one.name
 
 
 def summarise(report: EvalReport) -> str:
     """Return the result in one sentence."""
     cases = count_of(len(report.cases), "case")
     first = next(iter(report.overall.items()), None)
-    told = f"{first[0]} {first[1]}" if first else "nothing was measured"
+    result = f"{first[0]} {first[1]}" if first else "nothing was measured"
     low = sum(not bar.passed for bar in report.bars)
     bars = f"; {low} of {len(report.bars)} under the bar" if report.bars else ""
     rest = "" if report.complete else "; not all cases were run"
-    return f"{cases}: {told}{bars}{rest}"
+    return f"{cases}: {result}{bars}{_summarise_failures(report)}{rest}"
+
+
+def _summarise_failures(report: EvalReport) -> str:
+    """Return how many conversations are in no rate, because they have no result."""
+    if report.kind not in ("trigger", "run"):
+        return ""
+    words = {"error": "error", "timeout": "timeout"}
+    counts = {word: sum(one.outcome == key for one in report.cases) for key, word in words.items()}
+    parts = [count_of(number, word) for word, number in counts.items() if number]
+    for_bars = " (missed, for a bar)" if report.bars else ""
+    return f"; not counted: {' and '.join(parts)}{for_bars}" if parts else ""
 
 
 # JUnit
@@ -259,7 +322,8 @@ def _suite(name: str, cases: Sequence[CaseOutcome]) -> str:
 
 
 def _case(one: CaseOutcome, suite: str) -> str:
-    label = " ".join(filter(None, (one.id, one.group, one.model)))
+    run = f"run {one.data['run']}" if one.data.get("run") else ""
+    label = " ".join(filter(None, (one.id, one.group, one.model, run)))
     head = (
         f'<testcase name="{_attribute(f"{label}: {shorten(one_line(one.text), 120)}")}" '
         f'classname="{_attribute(suite)}" time="{one.seconds:.3f}"'
@@ -328,7 +392,8 @@ border:2px solid currentColor}.track b.from{background:var(--sheet);color:var(--
 .track.mark{color:var(--accent)}.axis{color:var(--faint);font-size:.75rem;padding:0}
 .axis .track{background:none}.axis .track span{position:absolute;transform:translateX(-50%)}
 table{border-collapse:collapse;width:100%}th,td{text-align:left;vertical-align:top;
-padding:.5rem 1rem .5rem 0;border-bottom:1px solid var(--line)}tr:last-child td{border-bottom:0}
+padding:.5rem 1rem .5rem 0;border-bottom:1px solid var(--line)}td{min-width:5.5rem}
+tr:last-child td{border-bottom:0}
 th{font-weight:600;font-size:.8rem;color:var(--faint)}
 .scroll{overflow-x:auto}pre,code{font-family:ui-monospace,"SF Mono",Menlo,Consolas,monospace}
 pre{white-space:pre-wrap;margin:0;font-size:.8rem;line-height:1.6}
@@ -382,8 +447,8 @@ def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[
     yield "</tr></thead><tbody>"
     for row in rows:
         cells = zip(head, row, strict=True)
-        told = (f'<td data-head="{_html(name)}">{cell}</td>' for name, cell in cells)
-        yield f"<tr>{''.join(told)}</tr>"
+        row_cells = (f'<td data-head="{_html(name)}">{cell}</td>' for name, cell in cells)
+        yield f"<tr>{''.join(row_cells)}</tr>"
     yield "</tbody></table></div>"
 
 
@@ -392,11 +457,13 @@ def _html_tiles(report: EvalReport) -> Iterator[str]:
     yield '<ul class="tiles">'
     for name, rate in report.overall.items():
         if rate.rate is not None:
-            told = f"{name}: {rate.low:.2f} to {rate.high:.2f}, {rate.hits} of {rate.total}"
-            yield f"<li><strong>{rate.rate:.2f}</strong><span>{_html(told)}</span></li>"
+            caption = f"{name}: {rate.low:.2f} to {rate.high:.2f}, {rate.hits} of {rate.total}"
+            yield f"<li><strong>{rate.rate:.2f}</strong><span>{_html(caption)}</span></li>"
+    mine = [one for one in report.cases if one.group not in _BASELINES]
+    side = " with the skill" if len(mine) < len(report.cases) else ""
     for key in _MARKS:
-        if found := sum(one.outcome == key for one in report.cases):
-            yield f"<li><strong>{found:,}</strong><span>{_OUTCOMES[key]}</span></li>"
+        if found := sum(one.outcome == key for one in mine):
+            yield f"<li><strong>{found:,}</strong><span>{_OUTCOMES[key]}{side}</span></li>"
     yield "</ul>"
 
 
@@ -437,8 +504,8 @@ def _plot_rates(name: str, rows: Sequence[tuple[str, Rate]]) -> str:
         _plot_row(label, "mark", (rate.low, rate.high), _dot(rate.rate or 0.0), str(rate))
         for label, rate in rows
     ]
-    told = "; ".join(f"{label} {rate}" for label, rate in rows[:20])
-    return _plot(f"{name} with intervals of 95 %: {told}", parts)
+    described = "; ".join(f"{label} {rate}" for label, rate in rows[:20])
+    return _plot(f"{name} with intervals of 95 %: {described}", parts)
 
 
 def _dot(at: float, kind: str = "at") -> str:
@@ -469,7 +536,8 @@ def _html_pairs(report: EvalReport) -> Iterator[str]:
     pairs: Any = report.facts.get("pairs")
     if not pairs:
         return
-    yield "<h2>With the skill and without</h2>"
+    old = any(one.group == "old_skill" for one in report.cases)
+    yield f"<h2>With the skill and {'with the old version' if old else 'without'}</h2>"
     rows = [(str(one["case"]), float(one["with"]), float(one["without"])) for one in pairs]
     yield _plot_pairs(rows)
     for difference in _listed(report.facts.get("differences")):
@@ -490,8 +558,8 @@ def _plot_pairs(rows: Sequence[tuple[str, float, float]]) -> str:
         dots = _dot(without, "from") + _dot(with_skill)
         figure = f"from {without:.2f} to {with_skill:.2f}"
         parts.append(_plot_row(label, colour, line, dots, figure))
-    told = "; ".join(f"{one[0]} {one[2]:.2f} to {one[1]:.2f}" for one in rows[:20])
-    return _plot(f"pass rate without and with the skill: {told}", parts)
+    described = "; ".join(f"{one[0]} {one[2]:.2f} to {one[1]:.2f}" for one in rows[:20])
+    return _plot(f"pass rate without and with the skill: {described}", parts)
 
 
 def _html_bars(report: EvalReport) -> Iterator[str]:
@@ -517,17 +585,15 @@ def _html_bars(report: EvalReport) -> Iterator[str]:
 
 def _html_versions(facts: Mapping[str, Any]) -> Iterator[str]:
     """Show what changed between two versions."""
-    told = facts.get("tokens")
-    if not isinstance(told, Mapping):
+    tokens = facts.get("tokens")
+    if not isinstance(tokens, Mapping):
         return
     yield "<h2>Tokens</h2>"
-    rows = [(_html(key), str(told["old"][key]), str(told["new"][key])) for key in told["new"]]
+    rows = [(_html(key), str(tokens["old"][key]), str(tokens["new"][key])) for key in tokens["new"]]
     yield from _html_table(("part", "old", "new"), rows)
-    for key in ("description", "body"):
-        given = facts.get(key)
-        text = given.get("diff", "") if isinstance(given, Mapping) else given
-        if isinstance(text, str) and text:
-            yield f'<h2>Changes of the {key}</h2><pre class="sheet">{_html_diff(text)}</pre>'
+    yield from (f"<p>{_html(line)}</p>" for line in describe_files(facts))
+    for label, text in version_diffs(facts):
+        yield f'<h2>Changes: {label}</h2><pre class="sheet">{_html_diff(text)}</pre>'
 
 
 def _html_diff(text: str) -> str:

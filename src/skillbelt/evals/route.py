@@ -1,4 +1,4 @@
-"""Does search find a skill among its real neighbours? Needs no model.
+"""Measure whether search finds a skill among its real neighbours. Needs no model.
 
 Each skill's own requests are searched in the whole catalogue. The requests that are meant for one
 skill are negatives of every other one.
@@ -29,7 +29,7 @@ from skillbelt.text import one_line, shorten
 
 HIT, NEGATIVES, STEALS, SILENT = "hit@1", "negatives", "steals", "silent"
 _MAX_WORDS = 5
-_COMMON = 0.9  # how rare a word is that says nothing by itself
+_COMMON = 0.9  # words less rare than this say little
 _SHOWN_CHARS = 120
 
 # The results of a search in order, each as the names it stands for, its own first.
@@ -86,18 +86,18 @@ def route(
     *,
     names: Collection[str] = (),
     k: int = 5,
-    told: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> EvalReport:
     """Search every request, and measure the skills that have some, or those of `names`.
 
-    `told` is called with how many are done of how many.
+    `on_progress` is called with how many are done of how many.
     """
     cases = [case for one in sets for case in one.triggers if case.skill]
     routed = []
     for done, case in enumerate(cases, 1):
         routed.append(_Routed(case, find(case.query)))
-        if told is not None:
-            told(done, len(cases))
+        if on_progress is not None:
+            on_progress(done, len(cases))
     wanted = sorted(set(names) or {one.case.skill for one in routed})
     measured = tuple(_measure(name, routed, k) for name in wanted)
     mine = [one for one in routed if one.case.skill in wanted]
@@ -185,19 +185,19 @@ def _outcome(one: _Routed) -> CaseOutcome:
 def _confusions(
     routed: Sequence[_Routed], skills: Mapping[str, Skill], wanted: Collection[str]
 ) -> list[Confusion]:
-    """Return each request that went to another skill, the most frequent thief first."""
+    """Return each request that went to another skill, the skill that takes most first."""
     found: list[Confusion] = []
     for one in routed:
         meant = one.case.skill if one.case.should_trigger else one.case.expected
         if one.passed or not one.first or not {meant, one.first}.intersection(wanted):
             continue
-        thief, owner = skills.get(one.first), skills.get(meant)
+        taker, owner = skills.get(one.first), skills.get(meant)
         found.append(
             Confusion(
                 query=shorten(one_line(one.case.query), _SHOWN_CHARS),
                 meant=meant,
                 found=one.first,
-                words=tuple(words_that_led(one.case.query, thief, owner)) if thief else (),
+                words=tuple(words_that_led(one.case.query, taker, owner)) if taker else (),
                 rank=one.rank,
             )
         )
@@ -207,12 +207,12 @@ def _confusions(
     return sorted(found, key=lambda each: (-count[each.found], each.found, each.meant))
 
 
-def words_that_led(query: str, thief: Skill, owner: Skill | None) -> list[str]:
+def words_that_led(query: str, taker: Skill, owner: Skill | None) -> list[str]:
     """Return the words of a request that one skill's description has and the other's has not.
 
     The rarest come first. Where both have all of them, these are the words that they share.
     """
-    theirs, mine = _described(thief), _described(owner) if owner else frozenset[str]()
+    theirs, mine = _described(taker), _described(owner) if owner else frozenset[str]()
     spelt = {stem: run.lower() for run in runs(query) for stem in words(run)}
     rare = rarity().anywhere
     weight = {stem: rare.get(number(stem), UNSEEN) for stem in spelt if stem in theirs}

@@ -1,4 +1,4 @@
-"""Run each script and module of a skill with its example input, and check what comes out.
+"""Run each script and module of a skill with its example input, and check the results.
 
 Needs no model. Each case runs in the sandbox, in an empty workspace, without secrets.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -15,7 +15,14 @@ from skillbelt.errors import PermissionDenied, RunRefused, SandboxUnavailable, S
 from skillbelt.evals.cache import EvalCache, key_of
 from skillbelt.evals.cases import EvalCheck, ScriptCase
 from skillbelt.evals.checks import EvalEvidence, Grade, decide
-from skillbelt.evals.outcome import CaseOutcome, EvalReport, MeasuredSkill, Outcome, suspect
+from skillbelt.evals.outcome import (
+    CaseOutcome,
+    EvalReport,
+    MeasuredSkill,
+    OnProgress,
+    Outcome,
+    suspect,
+)
 from skillbelt.evals.statistics import count_rate
 from skillbelt.files.manifest import PARTIAL
 from skillbelt.format.skill import Skill
@@ -35,12 +42,13 @@ CASE_SECONDS = 60.0
 CASES_AT_ONCE = 2
 _USUAL = (EvalCheck("exit-code", 0),)
 _ALWAYS = EvalCheck("no-surprises")
+_KEPT = ("passed", "failed", "ungraded")  # outcomes that the cache holds
 _SHOWN_CHARS = 200  # of the input of a JSON call
 _MAX_STREAM_CHARS = 200_000
 
 
 class ScriptBounds(NamedTuple):
-    """How long each case may take, how many run at once, and the sandbox that the key names."""
+    """The time limit of a case, how many run at once, and the sandbox, which is part of the key."""
 
     seconds: float = CASE_SECONDS
     at_once: int = CASES_AT_ONCE
@@ -56,29 +64,38 @@ def evaluate_scripts(
     cache: EvalCache,
     bounds: ScriptBounds,
     one_question: bool = True,
-    told: Callable[[int, int], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> EvalReport:
-    """Run the cases that are not known yet, and return what became of each.
+    """Run the cases that are not in the cache, and return the outcome of each.
 
     PermissionDenied when nothing may run.
     """
     scripts = {one.path: one for one in scripts_of(skill)}
     runner = _CaseRunner(bench, skill, who, bounds=bounds, scripts=scripts)
     keys = [runner.key(one) for one in cases]
-    known = [cache.get(key) if key else None for key in keys]
+    known = [_read_result(cache.get(key)) if key else None for key in keys]
     open_cases = [one for one, found in zip(cases, known, strict=True) if found is None]
     gate = runner.open_gate(open_cases, one_question)
-    done = runner.run_all(open_cases, gate, told, len(cases))
+    done = runner.run_all(open_cases, gate, on_progress, len(cases))
     if open_cases and len(runner.denied) == len(open_cases):
         raise runner.denied[0]
     fresh = iter(done)
     results = []
     for case, key, found in zip(cases, keys, known, strict=True):
         result = next(fresh) if found is None else found
-        if found is None and key and result["outcome"] in ("passed", "failed", "ungraded"):
+        if found is None and key and result["outcome"] in _KEPT:
             cache.put(key, result)
         results.append(_outcome(case, result, cached=found is not None))
     return _report(skill, results, scripts)
+
+
+def _read_result(kept: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return a result from the cache; None if there is none or it is damaged."""
+    if kept is None or kept.get("outcome") not in _KEPT:
+        return None
+    lists = all(isinstance(kept.get(key), list) for key in ("grades", "reported"))
+    seconds = kept.get("seconds")
+    return dict(kept) if lists and isinstance(seconds, int | float) else None
 
 
 def _report(
@@ -92,11 +109,11 @@ def _report(
     if without:
         shown = ", ".join(without[:5]) + (" ..." if len(without) > 5 else "")
         warnings.append(f"{skill.name}: without a case: {one_line(shown)}")
-    told = dict.fromkeys(text for one in results for text in _texts_in(one.data["reported"]))
-    if told:
-        shown = ", ".join([*told][:5]) + (" ..." if len(told) > 5 else "")
+    reported = dict.fromkeys(text for one in results for text in _texts_in(one.data["reported"]))
+    if reported:
+        shown = ", ".join([*reported][:5]) + (" ..." if len(reported) > 5 else "")
         warnings.append(
-            f"{skill.name}: scripts say that they lack what the skill does not name: "
+            f"{skill.name}: scripts report missing things that the skill does not declare: "
             f"{one_line(shown)}"
         )
     return EvalReport(
@@ -150,7 +167,7 @@ class _CaseRunner:
             try:
                 calls.append(self._call(case))
             except SkillbeltError:
-                continue  # told when it is run
+                continue  # reported when it runs
         if not calls:
             return gate
         plan = TrialPlan(self._bench, self._skill, self._who, tuple(calls), what="case")
@@ -185,20 +202,22 @@ class _CaseRunner:
         self,
         cases: Sequence[ScriptCase],
         gate: Gate,
-        told: Callable[[int, int], None] | None,
+        on_progress: OnProgress | None,
         total: int,
     ) -> list[dict[str, Any]]:
         """Run the cases, some at a time; an exception or Ctrl-C ends those that run."""
         follower, lock = Follower(), threading.Lock()
-        done = total - len(cases)
+        done = cached = total - len(cases)
+        if on_progress is not None:
+            on_progress(done, total, cached)
 
         def run_one(case: ScriptCase) -> dict[str, Any]:
             nonlocal done
             result = self._run(case, gate, follower)
             with lock:
                 done += 1
-                if told is not None:
-                    told(done, total)
+                if on_progress is not None:
+                    on_progress(done, total, cached)
             return result
 
         with ThreadPoolExecutor(self._bounds.at_once, "skillbelt-eval") as pool:
@@ -277,7 +296,7 @@ class _CaseRunner:
 
 
 def _undeclared(observed: Iterable[ObservedUse]) -> tuple[str, ...]:
-    """Return what a script certainly tried, and neither its skill declares nor the user allows."""
+    """Return what a script tried to use, and neither its skill declares nor the user allows."""
     return tuple(
         str(one)
         for one in observed
@@ -286,7 +305,7 @@ def _undeclared(observed: Iterable[ObservedUse]) -> tuple[str, ...]:
 
 
 def _reported(observed: Iterable[ObservedUse]) -> tuple[str, ...]:
-    """Return what a script says that it lacked, and its skill states nowhere; no proof of a try."""
+    """Return what a script reports as missing, and its skill does not declare; no proof of use."""
     return tuple(
         f"{one.kind} {one.value}"
         for one in observed
@@ -299,7 +318,7 @@ def _texts(files: Iterable[OutputFile]) -> dict[str, str]:
 
 
 def grade_case(case: ScriptCase, seen: EvalEvidence, skill: Skill) -> dict[str, Any]:
-    """Decide all checks of a case; without a check of the exit code that must be 0."""
+    """Decide all checks of a case; without a check of the exit code, it must be 0."""
     checks = case.checks
     if not any(one.kind == "exit-code" for one in checks):
         checks = (*_USUAL, *checks)
@@ -317,7 +336,7 @@ def grade_case(case: ScriptCase, seen: EvalEvidence, skill: Skill) -> dict[str, 
 
 
 def overall_outcome(grades: Iterable[Grade]) -> Outcome:
-    """Return what the grades come to: one that failed decides, then one that nothing decided."""
+    """Return the outcome of the grades: a failed one decides, then an undecided one."""
     found = [one.passed for one in grades]
     if False in found:
         return "failed"
@@ -325,7 +344,7 @@ def overall_outcome(grades: Iterable[Grade]) -> Outcome:
 
 
 def describe_grades(grades: Sequence[Grade], seen: EvalEvidence) -> str:
-    """Say what failed or was not decided, with what was seen."""
+    """Describe what failed or was not decided, with the evidence."""
     lines = [
         f"{'not decided' if one.passed is None else 'failed'}: {one.text}: {one.evidence}"
         for one in grades

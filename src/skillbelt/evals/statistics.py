@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import sqrt
-from typing import NamedTuple
 
+from skillbelt.records import NamedTuple
 from skillbelt.search.evaluate import Measure, mean_with_interval
 
 _Z = 1.959964  # 95 %
 
 
 class Rate(NamedTuple):
-    """How many of how many, with Wilson's interval of 95 %. `rate` is None for none at all."""
+    """Hits of a total, with Wilson's interval of 95 %. `rate` is None if the total is 0."""
 
     hits: int
     total: int

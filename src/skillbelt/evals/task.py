@@ -1,18 +1,20 @@
-"""Does a skill help? Each task with the skill, without it, or with its previous version."""
+"""Measure whether a skill helps: each task with it, without it, or with its previous version."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
 from skillbelt.agent.files import attach_files
+from skillbelt.evals.answer_log import AnswerLog
 from skillbelt.evals.cache import key_of, skill_key
 from skillbelt.evals.cases import TaskCase
 from skillbelt.evals.checks import Grade, decide
-from skillbelt.evals.conversation import Talk, Talker, read_talk
-from skillbelt.evals.judge import judge
+from skillbelt.evals.conversation import ConversationRunner, EvalConversation, read_conversation
+from skillbelt.evals.judge import NOT_GRADED, judge
 from skillbelt.evals.outcome import (
     CaseOutcome,
     EvalReport,
@@ -20,6 +22,7 @@ from skillbelt.evals.outcome import (
     Outcome,
     count_of,
     suspect,
+    unanswered_share,
 )
 from skillbelt.evals.script import overall_outcome
 from skillbelt.evals.statistics import Rate, count_rate, paired_difference
@@ -35,7 +38,7 @@ class TaskSide(NamedTuple):
     """One way to do the tasks: with the skill, without it, or with an old one."""
 
     configuration: Configuration
-    talker: Talker
+    talker: ConversationRunner
     skill: Skill | None
 
 
@@ -47,16 +50,19 @@ class TaskRun(NamedTuple):
     eval_id: int
     model: str
     configuration: Configuration
-    talk: Talk
+    talk: EvalConversation
     grades: tuple[Grade, ...]
     cached: bool = False
+    unjudged: bool = False  # the budget ended before the judge was asked
 
     @property
     def outcome(self) -> Outcome:
-        """What it came to."""
+        """The outcome of the run."""
         if self.talk.ended in ("error", "timeout"):
             return "error" if self.talk.ended == "error" else "timeout"
-        return "not-run" if self.talk.ended == "budget" else overall_outcome(self.grades)
+        if self.talk.ended == "budget" or self.unjudged:
+            return "not-run"
+        return overall_outcome(self.grades)
 
     @property
     def pass_rate(self) -> float | None:
@@ -80,7 +86,7 @@ async def run_tasks(
     skill: Skill,
     sides: Mapping[str, Sequence[TaskSide]],
     plan: EvalPlan,
-    judge_by: Talker | None = None,
+    judge_by: ConversationRunner | None = None,
 ) -> list[TaskRun]:
     """Do each task with every model, on each of its sides, as often as the plan says.
 
@@ -99,7 +105,7 @@ async def run_tasks(
         for side in sides[model]
     ]
 
-    async def work(job: _Job) -> TaskRun:
+    async def work(job: _Job) -> tuple[TaskRun, bool]:
         paths = _paths(job.case, skill)
         key = key_of(
             kind="run", model=job.model, prompt=job.case.prompt, number=job.number,
@@ -108,15 +114,18 @@ async def run_tasks(
             configuration=job.side.configuration, settings=plan.settings,
         )  # fmt: skip
         kept = plan.cache.get(key)
-        talk = read_talk(kept) if kept else None
+        talk = read_conversation(kept) if kept else None
         cached = talk is not None
         if talk is None:
-            talk = await job.side.talker.talk(job.case.prompt, files=paths, fence=skill.dir)
+            log = AnswerLog(plan.cache, key)
+            talker = job.side.talker
+            talk = await talker.talk(job.case.prompt, files=paths, fence=skill.dir, log=log)
             if talk.ended == "answer":
                 plan.cache.put(key, talk.document())
+                log.remove()
         case = job.case if job.side.skill else _without_use(job.case)
-        grades = await _grade(case, talk, skill, plan, judge_by)
-        return TaskRun(
+        grades, unjudged = await _grade(case, talk, skill, plan, judge_by)
+        made = TaskRun(
             case=job.case,
             number=job.number,
             eval_id=job.eval_id,
@@ -125,9 +134,11 @@ async def run_tasks(
             talk=talk,
             grades=grades,
             cached=cached,
+            unjudged=unjudged,
         )
+        return made, cached
 
-    return await run_jobs(jobs, work, plan.at_once, plan.told)
+    return await run_jobs(jobs, work, plan.at_once, plan.on_progress)
 
 
 def _without_use(case: TaskCase) -> TaskCase:
@@ -149,18 +160,28 @@ def _file_key(path: str) -> str:
 
 
 async def _grade(
-    case: TaskCase, talk: Talk, skill: Skill, plan: EvalPlan, judge_by: Talker | None
-) -> tuple[Grade, ...]:
-    """Decide the checks first; then the sentences, by a judge if there is one."""
+    case: TaskCase,
+    talk: EvalConversation,
+    skill: Skill,
+    plan: EvalPlan,
+    judge_by: ConversationRunner | None,
+) -> tuple[tuple[Grade, ...], bool]:
+    """Decide the checks first; then the sentences, by a judge if there is one.
+
+    Also return whether the budget ended before the judge was asked.
+    """
     if talk.ended != "answer":
         reason = f"{talk.ended}: {talk.error}" if talk.error else talk.ended
-        told = (*(one.text for one in case.checks), *case.expectations, *case.ungraded)
-        return tuple(Grade(text, None, one_line(reason)) for text in told)
+        texts = (*(one.text for one in case.checks), *case.expectations, *case.ungraded)
+        return tuple(Grade(text, None, one_line(reason)) for text in texts), False
     seen = talk.evidence()
-    grades = [decide(one, seen, skill.files) for one in case.checks]
-    grades += await judge(case.prompt, case.expectations, talk, judge_by, plan.cache)
+    grades = await asyncio.to_thread(
+        lambda: [decide(one, seen, skill.files) for one in case.checks]
+    )
+    judged = await judge(case.prompt, case.expectations, talk, judge_by, plan.cache)
+    grades += judged.grades
     grades += [Grade(text, None, "not decided here") for text in case.ungraded]
-    return tuple(grades)
+    return tuple(grades), judged.spent
 
 
 # The report
@@ -173,7 +194,15 @@ def report_tasks(skill: Skill, runs: Sequence[TaskRun], repeats: int) -> EvalRep
     for model, configuration in groups:
         mine = [one for one in runs if (one.model, one.configuration) == (model, configuration)]
         baseline = "" if configuration == "with_skill" else configuration
-        measured.append(MeasuredSkill(skill.name, {PASS: _rate(mine)}, model, baseline))
+        measured.append(
+            MeasuredSkill(
+                name=skill.name,
+                measures={PASS: _rate(mine)},
+                model=model,
+                baseline=baseline,
+                unanswered={PASS: unanswered_share(one.outcome for one in mine)},
+            )
+        )
     with_skill = [one for one in runs if one.configuration == "with_skill"]
     pairs, differences = _compare(runs)
     outcomes = tuple(_outcome(one) for one in runs)
@@ -189,6 +218,7 @@ def report_tasks(skill: Skill, runs: Sequence[TaskRun], repeats: int) -> EvalRep
             "errors": sum(one.outcome == "error" for one in runs),
             "timeouts": sum(one.outcome == "timeout" for one in runs),
             "repeats": repeats,
+            "cached": sum(one.cached for one in runs),
         },
         complete=is_complete(outcomes),
     )
@@ -234,7 +264,8 @@ def _mean(runs: Sequence[TaskRun]) -> float | None:
 def _warn(
     skill: Skill, runs: Sequence[TaskRun], pairs: Sequence[Mapping[str, object]]
 ) -> list[str]:
-    found = suspect(skill.name, _rate([one for one in runs if one.configuration == "with_skill"]))
+    with_skill = [one for one in runs if one.configuration == "with_skill"]
+    found = suspect(skill.name, _rate(with_skill), noun="expectations")
     worse = [one for one in pairs if float(str(one["with"])) < float(str(one["without"]))]
     if worse:
         shown = ", ".join(str(one["case"]) for one in worse[:5])
@@ -256,17 +287,19 @@ def _warn_of_undecided(runs: Sequence[TaskRun]) -> list[str]:
     """Say how many expectations nothing decided, and what would decide them."""
     programs = {text for one in runs for text in one.case.ungraded}
     undecided = [
-        (one.text, one.text in run.case.expectations)
+        (one, one.text in run.case.expectations)
         for run in runs
         for one in run.grades
         if one.passed is None and one.text not in programs
     ]
-    sentences = sum(judged for _, judged in undecided)
+    sentences = [one for one, is_sentence in undecided if is_sentence]
     found = [f"not graded: {one_line(text)}" for text in sorted(programs)[:_SHOWN]]
     if sentences:
-        told = count_of(sentences, "expectation")
-        found.append(f"not graded: {told}; --judge MODEL decides sentences")
-    if checks := dict.fromkeys(text for text, judged in undecided if not judged):
+        count = count_of(len(sentences), "expectation")
+        reason = sentences[0].evidence.removeprefix("not graded: ")
+        hint = "--judge MODEL decides sentences" if reason in NOT_GRADED else reason
+        found.append(f"not graded: {count}; {one_line(hint)}")
+    if checks := dict.fromkeys(one.text for one, is_sentence in undecided if not is_sentence):
         shown = "; ".join(list(checks)[:_SHOWN])
         found.append(f"not decided: {count_of(len(checks), 'check')}: {one_line(shown)}")
     return found
@@ -283,7 +316,10 @@ def _outcome(run: TaskRun) -> CaseOutcome:
         if not one.passed and run.talk.ended == "answer"
     ]
     if run.talk.ended != "answer":
-        lines = [run.talk.error or _ENDED.get(run.talk.ended, run.talk.ended)]
+        ended = run.talk.ended
+        lines = [_ENDED[ended] if ended == "budget" else run.talk.error or _ENDED.get(ended, ended)]
+    elif run.unjudged:
+        lines = ["the budget was spent before the judge was asked"]
     answer = f"answered: {shorten(one_line(run.talk.answer), 200)}" if run.talk.answer else ""
     return CaseOutcome(
         id=run.case.id,

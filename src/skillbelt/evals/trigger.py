@@ -1,4 +1,4 @@
-"""Does a model use the skill when it should, and leave it when it should not?"""
+"""Measure whether a model uses the skill when it should, and only then."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+from skillbelt.evals.answer_log import AnswerLog
 from skillbelt.evals.cache import EvalCache, key_of, skill_key
 from skillbelt.evals.cases import TriggerCase
-from skillbelt.evals.conversation import Talk, Talker, read_talk
+from skillbelt.evals.conversation import ConversationRunner, EvalConversation, read_conversation
 from skillbelt.evals.outcome import (
     CaseOutcome,
     Confusion,
     EvalReport,
     MeasuredSkill,
+    OnProgress,
     suspect,
+    unanswered_share,
     warn_of_drafts,
 )
 from skillbelt.evals.statistics import Rate, count_rate
@@ -22,44 +25,49 @@ from skillbelt.format.skill import Skill
 from skillbelt.text import one_line, shorten
 
 RECALL, NEGATIVES = "recall", "negatives"
+_GROUPS = {RECALL: "positive", NEGATIVES: "negative"}  # the cases of a measure
 _DECIDED = ("passed", "failed")
+_NO_ANSWER = {"budget": "the budget was spent", "timeout": "no answer within --timeout"}
 _Job = TypeVar("_Job")
 _Made = TypeVar("_Made")
 
 
 class EvalPlan(NamedTuple):
-    """What all model evaluations share: the models by name, repeats, a bound, the cache.
+    """The options that evaluations with models share: models, repeats, concurrency, cache.
 
     `settings` is a text of all options that change what a model does; a part of every key.
     """
 
-    talkers: Mapping[str, Talker]
+    talkers: Mapping[str, ConversationRunner]
     cache: EvalCache
     repeats: int = 1
     at_once: int = 4
     settings: str = ""
-    told: Callable[[int, int], None] | None = None
+    on_progress: OnProgress | None = None
 
 
 async def run_jobs(
     jobs: Sequence[_Job],
-    work: Callable[[_Job], Awaitable[_Made]],
+    work: Callable[[_Job], Awaitable[tuple[_Made, bool]]],
     at_once: int,
-    told: Callable[[int, int], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> list[_Made]:
-    """Do the jobs, so many at a time, and return what each gave, in order.
+    """Do the jobs, `at_once` at a time, and return what each gave, in order.
 
-    The first exception ends all of them, and is raised.
+    `work` also returns whether the result was in the cache. The first exception ends all of them,
+    and is raised.
     """
-    bound, done = asyncio.Semaphore(at_once), 0
+    bound, done, from_cache = asyncio.Semaphore(at_once), 0, 0
+    report = on_progress or (lambda *_: None)
+    report(0, len(jobs), 0)
 
     async def run_one(job: _Job) -> _Made:
-        nonlocal done
+        nonlocal done, from_cache
         async with bound:
-            made = await work(job)
+            made, cached = await work(job)
         done += 1
-        if told is not None:
-            told(done, len(jobs))
+        from_cache += cached
+        report(done, len(jobs), from_cache)
         return made
 
     try:
@@ -81,7 +89,7 @@ async def evaluate_triggers(
 ) -> EvalReport:
     """Ask every model each request, as often as the plan says.
 
-    A conversation ends as soon as the skill is used: what is measured is known then.
+    A conversation ends as soon as the skill is used: the result is known then.
     """
     keys = {name: skill_key(skills[name]) for name in {one.skill for one in cases}}
     shown = {
@@ -95,28 +103,31 @@ async def evaluate_triggers(
         for number in range(1, plan.repeats + 1)
     ]
 
-    async def work(job: _Trial) -> CaseOutcome:
+    async def work(job: _Trial) -> tuple[CaseOutcome, bool]:
         key = key_of(
             kind="trigger", model=job.model, query=job.case.query, number=job.number,
             skill=keys[job.case.skill], shown=shown[job.model], until=job.case.skill,
             settings=plan.settings,
         )  # fmt: skip
         kept = plan.cache.get(key)
-        talk = read_talk(kept) if kept else None
+        talk = read_conversation(kept) if kept else None
         cached = talk is not None
         if talk is None:
-            talk = await plan.talkers[job.model].talk(job.case.query, until=job.case.skill)
+            log = AnswerLog(plan.cache, key)
+            talker = plan.talkers[job.model]
+            talk = await talker.talk(job.case.query, until=job.case.skill, log=log)
             if talk.ended == "answer":
                 plan.cache.put(key, talk.document())
-        return _outcome(job, talk, cached=cached)
+                log.remove()
+        return _outcome(job, talk, cached=cached), cached
 
-    results = await run_jobs(jobs, work, plan.at_once, plan.told)
+    results = await run_jobs(jobs, work, plan.at_once, plan.on_progress)
     report = report_triggers(results)
     return report._replace(warnings=(*report.warnings, *warn_of_drafts(cases)))
 
 
-def _shown_to_model(talker: Talker) -> str:
-    """Return a digest of what the model is shown of the skills: the overview and the tools."""
+def _shown_to_model(talker: ConversationRunner) -> str:
+    """Return a digest of what the model sees of the skills: the overview and the tools."""
     runtime = talker.runtime
     return key_of(
         overview=runtime.overview().text,
@@ -124,7 +135,7 @@ def _shown_to_model(talker: Talker) -> str:
     )
 
 
-def _outcome(job: _Trial, talk: Talk, *, cached: bool) -> CaseOutcome:
+def _outcome(job: _Trial, talk: EvalConversation, *, cached: bool) -> CaseOutcome:
     case = job.case
     activated = case.skill in talk.skills
     right = activated == case.should_trigger
@@ -157,23 +168,27 @@ def _outcome(job: _Trial, talk: Talk, *, cached: bool) -> CaseOutcome:
     )
 
 
-def _describe(talk: Talk, activated: bool, others: Sequence[str]) -> str:
+def _describe(talk: EvalConversation, activated: bool, others: Sequence[str]) -> str:
     if talk.ended != "answer" and not activated:
-        return talk.error or f"ended by a {talk.ended}"
-    told = "used" if activated else "not used"
+        return talk.error or _NO_ANSWER.get(talk.ended, talk.ended)
+    use = "used" if activated else "not used"
     also = f"; used {', '.join(others)}" if others else ""
     calls = f"; calls: {', '.join(talk.tools[:8]) or 'none'}"
     answer = f"; answered: {shorten(one_line(talk.answer), 120)}" if talk.answer else ""
-    return f"{told}{also}{calls}{answer}"
+    return f"{use}{also}{calls}{answer}"
 
 
 def report_triggers(results: Sequence[CaseOutcome]) -> EvalReport:
-    """Measure each skill with each model; errors and time-outs count for no rate."""
+    """Measure each skill with each model; errors and timeouts are in no rate."""
     measured = []
     pairs = dict.fromkeys((one.skill, one.model) for one in results)
     for skill, model in pairs:
         mine = [one for one in results if (one.skill, one.model) == (skill, model)]
-        measured.append(MeasuredSkill(skill, _measures(mine), model))
+        unanswered = {
+            name: unanswered_share(one.outcome for one in mine if one.group == group)
+            for name, group in _GROUPS.items()
+        }
+        measured.append(MeasuredSkill(skill, _measures(mine), model, unanswered=unanswered))
     apart = {key: sum(one.outcome == key for one in results) for key in ("error", "timeout")}
     warnings = [
         text
@@ -188,7 +203,11 @@ def report_triggers(results: Sequence[CaseOutcome]) -> EvalReport:
         cases=tuple(results),
         confusions=tuple(_confusions(results)),
         warnings=tuple(warnings),
-        facts={"errors": apart["error"], "timeouts": apart["timeout"]},
+        facts={
+            "errors": apart["error"],
+            "timeouts": apart["timeout"],
+            "cached": sum(bool(one.data["cached"]) for one in results),
+        },
         complete=is_complete(results),
     )
 
@@ -203,10 +222,8 @@ def is_complete(results: Sequence[CaseOutcome]) -> bool:
 def _measures(results: Sequence[CaseOutcome]) -> dict[str, Rate]:
     decided = [one for one in results if one.outcome in _DECIDED]
     return {
-        RECALL: count_rate(one.outcome == "passed" for one in decided if one.group == "positive"),
-        NEGATIVES: count_rate(
-            one.outcome == "passed" for one in decided if one.group == "negative"
-        ),
+        name: count_rate(one.outcome == "passed" for one in decided if one.group == group)
+        for name, group in _GROUPS.items()
     }
 
 

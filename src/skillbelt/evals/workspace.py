@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -29,34 +31,58 @@ _ORDER = ("with_skill", "without_skill", "old_skill")
 
 
 def iteration_folder(root: str) -> str:
-    """Return the folder of this iteration: the last one if it was not finished, else a new one."""
+    """Return the path of the next iteration; ConfigError if nothing can be written there."""
     try:
+        if os.path.islink(root):
+            # A checkout may contain it; a link would lead the files out of it.
+            raise ConfigError(f"--output {one_line(root)}: is a link; name the folder itself")
         os.makedirs(root, exist_ok=True)
-        numbers = [
-            int(found[1]) for one in os.listdir(root) if (found := _ITERATION.fullmatch(one))
-        ]
-        last = max(numbers, default=0)
-        kept = os.path.join(root, f"iteration-{last}")
-        if last and not os.path.lexists(os.path.join(kept, _BENCHMARK)):
-            return kept
-        made = os.path.join(root, f"iteration-{last + 1}")
-        os.mkdir(made)
+        if not os.access(root, os.W_OK | os.X_OK):
+            raise ConfigError(f"--output {one_line(root)}: cannot be written to")
+        return os.path.join(root, f"iteration-{_last_number(root) + 1}")
     except OSError as error:
         raise ConfigError(f"--output {one_line(root)}: {error.strerror}") from None
-    return made
+
+
+def _last_number(root: str) -> int:
+    found = (_ITERATION.fullmatch(one) for one in os.listdir(root))
+    return max((int(one[1]) for one in found if one), default=0)
 
 
 def write_workspace(
     folder: str, skill: Skill, runs: Sequence[TaskRun], report: EvalReport, judged_by: str = ""
-) -> None:
-    """Write every run, then the summary; the summary comes last, and marks the end.
+) -> str:
+    """Write the iteration, and return its folder: the next number if the wanted one is taken.
 
-    With several models, each has a folder of its own below the iteration.
+    It is complete when it appears: the files are written to a new folder, which is then renamed.
     """
+    root = os.path.dirname(folder)
+    part = os.path.join(root, f".iteration-{os.urandom(8).hex()}")
+    os.mkdir(part)
+    try:
+        _write_iteration(part, skill, runs, report, judged_by)
+        while True:
+            try:
+                os.rename(part, folder)
+                return folder
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+                    raise
+                folder = os.path.join(root, f"iteration-{_last_number(root) + 1}")
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+def _write_iteration(
+    folder: str, skill: Skill, runs: Sequence[TaskRun], report: EvalReport, judged_by: str
+) -> None:
+    """Write every run and the summary. With several models, each has a folder of its own."""
     models = list(dict.fromkeys(one.model for one in runs))
+    names = _folder_names(models) if len(models) > 1 else {}
     for model in models:
         mine = [one for one in runs if one.model == model]
-        place = os.path.join(folder, _safe(model)) if len(models) > 1 else folder
+        place = os.path.join(folder, names[model]) if names else folder
         os.makedirs(place, exist_ok=True)
         for run in mine:
             _write_run(place, run)
@@ -69,8 +95,19 @@ def write_workspace(
         ("report.md", render_markdown(report)),
     ):
         _write(os.path.join(folder, name), text)
-    if len(models) > 1:
-        _write_json(os.path.join(folder, _BENCHMARK), report.document())
+    _write_json(os.path.join(folder, "report.json"), report.document())
+
+
+def _folder_names(models: Sequence[str]) -> dict[str, str]:
+    """Return a folder name for each model; no two models share one."""
+    found: dict[str, str] = {}
+    for model in models:
+        name, number = _safe(model), 1
+        while name in found.values():
+            number += 1
+            name = f"{_safe(model)}-{number}"
+        found[model] = name
+    return found
 
 
 def _safe(text: str) -> str:
