@@ -4,8 +4,9 @@ One skill of a local bare repository of 1,000 is added, by whole processes, in t
 person types to get the same files: a shallow and sparse clone, and a copy. Each round has an empty
 home, so that nothing is scanned or kept already; `again` has the home of the round. Beside them
 stand what Python needs to start, with the modules of its own that any such program imports, and
-with those of the command: no work can take less. The processor time of all of them counts, the
-least of several rounds: wall time says how busy the machine is. `--skills "node
+with those of the command: no work can take less. The bar is on the processor time of all of them,
+the least of several rounds: wall time says how busy the machine is. It stands beside it, since it
+is what a person waits for. `--skills "node
 .../skills/bin/cli.mjs"` compares with `skills` too, where it is installed. Then 200 skills are
 installed, and the processor time of `verify` and `sync --frozen` is compared with that of reading
 their files, in this process: without the start of Python. Exit code 1 when a bar is missed.
@@ -27,6 +28,7 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from typing import NamedTuple
 
 from skillbelt.cli import main as run_command
 
@@ -38,6 +40,13 @@ MODULES = "argparse, hashlib, json, re, sqlite3, subprocess, typing, urllib.pars
 WANTED = f"skill-{SKILLS // 2}"
 TEXT = "---\nname: {0}\ndescription: Test skill {0}. Use when testing it.\n---\n\n# {0}\n\n{1}\n"
 IDENTITY = ("-c", "user.name=bench", "-c", "user.email=bench@example.com")
+
+
+class Cost(NamedTuple):
+    """The seconds of processor time and of wall time."""
+
+    processor: float
+    wall: float
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,11 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.skills:
             words = shlex.split(options.skills)
             ways["skills"] = [[*words, "add", url, "--skill", WANTED, "-y"]]
-        found: dict[str, list[float]] = {name: [] for name in ways}
+        found: dict[str, list[Cost]] = {name: [] for name in ways}
         for _ in range(ROUNDS):
             for name, commands in ways.items():
                 found[name].append(run(commands, top, fresh=name != "again"))
-        missed = report({name: min(times) for name, times in found.items()}) | report_unchanged(
+        missed = report({name: least(costs) for name, costs in found.items()}) | report_unchanged(
             measure_unchanged(top)
         )
     return int(missed)
@@ -102,8 +111,8 @@ def ours(url: str) -> list[str]:
     return [sys.executable, "-m", "skillbelt", "add", url, "--skill", WANTED, "--yes", "-q"]
 
 
-def run(commands: Sequence[Sequence[str]], top: Path, *, fresh: bool = True) -> float:
-    """Run the commands in a project; return the seconds of processor time.
+def run(commands: Sequence[Sequence[str]], top: Path, *, fresh: bool = True) -> Cost:
+    """Run the commands in a project; return what they cost.
 
     A fresh project is empty, and so is the home.
     """
@@ -113,11 +122,20 @@ def run(commands: Sequence[Sequence[str]], top: Path, *, fresh: bool = True) -> 
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
     environment = {**os.environ, "HOME": str(home), "DISABLE_TELEMETRY": "1"}
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # An installed package has bytecode: without it Python would compile all modules each time.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     for words in commands:
         subprocess.run(words, cwd=project, env=environment, check=True, capture_output=True)
+    wall = time.perf_counter() - start
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    processor = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return Cost(processor, wall)
+
+
+def least(costs: Sequence[Cost]) -> Cost:
+    """Return the least of each."""
+    return Cost(min(one.processor for one in costs), min(one.wall for one in costs))
 
 
 def measure_unchanged(top: Path) -> dict[str, list[float]]:
@@ -180,18 +198,20 @@ def report_unchanged(found: dict[str, list[float]]) -> bool:
     return missed
 
 
-def report(seconds: dict[str, float]) -> bool:
+def report(costs: dict[str, Cost]) -> bool:
     """Print the figures; return whether a bar is missed."""
-    for name, value in seconds.items():
-        print(f"{name:<11} {value * 1000:8.0f} ms of processor time")
+    for name, one in costs.items():
+        processor, wall = one.processor * 1000, one.wall * 1000
+        print(f"{name:<11} {processor:8.0f} ms of processor time, {wall:.0f} ms of wall time")
     missed = False
     for name, bar in (("git", GIT_BAR), ("skills", SKILLS_BAR)):
-        if name in seconds:
-            ratio = seconds["skillbelt"] / seconds[name]
+        if name in costs:
+            ratio = costs["skillbelt"].processor / costs[name].processor
+            waited = costs["skillbelt"].wall / costs[name].wall
             missed |= ratio > bar
-            print(f"skillbelt / {name}: {ratio:.2f} (at most {bar})")
+            print(f"skillbelt / {name}: {ratio:.2f} (at most {bar}), of wall time {waited:.2f}")
     for name in ("again", "python", "its modules", "our modules"):
-        print(f"{name} / git: {seconds[name] / seconds['git']:.2f}")
+        print(f"{name} / git: {costs[name].processor / costs['git'].processor:.2f}")
     return missed
 
 

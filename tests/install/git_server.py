@@ -13,11 +13,15 @@ from urllib.parse import urlsplit
 
 
 class GitServer:
-    """Serves every repository below a folder. `moved` redirects: an old path to an address."""
+    """Serves every repository below a folder. `moved` redirects: an old path to an address.
+
+    With `error` the server answers every request with that error of git's protocol.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.moved: dict[str, str] = {}
+        self.error = ""
         self.requests: list[str] = []
         handler = type("OwnGitHandler", (GitHandler,), {"desk": self})
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -62,6 +66,9 @@ class GitHandler(BaseHTTPRequestHandler):
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return
+        if self.desk.error:
+            self._refuse(f"ERR {self.desk.error}".encode())
+            return
         environment = {
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
             "GIT_PROJECT_ROOT": str(self.desk.folder),
@@ -87,6 +94,14 @@ class GitHandler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
+
+    def _refuse(self, line: bytes) -> None:
+        said = b"001e# service=git-upload-pack\n0000" + b"%04x" % (len(line) + 4) + line + b"0000"
+        self.send_response(200)
+        self.send_header("Content-Type", "application/x-git-upload-pack-advertisement")
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
 
     def log_message(self, *_: object) -> None:
         pass

@@ -22,7 +22,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 SCT_LIST = ObjectIdentifier("1.3.6.1.4.1.11129.2.4.2")
 ISSUER = ObjectIdentifier("1.3.6.1.4.1.57264.1.1")
 START = datetime.now(UTC).replace(microsecond=0) - timedelta(days=400)
-SIGNED = START + timedelta(minutes=5)
 _ORIGIN = "log.example - 1"
 
 
@@ -64,12 +63,13 @@ class Service:
 class SigstoreServices:
     """All of them; `root` is the file that names them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, start: datetime = START) -> None:
+        self.start, self.signed = start, start + timedelta(minutes=5)
         self.authority, self.certificates, self.signatures = Service(), Service(), Service()
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority")])
         self._top = self._certify(self.authority.key.public_key(), "", "", ())
         self.root = folder / "trusted-root.json"
-        start = f"{START - timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
+        since = f"{START - timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
         chain = {"certificates": [{"rawBytes": encoded(self._top.public_bytes(Encoding.DER))}]}
         document = {
             "mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1",
@@ -79,11 +79,12 @@ class SigstoreServices:
                     "subject": {"organization": "example", "commonName": "authority"},
                     "uri": "https://authority.example",
                     "certChain": chain,
-                    "validFor": {"start": start},
+                    "validFor": {"start": since},
                 }
             ],
             "ctlogs": [self.certificates.describe("https://certificates.example")],
         }
+        self.document = document
         self.root.write_text(json.dumps(document))
         # The file that `model_signing` takes has the trust root, and where to sign.
         self.config = folder / "trust-config.json"
@@ -104,11 +105,11 @@ class SigstoreServices:
         self.config.write_text(json.dumps(both))
 
     def certify(
-        self, key: ec.EllipticCurvePrivateKey, identity: str, issuer: str
+        self, key: ec.EllipticCurvePublicKey, identity: str, issuer: str
     ) -> x509.Certificate:
         """Return a certificate of ten minutes for an identity, with the receipt of the log."""
-        before = self._certify(key.public_key(), identity, issuer, ())
-        when = int(SIGNED.timestamp() * 1000)
+        before = self._certify(key, identity, issuer, ())
+        when = int(self.signed.timestamp() * 1000)
         tbs = before.tbs_certificate_bytes
         entry = self.authority.id + struct.pack("!I", len(tbs))[1:] + tbs
         signature = self.certificates.sign(
@@ -118,7 +119,7 @@ class SigstoreServices:
         receipt += struct.pack("!BBH", 4, 3, len(signature)) + signature
         listed = struct.pack("!HH", len(receipt) + 2, len(receipt)) + receipt
         more = (x509.UnrecognizedExtension(SCT_LIST, der(b"\x04", listed)),)
-        return self._certify(key.public_key(), identity, issuer, more, serial=before.serial_number)
+        return self._certify(key, identity, issuer, more, serial=before.serial_number)
 
     def _certify(
         self,
@@ -136,8 +137,10 @@ class SigstoreServices:
             .issuer_name(self._name)
             .public_key(key)
             .serial_number(serial or x509.random_serial_number())
-            .not_valid_before(START - timedelta(days=1) if is_top else START)
-            .not_valid_after(START + (timedelta(days=900) if is_top else timedelta(minutes=10)))
+            .not_valid_before(START - timedelta(days=1) if is_top else self.start)
+            .not_valid_after(
+                START + timedelta(days=900) if is_top else self.start + timedelta(minutes=10)
+            )
         )
         usage: dict[str, Any] = dict.fromkeys(
             ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
@@ -185,7 +188,7 @@ class SigstoreServices:
             },
         }  # fmt: skip
         data = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
-        time = int(SIGNED.timestamp())
+        time = int(self.signed.timestamp())
         promise = {
             "body": encoded(data), "integratedTime": time,
             "logID": self.signatures.id.hex(), "logIndex": 0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -234,3 +235,71 @@ def test_a_full_disk_is_named_and_leaves_the_old_state(
     assert (tree.project / "skills-lock.json").read_bytes() == before
     assert everything_below(tree.project) == files
     assert tree.run("verify").exit_code == 0
+
+
+@pytest.mark.parametrize("place", ["SKILL.md.upstream", "scripts", "."])
+@pytest.mark.parametrize(
+    "words", [["update", "--yes"], ["sync", "--yes"], ["sync", "--yes", "--force"]]
+)
+def test_nothing_is_written_through_a_link_that_lies_in_a_skill(
+    tree: Tree, source: BareRepository, place: str, words: list[str]
+) -> None:
+    source.commit({"alpha": {"SKILL.md": skill_text("alpha", "one"), "scripts": {"a.py": "1"}}})
+    assert tree.run("add", source.url, "--all", "--yes").exit_code == 0
+    scripts: RepositoryTree = {"a.py": "2", "b.py": "2"}
+    source.commit({"alpha": {"SKILL.md": skill_text("alpha", "theirs"), "scripts": scripts}})
+    outside = tree.root / "outside"
+    for name in ("SKILL.md", "SKILL.md.upstream", "a.py"):
+        tree.write(f"outside/{name}", "kept")
+    installed = tree.root / "project" / SKILLS / "alpha"
+    (installed / "SKILL.md").write_text(skill_text("alpha", "mine"))
+    link = installed / place
+    if link.is_dir():
+        shutil.rmtree(link)
+    link.symlink_to(outside / place if place.endswith(".upstream") else outside)
+    done = tree.run(*words)
+    assert done.exit_code == (0 if "--force" in words else 2), done.stderr
+    assert {path.read_text() for path in outside.iterdir()} == {"kept"}
+    assert len(list(outside.iterdir())) == 3
+    if words[0] == "update":
+        assert f"{os.path.normpath(link)}: cannot be merged" in " ".join(done.stderr.split())
+    assert link.is_symlink() == ("--force" not in words)
+
+
+@pytest.mark.parametrize("place", [".agents", ".agents/skills", ".claude"])
+def test_nothing_is_written_through_a_folder_that_leads_out_of_the_project(
+    tree: Tree, source: BareRepository, place: str
+) -> None:
+    source.commit({"alpha": SKILL})
+    outside = tree.root / "outside"
+    outside.mkdir()
+    (tree.project / place).parent.mkdir(parents=True, exist_ok=True)
+    (tree.project / place).symlink_to(outside)
+    done = tree.run("add", source.url, "--all", "--yes", "--to", "claude")
+    assert done.exit_code == 4 and "leads out of the project" in done.stderr
+    assert everything_below(outside) <= {"skills"}
+    assert not (tree.project / "skills-lock.json").exists()
+
+
+def test_what_another_tool_left_is_read_as_strictly_as_an_argument(tree: Tree) -> None:
+    mark = tree.root / "ran"
+    left = {
+        "one": ("", {"source": "x", "sourceType": "git", "repoUrl": f"ext::sh -c touch% {mark}"}),
+        "two": ("", {"source": "\x1b[2J", "sourceType": "git", "repoUrl": "--upload-pack=touch x"}),
+        "three": ("metadata:\n  github-repo: https://u:pa55word@127.0.0.1/x\n", {}),
+        "four": ("metadata:\n  github-repo: x/y\n  github-path: ../../etc\n", {}),
+    }
+    for name, (metadata, record) in left.items():
+        folder = f"project/.claude/skills/{name}"
+        tree.write(f"{folder}/SKILL.md", f"---\nname: {name}\ndescription: x\n{metadata}---\n")
+        if record:
+            tree.write(f"{folder}/.openskills.json", json.dumps(record))
+    tree.write(
+        "project/.clawhub/lock.json", '{"version":1,"skills":{"../../evil":{"version":"1"}}}'
+    )
+    before = everything_below(tree.project)
+    done = tree.run("import", "--yes")
+    assert done.exit_code == 4, done.stdout
+    assert everything_below(tree.project) == before and not mark.exists()
+    said = done.stdout + done.stderr
+    assert "pa55word" not in said and "\x1b" not in said and "Traceback" not in said

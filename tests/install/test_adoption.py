@@ -116,6 +116,12 @@ def test_a_skill_of_apm_has_its_commit(tree: Tree) -> None:
     assert (entry(tree)["source"], entry(tree)["commit"]) == ("owner/repo", COMMIT)
 
 
+def test_an_import_without_anything_to_record_says_so(tree: Tree) -> None:
+    done = tree.run("import")
+    assert done.exit_code == 0
+    assert done.stderr == "no other tool left a skill that is not in the lock yet\n"
+
+
 def test_a_dry_run_changes_nothing(tree: Tree) -> None:
     folder = put(tree, ".claude/skills/pdf", files={".openskills.json": OPENSKILLS})
     done = tree.run("import", "--dry-run", "--json")

@@ -173,6 +173,16 @@ def test_a_repository_that_moved_is_found_and_never_on_a_private_host_of_another
             fetch_skills(parse_source(f"{server.url}/evil.git"), settings, f"{into}/more")
 
 
+def test_a_server_that_always_speaks_of_another_hash_is_asked_twice(
+    settings: Settings, into: str, tmp_path: Path
+) -> None:
+    with serving(tmp_path) as server:
+        server.error = "mismatched algorithms: client sha1; server sha256"
+        with pytest.raises(SourceFailure, match="mismatched algorithms"):
+            fetch_skills(parse_source(f"{server.url}/source.git"), settings, into)
+    assert len(server.requests) <= 6
+
+
 def test_a_server_that_is_not_there_is_a_clear_failure(settings: Settings, into: str) -> None:
     with pytest.raises(SourceFailure) as caught:
         fetch_skills(parse_source("http://127.0.0.1:9/source.git"), settings, into)

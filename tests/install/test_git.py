@@ -173,10 +173,10 @@ def test_a_hostile_tree_is_refused_by_name_and_the_other_skills_are_as_good_as_b
     for number, (case, (_, named)) in enumerate(HOSTILE.items()):
         (chosen,) = opened.choose([f"case-{number}"])
         with pytest.raises(SourceFailure) as caught:
-            opened.take(chosen)
+            opened.take_alone(chosen)
         assert re.search(named, str(caught.value)), case
         assert caught.value.code == "source-refused", case
-    assert opened.take(opened.choose(["alpha"])[0]).name == "alpha"
+    assert opened.take_alone(opened.choose(["alpha"])[0]).name == "alpha"
     assert sorted(tmp_path.iterdir()) == before
     assert not os.path.lexists("/nonexistent/x")
 
@@ -195,7 +195,7 @@ def test_a_hostile_skill_that_is_asked_for_by_name_is_refused_by_name(
         opened = open_source(source(repository), settings, str(folder), wanted=[f"case-{number}"])
         assert len(opened.found.skills) == 1, case
         with pytest.raises(SourceFailure) as caught:
-            opened.take(opened.found.skills[0])
+            opened.take_alone(opened.found.skills[0])
         assert re.search(named, str(caught.value)), case
         assert caught.value.code == "source-refused", case
 
@@ -219,7 +219,7 @@ def test_a_folder_that_has_one_name_twice_is_refused(
     run_git(repository.folder, "update-ref", "refs/heads/main", commit)
     opened = open_source(source(repository), settings, into, wanted=["alpha"])
     with pytest.raises(SourceFailure, match="meets"):
-        opened.take(opened.found.skills[0])
+        opened.take_alone(opened.found.skills[0])
 
 
 def test_no_program_of_a_repository_runs_and_no_filter_changes_a_file(

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from skillbelt.discovery.sources.failure import SourceFailure
+from skillbelt.install import git as product_git
 from skillbelt.install.fetching import OpenSource, open_source
 from skillbelt.install.git import find_local
 from skillbelt.install.source_syntax import parse_source
 from skillbelt.settings import Settings, load_settings
 from tests.install.repositories import BareRepository, git, skill_text
+from tests.tree import Tree
 
 
 @pytest.fixture
@@ -122,3 +125,50 @@ def test_the_configuration_and_hooks_of_the_repository_do_nothing(
         (hooks / name).symlink_to(script)
     assert names(repository, settings) == ["first"]
     assert not mark.exists()
+
+
+@pytest.fixture
+def longer(tree: Tree) -> str:
+    """A repository with ids of SHA-256, which git writes itself; its address."""
+    work = tree.root / "longer"
+    work.mkdir()
+    git(work, "init", "-q", "--object-format=sha256", "-b", "main")
+    (work / "SKILL.md").write_text(skill_text("alpha"))
+    git(work, "add", "-A")
+    git(work, "commit", "-q", "-m", "x")
+    return (work / ".git").as_uri()
+
+
+def test_a_repository_with_ids_of_sha256_is_read_and_fetched(tree: Tree, longer: str) -> None:
+    assert tree.run("add", longer, "--yes").exit_code == 0
+    lock = (tree.project / "skills-lock.json").read_text()
+    shutil.rmtree(tree.project / ".agents")
+    shutil.rmtree(tree.root / "home" / ".cache", ignore_errors=True)
+    done = tree.run("sync", "--frozen", "--yes")  # fetches the commit by its id
+    assert (done.exit_code, done.stdout) == (0, "alpha: installed\n"), done.stderr
+    assert (tree.project / "skills-lock.json").read_text() == lock
+    assert tree.run("outdated").exit_code == 0
+
+
+def test_a_commit_with_an_id_of_sha256_is_a_ref(tree: Tree, longer: str) -> None:
+    commit = git(tree.root / "longer", "rev-parse", "HEAD")
+    assert len(commit) == 64
+    assert tree.run("add", longer, "--ref", commit, "--yes").exit_code == 0
+
+
+@pytest.mark.parametrize("place", ["object", "objects/info/alternates"])
+def test_a_pipe_in_place_of_a_file_ends_at_the_deadline(
+    repository: BareRepository, settings: Settings, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git opens it and waits for a writer that never comes."""
+    commit = repository.commit({"skills": {"alpha": {"SKILL.md": skill_text("alpha")}}})
+    folder = git(repository.folder, "rev-parse", f"{commit}:skills")
+    path = repository.folder / (
+        f"objects/{folder[:2]}/{folder[2:]}" if place == "object" else place
+    )
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    monkeypatch.setattr(product_git, "GIT_TIMEOUT_SECONDS", 0.5)
+    with pytest.raises(SourceFailure, match="not done after"):
+        opened(repository, settings)

@@ -216,6 +216,7 @@ def test_only_names_versions_and_hashes_are_read(packages: object) -> None:
         from_json({**good, "packages": packages})
 
 
+@pytest.mark.long
 @given(st.recursive(st.none() | st.text() | st.integers(), lambda one: st.dictionaries(
     st.sampled_from(("kind", "requirements", "packages", "", "version", "node_modules/a"))
     | st.text(), one | st.lists(one) | st.just("node") | st.just("python"))))  # fmt: skip
@@ -268,6 +269,7 @@ def test_a_skill_without_packages_asks_no_index(desk: PackageDesk) -> None:
     assert "packages" not in desk.document()["skills"]["beta"]
 
 
+@pytest.mark.long
 @needs.npm
 @needs.node
 def test_packages_for_node_are_locked_and_held_to(desk: PackageDesk) -> None:

@@ -352,6 +352,12 @@ def test_a_project_may_not_link_to_a_folder_outside(tree: Tree) -> None:
     assert "mine" in tree.catalog()
 
 
+def test_a_path_without_a_skill_is_not_linked(tree: Tree) -> None:
+    done = tree.run("link", "nowhere")
+    assert done.exit_code == 2
+    assert "give the folder of a skill" in done.stderr
+
+
 def test_a_folder_that_is_there_is_not_replaced_by_a_link(tree: Tree) -> None:
     folder = tree.skill("project/drafts/mine")
     there = tree.skill("project/.agents/skills/mine")

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from skillbelt.install.hashes import hash_folder
+from skillbelt.install.signatures import SignatureCheck
+from skillbelt.install.signatures import check_signature as product_check
+from skillbelt.source_rules import TrustedSigner
 from tests import needs
+from tests.install.live_sigstore import ISSUER, LiveSigstore, live_sigstore, token
 from tests.install.signing import Authority, make_key, run_peer
-from tests.tree import Tree
+from tests.tree import Done, Tree
 
 OPENSSL = needs.needs(bool(shutil.which("openssl")), "needs openssl: install it")
 
@@ -194,3 +201,96 @@ def test_the_bundle_is_that_of_the_format(tree: Tree, skill: Path) -> None:
     bundle = json.loads(signature(skill).read_bytes())
     assert bundle["mediaType"] == "application/vnd.dev.sigstore.bundle.v0.3+json"
     assert bundle["dsseEnvelope"]["payloadType"] == "application/vnd.in-toto+json"
+
+
+WHO = "signer@example.com"
+
+
+@pytest.fixture
+def services(tree: Tree) -> Iterator[LiveSigstore]:
+    folder = tree.root / "services"
+    folder.mkdir()
+    with live_sigstore(folder) as made:
+        (folder / "token").write_text(token(WHO))
+        yield made
+
+
+def sign_as(tree: Tree, skill: Path, services: LiveSigstore, *more: str) -> Done:
+    token_file = services.folder / "token"
+    words = ("--sigstore", "--identity-token", str(token_file), *more)
+    return tree.run("sign", str(skill), *words, "--trust-config", str(services.config), "--json")
+
+
+@OPENSSL
+def test_an_identity_signs_with_the_services_of_a_file(
+    tree: Tree, skill: Path, services: LiveSigstore
+) -> None:
+    """The log is one of Rekor 2, the time that of an authority; verifying reaches no service."""
+    done = sign_as(tree, skill, services)
+    assert done.exit_code == 0, done.stderr
+    (made,) = done.document["signed"]
+    assert (made["signer"]["method"], made["signer"]["identity"]) == ("sigstore", WHO)
+    material = json.loads(signature(skill).read_text())["verificationMaterial"]
+    assert material["tlogEntries"][0]["kindVersion"] == {"kind": "hashedrekord", "version": "0.0.2"}
+    assert len(material["timestampVerificationData"]["rfc3161Timestamps"]) == 1
+    found = check_signature(skill, services)
+    assert (found.state, found.reason) == ("trusted", "")
+
+
+@OPENSSL
+@pytest.mark.parametrize("part", ["timestamp", "checkpoint", "entry"])
+def test_a_bundle_of_rekor_2_without_its_time_or_with_another_receipt_is_bad(
+    tree: Tree, skill: Path, services: LiveSigstore, part: str
+) -> None:
+    assert sign_as(tree, skill, services).exit_code == 0
+    bundle = json.loads(signature(skill).read_text())
+    material = bundle["verificationMaterial"]
+    entry = material["tlogEntries"][0]
+    if part == "timestamp":
+        del material["timestampVerificationData"]
+    elif part == "checkpoint":
+        text = entry["inclusionProof"]["checkpoint"]["envelope"]
+        entry["inclusionProof"]["checkpoint"]["envelope"] = text.replace("\n1\n", "\n2\n")
+    else:
+        entry["canonicalizedBody"] = base64.b64encode(b"{}").decode()
+    signature(skill).write_text(json.dumps(bundle))
+    assert check_signature(skill, services).state == "bad"
+
+
+@OPENSSL
+def test_a_time_of_another_authority_is_bad(
+    tree: Tree, skill: Path, services: LiveSigstore
+) -> None:
+    assert sign_as(tree, skill, services).exit_code == 0
+    others = tree.root / "others"
+    others.mkdir()
+    root = json.loads(services.root.read_text())
+    root["timestampAuthorities"] = LiveSigstore(others).document["timestampAuthorities"]
+    services.root.write_text(json.dumps(root))
+    assert check_signature(skill, services).state == "bad"
+
+
+@pytest.mark.parametrize("content", [None, "{}", "no JSON"])
+def test_services_that_cannot_be_read_are_named(
+    tree: Tree, skill: Path, content: str | None
+) -> None:
+    tree.write("project/token", token(WHO))
+    if content is not None:
+        tree.write("project/services.json", content)
+    words = ("--sigstore", "--identity-token", "token", "--trust-config", "services.json")
+    done = tree.run("sign", str(skill), *words)
+    assert done.exit_code == 2
+    assert "services.json: cannot be used" in done.stderr
+    assert "network" not in done.stderr
+    assert not signature(skill).exists()
+
+
+def test_services_without_an_identity_are_a_mistake(tree: Tree, skill: Path) -> None:
+    mine = make_key(tree.root, "mine")
+    done = tree.run("sign", str(skill), "--key", str(mine.private), "--trust-config", "x.json")
+    assert (done.exit_code, "--trust-config is for --sigstore" in done.stderr) == (2, True)
+
+
+def check_signature(skill: Path, services: LiveSigstore) -> SignatureCheck:
+    trusted = TrustedSigner("**", "sigstore", WHO, issuer=ISSUER, root=str(services.root))
+    return product_check(str(skill), hash_folder(str(skill)), (trusted,))

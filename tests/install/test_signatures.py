@@ -375,7 +375,7 @@ def by_identity(services: SigstoreServices, who: str = WHO, where: str = WHERE) 
 def notarize(services: SigstoreServices, skill: Path, key: Keypair) -> dict[str, Any]:
     """Turn the signature by a key into one by an identity."""
     bundle: dict[str, Any] = json.loads((skill / SIGNATURE_FILE).read_bytes())
-    services.notarize(bundle, services.certify(key.key, WHO, WHERE))
+    services.notarize(bundle, services.certify(key.key.public_key(), WHO, WHERE))
     (skill / SIGNATURE_FILE).write_text(json.dumps(bundle))
     return bundle
 

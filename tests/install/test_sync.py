@@ -11,6 +11,7 @@ import pytest
 
 from skillbelt.install.content_store import store_folder
 from tests.install.desk import InstallDesk
+from tests.install.repositories import BareRepository, skill_text
 from tests.tree import Tree
 
 
@@ -94,7 +95,9 @@ def test_local_edits_are_never_replaced(desk: InstallDesk) -> None:
     mine.write_text("mine")
     done = desk.run("sync", "--yes", "--json")
     assert done.exit_code == 2
-    assert [one["code"] for one in done.document["refused"]] == ["local-edits"]
+    [refused] = done.document["refused"]
+    assert refused["code"] == "local-edits"
+    assert refused["message"].endswith("has local edits: SKILL.md was changed")
     assert mine.read_text() == "mine"
     assert desk.run("sync", "--yes", "--force").exit_code == 0
     assert mine.read_text().endswith("hello\n")
@@ -224,6 +227,28 @@ def test_adopt_records_what_is_installed(desk: InstallDesk) -> None:
     assert "commit" not in desk.document()["skills"]["alpha"]
 
 
+def test_adopt_names_a_skill_that_no_lock_has(desk: InstallDesk) -> None:
+    mine = desk.installed("mine", "SKILL.md")
+    mine.parent.mkdir()
+    mine.write_text("---\nname: mine\ndescription: d\n---\n")
+    done = desk.run("sync", "--adopt")
+    assert done.exit_code == 0
+    assert "mine: is in no lock" in " ".join(done.stderr.split())
+    assert "`skillbelt add SOURCE --skill mine`" in " ".join(done.stderr.split())
+    drift = desk.run("sync", "--adopt", "--json").document["drift"]
+    assert [(one["name"], one["kind"], one["path"]) for one in drift] == [
+        ("mine", "not-locked", str(mine.parent))
+    ]
+
+
+def test_adopt_is_silent_about_links(desk: InstallDesk) -> None:
+    own = desk.base / "own"
+    own.mkdir()
+    (own / "SKILL.md").write_text("---\nname: own\ndescription: d\n---\n")
+    assert desk.run("link", str(own)).exit_code == 0
+    assert "own" not in desk.run("sync", "--adopt").stderr
+
+
 def test_prune_removes_what_was_fetched_and_keeps_what_was_written_here(desk: InstallDesk) -> None:
     mine = desk.installed("mine", "SKILL.md")
     mine.parent.mkdir()
@@ -342,3 +367,91 @@ def test_a_local_source_is_installed_again(tree: Tree) -> None:
     assert done.exit_code == 0, done.stderr
     assert f"alpha: comes from outside the project: {made.work}/skills\n" in done.stderr
     assert made.run("verify").exit_code == 0
+
+
+@pytest.fixture
+def sealed(desk: InstallDesk, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home that nothing can be written in: its folders would have to be made in a file."""
+    home = desk.base / "sealed"
+    home.write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+    return home
+
+
+def test_what_only_reads_needs_no_home_to_write_in(desk: InstallDesk, sealed: Path) -> None:
+    for words in (["verify"], ["sync", "--check"], ["sync", "--dry-run"]):
+        done = desk.run(*words)
+        assert (done.exit_code, words) == (0, words), done.stderr
+
+
+def test_a_home_that_cannot_be_written_is_named_with_the_variable(
+    desk: InstallDesk, sealed: Path
+) -> None:
+    done = desk.run("add", desk.url, "--skill", "alpha", "--yes")
+    assert done.exit_code == 2
+    assert f"{sealed}/cache" in done.stderr and "set XDG_CACHE_HOME" in done.stderr
+    done = desk.run("remove", "alpha", "--yes")
+    assert done.exit_code == 2
+    assert f"{sealed}/state" in done.stderr and "set XDG_STATE_HOME" in done.stderr
+
+
+def damaged(tree: Tree) -> bytes:
+    """Write a lock with two entries that no command acts on."""
+    entry = {"source": "x", "sourceType": "git", "skillPath": "/etc/SKILL.md"}
+    document = {"version": 1, "skills": {"../evil": 3, "alpha": entry}}
+    return tree.write("project/skills-lock.json", json.dumps(document, indent=2)).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["verify"],
+        ["verify", "alpha"],
+        ["sync", "--yes"],
+        ["outdated"],
+        ["update", "--yes"],
+        ["update", "alpha"],
+        ["export", "windsurf"],
+        ["export", "windsurf", "alpha"],
+    ],
+)
+def test_a_damaged_entry_is_named_by_every_command(tree: Tree, words: list[str]) -> None:
+    before = damaged(tree)
+    done = tree.run(*words)
+    assert done.exit_code in (2, 3)
+    assert "`skillPath` is absolute" in done.stdout + done.stderr
+    assert "`skillbelt remove`" in done.stdout + done.stderr
+    assert "installed yet" not in done.stderr
+    assert (tree.project / "skills-lock.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("words", [["alpha", "../evil"], ["--all"]])
+def test_a_damaged_entry_is_taken_out_and_no_file_with_it(tree: Tree, words: list[str]) -> None:
+    before = damaged(tree)
+    evil = tree.write("project/.agents/evil/SKILL.md", "kept")
+    own = tree.write("project/.agents/skills/alpha/SKILL.md", "kept")
+    assert tree.run("remove", *words, "--dry-run").exit_code == 0
+    assert (tree.project / "skills-lock.json").read_bytes() == before
+    done = tree.run("remove", *words)
+    assert done.exit_code == 0 and "no folder is removed" in done.stderr
+    assert json.loads((tree.project / "skills-lock.json").read_text())["skills"] == {}
+    assert evil.read_text() == own.read_text() == "kept"
+
+
+def test_what_differs_from_the_lock_is_said_without_private_folders(
+    tree: Tree,
+) -> None:
+    source = BareRepository(tree.root / "source.git")
+    source.commit({"alpha": {"SKILL.md": skill_text("alpha")}})
+    assert tree.run("add", source.url, "--skill", "alpha", "--yes").exit_code == 0
+    lock = tree.project / "skills-lock.json"
+    document = json.loads(lock.read_text())
+    document["skills"]["alpha"]["contentDigest"] = "sha256:" + "0" * 64
+    lock.write_text(json.dumps(document))
+    (tree.project / ".agents").rename(tree.root / "away")
+    done = tree.run("sync", "--frozen", "--yes")
+    assert done.exit_code == 2
+    assert "alpha: its source: holds something else than what is locked" in done.stderr
+    assert "incoming" not in done.stderr and "skillbelt refresh" not in done.stderr
+    assert not (tree.project / ".agents/skills/alpha").exists()

@@ -68,6 +68,14 @@ def test_a_look_before_names_what_cannot_be_merged(desk: InstallDesk) -> None:
     assert not desk.installed("alpha", "scripts/run.sh.upstream").exists()
 
 
+def test_an_update_says_that_every_skill_is_current(desk: InstallDesk) -> None:
+    assert desk.run("update", "--yes").exit_code == 0
+    for words in (["update"], ["update", "--check"]):
+        done = desk.run(*words)
+        assert done.exit_code == 0
+        assert done.stderr == "every installed skill is the newest version of its source\n"
+
+
 def test_an_update_needs_permission(desk: InstallDesk) -> None:
     assert desk.run("update").exit_code == 4
     assert script(desk).read_text() == LINES

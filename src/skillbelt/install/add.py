@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from skillbelt.errors import SkillbeltError, SourceError
-from skillbelt.install.content_store import StoredSkill, explain_system, keep_skill, stored_skill
+from skillbelt.install.content_store import (
+    StoredSkill,
+    explain_system,
+    keep_skill,
+    remedy_of,
+    stored_skill,
+)
 from skillbelt.install.declaring import ResolvePackages, no_packages, packages_of_same
 from skillbelt.install.entries import entry_for, portable_source
 from skillbelt.install.fetching import OpenSource
@@ -33,10 +38,11 @@ from skillbelt.install.policy import (
 from skillbelt.install.values import NO_VALUES, FetchedSkill, InstallPlace, LockEntry
 from skillbelt.permission.gate import Gate
 from skillbelt.permission.rules import Request
+from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
 
-SYSTEM = "system"  # the code of what the disk or the kernel refused
+SYSTEM = "system"  # the code of an operating-system error
 
 
 class FileDifference(NamedTuple):
@@ -57,7 +63,7 @@ class RefusedSkill(NamedTuple):
 
 
 class SkillChange(NamedTuple):
-    """What was done to one skill."""
+    """The outcome of `add` for one skill."""
 
     name: str
     action: str
@@ -70,8 +76,8 @@ class SkillChange(NamedTuple):
 class SkillOffer(NamedTuple):
     """A skill that can be installed; `describe_offer` says what a person needs to decide.
 
-    `current` is the content digest of what is there now, "" for nothing, `judged` what the policy
-    of the settings says.
+    `current` is the content digest of what is installed now, "" if nothing is; `judged` is the
+    policy's verdict.
     """
 
     fetched: FetchedSkill
@@ -103,7 +109,7 @@ class SkillOffer(NamedTuple):
 
 
 class AddTarget(NamedTuple):
-    """Where skills are added: a place, the clients that get links, and whether they get copies.
+    """The target of `add`: a place, the clients that get links, and whether they get copies.
 
     `accepts` is what the user accepts against the policy.
     """
@@ -122,12 +128,31 @@ def check_clients(target: AddTarget, settings: Settings) -> None:
 
 
 def offer_skills(
-    source: OpenSource, chosen: Iterable[FoundSkill], target: AddTarget, settings: Settings
+    source: OpenSource,
+    chosen: Sequence[FoundSkill],
+    target: AddTarget,
+    settings: Settings,
+    progress: Callable[[str], None] | None = None,
 ) -> Iterator[SkillOffer | RefusedSkill]:
     """Yield for each skill what would be installed, or why it cannot be."""
+    say = progress or (lambda text: None)
+    try:
+        yield from _offer_each(source, chosen, target, settings, say)
+    finally:
+        source.tree.rest()
+
+
+def _offer_each(
+    source: OpenSource,
+    chosen: Sequence[FoundSkill],
+    target: AddTarget,
+    settings: Settings,
+    say: Callable[[str], None],
+) -> Iterator[SkillOffer | RefusedSkill]:
     lock = read_lock(target.place)
     folders = {folder_name(name): name for name in lock.entries}
-    for found in chosen:
+    for number, found in enumerate(chosen, 1):
+        say(f"reading {found.name} ({number} of {len(chosen)})")
         other = folders.setdefault(folder_name(found.name), found.name)
         if other != found.name:
             yield _same_folder(found.name, other)
@@ -143,7 +168,7 @@ def offer_skills(
                 name=found.name,
                 code=str(getattr(error, "code", error.kind)),
                 message=one_line(str(error)),
-                remedy=error.remedy,
+                remedy=remedy_of(error),
             )
         except OSError as error:
             yield _no_room(found.name, error, settings.cache_dir)
@@ -229,7 +254,7 @@ def _find_fault(
     entry: LockEntry | None,
     place: InstallPlace,
 ) -> RefusedSkill | None:
-    """Say why what is there may not be replaced; None where it may."""
+    """Return why the installed skill may not be replaced; None if it may."""
     name = fetched.name
     if old is None or old.content_digest == new.content_digest:
         return _other_source(fetched, entry, place)
@@ -237,7 +262,7 @@ def _find_fault(
         return RefusedSkill(
             name=name,
             code="not-locked",
-            message=f"{skill_folder(place, name)} is there and in no lock, so it may be your own",
+            message=f"{skill_folder(place, name)} exists but is in no lock, so it may be your own",
             remedy="move it away, or remove it if it is not needed",
         )
     if _is_edited(entry, old, skill_folder(place, name)):
@@ -261,7 +286,7 @@ def _other_source(
         name=fetched.name,
         code="name-taken",
         message=f"a skill of that name is installed from {one_line(entry.source)}",
-        remedy=f"`skillbelt remove {typed_name(fetched.name)}` first, if this one shall replace it",
+        remedy=f"`skillbelt remove {typed_name(fetched.name)}` first, to replace it with this one",
     )
 
 
@@ -275,7 +300,7 @@ def _is_edited(entry: LockEntry, old: FolderHashes, folder: str) -> bool:
 
 
 def compare_files(old: FolderHashes | None, new: FolderHashes) -> FileDifference:
-    """Return which files are new, changed and gone."""
+    """Return which files were added, changed and removed."""
     before = {file.path: file for file in old.files} if old else {}
     after = {file.path: file for file in new.files}
     return FileDifference(
@@ -326,14 +351,18 @@ def install_offers(
 
     `packages` resolves the packages that a skill declares.
     """
-    for offer in offers:
+    every = tuple(offers)
+    for number, offer in enumerate(every, 1):
         if progress:
-            progress(f"installing {offer.name}")
+            progress(f"installing {offer.name} ({number} of {len(every)})")
         try:
             yield _install(offer, target, settings, packages)
         except SkillbeltError as error:
             yield RefusedSkill(
-                name=offer.name, code=error.kind, message=one_line(str(error)), remedy=error.remedy
+                name=offer.name,
+                code=error.kind,
+                message=one_line(str(error)),
+                remedy=remedy_of(error),
             )
         except OSError as error:
             yield _no_room(offer.name, error, target.place.skills)
@@ -347,7 +376,9 @@ def _install(
     resolved = packages(offer.name, fetched.folder, known.packages if known else NO_VALUES)
     with using_place(place, settings):
         now = _hash_installed(place, offer.name)
-        if (now.content_digest if now else "") != offer.current:
+        digest = now.content_digest if now else ""
+        # The same content is what another process installed meanwhile.
+        if digest not in (offer.current, offer.stored.content_digest):
             return RefusedSkill(
                 name=offer.name,
                 code="changed",
@@ -355,6 +386,8 @@ def _install(
                 remedy="run the command again",
             )
         before = read_lock(place).entries.get(offer.name)
+        if (fault := _other_source(fetched, before, place)) is not None:
+            return fault
         clients = dict.fromkeys((*(before.clients if before else ()), *target.clients))
         entry = entry_for(fetched, offer.stored, place, clients=tuple(clients), before=before)
         entry = entry._replace(
@@ -366,4 +399,4 @@ def _install(
         with stored_skill(offer.stored, settings, lambda: fetched.folder) as folder:
             put_skill(place, entry, folder, settings, copy=target.copy)
         record_acceptance(offer.judged, entry.content_digest, settings, target.accepts)
-    return offer.change(entry.source)
+    return offer._replace(current=digest).change(entry.source)

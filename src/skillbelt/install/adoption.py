@@ -44,7 +44,7 @@ _HASH_DIGITS = frozenset("0123456789abcdef")
 
 
 class SkillRecord(NamedTuple):
-    """What a tool wrote about a skill: where it came from."""
+    """A tool's record of a skill: where it came from."""
 
     tool: ToolName
     reference: SourceReference
@@ -193,7 +193,7 @@ def _read_record(
 
 
 def _read_document(folder: str, name: str) -> Mapping[str, Any] | None:
-    """Return a JSON file of a skill; ConfigError for one that is none."""
+    """Return a JSON file of a skill; ConfigError if it is not valid."""
     path = os.path.join(folder, name)
     if not os.path.lexists(path):
         return None

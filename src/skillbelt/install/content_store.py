@@ -1,6 +1,6 @@
-"""Fetched skills by their content, in a folder that is never searched for skills.
+"""The store of fetched skills, keyed by content, in a folder that is never searched for skills.
 
-A folder is hashed again whenever it is used: what was changed there is thrown away. What was not
+A folder is hashed again on each use, and discarded if it changed. What was not
 used for longest goes first when the store is full.
 """
 
@@ -10,17 +10,18 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
-from skillbelt.errors import PathEscape, RunRefused, SourceError
+from skillbelt.errors import PathEscape, RunRefused, SkillbeltError, SourceError
 from skillbelt.files.contain import open_folder
 from skillbelt.files.manifest import MAX_MANIFEST_BYTES
 from skillbelt.files.private import make_folder
 from skillbelt.files.remove import remove_tree
 from skillbelt.files.tree import MAX_MANIFEST_FILES, SkillTree, is_skill_file
+from skillbelt.files.tree_copy import TreeCopy
 from skillbelt.install.hashes import FolderHashes, hash_folder
+from skillbelt.install.lock_file import NotWritable
 from skillbelt.objects.cache import kept_folder
-from skillbelt.running.staging import TreeCopy
+from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings
 
 MAX_STORE_BYTES = 2**30
@@ -29,7 +30,7 @@ _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS))
 
 
 class StoredSkill(NamedTuple):
-    """What names a skill in the store: the content, and with it modes and links."""
+    """The key of a skill in the store: its content, with modes and links."""
 
     content_digest: str
     tree_sha: str
@@ -49,9 +50,12 @@ def store_folder(settings: Settings) -> str:
 def incoming(settings: Settings) -> Iterator[str]:
     """Yield a new private folder to fetch into, which is removed at the end of the block."""
     above = os.path.join(settings.cache_dir, "install", "incoming")
-    make_folder(above)
     folder = os.path.join(above, os.urandom(8).hex())
-    os.mkdir(folder, 0o700)
+    try:
+        make_folder(above)
+        os.mkdir(folder, 0o700)
+    except OSError as error:
+        raise NotWritable(above, error, "XDG_CACHE_HOME") from error
     try:
         yield folder
     finally:
@@ -96,7 +100,7 @@ def stored_skill(
         if not _is_whole(path, stored):
             remove_tree(path)
             raise SourceError(
-                source, f"holds something else than what is locked, {stored.content_digest}"
+                "its source", f"holds something else than what is locked, {stored.content_digest}"
             )
 
     with kept_folder(
@@ -111,7 +115,7 @@ def stored_skill(
 
 
 def has_skill(stored: StoredSkill, settings: Settings) -> bool:
-    """Whether the store has it whole."""
+    """Whether the store has the complete skill."""
     return _is_whole(os.path.join(store_folder(settings), stored.digits, _SKILL), stored)
 
 
@@ -123,11 +127,19 @@ def _is_whole(path: str, stored: StoredSkill) -> bool:
     return (hashes.content_digest, hashes.tree_sha) == stored
 
 
+def remedy_of(error: SkillbeltError) -> str:
+    """Return what to do about an error of an installation.
+
+    The advice that every SourceError has is about the sources of the catalog.
+    """
+    return "" if error.remedy == SourceError.remedy else error.remedy
+
+
 def explain_system(error: OSError, folder: str = "") -> tuple[str, str]:
-    """Return what the system says of a file, or of the folder, and what to do about it."""
+    """Return the message of an operating-system error, with its path, and a remedy."""
     named = error.filename or folder
     where = f"{named}: " if named else ""
-    remedy = "make room on its disk" if error.errno in _NO_ROOM else "see what is there"
+    remedy = "make room on its disk" if error.errno in _NO_ROOM else "check the path"
     return f"{where}{error.strerror or error}", f"{remedy}, then run the command again"
 
 

@@ -1,15 +1,15 @@
-"""Which files of a skill declare packages, and what they came to, as values."""
+"""Find the files of a skill that declare packages, and hold what those resolve to."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import read_handle
 from skillbelt.files.tree import SkillTree, TreeEntry
 from skillbelt.install.values import NO_VALUES, LockEntry
+from skillbelt.records import NamedTuple
 
 _BLOCK = b"# /// script"
 _LISTS = ("pyproject.toml", "package.json")
@@ -18,7 +18,7 @@ _MAX_SCRIPT_BYTES = 256 * 2**10
 
 
 class ResolvedPackages(NamedTuple):
-    """What the packages of a skill came to, as the lock has it, or why it is not known.
+    """The resolved packages of a skill, as the lock records them, or why they are unknown.
 
     Both are empty for a skill that declares none.
     """

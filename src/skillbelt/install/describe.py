@@ -1,10 +1,9 @@
-"""Say what a skill can do, before it is installed: for people, who are asked."""
+"""Describe what a skill can do, for the person who decides about installing it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from skillbelt.check.check import check_file
 from skillbelt.errors import PathEscape, RunRefused, SkillbeltError
@@ -13,6 +12,7 @@ from skillbelt.install.add import SkillOffer, compare_files
 from skillbelt.install.hashes import hash_folder
 from skillbelt.install.policy import JudgedSkill
 from skillbelt.install.update import NewVersion, stored_version
+from skillbelt.records import NamedTuple
 from skillbelt.running.packages.declared import needs_of
 from skillbelt.scan.declared import declared_hosts
 from skillbelt.scan.report import summarize
@@ -25,7 +25,7 @@ _MOST_LISTED = 20
 
 
 class SkillAbilities(NamedTuple):
-    """What is known of what a skill can do, from its files and from what it declares."""
+    """The capabilities of a skill, from its files and its declarations."""
 
     files: int = 0
     bytes: int = 0
@@ -44,7 +44,7 @@ def check_offer(offer: SkillOffer) -> tuple[Diagnostic, ...]:
 
 
 def describe_abilities(folder: str) -> SkillAbilities:
-    """Return what a skill can do, as far as its files and its own words tell. Never raises."""
+    """Return what a skill can do, by its files and its declarations. Never raises."""
     try:
         skill = Skill.from_folder(folder)
         needs, front = skill.requirements, skill.frontmatter

@@ -1,9 +1,8 @@
-"""From a fetched skill to its entry in a lock, and from an entry back to its source."""
+"""Convert a fetched skill to its lock entry, and an entry back to its source."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 
 from skillbelt.errors import SourceError
@@ -13,12 +12,12 @@ from skillbelt.install.names import typed_name
 from skillbelt.install.source_syntax import parse_source
 from skillbelt.install.values import FetchedSkill, InstallPlace, LockEntry, SourceReference
 from skillbelt.permission.rules import Request
-from skillbelt.text import one_line
+from skillbelt.text import Lazy, one_line
 
-# Of these `skills` needs the URL to fetch them again, and of those it writes no path.
+# `skills` needs the URL of the first kinds to fetch them again; for the second it writes no path.
 _WITH_URL = ("git", "gitlab", "well-known", "mcp", "oci", "clawhub")
 _WITHOUT_PATH = ("local", "well-known")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_DIGEST = Lazy(r"sha256:[0-9a-f]{64}")
 
 
 def entry_for(
@@ -35,7 +34,7 @@ def entry_for(
     """
     reference = fetched.reference
     user = place.scope == "user"
-    folder_hash = computed_hash(fetched.folder)
+    folder_hash = computed_hash(fetched.folder, reference.source)
     return LockEntry(
         name=fetched.name,
         source=portable_source(reference, place),
@@ -105,13 +104,14 @@ def install_request(entries: Iterable[LockEntry]) -> Request:
     """Return the one question about installing skills: each with its content and its source."""
     wanted = tuple(entries)
     names = ", ".join(entry.name for entry in wanted)
+    what = "the skill" if len(wanted) == 1 else "the skills"
     sources = ", ".join(dict.fromkeys(_shown_source(entry) for entry in wanted))
     return Request(
         type="install",
         patterns=tuple(
             f"skill:{typed_name(entry.name)}@{entry.content_digest}" for entry in wanted
         ),
-        summary=one_line(f"install the skills {names} from {sources}"),
+        summary=one_line(f"install {what} {names} from {sources}"),
         initiator="user",
     )
 

@@ -1,18 +1,18 @@
-"""Fetch skills from any kind of source into a private folder: one way in for all of them."""
+"""Fetch skills from any kind of source into a private folder: the single entry point."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from importlib import import_module
 from types import ModuleType
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from skillbelt.discovery.sources.bounds import Deadline, PullBudget, Refusal
 from skillbelt.discovery.sources.failure import SourceFailure, redact
 from skillbelt.errors import closest
-from skillbelt.install import git, marketplaces
+from skillbelt.install import git
 from skillbelt.install.find_skills import (
     FoundSkill,
     SkippedSkill,
@@ -25,8 +25,16 @@ from skillbelt.install.git import GitFetch, GitTree, RedirectedRepository, fetch
 from skillbelt.install.names import typed_name
 from skillbelt.install.source_tree import FolderTree, SourceTree, export_skill, join
 from skillbelt.install.values import FetchedSkill, SourceReference
+from skillbelt.late import Late
+from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings
+from skillbelt.text import shell_word
 from skillbelt.values import SKILL_FILE
+
+if TYPE_CHECKING:
+    from skillbelt.install import marketplaces
+else:
+    marketplaces = Late("skillbelt.install.marketplaces")  # cost: 1 ms, only for plugins
 
 Progress = Callable[[str], None]
 _GIT_KINDS = ("github", "gitlab", "git")
@@ -38,7 +46,7 @@ _LATEST = 253_402_300_799  # the last second of the year 9999
 class OpenSource(NamedTuple):
     """A source whose skills are known, and from which each can be copied.
 
-    `into` is the folder of the caller that everything is written below.
+    Everything is written below `into`, a folder of the caller.
     """
 
     reference: SourceReference
@@ -56,25 +64,33 @@ class OpenSource(NamedTuple):
         chosen = choose_skills(self.found.skills, wanted)
         for name in wanted:
             if name != "*" and not choose_skills(chosen, [name]):
+                self.tree.rest()
                 raise self._no_skill(name)
         return chosen
 
+    def take_alone(self, skill: FoundSkill) -> FetchedSkill:
+        """Copy one skill, and leave nothing running."""
+        try:
+            return self.take(skill)
+        finally:
+            self.tree.rest()
+
     def take(self, skill: FoundSkill) -> FetchedSkill:
-        """Copy one skill into a folder of its own; raises SourceFailure."""
-        # A folder of the skill's own name: that is one of the things that are checked.
+        """Copy one skill into a folder of its own; raises SourceFailure.
+
+        The source stays open: the caller ends with `tree.rest()`.
+        """
+        # The folder has the name of the skill, since the checks compare both.
         name = typed_name(skill.name)
         folder = os.path.join(self.into, f"{len(os.listdir(self.into))}-taken", name)
         os.makedirs(folder, 0o700)
         source = redact(self.reference.url or self.reference.source)
-        try:
-            if self.reference.kind == "mcp":
-                whole = FolderTree(_load("pulled").fetch_listed(self.tree, skill, source))
-                export_skill(whole, "", folder, source=source, budget=self.budget)
-            else:
-                export_skill(self.tree, skill.folder, folder, source=source, budget=self.budget)
-            tree_sha = self.tree.tree_of(skill.folder) if isinstance(self.tree, GitTree) else ""
-        finally:
-            self.tree.rest()
+        if self.reference.kind == "mcp":
+            whole = FolderTree(_load("pulled").fetch_listed(self.tree, skill, source))
+            export_skill(whole, "", folder, source=source, budget=self.budget)
+        else:
+            export_skill(self.tree, skill.folder, folder, source=source, budget=self.budget)
+        tree_sha = self.tree.tree_of(skill.folder) if isinstance(self.tree, GitTree) else ""
         return FetchedSkill(
             name=skill.name,
             folder=folder,
@@ -90,6 +106,7 @@ class OpenSource(NamedTuple):
     def _no_skill(self, name: str) -> SourceFailure:
         known = [skill.name for skill in self.found.skills]
         near = closest(name, known)
+        word = shell_word(self.reference.typed or self.reference.source)
         there = f"it has {', '.join(known[:_MAX_NAMED])}" if known else "it has no skill"
         if near:
             there = f"did you mean {' or '.join(map(repr, near))}?"
@@ -97,7 +114,7 @@ class OpenSource(NamedTuple):
             self.reference.source,
             f"has no skill {name!r}; {there}",
             code="source-no-skill",
-            remedy="`skillbelt add SOURCE --list` shows all of them",
+            remedy=f"`skillbelt add {word} --list` shows all of them",
         )
 
 
@@ -119,7 +136,10 @@ def fetch_skills(
         reference, settings, into, commit=commit, skill_path=skill_path, progress=progress
     )
     chosen = source.choose([reference.skill or "*"]) if not skill_path else source.found.skills
-    return tuple(source.take(skill) for skill in chosen)
+    try:
+        return tuple(source.take(skill) for skill in chosen)
+    finally:
+        source.tree.rest()
 
 
 def open_source(
@@ -134,18 +154,21 @@ def open_source(
 ) -> OpenSource:
     """Fetch what is needed to know the skills of a source. Raises SourceError.
 
-    With `wanted` names, skills that have none of them need not be among those that are found.
+    With `wanted` names, skills that have none of them need not be among those that are found, and
+    the source stays open for `take`. Without them a choice may follow, and nothing is left running.
     """
     if reference.kind == "marketplace":
         found = marketplaces.resolve_plugin(reference, settings)
         reference, commit = found.reference, commit or found.commit
-    say = progress or (lambda _: None)
+    say, names = progress or (lambda _: None), tuple(wanted)
     try:
         opened = _open(reference, settings, into, commit, say)
+        skills = SourceSkills(())
         try:
-            skills = _find(opened.tree, reference, skill_path, wanted)
+            skills = _find(opened.tree, reference, skill_path, names)
         finally:
-            opened.tree.rest()
+            if not (names and skills.skills):
+                opened.tree.rest()
     except Refusal as error:
         raise SourceFailure(
             reference.source, str(error), code="remote-too-large", remedy="give a part of it"
@@ -172,6 +195,14 @@ def _find(
 def _nothing(reference: SourceReference, found: SourceSkills) -> SourceFailure:
     why = "; ".join(f"{one.path}: {one.reason}" for one in found.skipped[:3])
     where = f" in {reference.subpath!r}" if reference.subpath else ""
+    if reference.kind == "local" and _is_bare(reference.url):
+        address = shell_word(f"file://{reference.url}")
+        return SourceFailure(
+            reference.source,
+            "is a repository without files",
+            code="source-no-skill",
+            remedy=f"`skillbelt add {address}` reads its commits",
+        )
     return SourceFailure(
         reference.source,
         f"no skill was found{where}" + (f" ({why})" if why else ""),
@@ -243,8 +274,11 @@ def _open_folder(reference: SourceReference, folder: str, into: str) -> OpenSour
 
 
 def _is_repository(folder: str) -> bool:
-    bare = all(os.path.exists(os.path.join(folder, part)) for part in ("HEAD", "objects"))
-    return bare or os.path.exists(os.path.join(folder, ".git"))
+    return _is_bare(folder) or os.path.exists(os.path.join(folder, ".git"))
+
+
+def _is_bare(folder: str) -> bool:
+    return all(os.path.exists(os.path.join(folder, part)) for part in ("HEAD", "objects"))
 
 
 # --- git -----------------------------------------------------------------------------------------
@@ -273,8 +307,8 @@ def _open_git(
 def _provenance(tree: GitTree) -> Mapping[str, object]:
     if not tree.time:
         return {}
-    when = datetime.fromtimestamp(min(tree.time, _LATEST), UTC)
-    return {"committedAt": when.isoformat().replace("+00:00", "Z")}
+    when = time.gmtime(min(tree.time, _LATEST))
+    return {"committedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", when)}
 
 
 def _addresses(wanted: GitFetch, settings: Settings, deadline: Deadline) -> Iterator[GitFetch]:
@@ -283,7 +317,7 @@ def _addresses(wanted: GitFetch, settings: Settings, deadline: Deadline) -> Iter
     Git's own redirects are off: it would follow them to any host.
     """
     if scheme_of(wanted.url) not in ("http", "https"):
-        # ssh knows its hosts by keys, and by names that only its own settings resolve.
+        # ssh identifies hosts by their keys, and resolves aliases of its own configuration.
         yield wanted
         return
     online, private = _load("online"), settings.private_sources

@@ -12,13 +12,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 from skillbelt.discovery.sources.bounds import Refusal
 from skillbelt.format.bounds import MAX_FRONTMATTER_BYTES
 from skillbelt.format.frontmatter import parse
 from skillbelt.install.names import folder_name, lock_name, name_fault
 from skillbelt.install.source_tree import SourceTree, join, read_file
+from skillbelt.records import NamedTuple
 from skillbelt.text import Lazy, one_line, shorten
 from skillbelt.untrusted_json import read_json
 from skillbelt.values import SKILL_FILE
@@ -72,7 +73,7 @@ class FoundSkill(NamedTuple):
 
 
 class SkippedSkill(NamedTuple):
-    """A SKILL.md that is no skill, and why."""
+    """A SKILL.md that is not a valid skill, and why."""
 
     path: str
     reason: str
@@ -116,7 +117,7 @@ def find_skills(
 
 
 def read_skill(tree: SourceTree, folder: str) -> FoundSkill | SkippedSkill:
-    """Return the skill in a folder of the source, or why its SKILL.md is none."""
+    """Return the skill in a folder of the source, or why its SKILL.md is not valid."""
     path = join(folder, SKILL_FILE)
     try:
         data = read_file(tree, path, MAX_SKILL_FILE_BYTES)[: 2 * MAX_FRONTMATTER_BYTES]
@@ -146,7 +147,7 @@ def _parse_skill(data: bytes, folder: str, path: str) -> FoundSkill | SkippedSki
 
 
 def _below(folder: str, name: str) -> str:
-    """Return the path of an entry of a folder, both as the tree itself has them."""
+    """Join a folder and an entry name of the tree."""
     return f"{folder}/{name}" if folder else name
 
 
@@ -205,7 +206,7 @@ class _Search:
                 self._add(place)
 
     def _may_be_wanted(self, folder: str) -> bool:
-        """Whether the skill of a folder may have a wanted name, by a look at its text."""
+        """Whether the skill of a folder may have a wanted name, without parsing its YAML."""
         try:
             data = read_file(self._tree, _below(folder, SKILL_FILE), MAX_SKILL_FILE_BYTES)
         except Refusal:
@@ -214,14 +215,14 @@ class _Search:
         return plain is None or plain[1].decode() in self._wanted
 
     def _candidates(self) -> Iterator[str]:
-        """Yield the folders with a SKILL.md, where skills are by custom or by declaration."""
+        """Yield the folders with a SKILL.md in the conventional and the declared places."""
         self._tree.list_all()
         custom = frozenset(join(self._top, place) for place in _CUSTOM)
         for place in self._places():
             yield from self._walk(place, _DEEP if place in custom else 1)
 
     def _places(self) -> Sequence[str]:
-        """Return the folders that hold skills by custom or by declaration."""
+        """Return the folders that hold skills by convention or by declaration."""
         custom = (join(self._top, place) for place in _CUSTOM)
         return (self._top, *custom, *self._plugins.places)
 
@@ -275,7 +276,7 @@ class _Search:
         return last == skill.name and parent in self._places()
 
     def _is_installed(self, skill: FoundSkill) -> bool:
-        """Whether the source itself installed it from elsewhere, by its own lock."""
+        """Whether the lock of the source lists it: the source installed it from elsewhere."""
         if not self._locked:
             return False
         if not any(f"{skill.folder}/".startswith(f"{place}/") for place in CLIENT_FOLDERS):
@@ -296,7 +297,7 @@ def _locked_names(tree: SourceTree) -> Iterator[str]:
 
 
 def read_manifest(tree: SourceTree, path: str) -> Any:
-    """Return a JSON document of the source; None where there is none that can be read."""
+    """Return a JSON document of the source; None if it is missing or not valid."""
     if not tree.is_file(path):
         return None
     try:
@@ -364,7 +365,7 @@ class _Plugins:
         yield join(base, "skills")
 
     def _inside(self, *paths: str, base: str | None = None) -> str | None:
-        """Return the folder that relative paths lead to; None for one that leads out."""
+        """Resolve relative paths to a folder; None if they lead out of the source."""
         start = self._top if base is None else base
         joined = posixpath.normpath(posixpath.join(start or ".", *paths))
         if joined.startswith(("..", "/")):

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import NamedTuple
 
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import open_file, read_handle
@@ -23,6 +22,7 @@ from skillbelt.install.content_store import StoredSkill
 from skillbelt.install.hashes import FolderHashes, hash_folder
 from skillbelt.install.lock_file import place_id
 from skillbelt.install.values import InstallPlace
+from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings
 from skillbelt.untrusted_json import BadJson, read_json
 
@@ -65,7 +65,7 @@ class FolderStamps:
             )
         hashes = hash_folder(folder, partial=True)
         settled = before and started - before.newest_ns >= TICK_NS and not hashes.problems
-        # What was changed while it was read has another stamp now.
+        # A folder that changed while it was read has another stamp now.
         if before and settled and _stamp(folder) == before:
             self._known[folder] = StampedFolder(
                 stamp=before.text,
@@ -92,7 +92,7 @@ def _stamp(folder: str) -> TreeStamp | None:
 
 
 def _read(path: str) -> dict[str, StampedFolder]:
-    """Return what was written; nothing for a file that is missing or is none of ours."""
+    """Return the stored stamps; none if the file is missing or not valid."""
     try:
         document = read_json(read_handle(open_file(path), _MAX_BYTES))
     except (OSError, BadJson):

@@ -18,7 +18,8 @@ import subprocess
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import IO, NamedTuple
+from threading import Timer
+from typing import IO
 from urllib.parse import unquote, urlsplit
 
 from skillbelt.discovery.sources.bounds import Deadline, Refusal
@@ -32,22 +33,24 @@ from skillbelt.files.contain import (
     read_handle,
 )
 from skillbelt.install.source_tree import MAX_TREE_ITEMS, ItemKind, TreeItem
+from skillbelt.records import NamedTuple
 from skillbelt.settings import process_environment
 from skillbelt.text import Lazy, one_line, shorten
 
 GIT_TIMEOUT_SECONDS = 300.0
-# What one file of git may have: the objects of a source, packed.
+# The largest file that git may write: the pack of a source.
 MAX_PACK_BYTES = 1024 * 2**20
-# Against an object that unpacks to more than there is memory.
+# Stops an object that unpacks to more than fits in memory.
 MAX_GIT_MEMORY_BYTES = 8 * 2**30
 _MAX_LISTING_BYTES = 512 * 2**20
 _MAX_KEPT_BYTES = 64 * 2**20
 _CHUNK = 64 * 2**10
+_TELLING = Lazy(r"(fatal|error|remote|ssh): ?|\S+@\S+: Permission denied")  # lines that say why
 _ERROR_CHARS = 400
 _HASH = Lazy(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _LISTED = Lazy(rb"(\d{6}) \w+ ([0-9a-f]+)\t([^\0]+)\0")
 _MAX_REFS_BYTES = 64 * 2**20
-# So few objects are asked for one by one of a git that runs already.
+# Up to this many objects are requested one by one from the running process.
 _FEW = 64
 _LIMITS = 'ulimit -f "$1" 2>/dev/null; ulimit -v "$2" 2>/dev/null; shift 2; exec "$@"'
 _MODES: dict[bytes, tuple[ItemKind, bool]] = {
@@ -59,9 +62,13 @@ _MODES: dict[bytes, tuple[ItemKind, bool]] = {
     b"040000": ("folder", False),
 }
 _FOLDER = b"040000"
+_SHA1_DIGITS = 40
+_SHA256_CONFIG = (
+    "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = sha256\n"
+)
 _FILES = frozenset((b"100644", b"100664", b"100755"))
 _KEPT_VARIABLES = ("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_SSL_CAINFO")
-# The user's own keys that say how to prove who they are, and how to reach the network.
+# Settings of the user's git for authentication and network access.
 _USER_KEYS = (
     r"^(credential\..*|core\.sshcommand|ssh\.variant"
     r"|http\.(.*\.)?(proxy|proxyauthmethod|sslcainfo|sslcapath|sslcert|sslkey|extraheader))$"
@@ -92,7 +99,7 @@ _FIXED = (
 
 
 class GitFetch(NamedTuple):
-    """What to fetch: an address, and a branch, a tag or a commit of it; "" for its default branch.
+    """A fetch target: an address, and a branch, a tag or a commit of it; "" for its default branch.
 
     `commit` must be the one that comes, if given. `resolved` pins the host to checked addresses.
     """
@@ -131,8 +138,9 @@ class GitRepository:
 
     def __init__(self, folder: str, fetch: GitFetch, deadline: Deadline) -> None:
         self._git, self._fetch, self._deadline = find_git(), fetch, deadline
+        self._has_long_ids = False
         self._own = os.path.join(folder, "fetched.git")
-        # The same objects without a word about where missing ones are: git must not fetch them
+        # The same objects without a promisor remote: git must not fetch missing ones
         # one by one while it reads.
         self._view = os.path.join(folder, "view.git")
         for place in (self._own, self._view):
@@ -178,7 +186,7 @@ class GitRepository:
         return environment
 
     def _read_user_keys(self, inherited: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Return the keys of the user's and the machine's git that the source may need."""
+        """Return the settings of the user's git for authentication and network access."""
         environment = {**inherited, "GIT_DIR": self._view, "LC_ALL": "C"}
         command = [self._git, "config", "--includes", "-z", "--get-regexp", _USER_KEYS]
         done = subprocess.run(
@@ -196,7 +204,9 @@ class GitRepository:
         fetch = self._fetch
         if not fetch.commit and (found := find_local(local_repository(fetch.url), fetch.ref)):
             self._objects, commit = found
+            self._fit_hash(commit)
             return commit
+        self._fit_hash(fetch.commit or fetch.ref)
         wanted = [fetch.commit] if fetch.commit else list(_candidates(fetch.ref))
         for number, name in enumerate(wanted):
             try:
@@ -206,6 +216,11 @@ class GitRepository:
                 if not self._fetch_branches(fetch.commit or fetch.ref):
                     raise _unknown_ref(fetch) from None
                 return fetch.commit or fetch.ref
+            except _OtherHash as error:
+                if self._has_long_ids:  # a server can say so again and again
+                    raise _failure(fetch.url, str(error)) from None
+                self._use_sha256()
+                return self.fetch_commit()
             except _MissingRef as error:
                 if number + 1 == len(wanted):
                     raise _unknown_ref(fetch) from error
@@ -214,6 +229,17 @@ class GitRepository:
         if not first or not _HASH.fullmatch(first[0]):
             raise _failure(fetch.url, "git fetched no commit")
         return first[0]
+
+    def _fit_hash(self, name: str) -> None:
+        if _HASH.fullmatch(name) and len(name) > _SHA1_DIGITS:
+            self._use_sha256()
+
+    def _use_sha256(self) -> None:
+        """Read and fetch objects with the longer ids that a repository may have."""
+        self._has_long_ids = True
+        for place in (self._own, self._view):
+            with open(os.path.join(place, "config"), "w", encoding="ascii") as file:
+                file.write(_SHA256_CONFIG)
 
     def _fetch_branches(self, commit: str) -> bool:
         """Fetch all branches with their history; return whether the commit is among it.
@@ -277,7 +303,7 @@ class GitRepository:
             _end(process)
 
     def read(self, *words: str, stdin: Iterable[str] | None = ()) -> _GitReader:
-        """Start git to read objects; nothing is fetched by it. Without `stdin` it can be asked."""
+        """Start git to read objects; it fetches nothing. With `stdin` None, use `ask`."""
         environment = {
             **self._environment,
             "GIT_DIR": self._view,
@@ -294,6 +320,7 @@ class _GitReader:
     """A git process whose output is read as it comes; closing it ends the process."""
 
     process: subprocess.Popen[bytes]
+    _watch: Timer
 
     def __init__(self, url: str, deadline: Deadline) -> None:
         self._url, self._deadline = url, deadline
@@ -313,29 +340,44 @@ class _GitReader:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
+        # A hostile repository can have a FIFO in place of an object: git would block forever.
+        self._watch = Timer(self._deadline.left(), _kill, (self.process,))
+        self._watch.daemon = True
+        self._watch.start()
         with suppress(ProcessLookupError):  # it is done already
             _limit_memory(self.process.pid)
 
+    def end(self) -> None:
+        """End the process."""
+        self._watch.cancel()
+        self._watch.join()
+        _end(self.process)
+
+    def _too_early(self) -> Exception:
+        """Return the error for an early EOF: the deadline, or a failure of git."""
+        self._deadline.check()
+        return _failure(self._url, "git ended too early")
+
     def ask(self, name: str) -> None:
-        """Ask for an object; one whose names were its input has been asked for all of them."""
+        """Request an object; does nothing if all names were given at the start."""
         if self.process.stdin is None:
             return
         try:
             self.process.stdin.write(f"{name}\n".encode("ascii"))
             self.process.stdin.flush()
         except BrokenPipeError:
-            raise _failure(self._url, "git ended too early") from None
+            raise self._too_early() from None
 
     def __enter__(self) -> _GitReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        _end(self.process)
+        self.end()
 
     def whole(self, most: int) -> bytes | None:
-        """Return the object that comes next, empty if it is larger; None if it is not there."""
+        """Return the next object; empty if it is larger than `most`, None if it is missing."""
         assert self.process.stdout is not None
-        words = self.process.stdout.readline(4096).split()
+        words = self.line().split()
         if len(words) != 3:
             return None
         size = int(words[2])
@@ -348,18 +390,21 @@ class _GitReader:
     def line(self) -> bytes:
         self._deadline.check()
         assert self.process.stdout is not None
-        return self.process.stdout.readline(4096)
+        found = self.process.stdout.readline(4096)
+        if not found:
+            raise self._too_early()
+        return found
 
     def take(self, count: int) -> bytes:
         self._deadline.check()
         assert self.process.stdout is not None
         data = self.process.stdout.read(count)
         if len(data) < count:
-            raise _failure(self._url, "git ended too early")
+            raise self._too_early()
         return data
 
     def rest(self, most: int) -> bytes:
-        """Return everything to the end; Refusal for more than `most` bytes."""
+        """Read to EOF; Refusal for more than `most` bytes."""
         assert self.process.stdout is not None
         parts, size = [], 0
         while chunk := self.process.stdout.read(_CHUNK * 16):
@@ -369,6 +414,7 @@ class _GitReader:
             if size > most:
                 raise Refusal(f"the list of its files has more than {most} bytes")
         if self.process.wait() != 0:
+            self._deadline.check()
             raise _failure(self._url, "git cannot read the commit")
         return b"".join(parts)
 
@@ -385,7 +431,7 @@ class GitTree:
         self._kept: dict[str, bytes] = {}
         self._kept_bytes = 0
         self._asked: _GitReader | None = None
-        # What git has in each folder: names, modes and ids.
+        # The entries of each folder: name, mode and id.
         self._folders: dict[str, list[tuple[str, bytes, str]]] = {}
         self._entries: dict[str, dict[str, tuple[bytes, str]]] = {}
         self._is_listed, self._count = False, 0
@@ -396,9 +442,9 @@ class GitTree:
             raise
 
     def rest(self) -> None:
-        """End the git that answers questions; the next one starts another."""
+        """Stop the reading git process; the next read starts another."""
         if self._asked is not None:
-            _end(self._asked.process)
+            self._asked.end()
             self._asked = None
 
     def _reader(self) -> _GitReader:
@@ -407,7 +453,7 @@ class GitTree:
         return self._asked
 
     def _read_commit(self, commit: str) -> tuple[str, str, int]:
-        """Return the ids of the commit (a tag leads to one) and of its tree, and when it is of."""
+        """Return the ids of the commit and of its tree, and its time; tags are peeled."""
         git = self._reader()
         git.ask(f"{commit}^{{commit}}")
         words = git.line().split()
@@ -516,12 +562,12 @@ class GitTree:
             self._keep(missing)
 
     def _fetch(self, ids: Iterable[str]) -> None:
-        self.rest()  # it would not look for what comes
+        self.rest()  # a running process does not see new packs
         self._repository.fetch_objects(ids)
 
     @contextmanager
     def _batch(self, ids: Sequence[str]) -> Iterator[_GitReader]:
-        """Yield the git that these objects can be read from, in this order."""
+        """Yield a git process to read these objects from, in this order."""
         if len(ids) > _FEW:
             with self._repository.read("cat-file", "--batch", "--buffer", stdin=ids) as git:
                 yield git
@@ -529,11 +575,11 @@ class GitTree:
         try:
             yield self._reader()
         except BaseException:
-            self.rest()  # what it answers next may belong to what was left
+            self.rest()  # its next output may belong to the object that was not read to the end
             raise
 
     def _keep(self, ids: Sequence[str]) -> list[str]:
-        """Keep the objects that are there, up to a bound; return those that are not."""
+        """Cache the objects that exist, up to a bound; return the missing ones."""
         missing: list[str] = []
         if not ids:
             return missing
@@ -569,7 +615,7 @@ class GitTree:
     def _stream_known(
         self, paths: Sequence[str]
     ) -> Generator[tuple[str, Iterator[bytes]], None, list[str]]:
-        """Yield the files that are there; return the paths of those that are not."""
+        """Yield the files that exist; return the paths of the missing ones."""
         missing: list[str] = []
         if not paths:
             return missing
@@ -585,7 +631,7 @@ class GitTree:
                     raise Refusal(f"{path!r} is no file in the repository")
                 chunks = _take_chunks(git, int(words[2]))
                 yield path, chunks
-                for _ in chunks:  # what the reader left
+                for _ in chunks:  # skip what the caller did not read
                     pass
                 git.take(1)
         return missing
@@ -629,10 +675,10 @@ def _make_bare(folder: str) -> None:
     """Write an empty bare repository: what `git init` writes, without starting it."""
     for part in ("", "objects", "refs"):
         os.mkdir(os.path.join(folder, part), 0o700)
-    with open(os.path.join(folder, "HEAD"), "x", encoding="ascii") as file:
-        file.write("ref: refs/heads/none\n")
-    with open(os.path.join(folder, "config"), "x", encoding="ascii") as file:
-        file.write("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
+    with open(os.path.join(folder, "HEAD"), "xb") as file:
+        file.write(b"ref: refs/heads/none\n")
+    with open(os.path.join(folder, "config"), "xb") as file:
+        file.write(b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
 
 
 def _scratch_file(folder: str) -> IO[bytes]:
@@ -649,7 +695,7 @@ def _limit_command() -> tuple[str, ...]:
 
 
 def _limit_memory(process: int) -> None:
-    """Bound the memory of a process that was just started; where that cannot be, it has none."""
+    """Limit the memory of a new process, where the system supports that."""
     if hasattr(resource, "prlimit"):
         most = (MAX_GIT_MEMORY_BYTES, MAX_GIT_MEMORY_BYTES)
         with suppress(ValueError, PermissionError):  # it has a lower one
@@ -657,7 +703,7 @@ def _limit_memory(process: int) -> None:
 
 
 def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Whether the process ends in time; told at once, where `wait` looks every 50 ms."""
+    """Whether the process ends in time. A pidfd wakes at once; `wait` polls every 50 ms."""
     if not hasattr(os, "pidfd_open"):
         try:
             process.wait(seconds)
@@ -677,26 +723,36 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         if pipe is not None:
             with suppress(BrokenPipeError):
                 pipe.close()
+    _kill(process)
+    process.wait()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 class _MissingRef(Exception):
-    """The server has no such branch or tag."""
+    """The server does not have this branch or tag."""
+
+
+class _OtherHash(Exception):
+    """The repository has ids of SHA-256."""
 
 
 class _NotById(_MissingRef):
-    """The server gives commits by the names of branches alone."""
+    """The server refuses to serve a commit by its id."""
 
 
 def _explain(url: str, said: str, code: int) -> Exception:
-    """Return the error for what git wrote; its own lines are for people, not for programs."""
+    """Turn the messages of git into an error."""
     text = _last_words(said)
     lowered = said.lower()
     if "couldn't find remote ref" in lowered or "could not find remote branch" in lowered:
         return _MissingRef(text)
+    if "mismatched algorithms" in lowered and "server sha256" in lowered:
+        return _OtherHash(text)
     if "unadvertised object" in lowered:
         return _NotById(text)
     if "not our ref" in lowered:
@@ -731,8 +787,9 @@ class RedirectedRepository(SourceFailure):
 
 def _last_words(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    chosen = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))] or lines
-    return shorten(one_line(" ".join(dict.fromkeys(chosen))), _ERROR_CHARS)
+    chosen = [line for line in lines if _TELLING.match(line)] or lines
+    plain = (line.removeprefix("fatal: ").removeprefix("error: ").rstrip(".") for line in chosen)
+    return shorten(one_line("; ".join(dict.fromkeys(plain))), _ERROR_CHARS)
 
 
 def _unknown_ref(fetch: GitFetch) -> SourceFailure:
@@ -752,8 +809,8 @@ def _failure(url: str, reason: str) -> SourceFailure:
 def find_local(folder: str, ref: str) -> tuple[str, str] | None:
     """Return the objects of a repository on this disk, and the id that a branch or a tag names.
 
-    None where only git knows, and for a commit. Nothing that is written in the repository is
-    obeyed: its configuration is not read, and its objects are read through a repository of ours.
+    None where only git knows, and for a commit. The configuration of
+    the repository is not read, and its objects are read through a repository of ours.
     """
     inside = os.path.join(folder, ".git")
     place = inside if os.path.isdir(inside) else folder
@@ -777,7 +834,7 @@ def find_local(folder: str, ref: str) -> tuple[str, str] | None:
 
 
 def _read_ref(handle: int, name: str) -> str:
-    """Return the id that a name of an open repository stands for; "" where git must say."""
+    """Resolve a ref of an open repository to an id; "" if only git can."""
     for _ in range(2):
         text = _read_text(handle, name, 4096)
         if text is None:

@@ -9,27 +9,27 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Iterable
 from functools import cmp_to_key
-from typing import Literal, NamedTuple
+from typing import Literal
 from unicodedata import category
 
 from skillbelt.errors import PathEscape, SourceError
 from skillbelt.files.contain import read_handle
 from skillbelt.files.manifest import MAX_MANIFEST_BYTES
 from skillbelt.files.tree import SkillTree, TreeEntry, TreeRules, relative_target
-from skillbelt.text import one_line
+from skillbelt.records import NamedTuple
+from skillbelt.text import Lazy, one_line
 
 # As ICU compares them for every locale of Western Europe: punctuation, digits, letters.
 _ORDER = " _-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~$0123456789abcdefghijklmnopqrstuvwxyz"
 _WEIGHTS = {character: place for place, character in enumerate(_ORDER)}
 _WEIGHTS |= {character.upper(): place for character, place in _WEIGHTS.items()}
-# What `skills` walks: all but these two folders, also what is not part of a skill for us.
+# `skills` skips these two folders only; it also hashes files that we do not install.
 _RULES_OF_SKILLS = TreeRules(
     left_out=frozenset(), exact=True, folders_left_out=frozenset((".git", "node_modules"))
 )
-_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+_CONTROL = Lazy(rb"[\x00-\x1f\x7f]")
 _FILE, _PROGRAM, _LINK, _FOLDER = b"100644", b"100755", b"120000", b"40000"
 
 
@@ -46,7 +46,7 @@ class HashedFile(NamedTuple):
 
 
 class FolderHashes(NamedTuple):
-    """What a folder holds, sorted by path, and the two hashes over it.
+    """The files of a folder, sorted by path, and the two hashes over them.
 
     `problems` are entries that no skill may have.
     """
@@ -166,46 +166,47 @@ def _git_id(kind: bytes, data: bytes) -> str:
     return made.hexdigest()
 
 
-def computed_hash(folder: str) -> str:
+def computed_hash(folder: str, shown: str = "") -> str:
     """Return the `computedHash` that `skills` 1.7.4 writes for a folder in its source.
 
     It sorts paths by the rules of ICU. SourceError, with the names, where those matter: for two
-    paths that differ first in characters that are not ASCII.
+    paths that differ first in characters that are not ASCII. It calls the folder `shown`, if given.
     """
+    shown = shown or folder
     digest = hashlib.sha256()
     left = MAX_MANIFEST_BYTES
     try:
         with SkillTree(folder, rules=_RULES_OF_SKILLS) as tree:
-            for path, entry in _sort_as_skills(folder, tree.entries()):
+            for path, entry in _sort_as_skills(shown, tree.entries()):
                 data = read_handle(tree.open(entry), left + 1)
                 left -= len(data)
                 if left < 0:
-                    raise SourceError(folder, f"has more than {MAX_MANIFEST_BYTES:,} bytes")
+                    raise SourceError(shown, f"has more than {MAX_MANIFEST_BYTES:,} bytes")
                 digest.update(path.encode())
                 digest.update(data)
     except (OSError, PathEscape) as error:
-        raise SourceError(folder, str(error)) from error
+        raise SourceError(shown, str(error)) from error
     return digest.hexdigest()
 
 
-def _sort_as_skills(folder: str, entries: Iterable[TreeEntry]) -> list[tuple[str, TreeEntry]]:
+def _sort_as_skills(shown: str, entries: Iterable[TreeEntry]) -> list[tuple[str, TreeEntry]]:
     files = []
     for entry in entries:
         if entry.problem in ("unreadable", "too-many", "too-deep"):
-            raise SourceError(folder, f"{one_line(entry.path)!r} {entry.reason}")
+            raise SourceError(shown, f"{one_line(entry.path)!r} {entry.reason}")
         if entry.kind == "file":
             files.append((entry.path.replace("\\", "/"), entry))
     for path, _ in files:
         if any(character < " " or "\x7f" <= character < "\xa0" for character in path):
-            raise _unsortable(folder, path, "holds a control character")
+            raise _unsortable(shown, path, "holds a control character")
         try:
             path.encode()
         except UnicodeEncodeError:
-            raise _unsortable(folder, path, "is not UTF-8") from None
+            raise _unsortable(shown, path, "is not UTF-8") from None
     try:
         return sorted(files, key=cmp_to_key(_compare_rows))
     except _NotComparable as error:
-        raise _unsortable(folder, error.name, "is not ASCII") from None
+        raise _unsortable(shown, error.name, "is not ASCII") from None
 
 
 def _compare_rows(one: tuple[str, TreeEntry], other: tuple[str, TreeEntry]) -> int:

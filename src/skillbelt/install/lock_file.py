@@ -16,19 +16,26 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from skillbelt.errors import ConfigError, PathEscape
 from skillbelt.files.contain import check_relative, open_file, read_handle
 from skillbelt.files.locks import held
-from skillbelt.files.private import make_folder, replace_file
+from skillbelt.files.private import create_file, make_folder, replace_file
 from skillbelt.install.names import folder_name, name_fault
 from skillbelt.install.values import NO_VALUES, InstallPlace, InstallScope, LockEntry
+from skillbelt.late import Late
+from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings, upward
 from skillbelt.text import Lazy, one_line
 from skillbelt.untrusted_json import BadJson, read_json
 from skillbelt.values import SKILL_FILE
+
+if TYPE_CHECKING:
+    import datetime
+else:  # cost: 1 ms, only for a user's lock
+    datetime = Late("datetime")
 
 PROJECT_LOCK = "skills-lock.json"
 SKILLS_FOLDER = ".agents/skills"
@@ -145,6 +152,11 @@ def read_lock(place: InstallPlace) -> SkillLock:
     data = _read(place.lock)
     if data is None:
         return SkillLock(place=place, entries={})
+    return _decode(place, data)
+
+
+@lru_cache(maxsize=1)  # one command reads the same file several times for each skill
+def _decode(place: InstallPlace, data: bytes) -> SkillLock:
     document = _parse(place, data)
     entries: dict[str, LockEntry] = {}
     refused = []
@@ -212,7 +224,7 @@ def shown_value(value: object) -> str:
 
 
 def _where(data: bytes, error: BadJson) -> tuple[int, str]:
-    """Return the line of a fault, 0 if it is not known, and the reason without it."""
+    """Return the line of a parse error, 0 if unknown, and the message without it."""
     if error.key:
         key = json.dumps(error.key, ensure_ascii=False).encode("utf-8", "replace")
         second = data.find(key, data.find(key) + 1)
@@ -280,7 +292,7 @@ def _check_skill_path(path: str) -> None:
 
 
 class LockChanges:
-    """What is to be changed in a lock; nothing is written before the end of `change_lock`."""
+    """The pending changes of a lock; nothing is written before the end of `change_lock`."""
 
     def __init__(self, lock: SkillLock) -> None:
         self.lock = lock
@@ -328,11 +340,25 @@ def write_lock(changes: LockChanges) -> None:
     replace_file(path, data, mode=mode)
 
 
+class NotWritable(ConfigError):
+    """A state or cache folder that cannot be written."""
+
+    def __init__(self, folder: str, error: OSError, variable: str) -> None:
+        super().__init__(
+            f"{error.filename or folder} cannot be written: {error.strerror or error}; set "
+            f"{variable} to a folder that can"
+        )
+
+
 @contextmanager
 def locked_place(place: InstallPlace, settings: Settings) -> Iterator[None]:
-    """Hold the place among all processes of this product."""
+    """Lock the place against other processes of this product."""
     folder = os.path.join(settings.state_dir, "install")
-    make_folder(folder)
+    try:
+        make_folder(folder)
+        create_file(os.path.join(folder, f"{place_id(place)}.lock"))
+    except OSError as error:
+        raise NotWritable(folder, error, "XDG_STATE_HOME") from error
     name = place_id(place)
     busy = ConfigError(
         f"another skillbelt has been changing {place.lock} for {_WAIT_SECONDS:.0f} seconds; "
@@ -371,7 +397,7 @@ def _names_path(place: InstallPlace, settings: Settings) -> str:
 
 
 def place_id(place: InstallPlace) -> str:
-    """Return hex digits that stand for the place in names of files."""
+    """Return a hex id of the place, for file names."""
     return hashlib.sha256(os.fsencode(os.path.realpath(place.lock))).hexdigest()[:32]
 
 
@@ -404,13 +430,19 @@ def _plain(value: Any) -> Any:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.datetime.now(datetime.UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
 
 
 def sort_as_javascript(values: Mapping[str, Any]) -> dict[str, Any]:
     """Sort keys as an object of JavaScript has them: whole numbers first, then by UTF-16."""
     numbers = [key for key in values if _is_index(key)]
-    texts = sorted(values.keys() - set(numbers), key=lambda key: key.encode("utf-16-be", "replace"))
+    texts = sorted(values.keys() - set(numbers))
+    if not all(map(str.isascii, texts)):
+        texts.sort(key=lambda key: key.encode("utf-16-be", "replace"))
     return {key: values[key] for key in (*sorted(numbers, key=int), *texts)}
 
 
@@ -420,5 +452,7 @@ def _is_index(key: str) -> bool:
 
 def _dump(document: Mapping[str, Any], scope: InstallScope) -> bytes:
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
-    text = _LONE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-    return (text + ("\n" if scope == "project" else "")).encode()
+    text += "\n" if scope == "project" else ""
+    if not text.isascii():
+        text = _LONE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return text.encode()

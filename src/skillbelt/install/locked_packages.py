@@ -1,4 +1,4 @@
-"""The packages of installed skills: resolved when a skill is locked, held to when it runs.
+"""The packages of installed skills: resolved when a skill is locked, enforced when it runs.
 
 The key `packages` of an entry has, for each file of the skill that declares packages, its
 requirements and all that they came to: versions, and the hashes of every platform.
@@ -48,7 +48,7 @@ def resolve_packages(
     known: Mapping[str, object] = NO_VALUES,
     progress: Callable[[str], None] | None = None,
 ) -> ResolvedPackages:
-    """Ask the index what the packages of a skill come to. Nothing is installed.
+    """Resolve the packages of a skill with the index. Nothing is installed.
 
     What is `known` of the same requirements stays. What a rule denies is not looked up.
     """

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from skillbelt.discovery.sources.failure import SourceFailure
 from skillbelt.install.find_skills import (
@@ -17,12 +16,13 @@ from skillbelt.install.find_skills import (
 from skillbelt.install.source_syntax import check_ref, parse_source
 from skillbelt.install.source_tree import FolderTree
 from skillbelt.install.values import SourceReference
+from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings
-from skillbelt.text import one_line
+from skillbelt.text import Lazy, one_line
 from skillbelt.untrusted_json import read_json
 
 _KNOWN = ".claude/plugins/known_marketplaces.json"
-_COMMIT = re.compile(r"[0-9a-f]{40}")
+_COMMIT = Lazy(r"[0-9a-f]{40}")
 
 
 class Marketplace(NamedTuple):
@@ -35,7 +35,7 @@ class Marketplace(NamedTuple):
 
 
 class PluginSource(NamedTuple):
-    """Where a plugin is, and the commit that the marketplace pins it to."""
+    """The location of a plugin, and the commit that the marketplace pins it to."""
 
     reference: SourceReference
     commit: str = ""
@@ -70,7 +70,7 @@ def _read_known(path: str) -> Any:
 
 
 def _origin(source: Any) -> SourceReference | None:
-    """Return where Claude Code has a marketplace from, if that is a repository."""
+    """Return the repository that Claude Code fetched a marketplace from, if any."""
     try:
         return _from_object(source, "marketplace").reference
     except SourceFailure:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import subprocess
 from contextlib import suppress
-from typing import NamedTuple
 
 from skillbelt.errors import SkillbeltError
 from skillbelt.files.contain import (
@@ -23,6 +22,7 @@ from skillbelt.files.manifest import MAX_MANIFEST_BYTES
 from skillbelt.install.content_store import copy_skill
 from skillbelt.install.git import find_git
 from skillbelt.install.hashes import HashedFile, hash_folder
+from skillbelt.records import NamedTuple
 
 UPSTREAM = ".upstream"
 _SECONDS = 30.0
@@ -38,7 +38,7 @@ class MergeConflict(NamedTuple):
 
 
 class MergedFolder(NamedTuple):
-    """What a merge kept of the local edits, and what it could not decide."""
+    """The result of a merge: the local edits it kept, and the conflicts."""
 
     kept: tuple[str, ...] = ()
     conflicts: tuple[MergeConflict, ...] = ()
@@ -91,7 +91,8 @@ class _Merge:
         if {old.kind, mine.kind, new.kind} != {"file"}:
             return False
         executable = new.executable if mine.executable == old.executable else mine.executable
-        if new.sha256 == old.sha256 or mine.sha256 == old.sha256:  # only the modes differ twice
+        # Both sides changed only the mode.
+        if new.sha256 == old.sha256 or mine.sha256 == old.sha256:
             source = self._ours if new.sha256 == old.sha256 else self._theirs
             merged: bytes | None = _read(source, path)
         else:

@@ -1,7 +1,7 @@
 """Names of skills in a lock and on the disk, as `skills` 1.7.4 makes them.
 
 The lock has the name as its author wrote it, also `Cat Fact`; the folder has what is left of it in
-small letters, `cat-fact`. A name that people cannot read or type is refused.
+lower case, `cat-fact`. A name that people cannot read or type is refused.
 """
 
 from __future__ import annotations

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Literal, get_args
 
 from skillbelt.errors import ConfigError
+from skillbelt.text import Lazy
 from skillbelt.values import SKILL_FILE
 
 ScriptKind = Literal["none", "python", "shell", "node"]
 SCRIPT_KINDS: tuple[ScriptKind, ...] = get_args(ScriptKind)
-_NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9]){0,63}")
-_LICENSE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .+()-]{0,99}")
+_NAME = Lazy(r"[a-z0-9](?:-?[a-z0-9]){0,63}")
+_LICENSE = Lazy(r"[A-Za-z0-9][A-Za-z0-9 .+()-]{0,99}")
 _PYTHON = '''#!/usr/bin/env python3
 # /// script
 # requires-python = ">=3.11"
@@ -60,7 +60,7 @@ def check_name(name: str) -> str:
     """Return the name of a new skill; ConfigError for one that the format does not allow."""
     if len(name) > 64 or not _NAME.fullmatch(name):
         raise ConfigError(
-            f"{name[:80]!r} is no name of a skill: use small letters, digits, single hyphens"
+            f"{name[:80]!r} is not a skill name: use lower-case letters, digits, single hyphens"
         )
     return name
 

@@ -7,15 +7,16 @@ from typing import Literal, NamedTuple, get_args
 
 from skillbelt.errors import ConfigError
 from skillbelt.format.frontmatter import parse, split
+from skillbelt.text import Lazy
 from skillbelt.values import SKILL_FILE
 
 VersionPart = Literal["major", "minor", "patch"]
 PARTS: tuple[VersionPart, ...] = get_args(VersionPart)
 FIRST_VERSION = "0.1.0"
-_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?:[-+][0-9A-Za-z.+-]{1,64})?")
-_AT_TOP = re.compile(r"^version:[ \t]*[^\n#]*?(?=[ \t]*(?:#[^\n]*)?$)", re.MULTILINE)
-_METADATA = re.compile(r"^metadata:[ \t]*(?:#[^\n]*)?$", re.MULTILINE)
-_INSIDE = re.compile(r"^([ \t]+)version:[ \t]*[^\n#]*?(?=[ \t]*(?:#[^\n]*)?$)", re.MULTILINE)
+_VERSION = Lazy(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?:[-+][0-9A-Za-z.+-]{1,64})?")
+_AT_TOP = Lazy(r"^version:[ \t]*[^\n#]*?(?=[ \t]*(?:#[^\n]*)?$)", re.MULTILINE)
+_METADATA = Lazy(r"^metadata:[ \t]*(?:#[^\n]*)?$", re.MULTILINE)
+_INSIDE = Lazy(r"^([ \t]+)version:[ \t]*[^\n#]*?(?=[ \t]*(?:#[^\n]*)?$)", re.MULTILINE)
 
 
 class VersionChange(NamedTuple):

@@ -1,4 +1,4 @@
-"""What needs requests of our own: OCI registries, ClawHub, and the hosts that git may reach.
+"""Sources reached by our own requests: OCI registries, ClawHub, and the hosts that git may reach.
 
 There is no agreed media type: any manifest counts whose layers are tar files, gzipped or not, that
 together have a SKILL.md. Every document and layer must have the digest that names it.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import re
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import IO, Any, NamedTuple, TypeVar
@@ -26,6 +25,7 @@ from skillbelt.files.contain import FOLLOW_FILE
 from skillbelt.hosts import origin
 from skillbelt.install.values import SourceReference
 from skillbelt.settings import Settings
+from skillbelt.text import Lazy
 from skillbelt.untrusted_json import read_json
 from skillbelt.values import Limits
 
@@ -41,8 +41,8 @@ _MAX_MANIFEST_BYTES = 4 * 2**20
 _MAX_LAYERS = 100
 _MAX_NESTED = 3
 _MAX_REDIRECTS = 5
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
+_DIGEST = Lazy(r"sha256:[0-9a-f]{64}")
+_CHALLENGE = Lazy(r'(\w+)="([^"]*)"')
 _REFS = "/info/refs"
 _QUERY = "?service=git-upload-pack"
 _MAX_REFS_BYTES = 64 * 2**20

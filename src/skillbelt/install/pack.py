@@ -15,7 +15,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from skillbelt.check.check import check_file
 from skillbelt.discovery.sources.skill_index import SCHEMA
@@ -23,6 +23,7 @@ from skillbelt.errors import ConfigError, SourceError
 from skillbelt.files.contain import READ_FILE, open_beneath, open_folder
 from skillbelt.format.skill import Skill
 from skillbelt.install.hashes import FolderHashes, hash_folder
+from skillbelt.records import NamedTuple
 from skillbelt.values import SKILL_FILE
 
 PackFormat = Literal["skill", "plugin", "well-known", "oci-layout"]

@@ -1,4 +1,4 @@
-"""The way to the packages of a lock, for commands that seldom need it.
+"""Lazy access to the packages of a lock.
 
 Most skills declare no packages, and then nothing more is imported.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import NamedTuple
 
 from skillbelt.format.skill import Skill
 from skillbelt.install.values import LockEntry
 from skillbelt.permission.packages import LockedPackages
+from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings
 
 

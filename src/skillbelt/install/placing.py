@@ -1,4 +1,4 @@
-"""Puts skills in place, and takes them away: after a kill at any point, all of it or nothing.
+"""Install and remove skills atomically, also if the process is killed at any point.
 
 Everything is prepared in a folder beside the place first. Then a journal says what is to be done,
 in the order of the steps; each is one rename, and can be done again. Last come the lock and the end
@@ -12,18 +12,20 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, Literal, NamedTuple
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, Literal
 
 from skillbelt.discovery.clients import CLIENTS, Client, expand_folder
 from skillbelt.errors import ConfigError, PathEscape, SourceError, closest, log_warning
 from skillbelt.files.contain import below, check_segment, open_dir, open_file, read_handle
 from skillbelt.files.private import replace_file
 from skillbelt.files.remove import remove_tree
+from skillbelt.files.tree_copy import swap
 from skillbelt.install.content_store import copy_skill, explain_system
 from skillbelt.install.hashes import hash_folder
 from skillbelt.install.lock_file import (
     LockChanges,
+    NotWritable,
     journal_path,
     locked_place,
     place_id,
@@ -33,7 +35,7 @@ from skillbelt.install.lock_file import (
 )
 from skillbelt.install.names import folder_name, typed_name
 from skillbelt.install.values import Installed, InstallPlace, LockEntry
-from skillbelt.running.staging import swap
+from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings
 from skillbelt.untrusted_json import BadJson, read_json
 
@@ -64,7 +66,7 @@ class PlaceStep(NamedTuple):
 
 
 class PlaceJournal(NamedTuple):
-    """What is to be done to a place: steps, then the entry of the lock (None removes it)."""
+    """A planned change of a place: steps, then the entry of the lock (None removes it)."""
 
     name: str
     stages: tuple[str, ...]
@@ -79,7 +81,7 @@ def skill_folder(place: InstallPlace, name: str) -> str:
 
 
 def client_name(name: str) -> str:
-    """Return what a client is called here, by a name that other tools have for it."""
+    """Return our name of a client, given a name that other tools use."""
     return _OTHER_NAMES.get(name, name)
 
 
@@ -124,6 +126,18 @@ def using_place(place: InstallPlace, settings: Settings) -> Iterator[None]:
     """Hold the place; what a killed process left is finished or removed first."""
     with locked_place(place, settings):
         recover(place, settings)
+        yield
+
+
+@contextmanager
+def reading_place(place: InstallPlace, settings: Settings) -> Iterator[None]:
+    """Hold the place to read it. Where nothing can be written, as in a container, nothing is held.
+
+    No process of this machine can have begun a change there.
+    """
+    with ExitStack() as stack:
+        with suppress(NotWritable):
+            stack.enter_context(using_place(place, settings))
         yield
 
 
@@ -180,7 +194,7 @@ def put_skill(
 def link_clients(
     place: InstallPlace, name: str, clients: Iterable[str], settings: Settings
 ) -> tuple[str, ...]:
-    """Give clients the links that they lack; the caller holds the place."""
+    """Create the missing links of clients; the caller holds the place."""
     with _Preparation(place, settings) as prepared:
         for client in clients:
             prepared.put_client(client, name, skill_folder(place, name), copy=False)
@@ -240,11 +254,11 @@ def take_skill(place: InstallPlace, name: str, settings: Settings) -> tuple[str,
 
 
 class _Gone(Exception):
-    """What a step moves is neither where it was prepared nor where it belongs."""
+    """The file that a step moves is at neither its old nor its new path."""
 
 
 class _Preparation:
-    """What is prepared beside the place; removed at the end if it was not put in place."""
+    """Files prepared beside the place; removed at the end unless they were put in place."""
 
     def __init__(self, place: InstallPlace, settings: Settings) -> None:
         self._place, self._settings = place, settings
@@ -300,13 +314,13 @@ class _Preparation:
         if not os.path.lexists(path) or os.path.realpath(path) == os.path.realpath(target):
             return
         if os.path.islink(path) and not os.path.exists(path):
-            return  # it leads nowhere
+            return  # a dangling link
         if not os.path.islink(path) and (_equal(path, target) or _equal(path, source)):
             return  # a copy of what is installed, or will be
         raise ConfigError(f"{path} is there already and is not a link to {target}; move it away")
 
     def drop(self, target: str) -> bool:
-        """Prepare to remove what is at the path; False for nothing."""
+        """Prepare to remove what is at the path; False if nothing is there."""
         if not os.path.lexists(target):
             return False
         self._step("drop", self._staged(target), target, target)
@@ -416,7 +430,7 @@ def _move(step: PlaceStep, place: InstallPlace) -> None:
         return
     if _identity(source) != step.moved:
         if step.action == "drop":
-            return  # it is gone
+            return  # removed meanwhile
         raise _Gone(source)
     above, beside = os.path.split(destination), os.path.split(source)
     here = open_dir(os.path.realpath(beside[0]), os.path.realpath(fence) if fence else "")

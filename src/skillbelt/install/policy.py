@@ -1,4 +1,4 @@
-"""What a user and a team demand of the skills that are installed: sources, signers, age, scan.
+"""The policy of a user and a team for installed skills: sources, signers, age, scan.
 
 The user's settings and those of the project are judged each by itself, and what either refuses is
 refused: a project can tighten, and never loosen. A lock comes with the project. What it says of a
@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from skillbelt.errors import PermissionDenied
 from skillbelt.files.contain import open_file, read_handle
@@ -20,16 +18,26 @@ from skillbelt.files.locks import locked
 from skillbelt.files.private import make_folder, replace_file
 from skillbelt.format.skill import Skill
 from skillbelt.install.hashes import FolderHashes
-from skillbelt.install.signature_file import SkillSigner, signer_of
-from skillbelt.install.signatures import SignatureCheck, check_signature
 from skillbelt.install.values import NO_VALUES, Drift, LockEntry
+from skillbelt.late import Late
+from skillbelt.records import NamedTuple
 from skillbelt.scan.inspector import SkillInspector
 from skillbelt.scan.report import explain_refusal
 from skillbelt.scan.values import NOT_SCANNED, ScannedSkill, at_level
 from skillbelt.settings import Settings
 from skillbelt.source_rules import TrustedSigner, matches_source, parse_signer
-from skillbelt.text import one_line
+from skillbelt.text import one_line, shell_line
 from skillbelt.untrusted_json import BadJson, read_json
+
+if TYPE_CHECKING:
+    import datetime
+
+    from skillbelt.install import signature_file, signatures
+else:
+    datetime = Late("datetime")  # cost: 1 ms, only where the age counts
+    # cost: 2 ms, only where signatures count
+    signature_file = Late("skillbelt.install.signature_file")
+    signatures = Late("skillbelt.install.signatures")
 
 _MAX_NOTES = 5_000
 _MOST_WARNINGS = 5
@@ -38,7 +46,7 @@ _CODES = {"unsigned": "unsigned", "unknown": "unknown-signer", "bad": "bad-signa
 
 
 class Acceptance(NamedTuple):
-    """What the user accepts for one command: an unsigned skill, another signer than before."""
+    """Exceptions that the user accepts for one command: an unsigned skill, another signer."""
 
     unsigned: bool = False
     signer: bool = False
@@ -83,18 +91,18 @@ class SkillToJudge(NamedTuple):
 
 
 class JudgedSkill(NamedTuple):
-    """What was found: faults, which refuse it, warnings, and what the lock is to record."""
+    """The verdict: faults, which refuse the skill, warnings, and facts for the lock."""
 
     faults: tuple[PolicyFault, ...] = ()
     warnings: tuple[str, ...] = ()
-    signer: SkillSigner | None = None
+    signer: signature_file.SkillSigner | None = None
     unsigned: bool = False
     first_seen: str = ""
     scanned: ScannedSkill = NOT_SCANNED
 
     @property
     def scan(self) -> dict[str, object]:
-        """What the lock records of the scan: the level, and how many findings of each rule."""
+        """The lock's record of a scan: the level, and how many findings of each rule."""
         if not self.scanned.digest:
             return {}
         rules = sorted({one.rule for one in self.scanned.findings if one.kind != "note"})
@@ -149,7 +157,7 @@ def judge_skill(
 def _judge_content(
     skill: SkillToJudge, settings: Settings
 ) -> tuple[ScannedSkill, list[PolicyFault], list[str]]:
-    """Scan a skill: what the settings do not bear refuses it, what needs a look is a warning."""
+    """Scan a skill: findings above the threshold refuse it, others are warnings."""
     scanned = SkillInspector(settings).scan(Skill.from_folder(skill.folder))
     refused = at_level(scanned.findings, settings.scan_refuses)
     asked = dict.fromkeys(
@@ -202,7 +210,7 @@ def record_acceptance(
 
 
 def _list_of(settings: Settings, key: str) -> tuple[tuple[str, ...], str, str]:
-    """Return the user's list, the place that says it, and the folder that paths in it begin at."""
+    """Return the user's list, the file that sets it, and the base folder of its paths."""
     where = settings.sources.get(key, "your settings")
     folder = os.path.dirname(where) if os.path.isabs(where) else settings.project
     return tuple(getattr(settings, key)), where, folder
@@ -228,8 +236,8 @@ def _judge_age(skill: SkillToJudge, settings: Settings) -> tuple[list[PolicyFaul
     if skill.of_user or settings.by_project("min_age_days"):
         seen = min(seen, _claimed(skill) or seen)
     begins = max(seen, _time(skill.committed_at) or seen)
-    until = begins + timedelta(days=settings.min_age_days)
-    if datetime.now(UTC) >= until:
+    until = begins + datetime.timedelta(days=settings.min_age_days)
+    if datetime.datetime.now(datetime.UTC) >= until:
         return [], _written(seen)
     days = f"{settings.min_age_days:g}"
     fault = PolicyFault(
@@ -241,7 +249,7 @@ def _judge_age(skill: SkillToJudge, settings: Settings) -> tuple[list[PolicyFaul
     return [fault], _written(seen)
 
 
-def _claimed(skill: SkillToJudge) -> datetime | None:
+def _claimed(skill: SkillToJudge) -> datetime.datetime | None:
     """Return when the lock says that the same content was seen first."""
     if skill.before is None or not _is_locked(skill):
         return None
@@ -253,29 +261,29 @@ def _is_locked(skill: SkillToJudge) -> bool:
     return skill.before is not None and skill.before.content_digest == skill.hashes.content_digest
 
 
-def _time(text: object) -> datetime | None:
+def _time(text: object) -> datetime.datetime | None:
     try:
-        found = datetime.fromisoformat(text) if isinstance(text, str) and text else None
-        return found.astimezone(UTC) if found and found.tzinfo else None
+        found = datetime.datetime.fromisoformat(text) if isinstance(text, str) and text else None
+        return found.astimezone(datetime.UTC) if found and found.tzinfo else None
     except (ValueError, OverflowError):
         return None
 
 
-def _written(time: datetime) -> str:
+def _written(time: datetime.datetime) -> str:
     return time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 # --- what this machine knows of contents ---------------------------------------------------------
 
 
-def note_content(digest: str, settings: Settings, *, unsigned: bool = False) -> datetime:
-    """Note a content and return when it was seen here first; `unsigned`: the user accepted it."""
+def note_content(digest: str, settings: Settings, *, unsigned: bool = False) -> datetime.datetime:
+    """Record a content digest; return when it was first seen. `unsigned`: the user accepts it."""
     path = _notes_path(settings)
     make_folder(os.path.dirname(path))
     with locked(f"{path}.lock"):
         notes = _read_notes(path)
         note = dict(notes.get(digest, {}))
-        seen = _time(note.get("seen")) or datetime.now(UTC).replace(microsecond=0)
+        seen = _time(note.get("seen")) or datetime.datetime.now(datetime.UTC).replace(microsecond=0)
         changed = {"seen": _written(seen)} | (
             {"unsigned": True} if unsigned or note.get("unsigned") is True else {}
         )
@@ -296,7 +304,7 @@ def _notes_path(settings: Settings) -> str:
 
 
 def _read_notes(path: str) -> dict[str, dict[str, object]]:
-    """Read what was noted; a file that cannot be read notes nothing, so everything is new."""
+    """Read the recorded digests; an unreadable file has none, so all content is new."""
     try:
         notes = read_json(read_handle(open_file(path), _MAX_NOTES_BYTES))
     except (OSError, BadJson):
@@ -319,13 +327,13 @@ def _layers(settings: Settings, url: str) -> Iterator[_Layer]:
 
 def needs_signature(entry: LockEntry, url: str, settings: Settings) -> bool:
     """Whether the signature of an installed skill counts: a rule says so, or the lock has one."""
-    return signer_of(entry.provenance) is not None or any(
+    return signature_file.signer_of(entry.provenance) is not None or any(
         layer.rule != "off" for layer in _layers(settings, url)
     )
 
 
 def signers_for(settings: Settings, url: str = "") -> tuple[TrustedSigner, ...]:
-    """Return who the user trusts to sign the skills of an address."""
+    """Return the signers that the user trusts for an address."""
     return _signers(_list_of(settings, "trusted_signers"), url)
 
 
@@ -347,10 +355,10 @@ def _absolute(path: str, folder: str) -> str:
 
 def _judge_signature(skill: SkillToJudge, settings: Settings, accepts: Acceptance) -> JudgedSkill:
     layers = [*_layers(settings, skill.url)]
-    recorded = signer_of(skill.before.provenance) if skill.before else None
+    recorded = signature_file.signer_of(skill.before.provenance) if skill.before else None
     if recorded is None and all(layer.rule == "off" for layer in layers):
         return NOT_JUDGED
-    checks = [check_signature(skill.folder, skill.hashes, one.signers) for one in layers]
+    checks = [signatures.check_signature(skill.folder, skill.hashes, one.signers) for one in layers]
     signers = [one.signer for one in checks if one.signer is not None]
     faults: list[PolicyFault] = []
     warnings: list[str] = []
@@ -392,11 +400,13 @@ def _waived(skill: SkillToJudge, layer: _Layer, settings: Settings, accepts: Acc
 
 
 def _command(skill: SkillToJudge, option: str) -> str:
-    return f"`{shlex.join(('skillbelt', *skill.command, option))}`"
+    return f"`{shell_line(('skillbelt', *skill.command, option))}`"
 
 
 def _signer_changed(
-    skill: SkillToJudge, recorded: SkillSigner, checks: Sequence[SignatureCheck]
+    skill: SkillToJudge,
+    recorded: signature_file.SkillSigner,
+    checks: Sequence[signatures.SignatureCheck],
 ) -> PolicyFault:
     signer = next((one.signer for one in checks if one.signer is not None), None)
     now = f"is signed by {signer.text}" if signer else f"is not: {checks[0].reason}"
@@ -407,7 +417,7 @@ def _signer_changed(
     )
 
 
-def _not_signed(skill: SkillToJudge, check: SignatureCheck, reason: str) -> PolicyFault:
+def _not_signed(skill: SkillToJudge, check: signatures.SignatureCheck, reason: str) -> PolicyFault:
     accept = _command(skill, "--allow-unsigned")
     remedy = {
         "unsigned": f"ask its publisher for a signed one; {accept} accepts it as it is",

@@ -20,7 +20,7 @@ from skillbelt.values import Origin
 
 
 class PulledSource(NamedTuple):
-    """A folder with what a source gave, and the digests of its skills by their folders.
+    """The downloaded folder of a source, and the digests of its skills by folder.
 
     `reference` is what the lock has of it.
     """

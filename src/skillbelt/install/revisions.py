@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
 
 from skillbelt.discovery.sources.bounds import Deadline, PullBudget
 from skillbelt.errors import ConfigError
 from skillbelt.install.git import GIT_TIMEOUT_SECONDS, GitFetch, GitTree, fetch_tree, find_git
 from skillbelt.install.source_tree import export_skill, join
+from skillbelt.records import NamedTuple
 from skillbelt.settings import process_environment
 from skillbelt.text import one_line
 from skillbelt.values import SKILL_FILE
@@ -90,7 +90,7 @@ def _find_skill(tree: GitTree, found: Revision) -> str:
 
 
 def _ask_git(folder: str, *words: str) -> str:
-    """Return what `git rev-parse` says in a folder; "" when it says no."""
+    """Return the output of `git rev-parse` in a folder; "" if it fails."""
     inherited = process_environment().items()
     environment = {name: value for name, value in inherited if not name.startswith("GIT_")}
     environment |= _CONFINED

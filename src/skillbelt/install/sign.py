@@ -21,18 +21,22 @@ from skillbelt.install.signature_file import (
 from skillbelt.install.signatures import load_crypto, load_sigstore, read_trusted
 from skillbelt.text import one_line
 
-# What the verifier of others leaves out without an option.
+# `model_signing verify` leaves these out by default.
 _GIT_FILES = frozenset((".gitattributes", ".github", ".gitignore"))
 _EVERYTHING = TreeRules(left_out=frozenset(), exact=True)
 
 
 class SigningMeans(NamedTuple):
-    """What to sign with: the file of a private key, of certificates, or a Sigstore token."""
+    """The means to sign: the file of a private key, of certificates, or a Sigstore token.
+
+    `services` is the file that names the Sigstore services; "" for the public ones.
+    """
 
     key: str = ""
     certificates: str = ""
     token: str = ""
     browser: bool = False
+    services: str = ""
 
 
 class SignedSkill(NamedTuple):
@@ -66,7 +70,9 @@ def sign_skill(folder: str, means: SigningMeans, password: Callable[[], bytes]) 
             data, signer = crypto.sign_with_key(statement, key)
     else:
         sigstore = load_sigstore("signing with Sigstore")
-        data, signer = sigstore.sign_with_sigstore(statement, means.token, browser=means.browser)
+        data, signer = sigstore.sign_with_sigstore(
+            statement, means.token, browser=means.browser, services=means.services
+        )
     compare_signed(signed_files(parse_bundle(data).payload), hashes)
     git = any(path.split("/")[0] in _GIT_FILES for path, _ in files)
     return SignedSkill(

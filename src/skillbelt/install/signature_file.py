@@ -1,26 +1,31 @@
 """The file of a signature, `skill.oms.sig`: read with bounds, and compared with what is installed.
 
 It is hostile like every other file of a skill. What it says counts only if the signed list is
-exactly the files that are there: what a signer chose to ignore is not believed.
+exactly the files that are there: the signer's list of ignored files is not used.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import os
-import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from skillbelt.errors import PathEscape, SourceError
 from skillbelt.files.contain import READ_FILE, open_beneath, open_folder, read_handle
 from skillbelt.files.tree import MAX_MANIFEST_FILES
 from skillbelt.install.hashes import FolderHashes
+from skillbelt.late import Late
+from skillbelt.records import NamedTuple
 from skillbelt.source_rules import SigningMethod
-from skillbelt.text import one_line, shorten
+from skillbelt.text import Lazy, one_line, shorten
 from skillbelt.untrusted_json import BadJson, read_json
+
+if TYPE_CHECKING:
+    import base64
+    import binascii
+else:  # cost: 1 ms, only for signed skills
+    base64, binascii = Late("base64"), Late("binascii")
 
 SIGNATURE_FILE = "skill.oms.sig"
 MAX_SIGNATURE_BYTES = 8 * 2**20
@@ -30,7 +35,7 @@ BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://model_signing/signature/v1.0"
-_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_SHA256 = Lazy(r"[0-9a-f]{64}\Z")
 _SHOWN = 5
 
 
@@ -46,7 +51,7 @@ class SignatureFault(SourceError):
 
 
 class SkillSigner(NamedTuple):
-    """Who signed a skill, as a lock records it.
+    """The signer of a skill, as a lock records it.
 
     `identity` is the SHA-256 of a public key, the name in a certificate or a Sigstore identity;
     `issuer` is who vouches for the name.
@@ -262,7 +267,7 @@ def compare_signed(signed: Mapping[str, str], hashes: FolderHashes) -> None:
 
 
 def check_same(data: bytes, hashes: FolderHashes) -> None:
-    """Raise SignatureFault if the file is another one than that which was hashed."""
+    """Raise SignatureFault if the file is not the one that was hashed."""
     hashed = next((one.sha256 for one in hashes.files if one.path == SIGNATURE_FILE), "")
     if hashlib.sha256(data).hexdigest() != hashed:
         raise SignatureFault("is a link, or changed while it was read")

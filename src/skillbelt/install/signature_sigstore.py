@@ -27,7 +27,7 @@ from skillbelt.source_rules import TrustedSigner
 from skillbelt.text import one_line, shorten
 from skillbelt.untrusted_json import read_json
 
-# It would say on every call that it fetches nothing, which is what is wanted.
+# Otherwise it logs on every call that it fetches nothing.
 logging.getLogger("sigstore").setLevel(logging.ERROR)
 
 
@@ -37,7 +37,7 @@ def verify_sigstore(bundle: SignatureBundle, trusted: TrustedSigner) -> SkillSig
     policy = Identity(identity=trusted.value, issuer=trusted.issuer)
     try:
         kind, payload = verifier.verify_dsse(Bundle.from_json(bundle.data), policy)
-    except Exception as error:  # hostile input: what its reader raises is a no
+    except Exception as error:  # hostile input: any exception of the parser means not verified
         raise SignatureFault(
             f"is not by {one_line(trusted.value)}: {_said(error)}",
             unknown=_is_by_another(verifier, bundle),
@@ -64,19 +64,32 @@ def _read_root(path: str) -> TrustedRoot:
                 return ClientTrustConfig.from_json(text).trusted_root
             return TrustedRoot.from_file(path)
         return ClientTrustConfig.production(offline=True).trusted_root
-    except Exception as error:  # of the file or of the package
+    except Exception as error:  # from the file or the package
         where = path or "the trust root of the package sigstore"
         raise ConfigError(f"{where}: cannot be used: {_said(error)}") from error
+
+
+def _read_services(path: str) -> ClientTrustConfig:
+    try:
+        return ClientTrustConfig.from_json(Path(path).read_text("utf-8"))
+    except Exception as error:
+        raise ConfigError(
+            f"--trust-config {one_line(path)}: cannot be used: {_said(error)}; give the trust "
+            "configuration of a Sigstore, in JSON"
+        ) from error
 
 
 def _said(error: Exception) -> str:
     return shorten(one_line(str(error) or type(error).__name__), 200)
 
 
-def sign_with_sigstore(statement: bytes, token: str, *, browser: bool) -> tuple[bytes, SkillSigner]:
+def sign_with_sigstore(
+    statement: bytes, token: str, *, browser: bool, services: str = ""
+) -> tuple[bytes, SkillSigner]:
     """Return a signature by an identity: of a token, of this machine, or of a browser.
 
-    It needs the network. ConfigError, with what to do, where there is no identity.
+    It needs the network. `services` is the file that names other services than the public ones.
+    ConfigError, with what to do, where there is no identity.
     """
     try:
         found = token or detect_credential()
@@ -87,13 +100,14 @@ def sign_with_sigstore(statement: bytes, token: str, *, browser: bool) -> tuple[
             "Sigstore needs to know who you are, and there is no token of this machine and no "
             "terminal for a browser; give --identity-token FILE, or sign with --key FILE"
         )
+    given = _read_services(services) if services else None
     try:
-        config = ClientTrustConfig.production()
+        config = given or ClientTrustConfig.production()
         login = Issuer(config.signing_config.get_oidc_url()) if not found else None
         identity = login.identity_token() if login else IdentityToken(str(found))
         with SigningContext.from_trust_config(config).signer(identity) as signer:
             bundle = signer.sign_dsse(Statement(statement))
-    except Exception as error:  # of the network, of the service, of the token
+    except Exception as error:  # from the network, the service or the token
         raise ConfigError(
             f"Sigstore cannot sign now: {_said(error)}; see that the network reaches it, or sign "
             "with --key FILE"

@@ -1,4 +1,4 @@
-"""Who signed a skill, of those that are trusted.
+"""Find the trusted signer of a skill.
 
 The cryptography is in `signature_crypto`, which needs an extra.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from skillbelt.errors import ConfigError, MissingExtra
 from skillbelt.files.contain import open_file, read_handle
@@ -23,6 +23,7 @@ from skillbelt.install.signature_file import (
     read_signature,
     signed_files,
 )
+from skillbelt.records import NamedTuple
 from skillbelt.source_rules import TrustedSigner
 
 MAX_TRUST_BYTES = 2**20
@@ -31,7 +32,7 @@ _MEANS = {"key": "key", "certificate": "certificate", "sigstore": "Sigstore iden
 
 
 class SignatureCheck(NamedTuple):
-    """What is known of a skill's signature. `reason` says why it is not trusted."""
+    """The verified state of a skill's signature. `reason` says why it is not trusted."""
 
     state: SignatureState
     signer: SkillSigner | None = None

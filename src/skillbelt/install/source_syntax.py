@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 
 from skillbelt.discovery.sources.address import ARCHIVE_ENDINGS, MCP, MCP_COMMAND, expand_home
@@ -16,6 +16,7 @@ from skillbelt.discovery.sources.failure import SourceFailure, redact
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import check_relative
 from skillbelt.install.values import SourceKind, SourceReference
+from skillbelt.records import NamedTuple
 from skillbelt.text import Lazy
 
 MAX_SOURCE_CHARS = 4096
@@ -64,7 +65,7 @@ _GIT_SCHEMES = ("ssh", "git+ssh", "git", "file", "http", "https")
 
 
 class _Fragment(NamedTuple):
-    """What stands after the `#` of a git source: a ref, and the name of a skill."""
+    """The part after the `#` of a git source: a ref, and the name of a skill."""
 
     text: str
     ref: str = ""
@@ -368,7 +369,7 @@ def _check_query(text: str) -> None:
     if text.lower().startswith(MCP_COMMAND) or "://" not in text:
         return
     address, _, query = text.partition("#")[0].partition("?")
-    for part in query.replace(";", "&").split("&"):
+    for part in query.replace(";", "&").split("&") if query else ():
         name = unquote(part.partition("=")[0])
         if _SECRET_NAME.fullmatch(name):
             _refuse(

@@ -1,7 +1,7 @@
 """The files of a source, on disk or in git objects, and the copy of one skill out of them.
 
 Every skill that is installed passes through `export_skill`: plain files and links that stay inside,
-names that are equal on no disk, and the bounds of an archive.
+names that clash on no file system, and the bounds of an archive.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import posixpath
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 from unicodedata import category
 
 from skillbelt.discovery.sources.bounds import MAX_ARCHIVE_FILES, PullBudget, Refusal
@@ -24,12 +24,13 @@ from skillbelt.files.contain import (
     open_beneath,
     open_folder,
 )
+from skillbelt.records import NamedTuple
 from skillbelt.text import Lazy
 
 ItemKind = Literal["file", "folder", "link", "submodule", "special"]
-# Histories, and what a tool creates again: neither installed nor part of any hash.
+# Generated folders: neither installed nor part of any hash.
 SKIPPED_FOLDERS = frozenset(("node_modules", ".venv"))
-# Of a checkout on disk; in a commit no honest tool puts them.
+# Present in a checkout on disk; no honest tool commits them.
 _HISTORIES = frozenset((".git", ".hg", ".svn"))
 MAX_TREE_ITEMS = 1_000_000
 _SHORT_HISTORY = Lazy(r"(?:git|hg|svn)~[0-9]+")
@@ -61,7 +62,7 @@ class SourceTree(Protocol):
         ...
 
     def rest(self) -> None:
-        """End what runs to read the source, until it is read again."""
+        """Stop the processes that read the source; reading again restarts them."""
         ...
 
     def prepare(self, paths: Iterable[str]) -> None:
@@ -149,7 +150,7 @@ def _copy(tree: SourceTree, folder: str, handle: int, budget: PullBudget) -> Non
 
 
 def is_history(name: str) -> bool:
-    """Whether a disk takes a name for that of a history: in another case, with what it ignores.
+    """Whether some file system reads the name as `.git`, `.hg` or `.svn`.
 
     Windows drops dots and blanks at the end and has short names, macOS ignores some characters.
     """
@@ -231,7 +232,7 @@ class FolderTree:
         """Return nothing: no file is kept."""
 
     def contents(self, paths: Sequence[str]) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """Yield the bytes of each file; raises Refusal for what is no file any more."""
+        """Yield the bytes of each file; raises Refusal if it is no longer a regular file."""
         handle = open_folder(self.folder)
         try:
             for path in paths:

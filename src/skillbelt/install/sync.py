@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from skillbelt.errors import ConfigError, PathEscape, PermissionDenied, SkillbeltError, SourceError
 from skillbelt.install.content_store import (
@@ -16,6 +16,7 @@ from skillbelt.install.content_store import (
     explain_system,
     incoming,
     keep_skill,
+    remedy_of,
     stored_skill,
 )
 from skillbelt.install.declaring import ResolvePackages, no_packages, packages_of_same
@@ -58,12 +59,14 @@ from skillbelt.install.values import (
     SourceReference,
 )
 from skillbelt.install.verify import VerifiedSkill, verify_lock, verify_skill
+from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings
+from skillbelt.text import one_line
 
 # What `skills` 1.7.4 leaves out when it copies a skill.
 _NOT_COPIED = frozenset(("metadata.json",))
 _FOLDERS_NOT_COPIED = frozenset(("__pypackages__",))
-BAD_ENTRY = "correct the entry, or remove it and add the skill again"
+BAD_ENTRY = "correct the entry, or take it out by `skillbelt remove` and add the skill again"
 SyncMode = Literal["install", "frozen", "adopt"]
 # Called with a source, the folder to fetch into, the commit and the path of the SKILL.md.
 Fetch = Callable[[SourceReference, str, str, str], FetchedSkill]
@@ -85,7 +88,7 @@ def fetcher(settings: Settings, progress: Report | None = None) -> Fetch:
 
 
 class SyncRefusal(NamedTuple):
-    """What was not done: a code, the reason, what to do. `policy`: a rule or a person said no."""
+    """A failed step: a code, the reason, the remedy. `policy`: a rule or person refused it."""
 
     name: str
     code: str
@@ -95,7 +98,7 @@ class SyncRefusal(NamedTuple):
 
 
 class SyncResult(NamedTuple):
-    """What was done, and what was not."""
+    """The steps that were done, and those that failed."""
 
     changes: tuple[PlannedChange, ...] = ()
     refused: tuple[SyncRefusal, ...] = ()
@@ -112,20 +115,17 @@ class SyncResult(NamedTuple):
 
 
 def plan_sync(
-    lock: SkillLock, settings: Settings, *, mode: SyncMode = "install", force: bool = False
+    lock: SkillLock,
+    settings: Settings,
+    *,
+    mode: SyncMode = "install",
+    force: bool = False,
+    report: Report = lambda text: None,
 ) -> SyncResult:
     """Return what `sync` would do; nothing is changed and nothing fetched."""
     changes: list[PlannedChange] = []
-    refused = [
-        SyncRefusal(
-            name=one.name,
-            code="lock-entry",
-            message=f"the entry in {lock.place.lock} {one.message}",
-            remedy=BAD_ENTRY,
-        )
-        for one in lock.refused
-    ]
-    verified = verify_lock(lock, settings)
+    refused = refuse_entries(lock)
+    verified = verify_lock(lock, settings, report=report)
     by_policy = [*judge_installed(verified, lock.place, settings)]
     forbidden = {one.name: one for one in reversed(by_policy)}
     names = pinned_names(lock.place, settings)
@@ -138,8 +138,36 @@ def plan_sync(
             refused.append(_forbidden(forbidden[skill.entry.name]))
         else:
             changes.append(planned)
-    drift = (*(one for skill in verified for one in skill.drift), *by_policy)
-    return SyncResult(changes=tuple(changes), refused=tuple(refused), drift=drift)
+    drift = [*(one for skill in verified for one in skill.drift), *by_policy]
+    if mode == "adopt":
+        drift += find_unlocked(lock)
+    return SyncResult(changes=tuple(changes), refused=tuple(refused), drift=tuple(drift))
+
+
+def refuse_entries(lock: SkillLock) -> list[SyncRefusal]:
+    """Return the entries of a lock that no command acts on."""
+    return [
+        SyncRefusal(
+            name=one.name,
+            code="lock-entry",
+            message=f"the entry in {lock.place.lock} {one.message}",
+            remedy=BAD_ENTRY,
+        )
+        for one in lock.refused
+    ]
+
+
+def find_unlocked(lock: SkillLock) -> Iterator[Drift]:
+    """Yield the installed skills that the lock does not have: adopting needs a source."""
+    for name in _unlocked(lock):
+        yield Drift(
+            name=name,
+            kind="not-locked",
+            path=skill_folder(lock.place, name),
+            message="is in no lock, and nothing says where it comes from, so it is not adopted",
+            remedy="`skillbelt import` records what another tool installed, "
+            f"`skillbelt add SOURCE --skill {name}` what has a source; your own needs no entry",
+        )
 
 
 def _leaves_files(change: PlannedChange) -> bool:
@@ -156,7 +184,7 @@ def _forbidden(drift: Drift) -> SyncRefusal:
 def judge_installed(
     verified: Iterable[VerifiedSkill], place: InstallPlace, settings: Settings
 ) -> Iterator[Drift]:
-    """Yield what the policy says against installed skills."""
+    """Yield the policy violations of installed skills."""
     return verify_policy(_to_judge(verified, place, settings), settings)
 
 
@@ -218,10 +246,17 @@ def _plan_skill(
         return SyncRefusal(
             name=entry.name,
             code="local-edits",
-            message=f"{skill.folder} has local edits: {skill.drift[0].message}",
+            message=f"{skill.folder} has local edits: {_first_edit(skill)}",
             remedy=skill.drift[0].remedy,
         )
     return change._replace(action="replace")
+
+
+def _first_edit(skill: VerifiedSkill) -> str:
+    """Return the first difference with its file, and how many more there are."""
+    first = skill.drift[0]
+    more = f" (and {len(skill.drift) - 1} more)" if len(skill.drift) > 1 else ""
+    return f"{os.path.relpath(first.path, skill.folder)} {first.message}{more}"
 
 
 def perform_sync(
@@ -242,11 +277,11 @@ def perform_sync(
     """
     done: list[PlannedChange] = []
     refused = list(plan.refused)
-    for change in plan.changes:
+    for number, change in enumerate(plan.changes, 1):
         if change.action == "keep" and not change.reason:
             done.append(change)
             continue
-        report(change.name)
+        report(f"installing {change.name} ({number} of {len(plan.changes)})")
         try:
             done.append(_perform(change, lock, settings, fetch, accepts=accepts, packages=packages))
         except (SkillbeltError, OSError) as error:
@@ -255,7 +290,7 @@ def perform_sync(
 
 
 def refusal_of(name: str, error: Exception) -> SyncRefusal:
-    """Return what a failure is for the caller."""
+    """Convert an error to a refusal."""
     if isinstance(error, OSError):
         message, remedy = explain_system(error)
         return SyncRefusal(name=name, code="system", message=message, remedy=remedy)
@@ -263,7 +298,7 @@ def refusal_of(name: str, error: Exception) -> SyncRefusal:
         name=name,
         code=getattr(error, "kind", "system"),
         message=str(error),
-        remedy=getattr(error, "remedy", ""),
+        remedy=remedy_of(error) if isinstance(error, SkillbeltError) else "",
         policy=isinstance(error, PermissionDenied | PathEscape),
     )
 
@@ -384,14 +419,14 @@ def _record(
     *,
     adopt: bool,
 ) -> None:
-    """Write down what is installed, and keep a copy of it in the store."""
+    """Record the installed content in the lock, and keep a copy in the store."""
     folder = skill_folder(place, entry.name)
     stored = keep_skill(folder, settings)
     pinned = _pinned(entry, stored)
     if adopt:
         same = stored.content_digest == entry.content_digest
         pinned = pinned._replace(computed_hash=computed_hash(folder))
-        if not same:  # what was known is about another content
+        if not same:  # what the entry said is about another content
             pinned = pinned._replace(commit="", provenance={}, unsigned=False, packages={}, scan={})
         found = linked_clients(place, entry.name, settings)
         pinned = pinned._replace(clients=tuple(dict.fromkeys((*entry.clients, *found))))
@@ -415,10 +450,7 @@ def prune(
     A skill that was written here, or edited, stays: only its author knows what it is for.
     """
     changes, refused = [], []
-    known = {folder_name(name) for name in (*lock.entries, *(one.name for one in lock.refused))}
-    for name in _installed(lock.place):
-        if name in known:
-            continue
+    for name in _unlocked(lock):
         folder = skill_folder(lock.place, name)
         try:
             hashes = hash_folder(folder)
@@ -465,18 +497,22 @@ def _nothing() -> str:
     raise SourceError("store", "does not have it")
 
 
-def _installed(place: InstallPlace) -> list[str]:
+def _unlocked(lock: SkillLock) -> list[str]:
+    """Return the folders of installed skills that the lock does not have; no links."""
+    skills = lock.place.skills
+    known = {folder_name(name) for name in (*lock.entries, *(one.name for one in lock.refused))}
     try:
-        names = sorted(os.listdir(place.skills))
+        names = sorted(os.listdir(skills))
     except OSError:
         return []
     return [
         name
         for name in names
         if not name.startswith(".")
+        and name not in known
         and folder_name(name) == name
-        and os.path.isfile(os.path.join(place.skills, name, "SKILL.md"))
-        and not os.path.islink(os.path.join(place.skills, name))
+        and os.path.isfile(os.path.join(skills, name, "SKILL.md"))
+        and not os.path.islink(os.path.join(skills, name))
     ]
 
 
@@ -486,6 +522,7 @@ def check_names(lock: SkillLock, names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         entry = lock.find(name)
         if entry is None:
+            _check_refused(lock, name)
             known: Iterable[str] = sorted(lock.entries)
             shown = ", ".join(known) or "nothing"
             error = ConfigError(f"{lock.place.lock} has no skill {name!r}; it has {shown}")
@@ -493,3 +530,12 @@ def check_names(lock: SkillLock, names: Sequence[str]) -> tuple[str, ...]:
             raise error
         found.append(entry.name)
     return tuple(dict.fromkeys(found))
+
+
+def _check_refused(lock: SkillLock, name: str) -> None:
+    """Raise ConfigError if the lock has an entry of that name that no command acts on."""
+    for one in refuse_entries(lock):
+        if one.name == name:
+            error = ConfigError(f"{one_line(name)}: {one.message}")
+            error.remedy = one.remedy
+            raise error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import NamedTuple
 
 from skillbelt.errors import ConfigError, SkillbeltError, SourceError
 from skillbelt.install.content_store import StoredSkill, incoming, keep_skill, stored_skill
@@ -33,17 +32,19 @@ from skillbelt.install.sync import (
     SyncResult,
     fetcher,
     refusal_of,
+    refuse_entries,
     skill_to_judge,
 )
 from skillbelt.install.values import NO_VALUES, InstallPlace, LockEntry, PlannedChange
 from skillbelt.install.verify import VerifiedSkill, verify_skill
+from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings
 
 CONFLICT = "conflict"  # the code of what a merge could not decide
 
 
 class NewVersion(NamedTuple):
-    """A skill of the lock whose source has other content now; `after` is its entry to be.
+    """A skill of the lock whose source has other content now; `after` is the new entry.
 
     `judged` is what the policy of the settings says.
     """
@@ -55,7 +56,7 @@ class NewVersion(NamedTuple):
 
 
 class FoundVersions(NamedTuple):
-    """What the sources have now: new versions, names without one, and what could not be asked."""
+    """The result of asking the sources: new versions, current skills, and failures."""
 
     new: tuple[NewVersion, ...] = ()
     current: tuple[str, ...] = ()
@@ -90,8 +91,9 @@ def find_versions(
 
     Each source is fetched once. What comes is kept in the store and nowhere else.
     """
-    wanted = set(names) or set(lock.entries)
-    new, current, refused = [], [], []
+    wanted = set(names) or set(lock.entries)  # of entries that no command acts on, it says so
+    new, current = [], []
+    refused = [] if names else refuse_entries(lock)
     groups: dict[tuple[str, ...], list[LockEntry]] = {}
     for name in sorted(wanted):
         entry = lock.entries[name]
@@ -103,7 +105,7 @@ def find_versions(
         key = (reference.kind, reference.url, reference.ref, reference.subpath)
         groups.setdefault(key, []).append(entry)
     for entries in groups.values():
-        report(entries[0].source)
+        report(f"fetching {entries[0].source}")
         with incoming(settings) as folder:
             try:
                 reference = reference_of(entries[0], lock.place)._replace(skill="")
@@ -112,7 +114,8 @@ def find_versions(
             except (SkillbeltError, OSError) as error:
                 refused += [refusal_of(entry.name, error) for entry in entries]
                 continue
-            for entry in entries:
+            for number, entry in enumerate(entries, 1):
+                report(f"reading {entry.name} ({number} of {len(entries)})")
                 try:
                     found = _newest(entry, source, lock.place, settings, accepts)
                 except (SkillbeltError, OSError) as error:
@@ -137,9 +140,9 @@ def _newest(
     named = [one for one in source.found.skills if one.name == entry.name]
     if not here and not named:
         raise SourceError(entry.source, f"has no skill {entry.name!r} any more")
-    fetched = source.take((here or named)[0])
+    fetched = source.take_alone((here or named)[0])
     if folder_name(fetched.name) == folder_name(entry.name):
-        fetched = fetched._replace(name=entry.name)  # written otherwise, in the same place
+        fetched = fetched._replace(name=entry.name)  # spelled differently, but the same folder
     if fetched.name != entry.name:
         raise SourceError(entry.source, f"{entry.name!r} is called {fetched.name!r} there now")
     stored = keep_skill(fetched.folder, settings)
@@ -245,7 +248,10 @@ def _prepared(
             yield PreparedVersion(new, found)
             return
         if found.hashes is None or any(one.kind == "unsafe" for one in found.drift):
-            raise SourceError(found.folder, f"cannot be merged: {found.drift[0].message}")
+            fault = found.drift[0]
+            error = SourceError(fault.path, f"cannot be merged: {fault.message}")
+            error.remedy = fault.remedy
+            raise error
         known = stored_of(before)
         if known is None:
             raise SourceError(
@@ -286,8 +292,8 @@ def apply_versions(
     with using_place(lock.place, settings):
         if read_lock(lock.place).data != lock.data:
             raise ConfigError(f"{lock.place.lock} was changed meanwhile; run the command again")
-        for version in found.new:
-            report(version.before.name)
+        for number, version in enumerate(found.new, 1):
+            report(f"installing {version.before.name} ({number} of {len(found.new)})")
             try:
                 change, merged = put_version(version, lock, settings, fetcher(settings, report))
             except (SkillbeltError, OSError) as error:

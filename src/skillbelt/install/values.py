@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from skillbelt.records import NamedTuple
 
 # As `skills` writes them into a lock; the last four are kinds that it does not know, and a
 # marketplace only leads to a source of another kind.
@@ -44,7 +46,7 @@ NO_VALUES: Mapping[str, object] = MappingProxyType({})
 
 
 class SourceReference(NamedTuple):
-    """Where to fetch a skill: what the user typed, or what a lock says.
+    """A source of a skill, as the user typed it or as a lock records it.
 
     `source` is the text that the lock has (`owner/repo`, a URL, `./folder`), `url` what is opened:
     the URL of a clone or a download, or an absolute folder. `subpath` is a folder below the source,
@@ -112,7 +114,7 @@ class LockEntry(NamedTuple):
 
 
 class InstallPlace(NamedTuple):
-    """Where skills are installed: a project or the user's home.
+    """A place where skills are installed: a project or the user's home.
 
     `skills` is the folder of the copies, `lock` the lock file, `base` the folder that links of
     other clients and local sources are relative to.

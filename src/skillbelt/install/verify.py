@@ -1,10 +1,9 @@
-"""Compares what is installed with the lock: contents, modes, links, and what is there besides."""
+"""Compare installed skills with the lock: contents, modes, links and extra files."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
 
 from skillbelt.errors import ConfigError, SourceError
 from skillbelt.install.content_store import has_skill, store_folder
@@ -16,6 +15,7 @@ from skillbelt.install.names import folder_name, typed_name
 from skillbelt.install.package_locks import find_package_fault
 from skillbelt.install.placing import client_folder, skill_folder
 from skillbelt.install.values import Drift, DriftKind, InstallPlace, LockEntry
+from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
 
@@ -29,7 +29,7 @@ _KEEP = (
 class VerifiedSkill(NamedTuple):
     """A skill of the lock, what is installed of it, and how that differs.
 
-    `hashes` is None for nothing there. `edited` says that what is there is no version that was
+    `hashes` is None if nothing is installed. `edited` says that the content is no version that was
     fetched here, so that replacing it would lose something.
     """
 
@@ -41,7 +41,12 @@ class VerifiedSkill(NamedTuple):
 
 
 def verify_lock(
-    lock: SkillLock, settings: Settings, names: Iterable[str] = (), *, full: bool = False
+    lock: SkillLock,
+    settings: Settings,
+    names: Iterable[str] = (),
+    *,
+    full: bool = False,
+    report: Callable[[str], None] = lambda text: None,
 ) -> tuple[VerifiedSkill, ...]:
     """Compare the skills of a lock, all if none is named, with what is installed.
 
@@ -50,13 +55,13 @@ def verify_lock(
     """
     wanted = set(names)
     stamps = FolderStamps(lock.place, settings, full=full)
-    verified = tuple(
-        verify_skill(lock, entry, settings, stamps)
-        for name, entry in lock.entries.items()
-        if not wanted or name in wanted
-    )
+    verified = []
+    for name, entry in lock.entries.items():
+        if not wanted or name in wanted:
+            report(f"reading {name}")
+            verified.append(verify_skill(lock, entry, settings, stamps))
     stamps.save()
-    return verified
+    return tuple(verified)
 
 
 def verify_skill(
@@ -93,7 +98,7 @@ def _drift(entry: LockEntry, kind: DriftKind, path: str, message: str, remedy: s
 
 
 def _unsafe(entry: LockEntry, folder: str, hashes: FolderHashes) -> Iterator[Drift]:
-    """Yield what no skill may hold: links that lead out, pipes, what cannot be read."""
+    """Yield entries that no skill may have: links that lead out, FIFOs, unreadable files."""
     for one in hashes.problems:
         yield _drift(entry, "unsafe", os.path.join(folder, one.path), one.reason, "remove it")
 
@@ -204,6 +209,6 @@ def _has(path: str, hashes: FolderHashes) -> bool:
 
 
 def _is_known(hashes: FolderHashes, settings: Settings) -> bool:
-    """Whether the store has exactly this: an unchanged version, which can be put back."""
+    """Whether the store has exactly this content, so that it can be restored."""
     from_store = f"{hashes.content_digest.removeprefix('sha256:')}-{hashes.tree_sha}"
     return os.path.isdir(os.path.join(store_folder(settings), from_store, "skill"))
