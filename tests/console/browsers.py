@@ -23,8 +23,8 @@ from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import EveryRequest
 from skillbelt.serving.api import HttpApi
 from skillbelt.serving.guard import guarded
-from skillbelt.serving.listening import ListenAddress, open_socket
 from skillbelt.serving.probes import Probes
+from skillbelt.serving.sockets import ListenAddress, open_socket
 from skillbelt.serving.tokens import TokenBook
 from tests.desks import until
 from tests.tree import Tree, sheltered

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -25,6 +27,12 @@ from tests.desks import until
 CLIENT, SECRET = "skillbelt", "the secret of the client"
 
 
+@cache
+def _make_key(number: int) -> RSAKey:
+    """Return a key; to make one takes long, so all providers have the same."""
+    return RSAKey.generate_key(2048, {"kid": f"key {number}"})
+
+
 class Provider:
     """Signs `claims` in at once, without asking; a test changes what it says before that."""
 
@@ -37,14 +45,15 @@ class Provider:
         }
         self.changed: dict[str, Any] = {}  # claims of the ID token that are not as they should be
         self.metadata: dict[str, Any] = {}  # the same of what it says of itself
-        self.key = self.signing = RSAKey.generate_key(2048, {"kid": "one"})
+        self._numbers = itertools.count(1)
+        self.key = self.signing = _make_key(0)
         self.key_requests = 0
         self.asked: list[dict[str, str]] = []  # the queries of authorization requests
         self._codes: dict[str, dict[str, str]] = {}
 
     def rotate(self) -> None:
         """Sign with a new key from now on."""
-        self.key = self.signing = RSAKey.generate_key(2048, {"kid": f"key {time.time_ns()}"})
+        self.key = self.signing = _make_key(next(self._numbers))
 
     def app(self) -> Starlette:
         return Starlette(

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from skillbelt import Runtime
-from skillbelt.console.adding import begin_add, desk_of
 from skillbelt.console.approved import remember_approved
+from skillbelt.console.install_pages import begin_add, desk_of
 from skillbelt.console.parts import parts_of
 from skillbelt.evals.last_results import keep_results
 from skillbelt.evals.outcome import CaseOutcome, EvalReport, MeasuredSkill

@@ -91,6 +91,7 @@ def plain(desk: Desk) -> Iterator[Window]:
     opened.close()
 
 
+@pytest.mark.long
 def test_every_page_fits_a_phone_and_a_desk(desk: Desk, window: Window) -> None:
     ask(desk.belt, describe_requests(desk.belt))
     wait_for_requests(desk.belt, 3)
@@ -104,6 +105,7 @@ def test_every_page_fits_a_phone_and_a_desk(desk: Desk, window: Window) -> None:
     assert wrong == {}
 
 
+@pytest.mark.long
 def test_the_doors_fit_and_need_no_mouse(desk: Desk, window: Window) -> None:
     window.context.clear_cookies()
     page = window.open("/sign-in")
@@ -115,6 +117,7 @@ def test_the_doors_fit_and_need_no_mouse(desk: Desk, window: Window) -> None:
     assert page.get_by_role("heading", name="Inbox").is_visible()
 
 
+@pytest.mark.long
 def test_a_person_signs_in_at_a_provider_of_another_site(desk: Desk, window: Window) -> None:
     window.sites.append(desk.provider.url)
     window.context.clear_cookies()
@@ -161,6 +164,7 @@ def test_a_refusal_has_a_reason_that_outlives_news(desk: Desk, window: Window) -
     assert not second.done()
 
 
+@pytest.mark.long
 def test_other_pages_count_too(desk: Desk, window: Window) -> None:
     page = window.open("/skills")
     ask(desk.belt, [RUN])
@@ -168,6 +172,7 @@ def test_other_pages_count_too(desk: Desk, window: Window) -> None:
     assert page.locator("#badge").inner_text() == "1"
 
 
+@pytest.mark.long
 def test_a_hidden_page_notifies_who_allowed_it(desk: Desk, window: Window) -> None:
     window.context.grant_permissions(["notifications"], origin=desk.served.url)
     window.page.add_init_script("""
@@ -199,6 +204,7 @@ def test_a_skill_is_searched_and_opened_by_keys(window: Window) -> None:
     page.get_by_role("heading", name="ledger-reconcile", level=1).wait_for()
 
 
+@pytest.mark.long
 def test_a_run_is_followed_and_stopped_by_keys(desk: Desk, window: Window) -> None:
     belt, key = desk.belt, SessionKey("app", "ada", "stop")
     skill = belt.look()["csv-report"]
@@ -218,6 +224,7 @@ def test_a_run_is_followed_and_stopped_by_keys(desk: Desk, window: Window) -> No
     page.get_by_role("heading", name="stopped").wait_for()
 
 
+@pytest.mark.long
 def test_without_a_script_everything_is_still_there(desk: Desk, plain: Window) -> None:
     [first] = ask(desk.belt, [RUN])
     wait_for_requests(desk.belt, 1)  # the older one comes first

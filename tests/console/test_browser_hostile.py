@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from skillbelt import Runtime
-from skillbelt.console.adding import begin_add
+from skillbelt.console.install_pages import begin_add
 from skillbelt.console.parts import parts_of
 from skillbelt.conversation.requests import RequestLog
 from skillbelt.evals.cases import EvalSet

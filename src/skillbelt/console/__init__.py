@@ -1,1 +1,1 @@
-"""The console: pages for people who answer for agents."""
+"""The console: web pages for the people who are responsible for agents."""

@@ -1,4 +1,4 @@
-"""What a skill can do, for pages: one scan for each content, and what is new since another one."""
+"""The capabilities of a skill, for pages: one scan per content, and what a newer version adds."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from skillbelt.scan.on_demand import open_inspector
 from skillbelt.scan.report import describe_statement
 from skillbelt.scan.values import CapabilityStatement, ScannedSkill
 
-# Scans that are remembered, by content.
+# Cached scans, by content hash.
 MAX_SCANS = 500
 _LOCK = threading.Lock()
 _SCANS: OrderedDict[tuple[str, str], ScannedSkill] = OrderedDict()
 
 
 class GainedAbility(NamedTuple):
-    """Something that a skill can do now and could not when it was approved."""
+    """A capability that a skill did not have when it was approved."""
 
     kind: str
     value: str
 
 
 def scan_of(belt: Runtime, skill: Skill) -> ScannedSkill | None:
-    """Return what a scan finds in a skill; None for one whose files are elsewhere or broken."""
+    """Return the scan of a skill; None if its files are remote or cannot be read."""
     if skill.origin.kind == "mcp":
         return None
     try:
@@ -40,7 +40,7 @@ def scan_of(belt: Runtime, skill: Skill) -> ScannedSkill | None:
 
 
 def list_abilities(belt: Runtime, skill: Skill) -> list[GainedAbility]:
-    """Return what a skill can do, for a comparison with a later version. Remembers scans."""
+    """Return the capabilities of a skill, to compare with a later version. Scans are cached."""
     try:
         key = (skill.name, skill.files.digest())
     except (OSError, SkillbeltError):
@@ -59,18 +59,18 @@ def list_abilities(belt: Runtime, skill: Skill) -> list[GainedAbility]:
 
 
 def abilities_in(statement: CapabilityStatement) -> list[GainedAbility]:
-    """Return what a statement has, each thing once."""
+    """Return the capabilities in a statement, without duplicates."""
     return list(dict.fromkeys(GainedAbility(one.kind, one.value) for one in statement.capabilities))
 
 
 def find_gained(
     before: Iterable[GainedAbility], after: Iterable[GainedAbility]
 ) -> tuple[GainedAbility, ...]:
-    """Return what the later one has more."""
+    """Return the capabilities that only the later version has."""
     known = set(before)
     return tuple(one for one in after if one not in known)
 
 
 def describe_abilities(scanned: ScannedSkill | None) -> Sequence[tuple[str, str]]:
-    """Return a label and a text for each kind of what a skill can do."""
+    """Return a label and a text for each kind of capability."""
     return list(describe_statement(scanned.statement)) if scanned is not None else []

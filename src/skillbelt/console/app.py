@@ -1,4 +1,4 @@
-"""The console as an ASGI application: who may see what, and which page answers."""
+"""The console as an ASGI application: authentication, roles, and routing to the pages."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 MAX_FORM_BYTES = 2**18
 MAX_PARALLEL_PAGES = 16
-# Nothing of another origin loads, no script or style stands in a page, no page shows this in a
-# frame.
+# Nothing loads from another origin, pages have no inline script or style, and no page may frame
+# this one.
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -77,7 +77,7 @@ HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    # With `no-referrer` a browser hides the origin of a form from us too.
+    # With `no-referrer` a browser would also hide the origin of a form from us.
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -88,7 +88,7 @@ _OPEN = ("GET", "HEAD")
 
 
 class ConsolePage(NamedTuple):
-    """A page or an action: its address, the function behind it, and the role it needs."""
+    """A page or an action: its path, its handler, and the role it needs."""
 
     method: str
     path: str
@@ -97,7 +97,7 @@ class ConsolePage(NamedTuple):
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """What the path of a request for it looks like; `{name...}` may hold slashes."""
+        """The regular expression for its path; `{name...}` may contain slashes."""
         return path_pattern(self.path)
 
 
@@ -108,10 +108,10 @@ PAGES: tuple[ConsolePage, ...] = (
     ConsolePage("GET", "/skills/{name}", "skills.show_one"),
     ConsolePage("POST", "/skills/{name}", "skills.change", "admin"),
     ConsolePage("GET", "/skills/{name}/files/{path...}", "skills.show_file"),
-    ConsolePage("GET", "/install", "adding.show_all"),
-    ConsolePage("POST", "/install", "adding.begin", "admin"),
-    ConsolePage("GET", "/install/{id}", "adding.show_one"),
-    ConsolePage("POST", "/install/{id}", "adding.answer", "admin"),
+    ConsolePage("GET", "/install", "install_pages.show_all"),
+    ConsolePage("POST", "/install", "install_pages.begin", "admin"),
+    ConsolePage("GET", "/install/{id}", "install_pages.show_one"),
+    ConsolePage("POST", "/install/{id}", "install_pages.answer", "admin"),
     ConsolePage("GET", "/runs", "runs.show_all"),
     ConsolePage("GET", "/runs/{id}", "runs.show_one"),
     ConsolePage("POST", "/runs/{id}/stop", "runs.stop", "approver"),
@@ -142,7 +142,7 @@ NAV = (
 
 
 class Doors(NamedTuple):
-    """How people come in: tokens, links, a proxy or an OpenID provider."""
+    """The ways to sign in: tokens, links, a proxy or an OpenID provider."""
 
     sign_ins: SignIns
     tokens: TokenBook
@@ -155,22 +155,22 @@ class Doors(NamedTuple):
     def cookie(self) -> str:
         """The name of the cookie.
 
-        With its prefix no page without https can set it, and at the top no other host of the same
-        domain either.
+        Its prefix keeps pages without https from setting it, and at the root also other hosts of
+        the same domain.
         """
-        return f"__Host-{COOKIE}" if self.secure and not self.root else self._secured(COOKIE)
+        return f"__Host-{COOKIE}" if self.secure and not self.root else self._cookie_name(COOKIE)
 
     @property
     def flow_cookie(self) -> str:
-        """The name of the cookie of a sign-in at a provider, which is for a path of its own."""
-        return self._secured(f"{COOKIE}_oidc")
+        """The name of the cookie for a sign-in at a provider; it has its own path."""
+        return self._cookie_name(f"{COOKIE}_oidc")
 
-    def _secured(self, name: str) -> str:
+    def _cookie_name(self, name: str) -> str:
         return f"__Secure-{name}" if self.secure else name
 
 
 class Console:
-    """The application. `close` ends the streams of news."""
+    """The application. `close` ends the event streams."""
 
     def __init__(
         self,
@@ -188,10 +188,10 @@ class Console:
         self._reads, self._changes, self._tries = Buckets(READ), Buckets(CHANGE), Buckets(SIGN_IN)
         self._limiter: anyio.CapacityLimiter | None = None
         self._oidc: OidcSignIn | None = None
-        self._find_oidc()  # what is missing for it is an error of the start
+        self._find_oidc()  # fails at the start if an extra is missing
 
     def close(self) -> None:
-        """End the streams of news, and stop answering for other processes."""
+        """End the event streams, and stop answering requests of other processes."""
         self.parts.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -299,28 +299,28 @@ class Console:
             self._limiter = anyio.CapacityLimiter(MAX_PARALLEL_PAGES)
         return self._limiter
 
-    # Who it is
+    # Authentication
 
     def _find_session(self, request: Request) -> BrowserSession | None:
-        """Return who asks, with the role of this moment; HttpRefusal for one without a role."""
+        """Return the signed-in person with their current role; HttpRefusal if they have none."""
         rules = self.doors.access()
         proxy = rules.proxy
         if proxy is not None and proxy.header:
             named = request.headers.getlist(proxy.header)
             if len(named) == 1 and proxy.trusts(_peer(request)):
                 person = _admit(rules, named[0])
-                # No cookie: the proxy says with each request who it is.
+                # No cookie: the proxy names the person in each request.
                 return BrowserSession(f"proxy {person.name}", person, 0.0)
         found = self.doors.sign_ins.find(request.cookies.get(self.doors.cookie, ""))
         if found is None or found.word is None:
             return found
         word = found.word
         if rules.oidc is None or rules.oidc.issuer != word.issuer:
-            return None  # that provider is no longer asked
+            return None  # that provider is no longer configured
         return found._replace(person=_admit(rules, word.name, word.groups))
 
     def _find_oidc(self) -> OidcSignIn | None:
-        """Return the sign-in at the provider of this moment; None without one."""
+        """Return the sign-in at the configured provider; None without one."""
         provider = self.doors.access().oidc
         if provider is None:
             self._oidc = None
@@ -352,7 +352,7 @@ class Console:
             token = request.query_params.get("token", "")
         if not token:
             return await self._greet(request)
-        # First, so that the tries of others do not keep the holder of a link out.
+        # Before the rate limit: failed attempts of others must not lock out the holder of a link.
         person = self.doors.sign_ins.use_link_token(token)
         if person is None and not once:
             self._check_tries(request)
@@ -372,7 +372,7 @@ class Console:
             raise HttpRefusal("busy", "too many tries to sign in; wait a minute")
 
     async def _greet(self, request: Request) -> Response:
-        """Return the page to sign in, after signing out with a link to do so at the provider."""
+        """Return the sign-in page; after a sign-out it links to the sign-out of the provider."""
         left, oidc = "left" in request.query_params, self._find_oidc()
         elsewhere = await oidc.find_sign_out() if left and oidc is not None else ""
         return self._show_sign_in(
@@ -382,7 +382,7 @@ class Console:
     async def _begin(self, request: Request, oidc: OidcSignIn) -> Response:
         begun = await oidc.begin()
         answer = RedirectResponse(begun.address, 303)
-        # Not strict: the provider, another site, sends the browser back.
+        # Not strict: the provider is another site, and redirects the browser to us.
         answer.set_cookie(
             self.doors.flow_cookie,
             begun.cookie,
@@ -413,8 +413,8 @@ class Console:
     def _welcome(
         self, request: Request, person: Person, word: ProviderWord | None = None
     ) -> Response:
-        """Return the answer that signs a person in, and leads to the first page."""
-        # Not a redirect: a link from another site would lead on without the strict cookie.
+        """Return the response that signs a person in and leads to the first page."""
+        # Not a redirect: after a link from another site it would lack the strict cookie.
         answer = self._draw(request, ShownPage("welcome.html", {}), {})
         answer.set_cookie(
             self.doors.cookie,
@@ -443,7 +443,7 @@ class Console:
         )
         return answer
 
-    # Other answers
+    # Other responses
 
     def _stream(self, request: Request, person: Person) -> Response:
         stream = self.parts.live.open(person.name, partial(self._is_admitted, request))
@@ -457,14 +457,14 @@ class Console:
         )
 
     def _is_admitted(self, request: Request) -> bool:
-        """Whether who opened a stream may still read it."""
+        """Whether the person who opened a stream may still read it."""
         with suppress(HttpRefusal):
             return self._find_session(request) is not None
         return False
 
     def _show_error(self, request: Request, error: SkillbeltError) -> Response:
         status = status_of(error.kind)
-        # The remedy of the base class is for no error in particular.
+        # The remedy of the base class is too general to show.
         remedy = "" if error.remedy == SkillbeltError.remedy else error.remedy
         facts = {"status_code": status, "message": str(error), "remedy": remedy}
         session = None
@@ -482,7 +482,7 @@ class Console:
 
 
 class _EventResponse(StreamingResponse):
-    """A stream of events that is left when the browser goes."""
+    """A stream of events that is closed when the browser disconnects."""
 
     def __init__(self, *args: object, leave: Callable[[], None], **options: object) -> None:
         super().__init__(*args, **options)  # type: ignore[arg-type]
@@ -496,7 +496,7 @@ class _EventResponse(StreamingResponse):
 
 
 def _peer(request: Request) -> str:
-    """Return the address at the other end of the connection; no header changes it."""
+    """Return the peer address of the connection, without looking at headers."""
     return request.client.host if request.client else ""
 
 
@@ -508,14 +508,14 @@ def _admit(rules: AccessRules, name: str, groups: Iterable[str] = ()) -> Person:
 
 
 def _path_of(request: Request) -> str:
-    """Return the path below the place where the console is mounted."""
+    """Return the path relative to where the console is mounted."""
     root, path = request.scope.get("root_path", ""), request.scope["path"]
     return path.removeprefix(root) or "/"
 
 
 @cache
 def _handler(name: str) -> Callable[[Visit], ShownPage | Response]:
-    """Return the function behind a page; its module is imported with the first visit."""
+    """Return the handler of a page; its module is imported on the first request."""
     module, _, function = name.partition(".")
     found: Callable[[Visit], ShownPage | Response] = getattr(
         import_module(f"skillbelt.console.{module}"), function
@@ -524,7 +524,7 @@ def _handler(name: str) -> Callable[[Visit], ShownPage | Response]:
 
 
 async def _send_guarded(send: Send, message: Message) -> None:
-    """Send a part of an answer, with the headers that guard it."""
+    """Send a part of a response, with the security headers."""
     if message["type"] == "http.response.start":
         headers = MutableHeaders(scope=message)
         for name, value in HEADERS.items():
@@ -551,7 +551,7 @@ async def _read_pairs(request: Request) -> dict[str, str]:
 
 @cache
 def _static_files() -> Mapping[str, tuple[bytes, str]]:
-    """Return the files that pages load, by name, with their types."""
+    """Return the static files by name, with their MIME types."""
     found = {}
     for folder, _, names in os.walk(_STATIC):
         for name in names:
@@ -566,7 +566,7 @@ def _static_files() -> Mapping[str, tuple[bytes, str]]:
 
 @cache
 def _assets_mark() -> str:
-    """Return what changes with the files that pages load."""
+    """Return a version of the static files, which changes with their content."""
     mark = hashlib.sha256()
     for name, (data, _) in sorted(_static_files().items()):
         mark.update(name.encode() + data)
@@ -578,5 +578,5 @@ def _send_static(name: str, method: str) -> Response:
     if found is None or method not in _OPEN:
         raise HttpRefusal("not_found", "there is no such file")
     data, kind = found
-    # The name in a page has the version.
+    # Pages add the version to the name.
     return Response(data, media_type=kind, headers={"cache-control": "public, max-age=86400"})

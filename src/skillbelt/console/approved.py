@@ -1,6 +1,6 @@
-"""What a skill looked like when it was approved, to show what is new since then.
+"""The versions of a skill that were approved, to show what changed since then.
 
-The texts are in the store, the last versions of each skill of a project, bounded in size.
+The store keeps the texts of the last versions of each skill of a project, up to a size limit.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from skillbelt.store.protocol import SessionKey, Store
 from skillbelt.untrusted_json import BadJson, read_json
 
 APP = "skillbelt:approved"
-# The text kept of one file, and of a skill together; of all other files only their digests.
+# The text kept of one file, and of one skill; of larger files only the digest is kept.
 MAX_FILE_BYTES = 64 * 2**10
 MAX_SKILL_BYTES = 512 * 2**10
 MAX_FILES = 500
-# Versions that are kept of a skill; when there are more, the older half goes.
+# Versions kept of one skill; when there are more, the older half is deleted.
 MAX_VERSIONS = 10
 MAX_DIFF_LINES = 400
-# The lines of both texts together: the time to compare grows with their square.
+# Lines of both texts together: the time to compare them is quadratic.
 MAX_COMPARED_LINES = 2_000
 _ENTRY = "version"
 
@@ -48,17 +48,17 @@ class ApprovedChange(NamedTuple):
 
 
 class ApprovedVersion(NamedTuple):
-    """A version of a skill that was approved: by whom, when, and what was in its files."""
+    """An approved version of a skill: who approved it, when, and the contents of its files."""
 
     hash: str
     time: float
     by: str
     files: Mapping[str, tuple[str, str | None]]  # the digest, and the text if it was kept
-    abilities: tuple[GainedAbility, ...] | None = None  # None where they were not kept
+    abilities: tuple[GainedAbility, ...] | None = None  # None if they were not kept
 
     @classmethod
     def read(cls, found: Mapping[str, Any]) -> ApprovedVersion | None:
-        """Return what was kept; None for what is none."""
+        """Parse a stored version; None if it is invalid."""
         try:
             files = {str(path): (str(one[0]), one[1]) for path, one in found["files"].items()}
             can = found.get("abilities")
@@ -76,7 +76,7 @@ class ApprovedVersion(NamedTuple):
 
 
 def remember_approved(belt: Runtime, project: str, skill: Skill, hash: str, by: str) -> None:
-    """Keep this version of a skill as the one that was approved last."""
+    """Store this version of a skill as the one approved last."""
     store, place = belt.store, _place(project, skill.name)
     version = {
         "hash": hash,
@@ -97,7 +97,7 @@ def remember_approved(belt: Runtime, project: str, skill: Skill, hash: str, by: 
 
 
 def find_approved(store: Store, project: str, name: str) -> ApprovedVersion | None:
-    """Return the version that was approved last; None if none is known."""
+    """Return the version approved last; None if none is stored."""
     text = store.state(_place(project, name)).get(_ENTRY)
     if text is None:
         return None
@@ -108,14 +108,14 @@ def find_approved(store: Store, project: str, name: str) -> ApprovedVersion | No
 
 
 def list_approved(store: Store, project: str, name: str) -> list[ApprovedVersion]:
-    """Return the versions that were approved, the newest first."""
+    """Return the approved versions, newest first."""
     events = store.events(_place(project, name))
     found = [ApprovedVersion.read(one.data) for one in events if one.type == _ENTRY]
     return [one for one in reversed(found) if one is not None]
 
 
 def read_files(skill: Skill) -> dict[str, tuple[str, str | None]]:
-    """Return the digest of each file of a skill, and its text where that is short."""
+    """Return the digest of each file of a skill, and its text if that is short."""
     found: dict[str, tuple[str, str | None]] = {}
     left = MAX_SKILL_BYTES
     for number, entry in enumerate(skill.files.manifest().files):
@@ -140,7 +140,7 @@ def _read_start(skill: Skill, path: str) -> bytes | None:
 def compare_files(
     before: Mapping[str, tuple[str, str | None]], after: Mapping[str, tuple[str, str | None]]
 ) -> list[ApprovedChange]:
-    """Return what was added, removed and changed, by path."""
+    """Return the added, removed and changed files, by path."""
     changes = []
     left = MAX_DIFF_LINES
     for path in sorted({*before, *after}):
@@ -157,8 +157,8 @@ def compare_files(
 def _diff(before: str | None, after: str | None, most: int) -> tuple[DiffLine, ...]:
     if before is None or after is None:
         return ()
-    # Not `splitlines`: it splits at characters that must be seen in a line. An end of line as on
-    # Windows is none of them, unless that is all that changed.
+    # Not `splitlines`, which also splits at characters that the page must show. Windows line ends
+    # are normalized, unless nothing else changed.
     ends = before.replace("\r\n", "\n"), after.replace("\r\n", "\n")
     if ends[0] == ends[1]:
         return (DiffLine("place", "only the ends of lines changed"),)
@@ -179,7 +179,7 @@ def _diff(before: str | None, after: str | None, most: int) -> tuple[DiffLine, .
 
 
 def _split_lines(text: str) -> list[str]:
-    """Return the lines of a text; what follows the last end of a line is none if it is empty."""
+    """Return the lines of a text, without an empty last line."""
     lines = text.split("\n")
     return lines if lines[-1] else lines[:-1]
 

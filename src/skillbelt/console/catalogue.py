@@ -1,4 +1,4 @@
-"""The skills there are, as documents: what `list --json` and `show --json` print."""
+"""The skills as JSON documents: what `list --json` and `show --json` print."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DOCUMENTS = (".md", ".txt")
 
 
 def find_any(catalog: Catalog, name: str) -> Skill:
-    """Return the skill of that name, also a disabled one; raise SkillNotFound."""
+    """Return the skill of that name, even if it is disabled; raises SkillNotFound."""
     switched_off = catalog.snapshot.disabled.get(name)
     return switched_off[0] if switched_off else catalog.find(name)
 
@@ -38,7 +38,7 @@ def show_document(
     *,
     denied: bool,
 ) -> dict[str, object]:
-    """Return a skill as `show --json` prints it."""
+    """Return the document of `show --json`."""
     listing, client = skill.files.manifest(), clients_of(catalog).get(skill.location, "")
     said = catalog.settings.for_skill(skill.name)
     found = [*find_problems(skill), *listing.diagnostics, *ruled]
@@ -51,12 +51,12 @@ def show_document(
 
 
 def find_results(skill: Skill, settings: Settings) -> tuple[LastResult, ...]:
-    """Return the last results of evaluations with a model, for the skill as it is now."""
+    """Return the last evaluation results with a model for the current version of the skill."""
     return last_results(settings, skill, read_cases(skill))
 
 
 def read_cases(skill: Skill) -> EvalSet:
-    """Return the evaluation cases that a skill has here; none where they cannot be read."""
+    """Return the evaluation cases of a skill; none if they cannot be read."""
     try:
         return read_evals(skill) if skill.origin.kind != "mcp" else EvalSet(skill.name)
     except (OSError, SkillbeltError) as error:
@@ -65,7 +65,7 @@ def read_cases(skill: Skill) -> EvalSet:
 
 
 def find_problems(skill: Skill) -> tuple[Diagnostic, ...]:
-    """Return what `check` finds; of a skill of an MCP server only the frontmatter is here."""
+    """Return the findings of `check`; for a skill of an MCP server, of its frontmatter only."""
     if skill.origin.kind == "mcp":
         return ()
     return tuple(check_file(skill.location, fence=skill.fence).diagnostics)
@@ -74,7 +74,7 @@ def find_problems(skill: Skill) -> tuple[Diagnostic, ...]:
 def describe_skill(
     skill: Skill, listing: Manifest, diagnostics: list[Diagnostic], said: SkillSettings
 ) -> dict[str, object]:
-    """Return the document of a skill, without what rules say about it."""
+    """Return the document of a skill, without the decisions of rules."""
     return {
         **skill_json(skill, said),
         "title": skill.title,
@@ -103,7 +103,7 @@ def estimate_tokens(skill: Skill, listing: Manifest) -> dict[str, int]:
 
 
 def switch(catalog: Catalog, name: str, on: bool) -> str:
-    """Enable or disable a skill in the user's settings; return who decides otherwise, or ""."""
+    """Enable or disable a skill in the user's settings; return what overrides it, or ""."""
     switch_skills(catalog.settings, {name: None})
     catalog.take_over_settings()
     if catalog.settings.for_skill(name).enabled != on:
@@ -117,7 +117,7 @@ def switch(catalog: Catalog, name: str, on: bool) -> str:
 
 
 def check_switch(where: str, name: str) -> None:
-    """ConfigError when another file decides about a skill."""
+    """Raise ConfigError if another file decides about the skill."""
     if where:
         raise ConfigError(
             f"{name}: {where} decides, which counts more than your settings file; change it there"

@@ -1,4 +1,4 @@
-"""The pages about conversations: what was said, what was loaded when, and how many tokens."""
+"""The pages about conversations: messages, loaded skills, and tokens over time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from skillbelt.untrusted_json import BadJson, read_json
 PAGE = 50
 MAX_TURNS = 500
 MAX_SAID_CHARS = 20_000
-_OWN = "skillbelt:"  # what the product itself keeps in the store
+_OWN = "skillbelt:"  # internal entries in the store
 _TITLE_EVENTS = 20
 
 
@@ -49,7 +49,7 @@ class Moment(NamedTuple):
 
 
 def show_all(visit: Visit) -> ShownPage:
-    """Show the conversations of the store, the last used first."""
+    """List the conversations of the store, most recently used first."""
     talks, after = list_talks(visit.parts.belt.store, visit.query.get("after", ""), PAGE)
     return ShownPage(
         "conversations.html",
@@ -61,7 +61,7 @@ def show_all(visit: Visit) -> ShownPage:
 
 
 def list_talks(store: Store, after: str, limit: int) -> tuple[list[ListedTalk], str]:
-    """Return a page of conversations, the last used first, and where to go on; "" at the end."""
+    """Return a page of conversations, last used first, and the next cursor; "" at the end."""
     found = list_latest(store, limit + 1, before=_read_cursor(after), without=_OWN)
     page = found[:limit]
     talks = [ListedTalk(one, find_title(store, one.key), address_of(one.key)) for one in page]
@@ -93,7 +93,7 @@ def read_address(path: Mapping[str, str]) -> SessionKey:
 
 
 def find_title(store: Store, key: SessionKey) -> str:
-    """Return what the user said first, cut."""
+    """Return the first message of the user, shortened."""
     first = getattr(store, "first_events", None)
     events = first(key, _TITLE_EVENTS) if first else store.events(key)[:_TITLE_EVENTS]
     return read_title(event.data for event in events if event.type == "message")
@@ -167,7 +167,7 @@ def show_one(visit: Visit) -> ShownPage:
 
 
 def list_points(events: Sequence[Event], moments: Sequence[Moment]) -> list[Point]:
-    """Return the tokens of each turn: those that the model counted, else an estimate."""
+    """Return the tokens of each turn, as the model counted them, else estimated."""
     counted = [one.data.get("input_tokens") for one in events if one.type == "usage"]
     figures = [one for one in counted if isinstance(one, int) and one > 0]
     if figures:
@@ -185,7 +185,7 @@ def list_points(events: Sequence[Event], moments: Sequence[Moment]) -> list[Poin
 
 
 def tell_moments(events: Sequence[Event]) -> Iterator[Moment]:
-    """Yield what happened, with the tokens of all texts so far."""
+    """Yield the events of a conversation, each with the tokens of all texts so far."""
     total = 0
     for event in events:
         told = _tell(event)

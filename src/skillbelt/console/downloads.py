@@ -1,4 +1,4 @@
-"""Files for a person: as an attachment, never as a page of this server."""
+"""Downloads: files are sent as attachments, and never shown as pages of this server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CHUNK = 2**16
 
 
 def attach(file: BinaryIO, name: str, size: int | None = None) -> Response:
-    """Return a file that the browser saves and never shows."""
+    """Return a response that makes the browser save a file, not show it."""
     base = posixpath.basename(name) or "file"
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", base)
     shown = quote(base, safe="", errors="replace")
@@ -45,6 +45,6 @@ def is_text(data: bytes) -> bool:
 
 
 def attach_text(text: str, name: str) -> Response:
-    """Return a text that the browser saves as a file."""
+    """Return a response that makes the browser save a text as a file."""
     data = text.encode("utf-8", "replace")
     return attach(io.BytesIO(data), name, len(data))

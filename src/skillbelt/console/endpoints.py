@@ -1,6 +1,6 @@
-"""What the pages show and do, as operations of the JSON API.
+"""The operations of the JSON API for everything that the pages show and do.
 
-They are about everyone's conversations, so only a token that is bound to no user has them.
+They cover the conversations of all users, so they need a token that is not bound to a user.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import BinaryIO
 
 from skillbelt.console.abilities import scan_of
-from skillbelt.console.adding import begin_add, begin_update, desk_of
 from skillbelt.console.catalogue import (
     check_switch,
     find_any,
@@ -20,10 +19,11 @@ from skillbelt.console.catalogue import (
 from skillbelt.console.conversations import list_talks, read_address, talk_document
 from skillbelt.console.health import examiner_of, health_document
 from skillbelt.console.inbox import card_document, describe_card, give_answer
-from skillbelt.console.one_skill import evals_document, versions_document
+from skillbelt.console.install_pages import begin_add, begin_update, desk_of
 from skillbelt.console.parts import ConsoleParts, parts_of
 from skillbelt.console.runs import find_run, open_file, start_again
 from skillbelt.console.sent_requests import find_request
+from skillbelt.console.skill_facts import evals_document, versions_document
 from skillbelt.console.skills import forget_answers
 from skillbelt.conversation.requests import RequestLog
 from skillbelt.discovery.describe import clients_of, skill_json
@@ -33,8 +33,8 @@ from skillbelt.permission.audit_words import event_json
 from skillbelt.permission.judging import judge_by_rules
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Posted
-from skillbelt.running.facts import facts
 from skillbelt.running.history import RunHistory
+from skillbelt.running.question_facts import facts
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.serving.endpoints import (
@@ -44,10 +44,11 @@ from skillbelt.serving.endpoints import (
     Download,
     Endpoint,
     Schema,
+    closed,
 )
 from skillbelt.store import SessionKey
 
-# How long a request for the figures waits for a long log.
+# How long a request for usage figures waits while a long log is read.
 USAGE_SECONDS = 30.0
 _TEXT: Schema = {"type": "string"}
 _NUMBER: Schema = {"type": "integer", "minimum": 0}
@@ -375,15 +376,6 @@ def _at(
     )
 
 
-def _closed(required: Mapping[str, Schema], optional: Mapping[str, Schema]) -> Schema:
-    return {
-        "type": "object",
-        "properties": {**required, **optional},
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
 _PAGED = {"after": _TEXT, "limit": _NUMBER}
 _TALK = "/v1/conversations/{app}/{user}/{name}"
 _SKILL = "/v1/catalog/{name}"
@@ -392,7 +384,7 @@ CONSOLE_ENDPOINTS: tuple[Endpoint, ...] = (
     _at("GET /v1/catalog", list_catalog, _object(skills=_LIST, next=_TEXT), _PAGED),
     _at(f"GET {_SKILL}", show_skill, _OBJECT),
     _at(f"POST {_SKILL}", change_skill, _object(name=_TEXT, enabled=_FLAG),
-        body=_closed({}, {"enabled": _FLAG, "forget": _FLAG})),
+        body=closed({}, {"enabled": _FLAG, "forget": _FLAG})),
     _at(f"GET {_SKILL}/scan", scan_one, _OBJECT),
     _at(f"GET {_SKILL}/versions", list_versions, _OBJECT),
     _at(f"GET {_SKILL}/evals", show_evals, _OBJECT,
@@ -400,17 +392,17 @@ CONSOLE_ENDPOINTS: tuple[Endpoint, ...] = (
     _at(f"GET {_SKILL}/files/{{path...}}", read_skill_file, None),
     _at("GET /v1/installs", list_installs, _object(installs=_LIST)),
     _at("POST /v1/installs", add_skills, _OBJECT,
-        body=_closed({}, {"source": _TEXT, "skills": _NAMES, "update": _TEXT,
+        body=closed({}, {"source": _TEXT, "skills": _NAMES, "update": _TEXT,
                           "scope": {"type": "string", "enum": ["project", "user"]}})),
     _at("GET /v1/installs/{id}", show_install, _OBJECT),
     _at("POST /v1/installs/{id}", answer_install, _object(answered=_FLAG),
-        body=_closed({"answer": {"type": "string", "enum": ["go", "stop"]}}, {"skills": _NAMES})),
+        body=closed({"answer": {"type": "string", "enum": ["go", "stop"]}}, {"skills": _NAMES})),
     _at("GET /v1/history", list_history, _object(runs=_LIST, next=_TEXT),
         {**_PAGED, "skill": _TEXT, "session": _TEXT,
          "state": {"type": "string", "enum": ["running", "ok", "failed"]}}),
     _at("GET /v1/history/{id}", show_history, _OBJECT),
     _at("DELETE /v1/history/{id}", stop_history, _object(stopped=_FLAG)),
-    _at("POST /v1/history/{id}", repeat_history, _object(started=_FLAG), body=_closed({}, {})),
+    _at("POST /v1/history/{id}", repeat_history, _object(started=_FLAG), body=closed({}, {})),
     _at("GET /v1/history/{id}/files/{name...}", read_run_file, None),
     _at("GET /v1/conversations", list_conversations,
         _object(conversations=_LIST, next=_TEXT), _PAGED),
@@ -422,9 +414,9 @@ CONSOLE_ENDPOINTS: tuple[Endpoint, ...] = (
          "since": _TEXT, "until": _TEXT, "limit": _NUMBER}),
     _at("GET /v1/usage", show_usage, _object(skills=_LIST, complete=_FLAG)),
     _at("GET /v1/doctor", examine, _OBJECT),
-    _at("POST /v1/doctor", attack, _object(started=_FLAG), body=_closed({}, {})),
+    _at("POST /v1/doctor", attack, _object(started=_FLAG), body=closed({}, {})),
     _at("GET /v1/inbox", list_inbox, _object(pending=_LIST)),
     _at("POST /v1/inbox/{id}", answer_inbox, _object(answered=_FLAG),
-        body=_closed({"answer": {"type": "string", "enum": list(_ANSWERS)}}, {"message": _TEXT})),
+        body=closed({"answer": {"type": "string", "enum": list(_ANSWERS)}}, {"message": _TEXT})),
 )  # fmt: skip
 ALL_ENDPOINTS: tuple[Endpoint, ...] = (*ENDPOINTS, *CONSOLE_ENDPOINTS)

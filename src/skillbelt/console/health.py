@@ -1,4 +1,4 @@
-"""The page about the state of things: folders, problems, sandboxes and the attacks they stop."""
+"""The health page: folders, problems, sandboxes and the attacks they stop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from skillbelt.console.examination import (
+from skillbelt.console.doctor_report import (
     Matrix,
     examine_document,
     find_over_budget,
@@ -23,12 +23,12 @@ from skillbelt.runtime.runtime import Runtime
 from skillbelt.testing.node_attacks import attack_sandbox
 from skillbelt.testing.probes import PROBES
 
-# How long what was found about the sandboxes counts.
+# How long the results about the sandboxes are cached.
 PROBED_SECONDS = 60.0
 
 
 class AttackReport(NamedTuple):
-    """The results of all attacks on all sandboxes, and when they ended; 0 while they go on."""
+    """The results of all attacks on all sandboxes, and when they ended; 0 while they run."""
 
     matrix: Matrix
     ended: float = 0.0
@@ -45,7 +45,7 @@ class Examiner:
         self.report: AttackReport | None = None
 
     def examine(self) -> dict[str, object]:
-        """Return what `doctor --json` prints."""
+        """Return the document of `doctor --json`."""
         with self._lock:
             if self._found is None or time.monotonic() > self._until:
                 self._found = self._examine()
@@ -63,7 +63,7 @@ class Examiner:
         return document
 
     def attack(self) -> bool:
-        """Begin to attack every sandbox; False when that goes on already."""
+        """Start attacking every sandbox; False if that is running already."""
         with self._lock:
             if self.report is not None and not self.report.ended:
                 return False
@@ -87,7 +87,7 @@ class Examiner:
 
 
 def examiner_of(parts: ConsoleParts) -> Examiner:
-    """Return who examines this machine for the console."""
+    """Return the examiner of this console."""
     with parts.lock:
         if parts.examiner is None:
             parts.examiner = Examiner(parts.belt)
@@ -96,7 +96,7 @@ def examiner_of(parts: ConsoleParts) -> Examiner:
 
 
 def health_document(parts: ConsoleParts) -> dict[str, object]:
-    """Return what `doctor --json` prints, with the results of the last attacks."""
+    """Return the document of `doctor --json`, with the results of the last attacks."""
     examiner = examiner_of(parts)
     report = examiner.report
     return {
@@ -111,7 +111,7 @@ def health_document(parts: ConsoleParts) -> dict[str, object]:
 
 
 def show(visit: Visit) -> ShownPage:
-    """Show what `doctor` finds."""
+    """Show the findings of `doctor`."""
     examiner = examiner_of(visit.parts)
     report = examiner.report
     rows: dict[str, dict[str, str]] = {}
@@ -136,6 +136,6 @@ def show(visit: Visit) -> ShownPage:
 
 
 def attack(visit: Visit) -> Response:
-    """Begin to attack every sandbox of this machine."""
+    """Start attacking every sandbox of this machine."""
     examiner_of(visit.parts).attack()
     return visit.go_to("/doctor")

@@ -1,4 +1,4 @@
-"""The inbox: permission requests that wait, and the answers to them."""
+"""The inbox: pending permission requests, and the answers to them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from skillbelt.errors import SkillbeltError
 from skillbelt.format.skill import Skill
 from skillbelt.permission.rules import Answer, AnswerKind, Request
 from skillbelt.permission.waiting import Posted
-from skillbelt.running.facts import Fact, covered, facts
+from skillbelt.running.question_facts import Fact, covered, facts
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.text import one_line
 
@@ -34,12 +34,12 @@ _TOLD = {
     "reject": "Refused.",
     "late": "That request no longer waits: it was answered elsewhere, or its process gave up.",
 }
-# Facts that a card shows by themselves.
+# Facts that a card shows in their own place.
 _APART = ("what", "skill", "from", "agent", "session", "content")
 
 
 class RequestCard(NamedTuple):
-    """A request as a person decides about it."""
+    """A request with everything that a person needs to decide."""
 
     id: str
     project: str
@@ -60,12 +60,12 @@ class RequestCard(NamedTuple):
 
     @property
     def is_changed(self) -> bool:
-        """Whether another version was approved last."""
+        """Whether the version approved last was a different one."""
         return self.approved is not None and self.approved.hash != self.request.hash
 
 
 def show(visit: Visit) -> ShownPage:
-    """Show what waits."""
+    """Show the pending requests."""
     waiting = visit.parts.requests.waiting()
     cards = [describe_card(visit.parts, one) for one in list(waiting.values())[:MAX_SHOWN]]
     return ShownPage(
@@ -94,7 +94,7 @@ def answer(visit: Visit) -> Response:
 
 
 def give_answer(parts: ConsoleParts, id: str, given: Answer) -> bool:
-    """Answer a request of any project; False when it no longer waits."""
+    """Answer a request of any project; False if it is no longer pending."""
     posted = parts.requests.waiting().get(id)
     if posted is None:
         return False
@@ -110,7 +110,7 @@ def give_answer(parts: ConsoleParts, id: str, given: Answer) -> bool:
 
 
 def describe_card(parts: ConsoleParts, posted: Posted) -> RequestCard:
-    """Return everything that a person decides by."""
+    """Return the card of a request."""
     pending, request = posted.pending, posted.pending.request
     listed = facts(request)
     command = next((one.value for one in listed if one.label == "command"), "")
@@ -134,7 +134,7 @@ def describe_card(parts: ConsoleParts, posted: Posted) -> RequestCard:
 def _find_changes(
     parts: ConsoleParts, request: Request, approved: ApprovedVersion | None
 ) -> tuple[tuple[ApprovedChange, ...], tuple[GainedAbility, ...]]:
-    """Return what is new since the last approval: in the files, and in what it can do."""
+    """Return what changed since the last approval: files and capabilities."""
     if approved is None or approved.hash == request.hash:
         return (), ()
     skill = find_skill(parts, request)
@@ -163,7 +163,7 @@ def card_document(card: RequestCard) -> dict[str, object]:
 
 
 def find_skill(parts: ConsoleParts, request: Request) -> Skill | None:
-    """Return the skill that asks, if this project has exactly that version of it."""
+    """Return the requesting skill if this project has exactly that version of it."""
     skill = parts.belt.catalog.snapshot.get(request.skill)
     try:
         same = skill is not None and skill.files.digest() == request.hash

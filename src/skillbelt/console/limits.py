@@ -1,4 +1,4 @@
-"""How much one person or address may ask for: buckets that fill again with time."""
+"""Rate limits for people and addresses, by token buckets."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 _MOST_BUCKETS = 10_000
-_NETWORK_BITS = 64  # of an IPv6 address; the rest is for its owner to choose
+_NETWORK_BITS = 64  # prefix of an IPv6 address; its owner can choose the rest
 
 
 class AllowedRate(NamedTuple):
-    """So many at once, and so many in a minute after that."""
+    """A burst of requests, and the requests per minute after that."""
 
     burst: int
     minute: int
 
 
-# Tries to sign in from one address; what one person asks for, and changes.
+# Sign-in attempts from one address; requests and changes by one person.
 SIGN_IN = AllowedRate(10, 10)
 READ = AllowedRate(240, 1_200)
 CHANGE = AllowedRate(120, 240)
 
 
 class Buckets:
-    """Buckets of one rate, by who they are for. Thread-safe."""
+    """Token buckets with the same rate, by caller. Thread-safe."""
 
     def __init__(self, rate: AllowedRate, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._clock, self._lock = rate, clock, threading.Lock()
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, who: str) -> bool:
-        """Take one; False when there is none left."""
+        """Take a token; False if there is none left."""
         with self._lock:
             now = self._clock()
             left, then = self._left.pop(who, (float(self._rate.burst), now))
@@ -47,7 +47,7 @@ class Buckets:
 
 
 def name_caller(address: str) -> str:
-    """Return whom an address stands for: one IPv4 address, or the network of an IPv6 one."""
+    """Return the key of a caller: the IPv4 address, or the network of an IPv6 address."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

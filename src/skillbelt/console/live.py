@@ -1,4 +1,4 @@
-"""News for open pages: the store and the log are watched while a browser reads them."""
+"""Events for open pages: the store and the log are watched while a browser listens."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ KEEP_ALIVE_SECONDS = 15.0
 # Streams at once: each holds a connection.
 MAX_STREAMS = 100
 MAX_STREAMS_OF_ONE = 10
-# How often to look without news, and how long to wait between two looks.
+# How often to poll without notifications, and the least pause between two polls.
 _LOOK_SECONDS = 2.0
 _PAUSE_SECONDS = 0.05
 
 
 class NewsStream:
-    """What one browser has not been told yet: of each kind of news only the newest."""
+    """The events that one browser has not received yet: the newest of each kind."""
 
     def __init__(self, who: str, may_read: Callable[[], bool]) -> None:
         self.who, self._may_read = who, may_read
@@ -33,11 +33,11 @@ class NewsStream:
         self._over = False
 
     def tell(self, kind: str, document: object) -> None:
-        """Add news, from any thread."""
+        """Add an event, from any thread."""
         self._loop.call_soon_threadsafe(self._add, kind, document)
 
     def end(self) -> None:
-        """Let `events` come to an end, from any thread."""
+        """End `events`, from any thread."""
         self._loop.call_soon_threadsafe(self._stop)
 
     def _add(self, kind: str, document: object) -> None:
@@ -49,7 +49,7 @@ class NewsStream:
         self._ready.set()
 
     async def events(self) -> AsyncIterator[bytes]:
-        """Yield server-sent events until the stream ends, or its person may not read it."""
+        """Yield server-sent events until the stream ends or the person loses access."""
         yield b"retry: 2000\n\n"
         while not self._over:
             timed_out = False
@@ -69,7 +69,7 @@ class NewsStream:
 
 
 class Live:
-    """The streams of all browsers, and the threads that watch for news while there is one."""
+    """The streams of all browsers, and the watching threads while there is a stream."""
 
     def __init__(self, belt: Runtime, requests: EveryRequest) -> None:
         self._belt, self._requests = belt, requests
@@ -77,12 +77,12 @@ class Live:
         self._streams: set[NewsStream] = set()
         self._over = threading.Event()  # replaced with each set of threads
         self._closed = False
-        self._waiting: int | None = None  # requests, as far as they were looked at
+        self._waiting: int | None = None  # requests that were already reported
 
     def open(self, who: str, may_read: Callable[[], bool] = lambda: True) -> NewsStream | None:
-        """Return a new stream for a person; None when there are too many, or at the end.
+        """Return a new stream for a person; None if there are too many, or after `close`.
 
-        `may_read` is asked before each piece of news.
+        `may_read` is called before each event.
         """
         stream = NewsStream(who, may_read)
         with self._lock:
@@ -92,7 +92,7 @@ class Live:
                 return None
             self._streams.add(stream)
             if self._waiting is not None and len(self._streams) > 1:
-                # It may have changed between the making of the page and the start of its stream.
+                # Something may have changed between rendering the page and opening its stream.
                 stream.tell("inbox", {"count": self._waiting})
             if len(self._streams) == 1:
                 self._over = threading.Event()
@@ -107,7 +107,7 @@ class Live:
         return stream
 
     def leave(self, stream: NewsStream) -> None:
-        """Forget a stream; the last one ends the threads."""
+        """Remove a stream; without any the threads end."""
         with self._lock:
             self._streams.discard(stream)
             if not self._streams:
@@ -122,7 +122,7 @@ class Live:
                 stream.end()
 
     def tell(self, kind: str, document: object) -> None:
-        """Tell all browsers something, from any thread."""
+        """Send an event to all browsers, from any thread."""
         with self._lock:
             for stream in self._streams:
                 stream.tell(kind, document)

@@ -1,4 +1,4 @@
-"""The page of the audit log: filters, pages, and the whole of it as a file."""
+"""The page of the audit log: filters, paging, and export as a file."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from skillbelt.permission.audit_words import (
 )
 
 PAGE = 100
-# Events of one moment that pages show; the export has all.
+# Events with the same time that pages show; the export has all.
 MAX_SKIPPED = 999
-# Sent at a time of an export.
+# Bytes of an export that are sent at once.
 PIECE_BYTES = 2**16
-# What begins a formula in a spreadsheet, in the wide form of East Asian texts too.
+# Characters that begin a formula in a spreadsheet, including their full-width forms.
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 AGES = {"1h": 3_600.0, "24h": 86_400.0, "7d": 604_800.0, "30d": 2_592_000.0}
 _COLUMNS = ("time", "type", "who", "what", "outcome", "why", "skill", "session", "project")
@@ -45,7 +45,7 @@ class LogRow(NamedTuple):
 
 
 class LogQuery(NamedTuple):
-    """What is asked of the log; `before` is the time of a page's oldest event, and how many of
+    """A query on the log; `before` is the time of a page's oldest event, and how many of
     that time were shown.
     """
 
@@ -57,13 +57,13 @@ class LogQuery(NamedTuple):
 
     @classmethod
     def of(cls, visit: Visit) -> LogQuery:
-        """Read it from an address."""
+        """Parse the query of a URL."""
         given = {name: visit.query.get(name, "").strip()[:300] for name in cls._fields}
         return cls(**given)
 
 
 def show(visit: Visit) -> ShownPage:
-    """Show a page of the log, the newest first."""
+    """Show a page of the log, newest first."""
     query = LogQuery.of(visit)
     events, before = read_page(visit, query, PAGE)
     again = {name: value for name, value in query._asdict().items() if name != "before"}
@@ -83,7 +83,7 @@ def show(visit: Visit) -> ShownPage:
 
 
 def read_page(visit: Visit, query: LogQuery, limit: int) -> tuple[list[AuditEvent], str]:
-    """Return the next events, the newest first, and where to go on; "" at the end."""
+    """Return the next events, newest first, and the next cursor; "" at the end."""
     moment, _, shown = query.before.partition("|")
     until, skip = _number(moment), int(shown) if shown.isdecimal() and len(shown) < 4 else 0
     found = list(
@@ -96,7 +96,7 @@ def read_page(visit: Visit, query: LogQuery, limit: int) -> tuple[list[AuditEven
             until=until,
         )
     )
-    # Events of one moment may stand on two pages.
+    # Events with the same time may be on two pages.
     found = found[: len(found) - skip] if skip else found
     more, page = len(found) > limit, found[-limit:]
     page.reverse()
@@ -123,7 +123,7 @@ def describe_row(event: AuditEvent) -> LogRow:
 
 
 def export(visit: Visit) -> Response:
-    """Send every event that fits, the oldest first, as it is read."""
+    """Stream every matching event, oldest first."""
     query, form = LogQuery.of(visit), visit.query.get("form", "jsonl")
     events = visit.parts.belt.gate.audit.read(
         type=query.type if query.type in TYPES else None,
@@ -140,7 +140,7 @@ def export(visit: Visit) -> Response:
 
 
 def _in_pieces(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield several lines at a time: each piece is sent by itself, which costs more than a line."""
+    """Yield several lines at a time, because sending a chunk costs more than a line."""
     held, size = [], 0
     for line in lines:
         held.append(line)
@@ -163,12 +163,12 @@ def _csv(events: Iterator[AuditEvent]) -> Iterator[bytes]:
         cells = (*row[:6], event.skill, event.session, event.project)
         out = io.StringIO()
         csv.writer(out).writerow([_cell(str(one)) for one in cells])
-        # Names of files may be no UTF-8.
+        # File names may not be valid UTF-8.
         yield out.getvalue().encode("utf-8", "backslashreplace")
 
 
 def _cell(text: str) -> str:
-    """Return a cell that no spreadsheet takes for a formula."""
+    """Return a cell that no spreadsheet reads as a formula."""
     return f"'{text}" if text.lstrip()[:1] in _FORMULA or text[:1] in ("\t", "\r", "\n") else text
 
 

@@ -1,4 +1,4 @@
-"""The Markdown of a skill as HTML that does nothing: no script, no style, no picture, no HTML."""
+"""Render the Markdown of a skill as passive HTML, without scripts, styles, images and raw HTML."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from markupsafe import Markup
 from skillbelt.text import hidden
 
 MAX_CHARS = 400_000
-# Around the number of a character that is not visible, until the HTML is made.
+# Placeholders around the number of an invisible character, until the HTML is rendered.
 _BEGIN, _END = "\ue000", "\ue001"
 _MARKED = re.compile(f"{_BEGIN}([0-9A-F]+){_END}")
 _TAGS = {
@@ -31,8 +31,8 @@ _WEB = ("http", "https", "mailto")
 def render_markdown(text: str, files: str = "") -> Markup:
     """Return the text as HTML; links inside a skill lead to the address `files`.
 
-    Pictures are named and not loaded. A heading is never higher than the second level, since the
-    page has the first.
+    Images are named and not loaded. Headings begin at the second level, since the page itself has
+    the first.
     """
     said = _mark_hidden(text[:MAX_CHARS])
     made = _parser().render(said, {"files": files})
@@ -46,7 +46,7 @@ def render_markdown(text: str, files: str = "") -> Markup:
         strip_comments=True,
     )
     shown = _MARKED.sub(_show_mark, clean)
-    # Entities bring hidden characters back; a link has none, since its address is ASCII.
+    # Entities can produce hidden characters again; the URL of a link is ASCII.
     for char in set(hidden(shown)):
         shown = shown.replace(char, _name_char(f"{ord(char):04X}"))
     return Markup(shown)
@@ -117,7 +117,7 @@ def _render_heading(self: Any, tokens: list[Token], at: int, options: Any, env: 
 
 
 def _render_table(self: Any, tokens: list[Token], at: int, options: Any, env: Any) -> str:
-    # A wide table is a box that scrolls, by keys too.
+    # A wide table is in a scrollable box that can have the keyboard focus.
     return '<table tabindex="0">\n'
 
 

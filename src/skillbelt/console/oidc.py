@@ -1,7 +1,7 @@
-"""Signing in by OpenID Connect: the authorization code flow with PKCE.
+"""Sign-in by OpenID Connect: the authorization code flow with PKCE.
 
-Needs the `oidc` extra. What a browser has to bring back is in a signed cookie of its own, so that
-a sign-in that one browser began does not end in another.
+Needs the `oidc` extra. The state of a flow is in a signed cookie, so that a sign-in can only be
+finished in the browser that began it.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from skillbelt.serving.answers import HttpRefusal
 from skillbelt.untrusted_json import BadJson, read_json
 
 logger = logging.getLogger(__name__)
-# How long what a provider says of itself counts; keys are asked for again when one is unknown,
-# but not more often than that.
+# How long the metadata of a provider is cached. Keys are fetched again when one is unknown, but
+# not more often than the second figure.
 METADATA_SECONDS = 3600.0
 KEYS_SECONDS = 30.0
 TIMEOUT_SECONDS = 10.0
 _MAX_BYTES = 2**20
 _LEEWAY_SECONDS = 60
-# A provider can prove itself with a key of its own, never with one that we know too.
+# Only asymmetric signatures: with a shared secret we could have signed the token ourselves.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
 
 
 class BegunFlow(NamedTuple):
-    """A sign-in that began: where the browser goes, and the cookie that it brings back."""
+    """The start of a sign-in: the URL to redirect to, and the cookie for the flow."""
 
     address: str
     cookie: str
@@ -59,7 +59,7 @@ class OidcSignIn:
     """Signs people in at one provider. Used in one event loop."""
 
     def __init__(self, provider: OidcProvider, signer: Signer, address: str) -> None:
-        """`address` is that of the console, as browsers see it."""
+        """`address` is the public URL of the console."""
         self.provider, self._signer, self._address = provider, signer, address
         self._metadata: _Fetched | None = None
         self._keys: _Fetched | None = None
@@ -67,7 +67,7 @@ class OidcSignIn:
         self._lock: anyio.Lock | None = None
 
     async def begin(self) -> BegunFlow:
-        """Begin a sign-in; HttpRefusal when the provider cannot be used."""
+        """Begin a sign-in; HttpRefusal if the provider cannot be reached."""
         metadata = await self._read_metadata()
         state, nonce, verifier = (secrets.token_urlsafe(48) for _ in range(3))
         async with self._client(metadata) as client:
@@ -82,9 +82,9 @@ class OidcSignIn:
         return BegunFlow(address, self._signer.sign("oidc", document))
 
     async def finish(self, query: Mapping[str, str], cookie: str) -> ProviderWord:
-        """Return what the provider says of who signed in.
+        """Return what the provider says about the person who signed in.
 
-        HttpRefusal for anything that is not the end of a flow of ours.
+        HttpRefusal for a callback that does not belong to a flow of this browser.
         """
         nonce, verifier = self._check_flow(query, cookie)
         if "error" in query:
@@ -102,7 +102,7 @@ class OidcSignIn:
         return self._read_claims(claims)
 
     async def find_sign_out(self) -> str:
-        """Return where a person signs out at the provider; "" if it has no such page."""
+        """Return the URL to sign out at the provider; "" if it has none."""
         try:
             place = (await self._read_metadata()).get("end_session_endpoint")
         except HttpRefusal:
@@ -114,7 +114,7 @@ class OidcSignIn:
         return f"{place}{'&' if '?' in str(place) else '?'}{urlencode(query)}"
 
     def _check_flow(self, query: Mapping[str, str], cookie: str) -> tuple[str, str]:
-        """Return the nonce and the verifier of a flow that this browser began, once."""
+        """Return the nonce and the verifier of a flow that this browser began; works once."""
         found = self._signer.read("oidc", cookie)
         again = "this sign-in was not begun in this browser, or took too long; begin again"
         if not isinstance(found, list) or len(found) != 5 or found[4] != self.provider.issuer:
@@ -129,7 +129,7 @@ class OidcSignIn:
         return str(nonce), str(verifier)
 
     async def _redeem(self, code: str, verifier: str, nonce: str) -> Mapping[str, Any]:
-        """Return what the provider says of the person, after all checks of it."""
+        """Exchange the code; return the verified claims about the person."""
         metadata = await self._read_metadata()
         async with self._client(metadata) as client:
             token = await client.fetch_token(
@@ -162,7 +162,7 @@ class OidcSignIn:
         try:
             return jwt.decode(text, await self._read_keys(metadata), registry=registry)
         except (JoseError, ValueError):
-            # The provider may have a new key since.
+            # The provider may have rotated its keys.
             keys = await self._read_keys(metadata, again=True)
             return jwt.decode(text, keys, registry=registry)
 
@@ -180,7 +180,7 @@ class OidcSignIn:
         listed = [one for one in groups if isinstance(one, str)] if isinstance(groups, list) else []
         return ProviderWord(provider.issuer, name, tuple(listed))
 
-    # What the provider says of itself
+    # Metadata of the provider
 
     def _client(self, metadata: Mapping[str, Any]) -> AsyncOAuth2Client:
         said = metadata.get("token_endpoint_auth_methods_supported")
@@ -200,7 +200,7 @@ class OidcSignIn:
         )
 
     async def _read_metadata(self) -> Mapping[str, Any]:
-        async with self._locked():
+        async with self._get_lock():
             found = self._metadata
             if found is None or time.monotonic() - found.time > METADATA_SECONDS:
                 issuer = self.provider.issuer
@@ -218,7 +218,7 @@ class OidcSignIn:
                 raise self._refuse(f"its {name} is missing or not https")
 
     async def _read_keys(self, metadata: Mapping[str, Any], *, again: bool = False) -> KeySet:
-        async with self._locked():
+        async with self._get_lock():
             found, now = self._keys, time.monotonic()
             age = now - found.time if found is not None else 0.0
             if found is None or age > (KEYS_SECONDS if again else METADATA_SECONDS):
@@ -227,7 +227,7 @@ class OidcSignIn:
             return KeySet.import_key_set(dict(found.document))  # type: ignore[arg-type]
 
     async def _fetch(self, address: str) -> Mapping[str, Any]:
-        """Return a JSON document of the provider, of a bounded size; HttpRefusal without one."""
+        """Fetch a JSON document of the provider, with a size limit; HttpRefusal on failure."""
         data = b""
         try:
             async with (
@@ -251,7 +251,7 @@ class OidcSignIn:
         logger.warning("the OpenID provider %s cannot be used: %s", self.provider.issuer, reason)
         return HttpRefusal("not_ready", f"the provider cannot be used now: {reason}")
 
-    def _locked(self) -> anyio.Lock:
+    def _get_lock(self) -> anyio.Lock:
         if self._lock is None:
             self._lock = anyio.Lock()
         return self._lock

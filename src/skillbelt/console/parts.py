@@ -1,4 +1,4 @@
-"""What the pages of the console work with."""
+"""The objects that all pages of the console share."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from skillbelt.permission.waiting import EveryRequest
 from skillbelt.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
-    from skillbelt.console.installs import InstallDesk
+    from skillbelt.console.install_jobs import InstallDesk
 
 _OPEN: WeakValueDictionary[int, ConsoleParts] = WeakValueDictionary()
 
 
 class ConsoleParts:
-    """The runtime of a project, the requests of all projects in its store, and the news."""
+    """The runtime of a project, the requests of all projects in its store, the event streams."""
 
     def __init__(self, belt: Runtime, *, listens: bool) -> None:
-        """With `listens`, processes of every project that share the store are answered here."""
+        """With `listens`, this console answers requests of all projects that share the store."""
         self.belt = belt
         self.requests = EveryRequest(belt.store)
         if listens:
@@ -34,7 +34,7 @@ class ConsoleParts:
         _OPEN[id(belt)] = self
 
     def close(self) -> None:
-        """End the streams of news, and stop answering."""
+        """End the event streams, and stop answering requests."""
         self.live.close()
         if self.installs is not None:
             self.installs.close()
@@ -43,5 +43,5 @@ class ConsoleParts:
 
 
 def parts_of(belt: Runtime) -> ConsoleParts:
-    """Return what the console of this runtime works with, for the JSON API beside it."""
+    """Return the parts of the console of this runtime, for the JSON API."""
     return _OPEN[id(belt)]

@@ -1,4 +1,4 @@
-"""Who uses the console: a name, a role, and the file that says who has which."""
+"""People who use the console: names, roles, and the access file that grants the roles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skillbelt.serving.tokens import Holder
 from skillbelt.settings import read_toml_file
 
 logger = logging.getLogger(__name__)
-# From the least to the most: each role may do what those before it may.
+# In increasing order: each role includes those before it.
 Role = Literal["viewer", "approver", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 MAX_NAME_CHARS = 200
@@ -32,14 +32,14 @@ _TABLES: Mapping[str, Mapping[str, type]] = {
     },
 }
 _MAX_SECRET_CHARS = 4_096
-_MAX_COMPARED_BYTES = 2**21  # no access file may be as long
+_MAX_COMPARED_BYTES = 2**21  # an access file must be shorter
 _SCOPES = ("email", "profile")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _NO_ROLES: Mapping[str, Role] = MappingProxyType({})
 
 
 class Person(NamedTuple):
-    """Someone who is signed in."""
+    """A person who is signed in."""
 
     name: str
     role: Role
@@ -50,7 +50,7 @@ class Person(NamedTuple):
 
 
 class TrustedProxy(NamedTuple):
-    """A proxy whose headers count: the addresses that it calls from, and what it says.
+    """A proxy whose headers are trusted: its addresses, and the headers it sets.
 
     `header` has the name of a person, if it signs people in. `client_header` has the address of
     its client, as `X-Forwarded-For` does, if it sets that itself.
@@ -61,7 +61,7 @@ class TrustedProxy(NamedTuple):
     client_header: str = ""
 
     def trusts(self, address: str) -> bool:
-        """Whether the headers of a request from this address count."""
+        """Whether headers of a request from this address are trusted."""
         try:
             found = ipaddress.ip_address(address)
             return any(found in ipaddress.ip_network(one, strict=False) for one in self.addresses)
@@ -69,10 +69,10 @@ class TrustedProxy(NamedTuple):
             return False
 
     def find_client(self, address: str, given: Sequence[str]) -> str:
-        """Return who called, by the values of the header; the caller itself without one.
+        """Return the address of the client by the header; the peer itself without one.
 
-        The last address that is not of a trusted proxy counts: what is before it was written by
-        the client.
+        This is the last address that is not a trusted proxy: the client can write anything before
+        it.
         """
         if not self.client_header or not self.trusts(address):
             return address
@@ -86,7 +86,7 @@ class TrustedProxy(NamedTuple):
 
 
 class OidcProvider(NamedTuple):
-    """An OpenID provider, and what of its words says who a person is."""
+    """An OpenID provider, and the claims with the name and the groups of a person."""
 
     issuer: str
     client_id: str
@@ -98,7 +98,7 @@ class OidcProvider(NamedTuple):
 
 
 class AccessRules(NamedTuple):
-    """How people sign in besides tokens, and the role of each; "" for a stranger is no access.
+    """The ways to sign in besides tokens, and the roles; "" for everyone else means no access.
 
     `groups` are roles by the groups that an OpenID provider names.
     """
@@ -110,9 +110,9 @@ class AccessRules(NamedTuple):
     groups: Mapping[str, Role] = _NO_ROLES
 
     def admit(self, name: str, groups: Iterable[str] = ()) -> Person | None:
-        """Return the person of that name; None if it has no role here.
+        """Return the person of that name; None if they have no role.
 
-        A role by name counts alone; else it is the highest of those of the groups, and of all.
+        A role by name wins; otherwise it is the highest role of the groups and of everyone.
         """
         fits = 0 < len(name) <= MAX_NAME_CHARS and name.isprintable()
         given = [*map(self.groups.get, groups), self.default_role]
@@ -121,30 +121,30 @@ class AccessRules(NamedTuple):
         return Person(name, role) if role and fits else None
 
 
-# Says who may come in at this moment; HttpRefusal while that is not known.
+# Returns the current rules; HttpRefusal while they are not known.
 ReadAccess = Callable[[], AccessRules]
 
 
 def admit_tokens_only() -> AccessRules:
-    """Return the rules of a console that only tokens and links open."""
+    """Return the rules of a console that is opened by tokens and links only."""
     return AccessRules()
 
 
 class AccessFile:
-    """The rules of an access file as they are now, so that a role that is taken away is gone.
+    """The current rules of an access file, so that a revoked role is gone at once.
 
-    The texts are compared and not the times of the files: two changes may have one time.
+    Contents are compared, not modification times: two changes may have the same time.
     """
 
     def __init__(self, path: str) -> None:
-        """Read it; ConfigError for one that is wrong."""
+        """Read the file; ConfigError if it is wrong."""
         self._path = path
         self._files: tuple[str, ...] = (path,)
         self._seen: tuple[bytes, ...] | None = None
         self._rules: AccessRules | None = self._read()
 
     def __call__(self) -> AccessRules:
-        """Return the rules; HttpRefusal while the file cannot be used, since no one has a role."""
+        """Return the rules; HttpRefusal while the file is wrong, because then no one has a role."""
         found = tuple(map(_read_file, self._files))
         if found != self._seen:
             try:
@@ -166,7 +166,7 @@ class AccessFile:
 
 
 def _read_file(path: str) -> bytes:
-    """Return what a file holds; nothing for one that cannot be read."""
+    """Return the content of a file; empty if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read(_MAX_COMPARED_BYTES)
@@ -175,9 +175,9 @@ def _read_file(path: str) -> bytes:
 
 
 def admit_holder(holder: Holder) -> Person | None:
-    """Return the person who holds a token; None for one that is bound to a user or an app.
+    """Return the person for a token; None if it is bound to a user or an app.
 
-    The console shows what belongs to all of them.
+    The console shows data of all users.
     """
     if holder.is_bound:
         return None
@@ -285,7 +285,7 @@ def _read_oidc(table: Mapping[str, Any] | None, path: str) -> OidcProvider | Non
 
 
 def _read_secret(file: str, path: str) -> str:
-    """Return the secret of the client; "" where no file is named."""
+    """Return the client secret; "" if no file is named."""
     if not file:
         return ""
     try:
@@ -308,7 +308,7 @@ def is_address(text: str) -> bool:
 
 
 def is_safe_address(address: object) -> bool:
-    """Whether no one between can read what is sent there: https, or this machine."""
+    """Whether the connection is private: https, or this machine."""
     if not isinstance(address, str):
         return False
     try:

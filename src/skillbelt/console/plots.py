@@ -1,7 +1,7 @@
-"""Plots, drawn here as SVG: no script, no style of their own, colours by class.
+"""Plots as SVG, without scripts and inline styles; colours are CSS classes.
 
-Places from left to right are percentages and heights are pixels, so that a plot has the width of
-its page and its texts stay as large as those of the page.
+Horizontal positions are percentages and heights are pixels, so that a plot fills the width of the
+page and its text keeps the size of the page's text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TIMES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1.5e4, 3e4, 6e
 
 
 class PlotBar(NamedTuple):
-    """A bar: its label, its parts one upon the other, and what it says when it is pointed at."""
+    """A bar: its label, its stacked parts, and its tooltip."""
 
     label: str
     parts: tuple[float, ...]
@@ -49,7 +49,7 @@ class Point(NamedTuple):
 def draw_bars(
     bars: Sequence[PlotBar], name: str, kinds: Sequence[str], height: float = 168.0
 ) -> Markup:
-    """Return upright bars, side by side; `kinds` are the classes of the parts of each."""
+    """Return vertical bars; `kinds` are the classes of their stacked parts."""
     most = max((sum(bar.parts) for bar in bars), default=0)
     ticks = list_ticks(most)
     step, floor = 100 / max(len(bars), 1), height - _FOOT
@@ -64,7 +64,7 @@ def draw_bars(
                     f'<rect class="{kind}" x="{at * step + step * 0.13:.2f}%" y="{top:.1f}" '
                     f'width="{step * 0.74:.2f}%" height="{max(size - 0.5, 0.5):.1f}"/>'
                 )
-        # What is pointed at is the whole day, not its bar, which may be a pixel high.
+        # The tooltip belongs to the whole column: a bar may be one pixel high.
         drawn.append(
             f'<rect class="day" x="{at * step:.2f}%" y="{_TOP}" width="{step:.2f}%" '
             f'height="{floor - _TOP:.1f}">{_title(bar.title)}</rect>'
@@ -74,7 +74,7 @@ def draw_bars(
 
 
 def draw_share(parts: Sequence[float], kinds: Sequence[str], most: float, name: str) -> Markup:
-    """Return one lying bar, for a line of a table; `most` is the length of the longest."""
+    """Return one horizontal bar for a row of a table; `most` is the length of the longest."""
     drawn, left = [], 0.0
     for value, kind in zip(parts, kinds, strict=True):
         size = value / (most or 1) * 100
@@ -87,7 +87,7 @@ def draw_share(parts: Sequence[float], kinds: Sequence[str], most: float, name: 
 
 
 def draw_timeline(spans: Sequence[TimeSpan], name: str, tell: Callable[[float], str]) -> Markup:
-    """Return spans in time as a list, each on a line of its own; `tell` says how long one is."""
+    """Return time spans as a list, one per line; `tell` formats a duration."""
     end = max((one.start + one.length for one in spans), default=0) or 1
     step = next((one for one in _TIMES if end / one <= 5), end / 4)
     marks = [at * step for at in range(int(end / step) + 1)]
@@ -140,7 +140,7 @@ def draw_curve(points: Sequence[Point], name: str, height: float = 188.0) -> Mar
 
 
 def list_ticks(most: float) -> list[float]:
-    """Return round figures from 0 to at least `most`, about four of them; counts stay whole."""
+    """Return about four round tick values from 0 to at least `most`; whole numbers for counts."""
     rough = max(most, 1) / 4
     size = 10 ** math.floor(math.log10(rough)) if rough >= 1 else 1
     step = next(one * size for one in _ROUND if one * size >= rough and one * size % 1 == 0)
@@ -159,7 +159,7 @@ def _grid(ticks: Sequence[float], floor: float) -> str:
 
 
 def _with_scale(ticks: Sequence[float], floor: float, picture: Markup) -> Markup:
-    """Return a picture with the figures of its lines at the left, where no bar covers them."""
+    """Return a plot with its scale at the left, where no bar covers it."""
     figures = "".join(
         f'<text x="100%" y="{_place(one, ticks, floor) + 4:.1f}" text-anchor="end">'
         f"{show_short(one)}</text>"
@@ -197,7 +197,7 @@ def _title(text: str) -> str:
 
 
 def show_short(value: float) -> str:
-    """Return a figure in few characters, such as 22.4k."""
+    """Return a short form of a number, such as 22.4k."""
     for size, unit in ((1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.1f}".rstrip("0").rstrip(".") + unit

@@ -1,4 +1,4 @@
-"""Turns facts into HTML: every text is escaped, and what cannot be seen is made visible."""
+"""Render templates: every text is escaped, and invisible characters are shown as marks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def templates() -> Environment:
 
 
 def show_plain(text: object) -> Markup:
-    """Return a text of several lines; marks stand for characters that hide or reorder others."""
+    """Return a text of several lines, with marks for characters that hide or reorder others."""
     said = str(text).replace("\r\n", "\n")
     found = {char for char in hidden(said) if char != "\n"}
     escaped = str(escape(said))
@@ -56,7 +56,7 @@ def show_plain(text: object) -> Markup:
 
 
 def show_line(text: object) -> Markup:
-    """Return a text on one line, with marks for characters that cannot be seen."""
+    """Return a text on one line, with marks for invisible characters."""
     return show_plain(one_line(str(text)) if "\n" in str(text) else str(text))
 
 
@@ -65,17 +65,17 @@ def _name_char(char: str) -> str:
 
 
 def show_address(text: object) -> str:
-    """Return a text as a part of an address; a name that is not UTF-8 loses its odd bytes."""
+    """Return a text as part of a URL; invalid bytes are replaced."""
     return quote(str(text), safe="/", errors="replace")
 
 
 def show_age(then: float) -> str:
-    """Return how long ago that was."""
+    """Return the age of a time, such as "5 min ago"."""
     return ago(then, time.time())
 
 
 def show_clock(then: float) -> str:
-    """Return a time for a machine to read."""
+    """Return a time for the `datetime` attribute."""
     try:
         return datetime.fromtimestamp(then, UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):
@@ -89,12 +89,12 @@ def show_path(path: object, home: str) -> Markup:
 
 
 def show_figure(number: int) -> str:
-    """Return a number that can be read at a glance."""
+    """Return a number with separators."""
     return f"{number:,}"
 
 
 def show_size(size: float) -> str:
-    """Return a number of bytes for a person."""
+    """Return a number of bytes as people read it."""
     for unit in ("B", "KB", "MB", "GB"):
         if size < 1000 or unit == "GB":
             return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
@@ -103,7 +103,7 @@ def show_size(size: float) -> str:
 
 
 def show_duration(milliseconds: float) -> str:
-    """Return a time span for a person."""
+    """Return a duration as people read it."""
     if milliseconds < 1000:
         return f"{milliseconds:.0f} ms"
     return describe_seconds(milliseconds / 1000)

@@ -1,4 +1,4 @@
-"""The pages about runs: what runs now and what ran, one run with its output and its files."""
+"""The pages about runs: current and past runs, and one run with its output and files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from skillbelt.store import SessionKey
 PAGE = 50
 STATES = ("running", "ok", "failed")
 MAX_TEXT_BYTES = 512 * 2**10
-# The steps that matter most: the time a person took, and the command itself.
+# The steps that matter most: waiting for a person, and the command itself.
 _KINDS = {"ask": "asks", "run": "runs"}
 _TOLD = {
     "stopped": "The process was asked to end the run.",
@@ -38,7 +38,7 @@ _TOLD = {
 
 
 def show_all(visit: Visit) -> ShownPage:
-    """Show the runs of every process that shares the store, the newest first."""
+    """List the runs of all processes that share the store, newest first."""
     history = RunHistory(visit.parts.belt.store)
     skill, state = visit.query.get("skill", "").strip(), visit.query.get("state", "")
     state = state if state in STATES else ""
@@ -62,7 +62,7 @@ def show_all(visit: Visit) -> ShownPage:
 
 
 def show_one(visit: Visit) -> ShownPage:
-    """Show one run: how it went, what it printed, its steps and its files."""
+    """Show one run: its result, its output, its steps and its files."""
     run = _find(visit)
     parts = RunHistory(visit.parts.belt.store).output(run.id)
     spans = [
@@ -104,9 +104,9 @@ def repeat(visit: Visit) -> Response:
 
 
 def start_again(belt: Runtime, run: PastRun) -> None:
-    """Start the command of a run with its inputs as they are now; HttpRefusal if that cannot be.
+    """Start the command of a run again, with its current inputs; HttpRefusal if that is impossible.
 
-    It may wait for an answer, which comes from a console.
+    It may need a permission, which a person gives in a console.
     """
     if why := why_not_again(belt, run):
         raise HttpRefusal("run_refused", f"this run cannot be repeated here: {why}")
@@ -123,7 +123,7 @@ def start_again(belt: Runtime, run: PastRun) -> None:
 
 
 def why_not_again(belt: Runtime, run: PastRun) -> str:
-    """Return why a run cannot be repeated here; "" if it can."""
+    """Return the reason why a run cannot be repeated here; "" if it can."""
     if run.state == "running":
         return "it goes on"
     if run.project != belt.settings.project:
@@ -149,7 +149,7 @@ class RunFile(NamedTuple):
 
 
 def open_file(belt: Runtime, run: PastRun, name: str) -> RunFile:
-    """Open a file of a run: an artifact, or an input or output while its workspace is there."""
+    """Open a file of a run: an artifact, or an input or output while its workspace exists."""
     kept = [one for one in run.facts.get("artifacts") or () if one.get("name") == name]
     if kept:
         found = belt.workbench.artifacts(_key_of(run))

@@ -1,4 +1,4 @@
-"""The page of one request: what was sent to the model, and what the one before began with."""
+"""The page of one request to a model: its messages, and what it shares with the request before."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from skillbelt.text import tokens
 
 
 class SentMessage(NamedTuple):
-    """A message of a request; `state` is `same`, `begun` or `new` beside the request before."""
+    """A message; `state` compares it with the request before: `same`, `begun` or `new`."""
 
     number: int
     role: str
@@ -31,7 +31,7 @@ class SentMessage(NamedTuple):
 
 
 def show(visit: Visit) -> ShownPage | Response:
-    """Show one request, or send it as a file."""
+    """Show one request, or download it."""
     key = read_address(visit.path)
     found = find_request(visit.parts.belt.store, key, visit.path["number"])
     here = address_of(key)
@@ -55,7 +55,7 @@ def show(visit: Visit) -> ShownPage | Response:
 
 
 def name_tool(tool: object) -> str:
-    """Return the name of a tool, in the form of any provider."""
+    """Return the name of a tool, from the format of any provider."""
     known: dict[str, Any] = tool if isinstance(tool, dict) else {}
     inner = known.get("function")
     named = known.get("name") or (inner.get("name") if isinstance(inner, dict) else "")
@@ -72,7 +72,7 @@ def find_request(store: Store, key: SessionKey, number: str) -> SentRequest:
 
 
 def list_messages(sent: SentRequest) -> list[SentMessage]:
-    """Return the messages of a request as a person reads them."""
+    """Return the messages of a request for the page."""
     return [_read(sent, at, text) for at, text in enumerate(sent.messages)]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterable
+import socket
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +25,7 @@ from skillbelt.console.sign_in import SignIns
 from skillbelt.errors import ConfigError, MissingExtra
 from skillbelt.events import NewEvent
 from skillbelt.runtime.runtime import Runtime
+from skillbelt.serving.api import serve_api
 from skillbelt.serving.guard import ServedHosts, host_of, own_origins
 from skillbelt.serving.tokens import TokenBook
 from skillbelt.store import SessionKey, Store
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from skillbelt.console.oidc import OidcSignIn
 
 API = "/api"
-# The paths of the API's own server, and of the probes.
+# The paths of the probes.
 _PROBES = ("/health", "/ready", "/metrics")
 MOUNTED = "/console"
 _ELSEWHERE = "The console is at the address that `skillbelt console` printed.\n"
@@ -40,17 +42,17 @@ _KEY = SessionKey("skillbelt:console", "", "key")
 
 
 class Gateway:
-    """Gives each request to the API or to the console, by its path."""
+    """Routes each request to the API or to the console, by its path."""
 
     def __init__(self, api: ASGIApp, console: Console, root: str = "") -> None:
-        """`root` is the path of the console; all else is then the API's.
+        """`root` is the path of the console; all other paths belong to the API.
 
-        With another root than the usual one, the first page tells no one where the console is.
+        With a private root, `/` does not reveal where the console is.
         """
         self._api, self._console, self._root = api, console, root
 
     def close(self) -> None:
-        """End what the console began."""
+        """End the streams and jobs of the console."""
         self._console.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,7 +75,7 @@ class Gateway:
 
 
 class Served(NamedTuple):
-    """Where the console is served, and who may come in."""
+    """The address of the console, and who may sign in."""
 
     host: str
     port: int
@@ -91,7 +93,7 @@ def build_console(
     known = ServedHosts(
         served.host, served.port, [*map(host_of, served.origins), *_lower(served.hosts)]
     )
-    # A name that a proxy is called by stands for its origins too.
+    # The host names of a proxy also count as its origins.
     named = [f"{scheme}://{one}" for one in _lower(served.hosts) for scheme in ("http", "https")]
     console = Console(
         belt,
@@ -126,29 +128,55 @@ def _open_oidc(sign_ins: SignIns, served: Served, provider: OidcProvider) -> Oid
 
 
 def make_private_root() -> str:
-    """Return a path that no other program knows.
+    """Return a random path that no other program knows.
 
-    Browsers send a cookie to every port of a machine. Below such a path it goes to no other
-    program that the user opens on this machine, and none can lead the browser there.
+    Browsers send a cookie to every port of a machine. A cookie for this path is sent to no other
+    server on this machine, and none can link to it.
     """
     return f"/{secrets.token_urlsafe(15)}"
 
 
-def mount_console(belt: Runtime, tokens: TokenBook, served: Served, api: ASGIApp) -> Gateway:
-    """Return the API with the console beside it; servers with one store and tokens share sign-ins.
+async def serve_with_console(
+    belt: Runtime,
+    listening: socket.socket,
+    tokens: TokenBook,
+    served: Served,
+    *,
+    sign_ins: SignIns | None = None,
+    ready: Callable[[], None],
+) -> None:
+    """Serve the console and the API until a signal arrives. Calls `ready` first.
 
-    The digests of tokens may stand in a file that others read, so they alone are no key.
+    Without `sign_ins`, servers with the same store and tokens accept each other's.
     """
-    secret = hmac.new(_shared_key(belt.store), b"console\0" + tokens.secret, hashlib.sha256)
-    return build_console(
-        api, belt=belt, tokens=tokens, sign_ins=SignIns(secret.digest()), served=served
+    sign_ins = sign_ins or _shared_sign_ins(belt.store, tokens)
+    build = partial(build_console, belt=belt, tokens=tokens, sign_ins=sign_ins, served=served)
+    await serve_api(
+        belt,
+        listening,
+        served.host,
+        tokens,
+        origins=served.origins,
+        hosts=served.hosts,
+        ready=ready,
+        endpoints=ALL_ENDPOINTS,
+        beside=build,
     )
 
 
-def _shared_key(store: Store) -> bytes:
-    """Return the random key of all servers that share the store: the first that one proposed.
+def _shared_sign_ins(store: Store, tokens: TokenBook) -> SignIns:
+    """Return the sign-ins that servers with the same store and tokens share.
 
-    Each start proposes one, so that the entry stays young and is not expired.
+    The digests of tokens may be in a file that others can read, so they alone are no key.
+    """
+    secret = hmac.new(_shared_key(store), b"console\0" + tokens.secret, hashlib.sha256)
+    return SignIns(secret.digest())
+
+
+def _shared_key(store: Store) -> bytes:
+    """Return the random key of all servers that share the store: the first one that was written.
+
+    Each start writes one, so that the entry is recent and does not expire.
     """
     store.append(_KEY, [NewEvent("key", data={"key": secrets.token_hex(32)})])
     return str(store.events(_KEY)[0].data["key"]).encode()

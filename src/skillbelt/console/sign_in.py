@@ -1,6 +1,6 @@
-"""Signing in: a link that works once, and a signed cookie from then on.
+"""Sign-in: a link that works once, and then a signed cookie.
 
-The cookie is signed and not kept, so that each server with the same tokens takes it.
+The server stores no sessions, so that every server with the same tokens accepts the cookie.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from skillbelt.untrusted_json import BadJson, read_json
 
 COOKIE = "skillbelt_console"
 SESSION_SECONDS = 12 * 3600
-# How long a person may take at an OpenID provider, and the addresses before and after that.
+# How long a sign-in at an OpenID provider may take, and the paths before and after it.
 FLOW_SECONDS = 600.0
 OIDC_BEGIN, OIDC_END = "/sign-in/openid", "/sign-in/openid/back"
 _MAX_COOKIE_BYTES = 4_096
-_MAX_GROUPS_CHARS = 1_500  # of the groups in a cookie
-_MAX_ENDED = 10_000  # sign-outs before those of cookies that are too old are forgotten
+_MAX_GROUPS_CHARS = 1_500  # size of the groups in a cookie
+_MAX_ENDED = 10_000  # sign-outs that are kept before expired ones are removed
 _LINK_SECONDS = 600.0
 
 
 class ProviderWord(NamedTuple):
-    """What an OpenID provider said of a person: the role comes of it with each request."""
+    """The claims of an OpenID provider about a person; each request derives the role from them."""
 
     issuer: str
     name: str
     groups: tuple[str, ...] = ()
 
     def fit_cookie(self, known: Container[str]) -> ProviderWord:
-        """Return it with as many groups as a cookie holds, those that give a role now first."""
+        """Return it with as many groups as fit in a cookie, those that grant a role first."""
         kept: list[str] = []
         for one in sorted(self.groups, key=lambda group: group not in known):
             if len(json.dumps([*kept, one])) <= _MAX_GROUPS_CHARS:
@@ -48,7 +48,7 @@ class ProviderWord(NamedTuple):
 class BrowserSession(NamedTuple):
     """A browser that is signed in; `id` is random, and `until` in Unix seconds.
 
-    With `word`, the person is only who it was at the sign-in.
+    With `word`, the role of `person` is only the one at the sign-in.
     """
 
     id: str
@@ -58,19 +58,19 @@ class BrowserSession(NamedTuple):
 
 
 class Signer:
-    """Signs what a browser keeps for us, and reads it back."""
+    """Signs documents that a browser keeps for us, and verifies them."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
     def sign(self, purpose: str, document: object) -> str:
-        """Return the document as text that only this key could have made."""
+        """Return the document as signed text."""
         data = json.dumps(document, separators=(",", ":")).encode()
         text = base64.urlsafe_b64encode(data).decode().rstrip("=")
         return f"{text}.{self.mark(purpose, text)}"
 
     def read(self, purpose: str, text: str) -> Any:
-        """Return the document; None unless the text was signed for this purpose."""
+        """Return the document; None unless it was signed with this key for this purpose."""
         body, _, mark = text.rpartition(".")
         if len(text) > _MAX_COOKIE_BYTES or not text.isascii():
             return None
@@ -88,7 +88,7 @@ class Signer:
 
 
 class SignIns:
-    """Who is signed in. Thread-safe."""
+    """The sign-ins of one server. Thread-safe."""
 
     def __init__(self, secret: bytes | None = None) -> None:
         self.signer = Signer(secret or secrets.token_bytes(32))
@@ -104,19 +104,19 @@ class SignIns:
         return token
 
     def use_link_token(self, token: str) -> Person | None:
-        """Return whom the token signs in, and let it count no more."""
+        """Return the person for a link token, and invalidate it."""
         with self._lock:
             person, until = self._links.pop(_digest(token), (None, 0.0))
         return person if now() < until else None
 
     def begin(self, person: Person, word: ProviderWord | None = None) -> str:
-        """Return the value of a cookie that says who signed in, and by whose word."""
+        """Return the cookie value for a sign-in."""
         until = now() + SESSION_SECONDS
         document = [secrets.token_urlsafe(16), person.name, person.role, until, word]
         return self.signer.sign("session", document)
 
     def find(self, cookie: str) -> BrowserSession | None:
-        """Return the session of a cookie; None if it is not ours, too old or ended."""
+        """Return the session of a cookie; None if it is invalid, expired or signed out."""
         found = self.signer.read("session", cookie)
         if not isinstance(found, list) or len(found) != 5:
             return None
@@ -127,18 +127,18 @@ class SignIns:
         return BrowserSession(id, Person(name, cast(Role, role)), until, word)
 
     def end(self, session: BrowserSession) -> None:
-        """Sign out: the cookie counts no more here."""
+        """Sign out: this server no longer accepts the cookie."""
         with self._lock:
             if len(self._ended) >= _MAX_ENDED:
                 self._ended = {id: until for id, until in self._ended.items() if until > now()}
             self._ended[session.id] = session.until
 
     def form_token(self, session: BrowserSession) -> str:
-        """Return what each form of this browser must carry."""
+        """Return the CSRF token for the forms of this browser."""
         return self.signer.mark("form", session.id)
 
     def accepts_form(self, session: BrowserSession, token: str) -> bool:
-        """Whether a form came from a page of ours."""
+        """Whether a form has the right CSRF token."""
         given, wanted = token.encode("utf-8", "replace"), self.form_token(session).encode()
         return hmac.compare_digest(given, wanted)
 

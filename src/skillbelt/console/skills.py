@@ -25,7 +25,7 @@ from skillbelt.console.catalogue import (
 )
 from skillbelt.console.downloads import attach, is_text
 from skillbelt.console.markdown import render_markdown
-from skillbelt.console.one_skill import find_locked, measure_route
+from skillbelt.console.skill_facts import find_locked, measure_route
 from skillbelt.console.visit import ShownPage, Visit
 from skillbelt.discovery.describe import clients_of
 from skillbelt.errors import SkillbeltError
@@ -49,7 +49,7 @@ _TOLD = {
 
 
 class SkillRow(NamedTuple):
-    """A skill in the catalogue; `reason` says where a search found its words."""
+    """A skill in the catalogue; `reason` says where a search matched."""
 
     skill: Skill
     client: str
@@ -63,7 +63,7 @@ class SkillRow(NamedTuple):
 
 
 def show_all(visit: Visit) -> ShownPage:
-    """Show the catalogue, or what a search finds in it."""
+    """Show the catalogue, or the results of a search."""
     belt, words = visit.parts.belt, visit.query.get("q", "").strip()[:500]
     visit.parts.usage.start()
     snapshot = belt.look()
@@ -89,7 +89,7 @@ def show_all(visit: Visit) -> ShownPage:
 
 
 def _tell_reason(result: Result) -> str:
-    """Return where the words were found; not what the row says anyhow."""
+    """Return where a search matched; "" if the row shows that anyway."""
     found = result.snippet.strip("… ")
     return result.field if found in result.skill.description else f"{result.field}: {found}"
 
@@ -162,7 +162,7 @@ def _row(visit: Visit, skill: Skill, client: str) -> SkillRow:
 def list_marks(
     visit: Visit, skill: Skill, shadowed: set[str], *, denied: bool
 ) -> list[tuple[str, str]]:
-    """Return words about the state of a skill, each with a kind for its colour."""
+    """Return labels for the state of a skill, each with a kind for its colour."""
     said = visit.parts.belt.settings.for_skill(skill.name)
     marks = [
         ("denied", "bad", denied),
@@ -178,7 +178,7 @@ def list_marks(
 
 
 def show_one(visit: Visit) -> ShownPage:
-    """Show one skill with all that is known of it."""
+    """Show one skill with everything that is known about it."""
     belt, skill = visit.parts.belt, _find(visit)
     visit.parts.usage.start()
     ruled, denied = judge_by_rules(belt.settings, [skill])
@@ -212,7 +212,7 @@ def show_one(visit: Visit) -> ShownPage:
 
 
 def _describe_versions(visit: Visit, skill: Skill, now: str) -> Mapping[str, object]:
-    """Return what is known of other versions, and how the chosen one differs from this."""
+    """Return the other versions, and how the selected one differs from the current one."""
     belt = visit.parts.belt
     project = belt.gate.project_key
     versions = list_approved(belt.store, project, skill.name)
@@ -239,7 +239,7 @@ def _describe_versions(visit: Visit, skill: Skill, now: str) -> Mapping[str, obj
 
 
 def show_file(visit: Visit) -> ShownPage | Response:
-    """Show the text of a file of a skill, or send it."""
+    """Show or download a file of a skill."""
     skill, path = _find(visit), visit.path["path"]
     known = {entry.path: entry for entry in skill.files.manifest().files}
     if path not in known:
@@ -275,7 +275,7 @@ def change(visit: Visit) -> Response:
 
 
 def forget_answers(belt: Runtime, skill: Skill, by: str) -> None:
-    """Forget what was approved for a skill, with a record of each."""
+    """Revoke the approvals of a skill, and log each."""
     for one in belt.gate.ledger.revoke_skill(skill.name):
         request = belt.gate.load_request(skill, "user")._replace(type=one.type)
         belt.gate.record("revoked", request, {"id": one.id, "text": one.pattern, "by": by})

@@ -1,4 +1,4 @@
-"""What a command printed, as HTML: its colours as classes, and nothing else of what it controls."""
+"""Render the output of a command as HTML: colours become classes, other escapes are dropped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 
 from skillbelt.console.render import show_plain
 
-# A control sequence, one of a title or a link, and any other escape.
+# A CSI sequence, an OSC sequence (title, link), and any other escape.
 _SEQUENCE = re.compile(
     r"\x1b\[([0-9;:?<=>]*)([\x40-\x7e])|\x1b[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?"
 )
@@ -28,7 +28,7 @@ def _render(stream: str, text: str) -> Markup:
 
 
 def _keep_last(text: str) -> str:
-    """Return the text as a terminal shows lines that begin anew, such as a bar that grows."""
+    """Return the text after carriage returns, as a terminal shows a progress bar."""
     lines = text.replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
 
@@ -53,12 +53,12 @@ def _dress(text: str, classes: set[str]) -> Markup:
 
 
 def _change(classes: set[str], codes: str) -> set[str]:
-    """Return the classes after a sequence; a colour of many is left out."""
+    """Return the classes after a sequence; 256-colour codes are ignored."""
     found = set(classes)
     numbers = [int(one) if one.isdecimal() and len(one) < 4 else 0 for one in codes.split(";")]
     while numbers:
         code = numbers.pop(0)
-        if code in (38, 48):  # a colour by its number or its parts, which follow
+        if code in (38, 48):  # a colour by number or RGB, in the next parameters
             kind = numbers.pop(0) if numbers else 0
             del numbers[: {5: 1, 2: 3}.get(kind, 0)]
         elif code == 0:

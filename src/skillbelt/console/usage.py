@@ -1,4 +1,4 @@
-"""The page about use: which skills, how often, with what success, how long."""
+"""The usage page: which skills are used, how often, with what success, and how long."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def show(visit: Visit) -> ShownPage:
 
 
 def list_days(book: UsageBook) -> tuple[list[PlotBar], list[PlotBar]]:
-    """Return the last days as bars: loads, and runs by how they went."""
+    """Return the last days as bars: loads, and runs by success."""
     now = datetime.now()
     loaded, ran = [], []
     for back in range(DAYS - 1, -1, -1):

@@ -1,6 +1,6 @@
-"""Which skills are used: how often, with what success, how long, and when last.
+"""Usage figures of skills: how often, with what success, how long, and when last.
 
-The figures come from the audit log. It is read once, in a thread, and followed from then on.
+They come from the audit log, which a thread reads once and then follows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SkillUse:
 
 
 class UsageBook:
-    """The figures of all skills. Thread-safe; `start` may be called often."""
+    """The figures of all skills. Thread-safe; `start` may be called any number of times."""
 
     def __init__(self, audit: AuditStore) -> None:
         self._audit = audit
@@ -50,7 +50,7 @@ class UsageBook:
         self._ready = threading.Event()
 
     def start(self) -> None:
-        """Begin to read the log, unless that has begun."""
+        """Start reading the log, unless that was started before."""
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -63,11 +63,11 @@ class UsageBook:
         self._over.set()
 
     def wait(self, seconds: float) -> bool:
-        """Return whether the whole log was read, after waiting for it so long at most."""
+        """Wait at most that long for the log to be read; return whether it was."""
         return self._ready.wait(seconds)
 
     def skills(self) -> list[SkillUse]:
-        """Return the figures, the most used skill first."""
+        """Return the figures, most used skill first."""
         with self._lock:
             found = list(self._skills.values())
         return sorted(found, key=lambda one: (-(one.loads + one.runs), one.name))
@@ -77,7 +77,7 @@ class UsageBook:
         return self._skills.get(name)
 
     def day(self, day: str) -> tuple[int, int, int]:
-        """Return how many loads, runs and failed runs there were on a day, as 2026-03-01."""
+        """Return the loads, runs and failed runs of a day such as 2026-03-01."""
         return self._days[day, "load"], self._days[day, "run"], self._days[day, "failed"]
 
     def read_once(self) -> None:

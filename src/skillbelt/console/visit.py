@@ -1,4 +1,4 @@
-"""One request of a person to the console, and what a page answers with."""
+"""A request to the console, and the page that answers it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from skillbelt.console.people import Person
 
 
 class Visit(NamedTuple):
-    """A request that was let in. `root` is the path below which the console is mounted."""
+    """An authorized request. `root` is the path where the console is mounted."""
 
     parts: ConsoleParts
     person: Person
@@ -23,23 +23,23 @@ class Visit(NamedTuple):
     form: Mapping[str, str]
 
     def url(self, path: str, **query: object) -> str:
-        """Return the address of a page of the console."""
+        """Return the URL of a page of the console."""
         given = {name: str(value) for name, value in query.items() if value not in ("", None)}
         tail = f"?{urlencode(given, errors='replace')}" if given else ""
         return f"{self.root}{quote(path, safe='/', errors='replace')}{tail}"
 
     def go_to(self, path: str, **query: object) -> Response:
-        """Return an answer that leads to a page, after a form was sent."""
+        """Return a redirect to a page, after a form was sent."""
         return RedirectResponse(self.url(path, **query), 303)
 
     def number(self, name: str, default: int, most: int) -> int:
-        """Return a number of the query, within bounds."""
+        """Return a number from the query string, within bounds."""
         text = self.query.get(name, "")
         return min(int(text), most) if text.isdecimal() and len(text) < 10 else default
 
 
 class ShownPage(NamedTuple):
-    """A page: its template, what it shows, and the status of the answer."""
+    """A page: its template, its values, and the HTTP status."""
 
     template: str
     facts: Mapping[str, object]

@@ -1,4 +1,4 @@
-"""What is known of one skill beside its text: the lock, its versions, its evaluations."""
+"""Facts about one skill beside its text: the lock file, its versions, its evaluations."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from skillbelt.install.values import LockEntry
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.settings import Settings
 
-# Requests of one skill that a page searches for; all of them are for `skillbelt eval`.
+# Requests of one skill that a page searches for; `skillbelt eval` uses all of them.
 MAX_ROUTED = 100
 
 
 class LockedSkill(NamedTuple):
-    """A skill that a command or a page installed: its lock, and its entry there."""
+    """An installed skill: its lock file, and its entry there."""
 
     lock: SkillLock
     entry: LockEntry
-    is_edited: bool = False  # since it was installed
+    is_edited: bool = False  # whether its files changed since it was installed
 
     def document(self) -> dict[str, object]:
         """Return it as a JSON document."""
@@ -52,7 +52,7 @@ class LockedSkill(NamedTuple):
 
 
 def find_locked(skill: Skill, settings: Settings) -> LockedSkill | None:
-    """Return the lock that has a skill; None for one that was not installed."""
+    """Return the lock entry of a skill; None if it was not installed."""
     for scope in ("project", "user"):
         try:
             lock = read_lock(find_place(settings, scope))
@@ -74,7 +74,7 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def measure_route(belt: Runtime, skill: Skill, cases: EvalSet) -> EvalReport | None:
-    """Search for the skill's own requests among all skills; None where it has none."""
+    """Search all skills for the requests in the skill's evaluations; None if it has none."""
     if not cases.triggers:
         return None
     catalog: Catalog = belt.catalog
@@ -101,7 +101,7 @@ def evals_document(belt: Runtime, skill: Skill, *, measured: bool) -> dict[str, 
 
 
 def count_cases(cases: EvalSet) -> Mapping[str, int]:
-    """Return how many cases of each kind there are."""
+    """Count the cases of each kind."""
     return {
         "requests": len(cases.triggers),
         "tasks": len(cases.tasks),
@@ -110,7 +110,7 @@ def count_cases(cases: EvalSet) -> Mapping[str, int]:
 
 
 def versions_document(belt: Runtime, skill: Skill) -> dict[str, object]:
-    """Return the versions of a skill that are known: now, locked, and approved."""
+    """Return the known versions of a skill: current, locked and approved."""
     locked = find_locked(skill, belt.settings)
     approved = list_approved(belt.store, belt.gate.project_key, skill.name)
     return {

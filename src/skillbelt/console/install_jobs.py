@@ -1,7 +1,7 @@
-"""Adding and updating skills from a page: fetched, judged and shown first, installed on a click.
+"""Jobs that add and update skills from a page: fetch, scan and show first, install on a click.
 
-Each is a thread that fetches, waits for the answer of a person with what was fetched in a private
-folder, and then does what the commands `add` and `update` do, through the same gate.
+Each job is a thread. It fetches into a private folder, waits for a person's answer, and then does
+the same as the commands `add` and `update`, through the same gate.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from typing import NamedTuple
 
 from skillbelt.console.approved import ApprovedChange, compare_files, read_files
-from skillbelt.console.one_skill import LockedSkill
+from skillbelt.console.skill_facts import LockedSkill
 from skillbelt.discovery.sources.failure import redact
 from skillbelt.errors import SkillbeltError, log_warning
 from skillbelt.format.skill import Skill
@@ -55,7 +55,7 @@ from skillbelt.serving.answers import HttpRefusal
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
 
-# Jobs that work or wait at once, and that are remembered; how long one waits for its answer.
+# Jobs that are active at once, and that are listed; how long a job waits for its answer.
 MAX_OPEN = 4
 MAX_JOBS = 50
 ANSWER_SECONDS = 900.0
@@ -64,7 +64,7 @@ _OPEN_STATES = ("fetching", "choose", "ready", "installing")
 
 
 class OfferedSkill(NamedTuple):
-    """A skill that can be installed, as a person decides about it."""
+    """A skill that can be installed, with everything that a person needs to decide."""
 
     name: str
     facts: tuple[tuple[str, str], ...]
@@ -74,7 +74,7 @@ class OfferedSkill(NamedTuple):
 
 
 class JobResult(NamedTuple):
-    """What became of one skill: an action, or why nothing was done."""
+    """The result for one skill: an action, or the reason why nothing was done."""
 
     name: str
     action: str
@@ -83,10 +83,10 @@ class JobResult(NamedTuple):
 
 
 class InstallJob:
-    """One addition or update. `state` goes from `fetching` over `choose` and `ready` to `done`.
+    """One addition or update. Its states are `fetching`, `choose`, `ready` and `done`.
 
-    `choose`: the source has several skills, and some must be named. It may also end as `failed` or
-    `cancelled`.
+    In `choose` the source has several skills, and the person names some. A job may also end as
+    `failed` or `cancelled`.
     """
 
     def __init__(self, id: str, by: str, source: str, scope: str) -> None:
@@ -105,13 +105,13 @@ class InstallJob:
 
     @property
     def is_open(self) -> bool:
-        """Whether it works or waits."""
+        """Whether the job is still active."""
         return self.state in _OPEN_STATES
 
     def answer(self, *, agreed: bool, chosen: Sequence[str] = (), by: str = "") -> None:
-        """Go on, or give up. Each question takes one answer.
+        """Continue, or cancel. Each state takes one answer.
 
-        Who chooses skills has not seen yet what would be installed: that is no answer to `ready`.
+        A choice of skills is no answer to `ready`: the person has not yet seen what is installed.
         """
         with self._lock:
             waits = self.state in ("choose", "ready") and not self._answered.is_set()
@@ -123,11 +123,11 @@ class InstallJob:
             self._answered.set()
 
     def wait(self) -> tuple[bool, tuple[str, ...]]:
-        """Return the answer of a person; no, when none comes in time."""
+        """Wait for the person's answer; a timeout counts as no."""
         self._answered.wait(ANSWER_SECONDS)
         with self._lock:
             agreed = self._answered.is_set() and self._agreed
-            self.state = "fetching"  # so that a second answer is not one to the next question
+            self.state = "fetching"  # a second answer must not count for the next question
             self._answered.clear()
             return agreed, self._chosen
 
@@ -149,15 +149,15 @@ class InstallJob:
 
 
 class InstallDesk:
-    """The jobs of one console."""
+    """The installation jobs of one console."""
 
     def __init__(self, belt: Runtime, tell: Callable[[], None]) -> None:
-        """`tell` is called whenever a job got on."""
+        """`tell` is called whenever a job changes its state."""
         self._belt, self._tell, self._lock = belt, tell, threading.Lock()
         self._jobs: dict[str, InstallJob] = {}
 
     def jobs(self) -> list[InstallJob]:
-        """Return the jobs, the newest first."""
+        """Return the jobs, newest first."""
         return list(reversed(self._jobs.values()))
 
     def find(self, id: str) -> InstallJob:
@@ -170,21 +170,21 @@ class InstallDesk:
     def add(
         self, source: str, *, by: str, scope: InstallScope, names: Sequence[str] = ()
     ) -> InstallJob:
-        """Begin to fetch a source."""
-        # A source with a password is refused, and what a person typed is not shown to others.
+        """Start fetching a source."""
+        # A source with a password is refused; the typed text is not shown to others.
         job = self._new(by, redact(source), scope)
         return self._start(job, lambda: self._add(job, source, tuple(names)))
 
     def update(self, locked: LockedSkill, *, by: str) -> InstallJob:
-        """Begin to look for a new version of a skill."""
+        """Start looking for a new version of a skill."""
         scope = locked.lock.place.scope
         job = self._new(by, locked.entry.source, scope)
         return self._start(job, lambda: self._update(job, locked))
 
     def close(self) -> None:
-        """Give up what waits."""
+        """Cancel the jobs that wait for an answer."""
         for job in self.jobs():
-            with suppress(HttpRefusal):  # it does not wait, or was answered just now
+            with suppress(HttpRefusal):  # it is not waiting, or was answered just now
                 job.answer(agreed=False)
 
     def _new(self, by: str, source: str, scope: str) -> InstallJob:
@@ -228,7 +228,7 @@ class InstallDesk:
         return report
 
     def _gate(self, job: InstallJob) -> Gate:
-        """Return a gate that takes the click of the person who read the page for the answer."""
+        """Return a gate for which the click on the page is the answer."""
         belt = self._belt
         return Gate(
             lambda: belt.settings,
@@ -237,7 +237,7 @@ class InstallDesk:
         )
 
     def _resolver(self, job: InstallJob) -> ResolvePackages:
-        """Return what resolves the packages of a skill; what that asks for is in the inbox."""
+        """Return the resolver for the packages of a skill; its requests appear in the inbox."""
         belt, report = self._belt, self._report(job)
 
         def resolve(name: str, folder: str, known: Mapping[str, object]) -> ResolvedPackages:
@@ -271,7 +271,7 @@ class InstallDesk:
             if chosen is None:
                 return
             offered = list(offer_skills(source, source.choose(chosen), target, settings))
-            refused = [_refused(one) for one in offered if isinstance(one, RefusedSkill)]
+            refused = [_refusal(one) for one in offered if isinstance(one, RefusedSkill)]
             offers = [one for one in offered if isinstance(one, SkillOffer)]
             job.results = tuple(refused)
             job.offers = tuple(_describe_offer(one, target) for one in offers)
@@ -289,7 +289,7 @@ class InstallDesk:
     def _choose(
         self, job: InstallJob, source: OpenSource, wanted: Sequence[str]
     ) -> list[str] | None:
-        """Return the skills of the source that are meant; None when the person gave up."""
+        """Return the chosen skills of the source; None if the person cancelled."""
         every = source.found.skills
         if wanted or len(every) == 1:
             return list(wanted) or [every[0].name]
@@ -303,7 +303,7 @@ class InstallDesk:
         return list(chosen)
 
     def _agree(self, job: InstallJob) -> bool:
-        """Show what would be installed, and return whether that is wanted."""
+        """Show what would be installed, and return whether the person agrees."""
         if not job.offers:
             if not job.results and not job.message:
                 job.message = "there is nothing to install"
@@ -324,7 +324,7 @@ class InstallDesk:
     def _update(self, job: InstallJob, locked: LockedSkill) -> None:
         settings, report, lock = self._belt.settings, self._report(job), locked.lock
         found = find_versions(lock, [locked.entry.name], settings, report).hold_back()
-        refused = tuple(map(_refused, found.refused))
+        refused = tuple(map(_refusal, found.refused))
         job.results = refused
         folder = skill_folder(lock.place, locked.entry.name)
         job.offers = tuple(_describe_version(one, folder, settings) for one in found.new)
@@ -338,7 +338,7 @@ class InstallDesk:
         new = tuple(with_packages(one, settings, packages) for one in found.new)
         done = apply_versions(found._replace(new=new), lock, settings, report)
         changed = [JobResult(one.name, one.action) for one in done.changes]
-        job.results = (*changed, *map(_refused, done.refused))
+        job.results = (*changed, *map(_refusal, done.refused))
         self._finish(job)
 
 
@@ -374,12 +374,12 @@ def _read_folder(folder: str) -> Mapping[str, tuple[str, str | None]]:
         return {}
 
 
-def _refused(one: RefusedSkill | SyncRefusal) -> JobResult:
+def _refusal(one: RefusedSkill | SyncRefusal) -> JobResult:
     return JobResult(one.name, "refused", one.message, one.remedy)
 
 
 def _result(done: SkillChange | RefusedSkill) -> JobResult:
-    return JobResult(done.name, done.action) if isinstance(done, SkillChange) else _refused(done)
+    return JobResult(done.name, done.action) if isinstance(done, SkillChange) else _refusal(done)
 
 
 def _offer_document(one: OfferedSkill) -> dict[str, object]:

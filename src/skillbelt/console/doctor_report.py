@@ -1,4 +1,4 @@
-"""What `doctor` finds: the folders, the problems, the sandboxes, and the attacks they stop."""
+"""The findings of `doctor`: folders, problems, sandboxes, and the attacks they stop."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def examine_document(
     matrix: Matrix,
     unserved: Sequence[Diagnostic],
 ) -> dict[str, object]:
-    """Return everything as `doctor --json` prints it."""
+    """Return the document of `doctor --json`."""
     return {
         "files": [{"source": source, "path": path} for source, path in catalog.settings.files],
         "disabled": [
@@ -88,7 +88,7 @@ def _sandbox_json(state: SandboxState) -> dict[str, object]:
 
 
 def probe_all(settings: Settings) -> list[SandboxState]:
-    """Try every sandbox, the strongest first."""
+    """Test every sandbox, strongest first."""
     return [
         SandboxState(sandbox, sandbox.unavailable())
         for sandbox in registry.sandboxes(settings, install=install_tools)
@@ -96,7 +96,7 @@ def probe_all(settings: Settings) -> list[SandboxState]:
 
 
 def find_over_budget(catalog: Catalog) -> list[Diagnostic]:
-    """Return what is wrong with the pinned skills, as far as the catalogue knows."""
+    """Return the diagnostics about pinned skills that exceed the budget."""
     skills, budget = visible(catalog.values()), default_budget(catalog.settings)
     if not any(skill.pinned for skill in skills):
         return []

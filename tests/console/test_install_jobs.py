@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from skillbelt import Runtime
-from skillbelt.console import installs
-from skillbelt.console.adding import desk_of
+from skillbelt.console import install_jobs
+from skillbelt.console.install_pages import desk_of
 from skillbelt.console.parts import parts_of
 from skillbelt.serving.answers import HttpRefusal
 from tests.console.desks import TOKEN, Browser, console, fill
@@ -37,7 +37,7 @@ def source(tree: Tree, tmp_path: Path) -> str:
     return str(tree.project.parent / "elsewhere")
 
 
-async def reach(belt: Runtime, *states: str) -> installs.InstallJob:
+async def reach(belt: Runtime, *states: str) -> install_jobs.InstallJob:
     """The newest job, once it is in one of these states."""
     desk = desk_of(parts_of(belt))
     true: Callable[[], object] = lambda: desk.jobs()[0].state in states  # noqa: E731
@@ -118,7 +118,7 @@ async def test_a_second_click_on_the_choice_installs_nothing(
 
 
 def test_a_question_takes_one_answer() -> None:
-    job = installs.InstallJob("1", "console me", "somewhere", "project")
+    job = install_jobs.InstallJob("1", "console me", "somewhere", "project")
     job.state = "choose"
     job.answer(agreed=True, chosen=("notes",), by="console other")
     with pytest.raises(HttpRefusal):
@@ -175,7 +175,7 @@ async def test_what_the_rules_deny_is_not_installed(belt: Runtime, tree: Tree, s
 async def test_only_so_many_wait_at_once(
     belt: Runtime, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(installs, "MAX_OPEN", 1)
+    monkeypatch.setattr(install_jobs, "MAX_OPEN", 1)
     async with console(belt) as browser:
         await begin(browser, source=source)
         await reach(belt, "ready")

@@ -1,13 +1,13 @@
-"""The pages that add and update skills: what is fetched, what it can do, and the button."""
+"""The pages that add and update skills: what was fetched, what it can do, and the button."""
 
 from __future__ import annotations
 
 from starlette.responses import Response
 
 from skillbelt.console.catalogue import find_any
-from skillbelt.console.installs import InstallDesk, InstallJob
-from skillbelt.console.one_skill import find_locked
+from skillbelt.console.install_jobs import InstallDesk, InstallJob
 from skillbelt.console.parts import ConsoleParts
+from skillbelt.console.skill_facts import find_locked
 from skillbelt.console.visit import ShownPage, Visit
 from skillbelt.install.values import InstallScope
 from skillbelt.serving.answers import HttpRefusal
@@ -17,7 +17,7 @@ _NEWS = "installs"
 
 
 def desk_of(parts: ConsoleParts) -> InstallDesk:
-    """Return the jobs of this console."""
+    """Return the installation jobs of this console."""
     with parts.lock:
         if parts.installs is None:
             parts.installs = InstallDesk(parts.belt, lambda: parts.live.tell(_NEWS, {}))
@@ -27,7 +27,7 @@ def desk_of(parts: ConsoleParts) -> InstallDesk:
 def begin_add(
     parts: ConsoleParts, source: str, *, scope: str, by: str, names: tuple[str, ...] = ()
 ) -> InstallJob:
-    """Begin to fetch a source; HttpRefusal where none is named."""
+    """Start fetching a source; HttpRefusal if the form names none."""
     source = source.strip()
     if not source or len(source) > MAX_SOURCE_CHARS:
         raise HttpRefusal("wrong_arguments", "name a source: a folder, owner/repo or an address")
@@ -36,7 +36,7 @@ def begin_add(
 
 
 def begin_update(parts: ConsoleParts, name: str, *, by: str) -> InstallJob:
-    """Begin to look for a new version; HttpRefusal for a skill that was not installed."""
+    """Start looking for a new version; HttpRefusal if the skill is in no lock file."""
     parts.belt.look()
     skill = find_any(parts.belt.catalog, name)
     locked = find_locked(skill, parts.belt.settings)
@@ -46,12 +46,12 @@ def begin_update(parts: ConsoleParts, name: str, *, by: str) -> InstallJob:
 
 
 def show_all(visit: Visit) -> ShownPage:
-    """Show the form, and what goes on."""
+    """Show the form and the current jobs."""
     return ShownPage("installs.html", {"jobs": desk_of(visit.parts).jobs()})
 
 
 def begin(visit: Visit) -> Response:
-    """Begin to fetch, or to look for a new version."""
+    """Start fetching a source, or looking for a new version."""
     by = _who(visit)
     if name := visit.form.get("update", ""):
         job = begin_update(visit.parts, name, by=by)
@@ -67,7 +67,7 @@ def show_one(visit: Visit) -> ShownPage:
 
 
 def answer(visit: Visit) -> Response:
-    """Choose skills, install what is shown, or give up."""
+    """Choose skills, install what is shown, or cancel."""
     job = desk_of(visit.parts).find(visit.path["id"])
     kind = visit.form.get("answer", "")
     if kind not in ("go", "stop"):
