@@ -1,8 +1,11 @@
 """The events of a session, as values."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+
+from skillbelt.records import NamedTuple
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 

@@ -6,11 +6,18 @@ Without a port it means 443 and 80. The star stands for one or more whole labels
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from skillbelt.late import Late
+from skillbelt.records import NamedTuple
+
+if TYPE_CHECKING:
+    import socket
+else:
+    socket = Late("socket")  # cost: 4 ms, only to resolve a name
 
 Address = IPv4Address | IPv6Address
 Resolver = Callable[[str, int], Iterable[str]]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+from skillbelt.records import NamedTuple
 
 
 class Prefix(NamedTuple):

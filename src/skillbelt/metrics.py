@@ -6,14 +6,17 @@ registry of a program that has one. No label holds a text that a skill, a user o
 each label has few values: from `MAX_VALUES` on, a further one is counted as `other`.
 """
 
+from __future__ import annotations
+
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from time import monotonic
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from skillbelt.errors import MissingExtra
+from skillbelt.records import NamedTuple
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_VALUES = 64

@@ -5,6 +5,8 @@ the project's `[tool.skillbelt]`, its `skillbelt.toml`, the environment, argumen
 command line. Permission rules are in the same files; `permission.rule_files` reads them.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import stat
@@ -12,12 +14,13 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from skillbelt.errors import ConfigError, closest, log_warning
 from skillbelt.files.contain import inside
 from skillbelt.files.locks import locked
 from skillbelt.files.private import make_folder, replace_file
+from skillbelt.records import NamedTuple
 from skillbelt.source_rules import SCAN_LEVELS, SIGNATURE_RULES, check_pattern, parse_signer
 from skillbelt.text import read_toml, toml_value
 from skillbelt.trust import Neighbours
@@ -163,6 +166,11 @@ class Settings(NamedTuple):
     def for_skill(self, name: str) -> SkillSettings:
         """Return the merged settings for the skill of that name."""
         return _merge_switches(self.skills, name) if self.skills else NO_SWITCHES
+
+    def required_skills(self) -> list[str]:
+        """Return the names of the skills that must be usable."""
+        named = dict.fromkeys(one.pattern for one in self.skills if one.exact)
+        return [name for name in named if self.for_skill(name).required]
 
     def by_project(self, key: str) -> bool:
         """Whether a file of the project sets the value that counts."""
@@ -1327,15 +1335,12 @@ def _closest(key: str) -> str:
 
 
 def _user_folder(kind: Literal["cache", "state"], env: Mapping[str, str], home: str) -> str:
-    platform: str = sys.platform
-    if platform.startswith("linux"):
-        # platformdirs gives the same answer, but importing it costs two interpreter starts.
-        usual = {"cache": ".cache", "state": ".local/state"}[kind]
-        base = _absolute(env.get(f"XDG_{kind.upper()}_HOME")) or os.path.join(home, usual)
-        return os.path.join(base, "skillbelt")
-    from platformdirs import user_cache_dir, user_state_dir  # cost: 20 ms, not on Linux
-
-    return (user_cache_dir if kind == "cache" else user_state_dir)("skillbelt")
+    """Return the folder for our files that XDG or Apple's guide names."""
+    usual = {"cache": ".cache", "state": ".local/state"}
+    if sys.platform == "darwin":
+        usual = {"cache": "Library/Caches", "state": "Library/Application Support"}
+    base = _absolute(env.get(f"XDG_{kind.upper()}_HOME")) or os.path.join(home, usual[kind])
+    return os.path.join(base, "skillbelt")
 
 
 def _skills_lock(env: Mapping[str, str], home: str) -> str:

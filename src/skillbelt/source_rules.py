@@ -4,10 +4,13 @@ Both are texts of settings. A pattern is compared with the address that is opene
 name that a lock gives it.
 """
 
+from __future__ import annotations
+
 import os
 import re
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from skillbelt.records import NamedTuple
 from skillbelt.text import Lazy
 
 SigningMethod = Literal["key", "certificate", "sigstore"]

@@ -3,13 +3,18 @@
 Text from a skill is hostile until it is escaped here.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re
-import shlex
 import time
+from collections.abc import Iterable
 from functools import cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from skillbelt.late import Late
 
 # C0 and C1 controls, bidirectional overrides, zero-width and tag characters, the variation
 # selectors that no script needs, surrogates: they move the cursor or hide text on a terminal, and
@@ -37,8 +42,11 @@ _XML = {
 
 
 if TYPE_CHECKING:
+    import shlex
+
     Lazy = re.compile
 else:
+    shlex = Late("shlex")  # cost: 1 ms, only for shell words
 
     class Lazy:
         """A pattern that is compiled when it is first used.
@@ -85,6 +93,11 @@ def shell_word(text: str) -> str:
     return f"$'{escaped}'"
 
 
+def shell_line(words: Iterable[str]) -> str:
+    """Return the words as one line that a shell splits into them again."""
+    return shlex.join(words)
+
+
 def _shell_byte(code: int) -> str:
     char = chr(code)
     return f"\\x{code:02x}" if char in "'\\`" or not " " <= char <= "~" else char
@@ -102,7 +115,7 @@ def xml(text: str) -> str:
 
 def break_tag(text: str, name: str) -> str:
     """Break every opening or closing tag of that name; the rest of the text is unchanged."""
-    return re.sub(rf"<(\s*/?\s*{name})", r"<\\\1", text, flags=re.IGNORECASE)
+    return _tag_pattern(name).sub(r"<\\\1", text)
 
 
 def break_lines(text: str, *starts: str) -> str:
@@ -110,10 +123,22 @@ def break_lines(text: str, *starts: str) -> str:
     folded = text.casefold()
     if not any(start.casefold() in folded for start in starts):
         return text
+    return _start_pattern(starts).sub(r"\1\\\2", text)
+
+
+@cache
+def _tag_pattern(name: str) -> re.Pattern[str]:
+    return re.compile(rf"<(\s*+(?:/\s*+)?{name})", re.IGNORECASE)
+
+
+@cache
+def _start_pattern(starts: tuple[str, ...]) -> re.Pattern[str]:
+    # Ends of lines are white space, too; without them each blank is looked at once.
     ends = "\r\v\f\x1c-\x1e\x85\u2028\u2029"
     found = "|".join(map(re.escape, starts))
-    pattern = rf"(^|(?<=[{ends}]))([^\S\n]*)({found})"
-    return re.sub(pattern, r"\1\2\\\3", text, flags=re.IGNORECASE | re.MULTILINE)
+    return re.compile(
+        rf"(?:^|(?<=[{ends}]))([^\S\n{ends}]*+)({found})", re.IGNORECASE | re.MULTILINE
+    )
 
 
 def toml_value(value: object) -> str:
@@ -136,9 +161,20 @@ def file_url(path: str) -> str:
 
 def percent_encode(text: str | bytes, *, keep: str = "") -> str:
     """Return the text as a part of a URL; letters, digits, `_.-~` and `keep` stay as they are."""
-    from urllib.parse import quote  # cost: 4 ms, only for spans, archives and mcp_commands
+    encoded: str = _urls().quote(text, safe=keep)
+    return encoded
 
-    return quote(text, safe=keep)
+
+def percent_decode(text: str) -> str:
+    """Return a part of a URL with every `%XX` decoded once."""
+    decoded: str = _urls().unquote(text)
+    return decoded
+
+
+def _urls() -> ModuleType:
+    import urllib.parse  # cost: 4 ms, only for spans, archives, mcp_commands and escaped URLs
+
+    return urllib.parse
 
 
 def hidden(text: str) -> list[str]:

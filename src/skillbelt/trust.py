@@ -8,22 +8,24 @@ Trusted origins may also be shared by all machines of a team. Folders are not: a
 about its content on another machine, and no machine can check who may write to it there.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import pwd
-import shlex
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 from skillbelt.errors import ConfigError
 from skillbelt.files.contain import FOLLOW_FILE
 from skillbelt.files.locks import locked
 from skillbelt.files.owners import folder_identity, stranger
 from skillbelt.files.private import make_folder, replace_file
-from skillbelt.text import file_url
+from skillbelt.records import NamedTuple
+from skillbelt.text import file_url, percent_decode, shell_line
 from skillbelt.untrusted_json import read_json
 from skillbelt.values import Diagnostic, Origin
 
@@ -299,7 +301,7 @@ class Neighbours:
 
 def trust_command(folder: str) -> str:
     """Return the command that trusts a folder."""
-    return f"skillbelt trust add {shlex.quote(folder)}"
+    return f"skillbelt trust add {shell_line([folder])}"
 
 
 def _unusable(path: str, message: str, remedy: str) -> Diagnostic:
@@ -397,11 +399,8 @@ def _plain_path(path: str) -> bool:
 
 
 def _plain_part(part: str) -> bool:
-    if "%" in part:
-        from urllib.parse import unquote  # cost: 5 ms, only for URLs with escapes
-
-        while (once := unquote(part)) != part:
-            part = once
+    while "%" in part and (once := percent_decode(part)) != part:
+        part = once
     # Some servers remove a path parameter first.
     name = part.partition(";")[0]
     return name not in (".", "..") and part.isprintable() and not ("/" in part or "\\" in part)

@@ -61,6 +61,16 @@ def read_json(
         raise BadJson(str(error)) from error
 
 
+def read_list(answer: str, *, most: int = 2**20) -> list[Any] | None:
+    """Return the JSON list in the answer of a model; None if there is none."""
+    start, end = answer.find("["), answer.rfind("]") + 1
+    try:
+        found = read_json(answer[start:end], most=most) if 0 <= start < end else None
+    except BadJson:
+        return None
+    return found if isinstance(found, list) else None
+
+
 def read_jsonc(data: bytes, *, most: int = MAX_JSON_BYTES) -> Any:
     """Return the value of a JSON document with comments and trailing commas; BadJson otherwise.
 

@@ -4,9 +4,13 @@ They are named tuples rather than dataclasses: `import dataclasses` alone takes 
 interpreter needs to start, and a catalogue builds tens of thousands of them (design/values.md).
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal, get_args
+
+from skillbelt.records import NamedTuple
 
 Severity = Literal["error", "warning", "info"]
 Scope = Literal["explicit", "project", "user", "remote", "builtin"]
@@ -51,6 +55,12 @@ class Origin(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.url}" if self.url else self.kind
+
+
+def is_remote(origin: str) -> bool:
+    """Whether an origin that was written as text is one over a network."""
+    kind = origin.partition(":")[0]
+    return any(kind == known and Origin(known).remote for known in get_args(OriginKind))
 
 
 class Frontmatter(NamedTuple):

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from skillbelt.permission.waiting import Pending
-from skillbelt.running.facts import facts
+from skillbelt.running.question_facts import facts
 from skillbelt.sandbox.protocol import Stream
 
 # Why a run ended: an answer, a limit, or a model that failed. A cancelled run has no last event.

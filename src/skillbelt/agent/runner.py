@@ -335,6 +335,11 @@ def _lock_session(store: Store, key: SessionKey) -> Iterator[bool]:
                 _ACTIVE.discard(mine)
 
 
+def model_of(runner: Runner) -> Model:
+    """Return the model of a runner's agent, created once; ConfigError if it cannot be used."""
+    return runner._model(runner.agent)
+
+
 def _create_model(agent: Agent) -> Model:
     wanted = agent.model
     if hasattr(wanted, "ask"):

@@ -9,7 +9,7 @@ from typing import Protocol
 from anyio import CancelScope
 
 from skillbelt.agent.events import AgentEvent, RunOutput
-from skillbelt.running.following import LoopQueue
+from skillbelt.running.loop_queue import LoopQueue
 
 # Events that the caller has not taken; then the agent waits.
 MAX_UNREAD_EVENTS = 256

@@ -10,7 +10,6 @@ import os
 import re
 from codecs import utf_8_decode
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
 from unicodedata import normalize
 
 from skillbelt.check.danger import check_content, is_placeholder
@@ -36,6 +35,7 @@ from skillbelt.format.frontmatter import (
 )
 from skillbelt.format.links import MAX_REFERENCES, references
 from skillbelt.format.yaml_fast import AsWritten
+from skillbelt.records import NamedTuple
 from skillbelt.text import Lazy, hidden, one_line, shorten, tokens
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
@@ -136,10 +136,11 @@ def check_bytes(data: bytes, path: str, *, strict: bool = False) -> CheckedSkill
 
 
 def check_duplicates(checked: Iterable[CheckedSkill]) -> Iterator[Diagnostic]:
-    """Yield a finding for every skill whose name an earlier one has."""
+    """Yield a finding for every skill whose name an earlier one has; a link to it is the same."""
     first: dict[str, str] = {}
     for one in checked:
-        if one.name and first.setdefault(one.name, one.path) != one.path:
+        other = first.setdefault(one.name, one.path)
+        if one.name and other != one.path and os.path.realpath(other) != os.path.realpath(one.path):
             message = f"the name {one.name!r} is taken by {one_line(first[one.name])}"
             yield finding("name-duplicate", one.path, None, message)
 

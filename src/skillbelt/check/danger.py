@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from math import log2
-from typing import NamedTuple
 
 from skillbelt.check.rules import finding
+from skillbelt.records import NamedTuple
 from skillbelt.text import Lazy, one_line, shorten
 from skillbelt.values import Diagnostic
 

@@ -13,7 +13,6 @@ import stat
 from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from difflib import unified_diff
-from typing import NamedTuple
 
 from skillbelt.check.check import MAX_NAME_CHARS
 from skillbelt.check.rules import finding
@@ -24,6 +23,7 @@ from skillbelt.format import yaml_repair
 from skillbelt.format.fields import KNOWN, closest_field, correct_spelling, to_frontmatter
 from skillbelt.format.frontmatter import MAX_CHECKED_BYTES, parse, split
 from skillbelt.format.yaml_fast import TEXT_KEYS, AsWritten
+from skillbelt.records import NamedTuple
 from skillbelt.values import SKILL_FILE, Diagnostic, Frontmatter
 
 _MARKS = re.compile(rb"\A(?:\xef\xbb\xbf)++")

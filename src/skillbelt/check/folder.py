@@ -10,7 +10,6 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
 
 from skillbelt.check.danger import MAX_SEARCHED_BYTES, check_content
 from skillbelt.check.rules import finding
@@ -25,6 +24,7 @@ from skillbelt.files.tree import (
     relative_target,
 )
 from skillbelt.format.bounds import MAX_RESOURCE_FILE_BYTES
+from skillbelt.records import NamedTuple
 from skillbelt.values import SKILL_FILE, Diagnostic
 
 # Every host that gets skills over MCP must accept this much.

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
+from skillbelt.records import NamedTuple
 from skillbelt.values import Diagnostic, Severity
 
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
@@ -473,7 +473,7 @@ _ROWS = (
         severity="warning",
         strict="error",
         what="a file holds what looks like an API key, a token or a private key",
-        why="Everyone who gets the skill gets the secret, models and their providers too.",
+        why="Everyone with the skill has the secret, models and their providers too.",
         fix="revoke it, remove it, and let the skill ask for it: `skillbelt secrets`",
     ),
     CheckRule(

@@ -6,13 +6,11 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-from skillbelt.cli.asking import open_gate
+from skillbelt.cli.gates import can_ask, open_gate
 from skillbelt.cli.installing import accepted, add_acceptance, resolver
-from skillbelt.cli.keyboard import can_ask
 from skillbelt.cli.output import (
-    count,
     print_diagnostics,
     print_json,
     print_table,
@@ -37,12 +35,22 @@ from skillbelt.install.content_store import incoming
 from skillbelt.install.fetching import OpenSource, open_source
 from skillbelt.install.find_skills import FoundSkill
 from skillbelt.install.lock_file import find_place
+from skillbelt.install.names import typed_name
 from skillbelt.install.placing import client_name
 from skillbelt.install.policy import find_source_faults
 from skillbelt.install.source_syntax import check_ref, parse_source
 from skillbelt.install.values import SourceReference
+from skillbelt.late import Late
 from skillbelt.settings import Settings, load_settings
-from skillbelt.text import one_line, shorten
+from skillbelt.text import one_line, shell_word, shorten
+
+if TYPE_CHECKING:
+    from importlib import util
+
+    from skillbelt.install import describe
+else:
+    util = Late("importlib.util")  # cost: 1 ms, only for a choice
+    describe = Late("skillbelt.install.describe")  # cost: 15 ms, not with -q and --json
 
 PARTLY, REFUSED = 3, 4
 _ABOUT_CHARS = 300
@@ -98,21 +106,22 @@ def run(args: argparse.Namespace) -> int:
     with incoming(settings) as folder:
         progress = show_progress if wants_progress(args) else None
         source = open_source(
-            reference, settings, folder, wanted=_wanted(reference, args), progress=progress
+            reference, settings, folder, wanted=_given_names(reference, args), progress=progress
         )
         _clear(args)
         if args.list:
             return _print_list(source, args)
         chosen = _choose(source, args)
-        if progress:
-            progress(f"reading {count(len(chosen), 'skill')}")
-        offered = list(offer_skills(source, chosen, target, settings))
+        if not chosen:
+            say("nothing was marked, so nothing is installed (space marks a skill)", args)
+            return 0
+        offered = list(offer_skills(source, chosen, target, settings, progress))
         _clear(args)
         return _finish(offered, target, settings, args)
 
 
 def _refuse_source(reference: SourceReference, settings: Settings) -> list[RefusedSkill]:
-    """Return why nothing of the source may be installed; it is not even fetched."""
+    """Return why nothing of the source may be installed; it is not fetched then."""
     return [
         RefusedSkill(
             name=reference.skill or reference.source,
@@ -130,10 +139,14 @@ def _clear(args: argparse.Namespace) -> None:
 
 
 def _read_reference(args: argparse.Namespace) -> SourceReference:
-    found = parse_source(args.source, folder=os.path.abspath(args.project or "."))
+    base = os.path.abspath(args.project or ".")
+    found = parse_source(args.source, folder=base)
+    if found.kind == "github" and os.path.isdir(os.path.join(base, args.source)):
+        here = shell_word(f"./{args.source}")
+        say(f"{one_line(args.source)} means a repository on GitHub; the folder is {here}", args)
     if args.ref:
         if found.kind not in ("github", "gitlab", "git", "clawhub", "oci"):
-            raise UsageError("add: --ref is for repositories, and this source is none")
+            raise UsageError("add: --ref is for repositories, and this source is not one")
         found = found._replace(ref=check_ref(args.ref, found.source))
     return found
 
@@ -141,29 +154,30 @@ def _read_reference(args: argparse.Namespace) -> SourceReference:
 # --- which skills --------------------------------------------------------------------------------
 
 
-def _wanted(reference: SourceReference, args: argparse.Namespace) -> list[str]:
-    """Return the names that were given; none for all, or for a choice."""
+def _given_names(reference: SourceReference, args: argparse.Namespace) -> list[str]:
+    """Return the given names; none for all skills, or for a choice at the terminal."""
     if args.all or args.list:
         return []
     return [*args.skill, *([reference.skill] if reference.skill else [])]
 
 
 def _choose(source: OpenSource, args: argparse.Namespace) -> list[FoundSkill]:
-    named = _wanted(source.reference, args)
+    named = _given_names(source.reference, args)
     if args.all or "*" in named:
         return list(source.found.skills)
     if named:
         return source.choose(named)
     if len(source.found.skills) == 1:
         return list(source.found.skills)
-    if args.json or not can_ask() or find_spec("prompt_toolkit") is None:
+    if args.json or not can_ask() or util.find_spec("prompt_toolkit") is None:
         names = ", ".join(skill.name for skill in source.found.skills[:12])
         more = len(source.found.skills) - 12
         error = UsageError(
             f"add: {source.reference.source} has {len(source.found.skills)} skills; give --skill "
             f"NAME or --all ({names}{f' and {more} more' if more > 0 else ''})"
         )
-        error.remedy = "`skillbelt add SOURCE --list` says what each of them is for"
+        word = shell_word(source.reference.typed or source.reference.source)
+        error.remedy = f"`skillbelt add {word} --list` says what each of them is for"
         raise error
     from skillbelt.cli.check_list import choose_many  # extra: agent
 
@@ -213,6 +227,8 @@ def _finish(
     if not args.json:
         for offer in new:
             _show(offer, args)
+        _print_refused(refused)  # before the question, which is about the others
+    shown = len(refused)
     changes: list[SkillChange] = []
     if args.dry_run:
         changes = [one.change(one.fetched.reference.source) for one in offers]
@@ -225,7 +241,7 @@ def _finish(
             else:
                 refused.append(done)
         _clear(args)
-    _print(changes, refused, target, args)
+    _print(changes, refused if args.json else refused[shown:], target, args)
     if not refused or changes:
         return PARTLY if refused else 0
     return 1 if any(one.code == SYSTEM for one in refused) else REFUSED
@@ -238,7 +254,7 @@ def _ask(
     settings: Settings,
     args: argparse.Namespace,
 ) -> bool:
-    """Ask for what is new; note a no with the skills that were refused."""
+    """Ask about new skills; add those that were refused to the refusals."""
     if not new:
         return True
     gate = open_gate(settings, args)
@@ -251,7 +267,7 @@ def _ask(
                 name=offer.name,
                 code=error.kind,
                 message=one_line(error.reason).rstrip("."),
-                remedy="answer yes at a terminal, or give --yes",
+                remedy=_remedy(offer, error),
             )
             for offer in new
         ]
@@ -260,11 +276,20 @@ def _ask(
         gate.close()
 
 
+def _remedy(offer: SkillOffer, error: PermissionDenied) -> str:
+    """Return the command that allows it; none where a person just said no."""
+    if "is denied by" in error.reason:
+        return error.remedy
+    if can_ask():
+        return ""
+    source = offer.fetched.reference.typed or offer.fetched.reference.source
+    name = typed_name(offer.name)
+    return f"`skillbelt add {shell_word(source)} --skill {shell_word(name)} --yes` allows it"
+
+
 def _show(offer: SkillOffer, args: argparse.Namespace) -> None:
     if args.quiet:
         return
-    from skillbelt.install import describe  # cost: 15 ms; nothing is said with -q and --json
-
     print(f"{one_line(offer.name)}", file=sys.stderr)
     for label, text in describe.describe_offer(offer):
         print_words(f"  {label:<9} {text}", " " * 12, file=sys.stderr)
@@ -303,6 +328,11 @@ def _print(
         words |= {"install": "would be installed", "replace": "would be replaced"}
     for one in changes:
         print(f"{one_line(one.name)}: {words[one.action]} in {target.place.skills}")
+    _print_refused(refused)
+
+
+def _print_refused(refused: Iterable[RefusedSkill]) -> None:
     for bad in refused:
-        text = f"skillbelt: {one_line(bad.name)}: {bad.message}; {bad.remedy}"
+        remedy = f"; {bad.remedy}" if bad.remedy else ""
+        text = f"skillbelt: {one_line(bad.name)}: {bad.message}{remedy}"
         print_words(text, "  ", sys.stderr)

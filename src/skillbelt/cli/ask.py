@@ -36,6 +36,7 @@ from skillbelt.cli.output import (
     say,
     show_progress,
     wants_progress,
+    yes_option,
 )
 from skillbelt.cli.screen import FRAME_SECONDS, MarkdownStream, Screen, can_draw
 from skillbelt.cli.tool_lines import describe_call as describe_step
@@ -87,7 +88,7 @@ def model_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--session", metavar="S", help="the conversation to continue")
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
-    parser.add_argument("--yes", action="store_true", help="answer permission requests with yes")
+    yes_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

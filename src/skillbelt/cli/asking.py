@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import threading
 from collections import deque
@@ -10,15 +9,12 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from unicodedata import east_asian_width
 
-from skillbelt.cli.keyboard import Burst, Keyboard, Menu, MenuRow, NoLongerNeeded, can_ask
+from skillbelt.cli.keyboard import Burst, Keyboard, Menu, MenuRow, NoLongerNeeded
 from skillbelt.cli.output import show_progress
 from skillbelt.cli.words import width
-from skillbelt.permission.gate import Gate, allow_unread
 from skillbelt.permission.rules import OPAQUE, TYPES, Answer, AnswerKind, Request
 from skillbelt.permission.waiting import Pending, WaitingRequests
-from skillbelt.running.facts import Fact, covered, facts, shown
-from skillbelt.settings import Settings
-from skillbelt.store import open_store
+from skillbelt.running.question_facts import Fact, covered, facts, shown
 from skillbelt.text import exact, one_line
 
 _ONCE = MenuRow("once", "once", ("y", "yes"))
@@ -40,16 +36,6 @@ _PASTED = "Pasted text is not accepted as an answer. Type one letter.\n"
 _LOCK = threading.Lock()
 # The requests allowed at this terminal, so that a question can say what is new.
 _allowed: deque[Request] = deque(maxlen=100)
-
-
-def open_gate(settings: Settings, args: argparse.Namespace) -> Gate:
-    """Open the gate of a command: --yes allows each request once, a terminal asks."""
-    if getattr(args, "yes", False):
-        return Gate(settings, lambda: open_store(settings), ask=allow_unread)
-    if not can_ask():
-        return Gate(settings, lambda: open_store(settings))
-    gate = Gate(settings, lambda: open_store(settings), ask=lambda one: ask(one, gate.desk))
-    return gate
 
 
 def ask(pending: Pending, desk: WaitingRequests, *, in_conversation: bool = False) -> Answer | None:

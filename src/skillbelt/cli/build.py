@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
-from skillbelt.cli.asking import open_gate
-from skillbelt.cli.output import print_json, say, show_progress, wants_progress
+from skillbelt.cli.gates import open_gate
+from skillbelt.cli.output import print_json, say, show_progress, wants_progress, yes_option
 from skillbelt.cli.scanning import open_catalog
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError
@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check", action="store_true", help="only report whether wasm/skill.wasm is current"
     )
-    parser.add_argument("--yes", action="store_true", help="answer permission requests with yes")
+    yes_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

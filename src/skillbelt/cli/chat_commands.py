@@ -25,7 +25,7 @@ _WORKSPACE = Wanted(globs=("out/**", "work/**"), inline=True)
 _MAX_LISTED_SESSIONS = 20
 
 
-class Conversation(Protocol):
+class ChatInterface(Protocol):
     """The interface of a chat that the commands need."""
 
     runner: Runner
@@ -58,7 +58,7 @@ class ChatCommand(NamedTuple):
 class ChatCommands:
     """The commands of one chat, by name."""
 
-    def __init__(self, chat: Conversation) -> None:
+    def __init__(self, chat: ChatInterface) -> None:
         self._chat = chat
         self.all: Mapping[str, ChatCommand] = {
             "help": ChatCommand(self._help, "list the commands and keys"),

@@ -8,7 +8,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from skillbelt import __version__
 from skillbelt.check.annotations import annotation
@@ -16,14 +15,16 @@ from skillbelt.check.check import check_all
 from skillbelt.check.fix import Fixed, diff, fix_file
 from skillbelt.check.rules import RULES, finding, harden
 from skillbelt.check.sarif import log
-from skillbelt.cli.output import diagnostics_json, print_json, say
+from skillbelt.cli.output import print_json, say
 from skillbelt.cli.words import print_words
 from skillbelt.discovery.clients import fence_of, local_roots
+from skillbelt.discovery.describe import diagnostics_json
 from skillbelt.discovery.scan import rules
 from skillbelt.discovery.sources import is_remote
 from skillbelt.discovery.sources.folder import Walker, WalkProgress
 from skillbelt.errors import ConfigError
 from skillbelt.format.skill import Skill
+from skillbelt.records import NamedTuple
 from skillbelt.scan.inspector import SkillInspector
 from skillbelt.scan.report import report_rules, to_diagnostics
 from skillbelt.settings import Settings, load_settings
@@ -103,9 +104,22 @@ def run(args: argparse.Namespace) -> int:
     diagnostics = harden(diagnostics) if args.strict else diagnostics
     found = diagnostics + check_all(files, strict=args.strict, fence=fence)
     if args.security:
-        found += _scan_files(files, settings)
+        found += _drop_told(_scan_files(files, settings), found)
     _show(found, len(files), form, args)
     return 1 if any(diagnostic.severity == "error" for diagnostic in found) else 0
+
+
+def _drop_told(
+    scanned: Iterable[Diagnostic], found: Iterable[Diagnostic]
+) -> tuple[Diagnostic, ...]:
+    """Leave out what a check says of the same line with the same rule, if that is no weaker."""
+    told = {(one.code, one.path, one.line, one.severity) for one in found}
+    return tuple(
+        one
+        for one in scanned
+        if (one.code, one.path, one.line, one.severity) not in told
+        and (one.code, one.path, one.line, "error") not in told
+    )
 
 
 def _scan_files(files: Sequence[str], settings: Settings) -> tuple[Diagnostic, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Sequence
 
 from prompt_toolkit.application import Application
@@ -13,10 +14,12 @@ from prompt_toolkit.layout import HSplit, Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.output import Output, create_output
 
-from skillbelt.text import one_line
+from skillbelt.cli.words import height, width
+from skillbelt.text import one_line, shorten
 
 _KEYS = "arrows move, space marks, a marks all, Enter takes the marked, q leaves"
 _MOST_ROWS = 16
+_OTHER_LINES = 4  # the title, the keys, which may take two, and the last line
 
 
 class _CheckList:
@@ -26,20 +29,33 @@ class _CheckList:
         self.marked: set[int] = set()
 
     def text(self) -> StyleAndTextTuples:
-        shown: StyleAndTextTuples = [("bold", f"{one_line(self.title)}\n"), ("", f"{_KEYS}\n")]
-        first = max(0, min(self.at - _MOST_ROWS // 2, len(self.rows) - _MOST_ROWS))
-        wide = max(len(one_line(name)) for name, _ in self.rows)
-        for number, (name, about) in enumerate(self.rows[first : first + _MOST_ROWS], first):
+        columns = width(sys.stderr)
+        title = shorten(one_line(self.title), columns - 1)
+        keys = "\n".join(textwrap.wrap(_KEYS, columns - 1))
+        shown: StyleAndTextTuples = [("bold", f"{title}\n"), ("", f"{keys}\n")]
+        fit = self.visible()
+        first = max(0, min(self.at - fit // 2, len(self.rows) - fit))
+        wide = min(max(len(one_line(name)) for name, _ in self.rows), columns // 2)
+        for number, (name, about) in enumerate(self.rows[first : first + fit], first):
             mark = "[x]" if number in self.marked else "[ ]"
             style = "reverse" if number == self.at else ""
-            cut = one_line(about)[: max(0, 70 - wide)]
-            shown.append((style, f"{mark} {one_line(name):<{wide}}"))
+            cut = shorten(one_line(about), max(8, columns - wide - 7))
+            shown.append((style, f"{mark} {shorten(one_line(name), wide):<{wide}}"))
             shown.append(("", f"  {cut}\n"))
-        shown.append(("", f"{len(self.marked)} of {len(self.rows)} marked"))
+        part = f", {first + 1} to {first + fit} shown" if fit < len(self.rows) else ""
+        shown.append(("", f"{len(self.marked)} of {len(self.rows)} marked{part}"))
         return shown
+
+    def visible(self) -> int:
+        """Return how many rows the terminal has room for."""
+        return max(1, min(_MOST_ROWS, height(sys.stderr) - _OTHER_LINES, len(self.rows)))
 
     def move(self, by: int) -> None:
         self.at = (self.at + by) % len(self.rows)
+
+    def jump(self, by: int) -> None:
+        """Move without going round at an end."""
+        self.at = min(max(self.at + by, 0), len(self.rows) - 1)
 
     def toggle(self) -> None:
         self.marked ^= {self.at}
@@ -47,6 +63,34 @@ class _CheckList:
     def toggle_all(self) -> None:
         every = set(range(len(self.rows)))
         self.marked = set() if self.marked == every else every
+
+
+def _add_moves(keys: KeyBindings, state: _CheckList) -> None:
+    @keys.add("up")
+    @keys.add("k")
+    def _up(_: KeyPressEvent) -> None:
+        state.move(-1)
+
+    @keys.add("down")
+    @keys.add("j")
+    def _down(_: KeyPressEvent) -> None:
+        state.move(1)
+
+    @keys.add("pageup")
+    def _page_up(_: KeyPressEvent) -> None:
+        state.jump(-state.visible())
+
+    @keys.add("pagedown")
+    def _page_down(_: KeyPressEvent) -> None:
+        state.jump(state.visible())
+
+    @keys.add("home")
+    def _first(_: KeyPressEvent) -> None:
+        state.jump(-len(state.rows))
+
+    @keys.add("end")
+    def _last(_: KeyPressEvent) -> None:
+        state.jump(len(state.rows))
 
 
 def choose_many(
@@ -63,15 +107,7 @@ def choose_many(
     state = _CheckList(title, rows)
     keys = KeyBindings()
 
-    @keys.add("up")
-    @keys.add("k")
-    def _up(_: KeyPressEvent) -> None:
-        state.move(-1)
-
-    @keys.add("down")
-    @keys.add("j")
-    def _down(_: KeyPressEvent) -> None:
-        state.move(1)
+    _add_moves(keys, state)
 
     @keys.add("space")
     def _toggle(_: KeyPressEvent) -> None:

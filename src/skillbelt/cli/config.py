@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from skillbelt.cli.output import print_json, print_table, say, switches_json
+from skillbelt.cli.output import print_json, print_table, say
+from skillbelt.discovery.describe import switches_json
 from skillbelt.settings import DEFAULTS, ENV_PREFIX, Settings, hide_password, load_settings
 from skillbelt.values import Limits
 

@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--access",
         metavar="FILE",
-        help="a file that says who signs people in, and their roles",
+        help="a file with the ways to sign in, and the roles of people",
     )
     parser.add_argument(
         "--origin",
@@ -74,5 +74,5 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_rules(path: str | None) -> ReadAccess:
-    """Return who may sign in, by the access file as it is at each request, if one is named."""
+    """Return the access rules, read at each request from the file if one is named."""
     return AccessFile(path) if path else admit_tokens_only

@@ -13,13 +13,12 @@ from urllib.parse import quote
 
 from skillbelt.cli.output import print_json
 from skillbelt.console.people import Person, ReadAccess
-from skillbelt.console.serve import ALL_ENDPOINTS, Served, build_console, make_private_root
+from skillbelt.console.serve import Served, make_private_root, serve_with_console
 from skillbelt.console.sign_in import SignIns
 from skillbelt.files.private import make_folder, replace_file
 from skillbelt.permission.audit import user_name
 from skillbelt.runtime.runtime import Runtime
-from skillbelt.serving.api import serve_api
-from skillbelt.serving.listening import ListenAddress, open_socket
+from skillbelt.serving.sockets import ListenAddress, open_socket
 from skillbelt.serving.tokens import TokenBook, new_token
 
 
@@ -28,32 +27,22 @@ async def serve_console(belt: Runtime, access: ReadAccess, args: argparse.Namesp
     opened = open_socket(ListenAddress(args.host.lower(), args.port))
     port, token, sign_ins = opened.getsockname()[1], new_token(), SignIns()
     tokens = TokenBook.of(token)
-    # An address that others shall know, or that a provider does, is a plain one.
+    # A private path only if no one else needs to know the address: colleagues, or a provider.
     root = "" if args.access or args.origin else make_private_root()
     served = Served(
         host=args.host.lower(), port=port, origins=tuple(args.origin), access=access, root=root
     )
-    build = partial(build_console, belt=belt, tokens=tokens, sign_ins=sign_ins, served=served)
     base = f"http://{args.host}:{port}"
     url = f"{base}{root}"
     person = Person(user_name(), "admin")
     link = f"{url}/sign-in?token={sign_ins.make_link_token(person)}"
     said = {"url": url, "link": link, "token": token, "api": f"{base}/api/v1"}
     ready = partial(_announce, said, belt.settings.state_dir, args)
-    await serve_api(
-        belt,
-        opened,
-        args.host.lower(),
-        tokens,
-        origins=args.origin,
-        ready=ready,
-        endpoints=ALL_ENDPOINTS,
-        beside=build,
-    )
+    await serve_with_console(belt, opened, tokens, served, sign_ins=sign_ins, ready=ready)
 
 
 def _open(link: str, state_dir: str) -> None:
-    """Open the link through a file: every user sees the words that a program is started with."""
+    """Open the link through a file, because all users can see the arguments of a program."""
     page = os.path.join(state_dir, "console.html")
     text = f'<!doctype html><meta http-equiv="refresh" content="0;url={html.escape(link)}">'
     make_folder(state_dir)

@@ -197,7 +197,7 @@ def _install(extra: str) -> str:
     return f"pip install 'skillbelt[{extra}]'"
 
 
-def _skipped(title: str, extra: str) -> DemoStage:
+def _skip(title: str, extra: str) -> DemoStage:
     line = f"skipped: it needs the extra {extra!r}: {_install(extra)}"
     return DemoStage(title, [line], {"skipped": extra})
 
@@ -243,7 +243,7 @@ def _review(belt: Runtime) -> Iterator[DemoStage]:
     yield stage
     title = f"Execute: {skill.name} as a WASM module"
     if "wasm" in _missing_extras():
-        yield _skipped(title, "wasm")
+        yield _skip(title, "wasm")
         return
     given = {"files": [{"path": "app.py", "content": _CODE}]}
     done = belt.execute_skill_sync(skill.name, given)
@@ -266,7 +266,7 @@ def _extract(belt: Runtime, project: str) -> Iterator[DemoStage]:
     yield stage
     title = f"Run: {skill.name} in the native sandbox, with the package it declares (pypdf)"
     if "packages" in _missing_extras():
-        yield _skipped(title, "packages")
+        yield _skip(title, "packages")
         return
     try:
         done = belt.run_sync(

@@ -84,8 +84,8 @@ def _print(
 ) -> None:
     for mark, values in (("+", gained), ("-", lost)):
         for one in values:
-            place = f"  ({one.path}:{one.line})" if one.path and one.line else ""
-            print_words(f"{mark} {one.kind:<12} {one_line(one.value)}{one_line(place)}", " " * 15)
+            place = f" ({one_line(one.path)}:{one.line})" if one.path and one.line else ""
+            print_words(f"{mark} {one.kind:<12} {one_line(one.value)}{place}", " " * 15)
     for finding in found:
         print_words(
             f"! {finding.kind} {finding.rule}: {one_line(finding.path)}: {finding.message}", "  "

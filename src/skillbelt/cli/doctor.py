@@ -16,7 +16,7 @@ from skillbelt.cli.output import (
 )
 from skillbelt.cli.scanning import open_catalog
 from skillbelt.cli.words import print_words
-from skillbelt.console.examination import (
+from skillbelt.console.doctor_report import (
     Matrix,
     SandboxState,
     examine_document,
@@ -30,7 +30,7 @@ from skillbelt.discovery.scan import Scan
 from skillbelt.errors import SkillbeltError
 from skillbelt.mcp.published import unpublished
 from skillbelt.permission.gate import Gate
-from skillbelt.runtime.required import diagnose_required, required_names
+from skillbelt.runtime.required import diagnose_required
 from skillbelt.sandbox import registry
 from skillbelt.sandbox.linux import cgroups
 from skillbelt.settings import Settings
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     states = probe_all(settings) if everything else _probe_until_used(settings)
     unserved = unpublished(catalog.values())
     ruled = rule_problems(settings) + find_over_budget(catalog)
-    if required_names(settings) and not any(one.code == "rules-wrong" for one in ruled):
+    if settings.required_skills() and not any(one.code == "rules-wrong" for one in ruled):
         gate = Gate(settings, lambda: open_store(settings))
         ruled += diagnose_required(catalog.snapshot, settings, gate)
     if not args.json:

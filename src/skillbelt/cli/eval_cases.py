@@ -1,15 +1,18 @@
-"""What every `skillbelt eval` shares: which cases, of which skills, and how far it is."""
+"""Options and progress that all `skillbelt eval` actions share."""
 
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import Mapping
+from typing import Self
 
 from skillbelt.cli.build import find_skill
 from skillbelt.cli.output import count, show_progress, wants_progress
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError, UsageError
+from skillbelt.evals.budget import Budget
 from skillbelt.evals.cases import EvalSet
 from skillbelt.evals.read import read_eval_file, read_evals
 from skillbelt.format.skill import Skill
@@ -33,7 +36,7 @@ def cases_of(
 ) -> list[EvalSet]:
     """Return the cases of the named skills, or of all; with `all_too` of both.
 
-    A wrong file of a skill that was not named is passed over.
+    A wrong file of a skill that was not named is skipped.
     """
     wanted = [find_skill(name, catalog).name for name in args.names]
     if args.set:
@@ -74,28 +77,42 @@ def _split(found: EvalSet) -> list[EvalSet]:
 
 
 class CaseProgress:
-    """A line on a terminal: how many cases are done, and how long the rest may take."""
+    """A line on a terminal: how many cases are done, and how long the rest may take.
 
-    def __init__(self, args: argparse.Namespace) -> None:
-        self._shown = wants_progress(args)
-        self._began = self._told = time.monotonic()
+    A context manager, which clears the line at its end. With a budget, it also shows what is spent.
+    """
 
-    def tell(self, done: int, total: int, more: str = "") -> None:
-        """Show how many are done of how many."""
+    def __init__(self, args: argparse.Namespace, budget: Budget | None = None) -> None:
+        self._wanted, self._budget = wants_progress(args), budget
+        self._began, self._shown = time.monotonic(), 0.0
+
+    def show(self, done: int, total: int, cached: int = 0) -> None:
+        """Show how many are done of how many; `cached` of these took no time."""
         now = time.monotonic()
-        if not self._shown or (now < self._told + _REPORT_SECONDS and done < total):
+        if not self._wanted or (now < self._shown + _REPORT_SECONDS and done < total):
             return
-        self._told = now
-        left = (now - self._began) / done * (total - done) if done else 0.0
-        about = f", about {_span(left)} left" if done and left > 1 else ""
-        show_progress(f"{done} of {count(total, 'case')}{about}{more}")
+        self._shown = now
+        parts = [f"{done} of {count(total, 'case')}"]
+        if done > cached and total > done:
+            left = (now - self._began) / (done - cached) * (total - done)
+            parts.append(f"about {_span(left)} left")
+        if self._budget is not None and self._budget.tokens:
+            parts.append(f"{self._budget.tokens:,} tokens")
+        show_progress(", ".join(parts))
 
-    def end(self) -> None:
-        """Clear the line."""
-        if self._shown:
+    def __enter__(self) -> Self:
+        self._began = time.monotonic()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._wanted:
             show_progress("")
 
 
 def _span(seconds: float) -> str:
-    minutes = int(seconds // 60)
-    return f"{minutes} min" if minutes else f"{seconds:.0f} s"
+    """Return a time in words, rounded up: an estimate must not promise too much."""
+    whole = math.ceil(seconds)
+    if whole < 90:
+        return f"{whole} s"
+    minutes = math.ceil(whole / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"

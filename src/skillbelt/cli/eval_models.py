@@ -17,7 +17,7 @@ from skillbelt.errors import ConfigError, UsageError
 from skillbelt.evals.budget import Budget, parse_price
 from skillbelt.evals.cache import EvalCache
 from skillbelt.evals.cases import EvalSet
-from skillbelt.evals.conversation import TalkBounds, Talker, hide_skill
+from skillbelt.evals.conversation import ConversationLimits, ConversationRunner, hide_skill
 from skillbelt.evals.judge import INSTRUCTIONS
 from skillbelt.evals.last_results import keep_results
 from skillbelt.evals.outcome import EvalReport
@@ -39,7 +39,7 @@ _CACHE = "evals"
 
 
 def open_cache(settings: Settings, args: argparse.Namespace) -> EvalCache:
-    """Open the results that are kept."""
+    """Open the cache of results."""
     return EvalCache(os.path.join(settings.cache_dir, _CACHE), fresh=args.fresh)
 
 
@@ -51,7 +51,7 @@ class _Bench:
         self._overrides: dict[str, object] = {"sandbox": args.sandbox} if args.sandbox else {}
         self.budget = Budget(max_tokens=args.max_tokens, max_cost=args.max_cost)
         price = parse_price(args.price) if args.price else None
-        self._bounds = TalkBounds(args.timeout, self.budget, price)
+        self._bounds = ConversationLimits(args.timeout, self.budget, price)
 
     def runtime(self, paths: Sequence[str] = ()) -> Runtime:
         """Open a runtime; `paths` come before all other folders of skills."""
@@ -66,15 +66,15 @@ class _Bench:
         made.look()
         return self._stack.enter_context(made)
 
-    def talker(self, agent: Agent) -> Talker:
+    def talker(self, agent: Agent) -> ConversationRunner:
         """Open conversations with an agent; ConfigError if its model cannot be used."""
         runner = self._stack.enter_context(Runner(agent))
         runner.prepare()
-        made = Talker(runner, self._bounds)
+        made = ConversationRunner(runner, self._bounds)
         self.budget.require_price(str(agent.model), made.price)
         return made
 
-    def judge(self) -> Talker | None:
+    def judge(self) -> ConversationRunner | None:
         """Open the judge, which has no skills and no tools; None without one."""
         args = self._args
         if not args.judge:
@@ -127,7 +127,7 @@ def _open(args: argparse.Namespace) -> Iterator[_Bench]:
 
 def _plan(
     args: argparse.Namespace,
-    talkers: dict[str, Talker],
+    talkers: dict[str, ConversationRunner],
     settings: Settings,
     progress: CaseProgress,
 ) -> EvalPlan:
@@ -138,7 +138,7 @@ def _plan(
         repeats=args.repeat,
         at_once=args.jobs,
         settings=repr(shaping),
-        told=progress.tell,
+        on_progress=progress.show,
     )
 
 
@@ -155,10 +155,10 @@ def evaluate_trigger(args: argparse.Namespace) -> EvalReport:
             )
         models = bench.models(runtime)
         talkers = {model: bench.talker(bench.agent(runtime, model)) for model in models}
-        progress = CaseProgress(args)
+        progress = CaseProgress(args, bench.budget)
         plan = _plan(args, talkers, runtime.settings, progress)
-        report = asyncio.run(evaluate_triggers(cases, skills, plan))
-        progress.end()
+        with progress:
+            report = asyncio.run(evaluate_triggers(cases, skills, plan))
         plan.cache.tidy()
         problems = tuple(problem for one in sets for problem in one.problems)
         facts = {**report.facts, **bench.budget.document(), "repeats": args.repeat}
@@ -180,20 +180,31 @@ def evaluate_run(args: argparse.Namespace) -> EvalReport:
             )
         models = bench.models(runtime)
         sides = {model: _sides(args, bench, runtime, skill, model) for model in models}
-        progress = CaseProgress(args)
+        progress = CaseProgress(args, bench.budget)
         plan = _plan(args, {}, runtime.settings, progress)
-        root = args.output or f"{skill.name}-workspace"
-        folder = iteration_folder(root)
-        runs: list[TaskRun] = asyncio.run(run_tasks(found.tasks, skill, sides, plan, bench.judge()))
-        progress.end()
+        judge = bench.judge()
+        folder = iteration_folder(os.path.abspath(args.output or f"{skill.name}-workspace"))
+        with progress:
+            runs = asyncio.run(run_tasks(found.tasks, skill, sides, plan, judge))
         plan.cache.tidy()
         report = report_tasks(skill, runs, args.repeat)
-        facts = {**report.facts, **bench.budget.document(), "folder": os.path.abspath(folder)}
+        facts = {**report.facts, **bench.budget.document()}
         warnings = (*report.warnings, *_offline_note(models))
         report = report._replace(problems=found.problems, facts=facts, warnings=warnings)
         if report.complete:
-            write_workspace(folder, skill, runs, report, args.judge or "")
+            folder = _write_files(folder, skill, runs, report, args.judge or "")
+        report = report._replace(facts={**facts, "folder": folder})
         return _keep(runtime.settings, report, {skill.name: skill}, [found])
+
+
+def _write_files(
+    folder: str, skill: Skill, runs: Sequence[TaskRun], report: EvalReport, judged_by: str
+) -> str:
+    """Write the files of skill-creator, and return their folder."""
+    try:
+        return write_workspace(folder, skill, runs, report, judged_by)
+    except OSError as error:
+        raise ConfigError(f"--output {one_line(folder)}: {error.strerror}") from None
 
 
 def _keep(
@@ -203,15 +214,15 @@ def _keep(
     try:
         keep_results(settings, report, skills, sets)
     except OSError as error:
-        told = f"the result is not kept in {one_line(settings.state_dir)}: {error.strerror}"
-        return report._replace(warnings=(*report.warnings, told))
+        message = f"the result is not kept in {one_line(settings.state_dir)}: {error.strerror}"
+        return report._replace(warnings=(*report.warnings, message))
     return report
 
 
 def _offline_note(models: Sequence[str]) -> list[str]:
-    """Say that the runner without a model is none."""
-    told = "offline is no model: it follows the search, and says nothing of how models choose"
-    return [f"{told}; name one with --model"] if OFFLINE in models else []
+    """Return a note that the offline runner is not a model."""
+    message = "offline is no model: it follows the search, and says nothing of how models choose"
+    return [f"{message}; name one with --model"] if OFFLINE in models else []
 
 
 def _sides(

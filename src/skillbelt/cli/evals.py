@@ -17,10 +17,12 @@ from skillbelt.cli.live import LiveOutput
 from skillbelt.cli.output import (
     CLI_SESSION,
     SANDBOX_HELP,
+    count,
     positive,
     print_json,
     print_table,
     say,
+    yes_option,
 )
 from skillbelt.cli.run import open_workbench
 from skillbelt.cli.scanning import open_catalog
@@ -33,13 +35,14 @@ from skillbelt.evals.first_set import first_set, write_first_set
 from skillbelt.evals.outcome import Bar, EvalReport, judge_bars, parse_bar, require_measures
 from skillbelt.evals.read import read_evals
 from skillbelt.evals.reports import (
-    FORMS,
     describe_difference,
+    describe_files,
     describe_spending,
     label_of,
     measure_names,
     require_report_path,
     summarise,
+    version_diffs,
     write_report,
 )
 from skillbelt.evals.route import route, searcher_of
@@ -56,7 +59,7 @@ from skillbelt.text import exact, one_line, shorten
 ACTIONS = ("init", "route", "script", "trigger", "run", "diff")
 _K = 5
 _NEIGHBOURS = 12
-# What can be measured, where that costs something to find out.
+# The measures of actions that cost something to run.
 _MEASURES = {"script": (PASS,), "trigger": (RECALL, NEGATIVES), "run": (PASS,)}
 _NO_CASES = "no skill here has cases to measure; `skillbelt eval init NAME` writes the first"
 _JOBS = 4
@@ -86,14 +89,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help=f"write the report to this file; {', '.join(FORMS)} (JUnit) say in which form; may "
-        "be repeated",
+        help="write the report to this file; by its ending .json, .md, .xml (JUnit) or "
+        ".html; may be repeated",
     )
     parser.add_argument(
         "--k", metavar="K", type=positive, default=_K, help="with route: the K of recall@K"
     )
     parser.add_argument(
-        "--fresh", action="store_true", help="run all cases again; do not use what is known"
+        "--fresh", action="store_true", help="run all cases again, without the cache"
     )
     parser.add_argument(
         "--jobs", metavar="N", type=positive, default=_JOBS, help="cases at once (default: 4)"
@@ -107,7 +110,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "conversation)",
     )
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
-    parser.add_argument("--yes", action="store_true", help="answer permission requests with yes")
+    yes_option(parser)
     _model_options(parser)
 
 
@@ -133,16 +136,26 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--judge",
         metavar="M",
-        help="with run: a model that decides what no check can; without one that is not graded",
+        help="with run: a model that grades what no check can; without one it is not graded",
     )
     group.add_argument(
-        "--max-cost", metavar="USD", type=float, default=0.0, help="stop at so many dollars"
+        "--max-cost",
+        metavar="USD",
+        type=float,
+        default=0.0,
+        help="stop after this many dollars",
     )
     group.add_argument(
-        "--max-tokens", metavar="N", type=positive, default=0, help="stop at so many tokens"
+        "--max-tokens",
+        metavar="N",
+        type=positive,
+        default=0,
+        help="stop after this many tokens",
     )
     group.add_argument(
-        "--price", metavar="IN,OUT", help="dollars for a million tokens, where it is not known"
+        "--price",
+        metavar="IN,OUT",
+        help="dollars for a million tokens, if unknown",
     )
     group.add_argument(
         "--max-steps",
@@ -162,7 +175,7 @@ def run(args: argparse.Namespace) -> int:
     """Evaluate skills; return 1 when one is under a bar."""
     bars = [parse_bar(text) for text in args.min]
     if args.action == "script" and not bars:
-        bars = [Bar("", 1.0)]  # a script that fails is a no
+        bars = [Bar("", 1.0)]  # a script that fails gives exit code 1
     actions: dict[str, Callable[[argparse.Namespace], EvalReport | int]] = {
         "init": _init,
         "route": _route,
@@ -228,7 +241,7 @@ def _print_report(report: EvalReport, args: argparse.Namespace) -> None:
 
 
 def _print_confusions(report: EvalReport, args: argparse.Namespace) -> None:
-    """Say which skill takes whose requests, and by which words."""
+    """Print which skill takes whose requests, and by which words."""
     for confusion in report.confusions if args.verbose else report.confusions[:10]:
         led = f" ({', '.join(confusion.words)})" if confusion.words else ""
         meant = confusion.meant or "no skill"
@@ -239,32 +252,36 @@ def _print_confusions(report: EvalReport, args: argparse.Namespace) -> None:
 
 def _print_versions(facts: Mapping[str, Any], args: argparse.Namespace) -> None:
     """Print what changed between two versions of a skill."""
-    told = facts.get("tokens")
-    if not isinstance(told, dict):
+    tokens = facts.get("tokens")
+    if not isinstance(tokens, dict):
         return
-    for key, new in told["new"].items():
-        say(f"tokens of the {key}: {told['old'][key]} before, {new} now", args)
-    for key in ("description", "body"):
-        given = facts[key]["diff"] if key == "description" else facts[key]
-        if given and (args.verbose or key == "description"):
-            for line in str(given).splitlines():
+    for key, new in tokens["new"].items():
+        say(f"tokens of the {key}: {tokens['old'][key]} before, {new} now", args)
+    for line in describe_files(facts):
+        say(line, args)
+    for label, text in version_diffs(facts):
+        if args.verbose or label == "description":
+            for line in text.splitlines():
                 print(exact(line))
 
 
 def _print_cases(report: EvalReport, args: argparse.Namespace) -> None:
-    """Say what became of each case that is not right; with -v of every one."""
+    """Print the outcome of each case that did not pass; with -v of every case."""
     if report.kind == "route" and not args.verbose:
         return
-    told: Counter[str] = Counter()
+    lines: Counter[str] = Counter()
     for case in report.cases:
-        if case.outcome == "passed" and not args.verbose:
+        if case.outcome in ("passed", "not-run") and not args.verbose:
             continue
         text = shorten(one_line(case.text), 80)
         detail = one_line(case.detail) if args.verbose else shorten(one_line(case.detail), 200)
         about = " ".join(filter(None, (case.skill, case.model, case.group.replace("_", " "))))
-        told[f"{case.outcome}: {about}: {text}: {detail}"] += 1
-    for line, times in told.items():
+        lines[f"{case.outcome}: {about}: {text}: {detail}"] += 1
+    for line, times in lines.items():
         say(f"{line} ({times} times)" if times > 1 else line, args)
+    left = [case.detail for case in report.cases if case.outcome == "not-run"]
+    if left and not args.verbose:
+        say(f"not-run: {count(len(left), 'case')}: {one_line(left[0])}", args)
 
 
 # init
@@ -299,18 +316,17 @@ def _route(args: argparse.Namespace) -> EvalReport:
     filters = visible_filters(catalog)
     skills = catalog.findable(filters)
     wanted = [find_skill(name, catalog).name for name in args.names]
-    progress = CaseProgress(args)
     sets = cases_of(args, catalog, skills, all_too=True)
     catalog.index_for_search()
-    report = route(
-        sets,
-        searcher_of(catalog, filters),
-        skills,
-        names=wanted,
-        k=args.k,
-        told=progress.tell,
-    )
-    progress.end()
+    with CaseProgress(args) as progress:
+        report = route(
+            sets,
+            searcher_of(catalog, filters),
+            skills,
+            names=wanted,
+            k=args.k,
+            on_progress=progress.show,
+        )
     return report if report.skills else report._replace(warnings=(_NO_CASES,))
 
 
@@ -327,8 +343,11 @@ def _script(args: argparse.Namespace) -> EvalReport:
             "first, or add `scripts` to its evals/evals.json"
         )
     who = Asker(SessionKey(*CLI_SESSION), "user", once="whole")
-    progress = CaseProgress(args)
-    with LiveOutput() as live, open_workbench(catalog, args, live) as bench:
+    with (
+        LiveOutput() as live,
+        open_workbench(catalog, args, live) as bench,
+        CaseProgress(args) as progress,
+    ):
         bounds = ScriptBounds(
             seconds=args.timeout,
             at_once=args.jobs,
@@ -343,10 +362,9 @@ def _script(args: argparse.Namespace) -> EvalReport:
             cache=cache,
             bounds=bounds,
             one_question=not args.yes,
-            told=progress.tell,
+            on_progress=progress.show,
         )
         cache.tidy()
-    progress.end()
     return report._replace(problems=found.problems)
 
 

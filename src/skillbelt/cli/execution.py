@@ -8,7 +8,7 @@ import sys
 
 from skillbelt.cli.failure import describe_error
 from skillbelt.cli.live import LiveOutput
-from skillbelt.cli.output import SANDBOX_HELP, SESSION_HELP, print_json
+from skillbelt.cli.output import SANDBOX_HELP, SESSION_HELP, print_json, yes_option
 from skillbelt.cli.run import (
     TIMED_OUT,
     asker_of,
@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     secret_option(parser)
     parser.add_argument("--session", metavar="S", help=SESSION_HELP)
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
-    parser.add_argument("--yes", action="store_true", help="answer permission requests with yes")
+    yes_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

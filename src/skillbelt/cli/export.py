@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 
-from skillbelt.cli.installing import add_options, place_of, print_refusals
+from skillbelt.cli.installing import add_options, place_of, print_refusals, reporter
 from skillbelt.cli.output import print_json, say
 from skillbelt.errors import SkillbeltError
 from skillbelt.install.lock_file import SkillLock, read_lock
 from skillbelt.install.names import folder_name
 from skillbelt.install.placing import client_folder, client_name, copy_to_client, using_place
-from skillbelt.install.sync import SyncRefusal, SyncResult, check_names, refusal_of
+from skillbelt.install.sync import SyncRefusal, SyncResult, check_names, refusal_of, refuse_entries
 from skillbelt.install.values import PlannedChange
 from skillbelt.install.verify import verify_lock
 from skillbelt.settings import Settings, load_settings
@@ -35,6 +35,7 @@ def run(args: argparse.Namespace) -> int:
         lock = read_lock(place)
         names = check_names(lock, args.names) or tuple(lock.entries)
         result = _export(names, client, lock, settings, args)
+    reporter(args)("")
     if args.json:
         print_json(
             {
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         word = "would be copied" if args.dry_run else "copied"
         print(f"{one_line(one.name)}: {word} to {one_line(one.path)}")
     print_refusals(result.refused)
-    if not names:
+    if not names and not result.refused:
         say("no skill is installed; `skillbelt add SOURCE` installs some", args)
     return result.exit_code
 
@@ -72,10 +73,13 @@ def _export(
     args: argparse.Namespace,
 ) -> SyncResult:
     changes: list[PlannedChange] = []
-    refused: list[SyncRefusal] = []
+    refused = [] if args.names else refuse_entries(lock)
     folder = client_folder(lock.place, client, settings)
-    for skill in verify_lock(lock, settings, names) if names else ():
+    report = reporter(args)
+    found = verify_lock(lock, settings, names, report=report) if names else ()
+    for number, skill in enumerate(found, 1):
         name = skill.entry.name
+        report(f"copying {name} ({number} of {len(found)})")
         wrong = [one for one in skill.drift if one.kind != "client-link"]
         if wrong:
             refused.append(

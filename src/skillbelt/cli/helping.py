@@ -1,7 +1,10 @@
 """The help beyond the options: groups of commands, examples, topics, words of other tools."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+
+from skillbelt.records import NamedTuple
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Find and read skills": ("list", "search", "show", "load", "read", "where", "prompt", "diff"),

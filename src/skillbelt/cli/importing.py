@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from skillbelt.cli.installing import add_options, place_of, print_result
+from skillbelt.cli.installing import add_options, place_of, print_result, reporter
 from skillbelt.cli.output import say
 from skillbelt.errors import ConfigError, SkillbeltError
 from skillbelt.install.adoption import (
@@ -42,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     place = place_of(args, settings)
     with using_place(place, settings):
         lock = read_lock(place)
+        reporter(args)("looking for what other tools installed")
         found = list(find_adoptable(lock, settings, args.tools or TOOLS))
         wanted = set(args.names)
         known = {one.name for one in found}
@@ -51,7 +52,10 @@ def run(args: argparse.Namespace) -> int:
         chosen = [one for one in found if not wanted or one.name in wanted]
         result = _adopt(chosen, lock, settings, args)
         entries = read_lock(place).entries
-    print_result(result, entries, args, dry_run=args.dry_run)
+    reporter(args)("")
+    nothing = "no other tool left a skill that is not in the lock yet"
+    # Said also where the lock is empty.
+    print_result(result, entries, args, dry_run=args.dry_run, nothing=nothing, installed=TOOLS)
     for one in chosen:
         if isinstance(one, AdoptedSkill):
             say(f"{one_line(one.name)}: {one.record.tool} installed it from {_source(one)}", args)
@@ -79,10 +83,12 @@ def _adopt(
 ) -> SyncResult:
     changes: list[PlannedChange] = []
     refused: list[SyncRefusal] = []
-    for one in found:
+    report = reporter(args)
+    for number, one in enumerate(found, 1):
         if isinstance(one, SyncRefusal):
             refused.append(one)
             continue
+        report(f"recording {one.name} ({number} of {len(found)})")
         try:
             if args.dry_run:
                 changes.append(plan_adoption(one, lock.place))

@@ -6,7 +6,7 @@ import argparse
 import hashlib
 import os
 
-from skillbelt.cli.output import print_json, say
+from skillbelt.cli.output import change_options, print_json, say
 from skillbelt.errors import ConfigError
 from skillbelt.files.contain import create_beneath, open_folder
 from skillbelt.install.lock_file import SKILLS_FOLDER
@@ -26,10 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tests", action="store_true", help="add a test set, evals/evals.json")
     parser.add_argument("--license", metavar="NAME", default="", help="such as MIT or Apache-2.0")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be done, and change nothing"
-    )
-    parser.add_argument("-y", "--yes", action="store_true", help="answer the question with yes")
+    change_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,15 +1,24 @@
-"""What the commands that install skills share: options, the place, and what they print."""
+"""Parts that the commands for installed skills share: options, the target folder, and output."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sized
 from typing import TYPE_CHECKING
 
-from skillbelt.cli.asking import open_gate
-from skillbelt.cli.output import count, print_json, say, show_progress, wants_progress
+from skillbelt.cli.gates import open_gate
+from skillbelt.cli.output import (
+    change_options,
+    count,
+    print_json,
+    say,
+    show_progress,
+    wants_progress,
+)
 from skillbelt.cli.words import print_words
+from skillbelt.errors import ConfigError
 from skillbelt.install.declaring import (
     ResolvedPackages,
     ResolvePackages,
@@ -22,6 +31,7 @@ from skillbelt.install.policy import Acceptance
 from skillbelt.install.values import Drift, InstallPlace, LockEntry, PlannedChange
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
+from skillbelt.values import SKILL_FILE
 
 if TYPE_CHECKING:
     from skillbelt.install.sync import Report, SyncRefusal, SyncResult
@@ -46,7 +56,7 @@ _WOULD = {
 
 
 def add_options(parser: argparse.ArgumentParser, *, changes: bool = True) -> None:
-    """Add the options of every command that installs; `changes` are those that change the disk."""
+    """Add the options of every installing command; `changes`: those of commands that write."""
     parser.add_argument(
         "-g",
         "--global",
@@ -65,10 +75,7 @@ def add_options(parser: argparse.ArgumentParser, *, changes: bool = True) -> Non
             help="allow what is asked for, once; never a denied one",
         )
     else:  # for scripts that give them to every command
-        parser.add_argument(
-            "--dry-run", action="store_true", help="say what would be done, and change nothing"
-        )
-        parser.add_argument("-y", "--yes", action="store_true", help="answer the question with yes")
+        change_options(parser)
 
 
 def add_acceptance(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +93,7 @@ def add_acceptance(parser: argparse.ArgumentParser) -> None:
 
 
 def accepted(args: argparse.Namespace) -> Acceptance:
-    """Return what the options accept."""
+    """Return which refusals the options override."""
     return Acceptance(unsigned=args.allow_unsigned, signer=args.allow_signer_change)
 
 
@@ -105,7 +112,7 @@ def resolver(
 ) -> ResolvePackages:
     """Return the function that resolves the packages of a skill, and says why it cannot.
 
-    With `anew` also those that are locked already.
+    With `anew`, also packages that are locked already.
     """
 
     def resolve(name: str, folder: str, known: Mapping[str, object]) -> ResolvedPackages:
@@ -134,8 +141,14 @@ def print_result(
     args: argparse.Namespace,
     *,
     dry_run: bool = False,
+    nothing: str = "nothing to do",
+    installed: Sized | None = None,
 ) -> None:
-    """Print what was done and what was not."""
+    """Print what was done and what was not.
+
+    `nothing` is said where nothing had to be done, if there are skills among the `installed`, which
+    are the entries unless given.
+    """
     if args.json:
         print_json(
             {
@@ -156,11 +169,11 @@ def print_result(
     if kept:
         say(f"{count(kept, 'skill')} unchanged", args)
     elif not result.changes and not result.refused:
-        say_locked("nothing to do", args, entries)
+        say_locked(nothing, args, entries if installed is None else installed)
 
 
 def say_locked(text: str, args: argparse.Namespace, installed: Sized) -> None:
-    """Say how installed skills are; that there are none where the lock has none."""
+    """Print the state of the installed skills, or that the lock file has none."""
     say(text if len(installed) else NOTHING_INSTALLED, args)
 
 
@@ -176,7 +189,8 @@ def print_drift(drift: Iterable[Drift]) -> None:
     """Print each difference between the lock and the disk."""
     for one in drift:
         remedy = f" ({one_line(one.remedy)})" if one.remedy else ""
-        print(f"{one_line(one.name)}: {one_line(one.path)}: {one_line(one.message)}{remedy}")
+        text = f"{one_line(one.name)}: {one_line(one.path)}: {one_line(one.message)}{remedy}"
+        print_words(text, "  ")
 
 
 def _change(change: PlannedChange, entry: LockEntry | None) -> dict[str, object]:
@@ -199,3 +213,17 @@ def _refusal(refusal: SyncRefusal) -> dict[str, object]:
         "message": refusal.message,
         "remedy": refusal.remedy,
     }
+
+
+def find_folder(path: str, base: str) -> str:
+    """Return the folder of a skill that was named; ConfigError for a path without one."""
+    full = os.path.normpath(os.path.join(base, os.path.expanduser(path)))
+    if os.path.basename(full) == SKILL_FILE:
+        full = os.path.dirname(full)
+    if not os.path.isfile(os.path.join(full, SKILL_FILE)):
+        installed = os.path.join(".agents", "skills", path)
+        hint = "give the folder of a skill (`skillbelt init NAME` creates one)"
+        if os.path.isfile(os.path.join(base, installed, SKILL_FILE)):
+            hint = f"did you mean {installed}?"
+        raise ConfigError(f"no {SKILL_FILE} in {path!r}; {hint}")
+    return full

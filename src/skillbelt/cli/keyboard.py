@@ -17,9 +17,10 @@ import threading
 from collections.abc import Callable, Sequence
 from time import monotonic
 from types import FrameType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from skillbelt.cli.words import width
+from skillbelt.records import NamedTuple
 
 # Keys within this time were not typed by hand.
 _BURST_SECONDS = 0.01

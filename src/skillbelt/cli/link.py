@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from skillbelt.cli.installing import add_options, place_of, print_result
+from skillbelt.cli.installing import add_options, find_folder, place_of, print_result
 from skillbelt.errors import ConfigError
 from skillbelt.files.contain import inside
 from skillbelt.install.content_store import incoming
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     """Put a link to the skill where skills are installed; print what was done."""
     settings = load_settings(args.project, config=args.config)
     place = place_of(args, settings)
-    folder = os.path.abspath(os.path.expanduser(args.path))
+    folder = find_folder(args.path, os.getcwd())
     reference = SourceReference(kind="local", source=args.path, url=folder, typed=args.path)
     with incoming(settings) as into:
         found = open_source(reference, settings, into).found.skills

@@ -7,22 +7,20 @@ import sys
 from collections.abc import Collection, Mapping
 
 from skillbelt.cli.output import (
-    clients_of,
     count,
-    diagnostics_json,
     folders_of,
-    judge_by_rules,
     print_json,
     print_table,
     say,
-    skill_json,
     wide_option,
 )
 from skillbelt.cli.scanning import open_catalog
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.discovery.clients import CLIENTS
+from skillbelt.discovery.describe import clients_of, diagnostics_json, skill_json
 from skillbelt.errors import ConfigError, closest
 from skillbelt.format.skill import Skill
+from skillbelt.permission.judging import judge_by_rules
 from skillbelt.settings import resolve
 from skillbelt.text import one_line
 from skillbelt.values import SCOPES

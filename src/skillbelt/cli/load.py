@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from skillbelt.cli.asking import open_gate
+from skillbelt.cli.gates import open_gate
 from skillbelt.cli.output import print_json, say
 from skillbelt.cli.scanning import open_catalog
 from skillbelt.disclosure.body import (

@@ -6,7 +6,8 @@ import argparse
 import os
 
 from skillbelt.cli.init import describe_files
-from skillbelt.cli.output import print_json, say
+from skillbelt.cli.installing import find_folder
+from skillbelt.cli.output import change_options, print_json, say
 from skillbelt.errors import ConfigError
 from skillbelt.files.contain import open_file, read_handle
 from skillbelt.install.lock_file import find_place, read_lock
@@ -28,22 +29,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--part", choices=PARTS, default="patch", help="the number to raise (default: patch)"
     )
     group.add_argument("--to", metavar="VERSION", help="the new version, such as 1.0.0")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be done, and change nothing"
-    )
-    parser.add_argument("-y", "--yes", action="store_true", help="answer the question with yes")
+    change_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Raise the version in a SKILL.md; print the old and the new one."""
     settings = load_settings(args.project, config=args.config)
     base = os.path.abspath(args.project or ".")
-    folder = os.path.normpath(os.path.join(base, os.path.expanduser(args.path)))
-    if os.path.basename(folder) == SKILL_FILE:
-        folder = os.path.dirname(folder)
+    folder = find_folder(args.path, base)
     path = os.path.join(folder, SKILL_FILE)
-    if not os.path.isfile(path):
-        raise ConfigError(f"no {SKILL_FILE} in {folder!r}; give the folder of a skill")
     _check_own(folder, settings)
     data = read_handle(open_file(path, folder), _MAX_BYTES + 1)
     if len(data) > _MAX_BYTES:

@@ -10,18 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from skillbelt.cli.failure import Printed
-from skillbelt.cli.words import print_words, width
-from skillbelt.discovery.describe import clients_of as clients_of
-from skillbelt.discovery.describe import diagnostics_json as diagnostics_json
-from skillbelt.discovery.describe import skill_json as skill_json
-from skillbelt.discovery.describe import switches_json as switches_json
-from skillbelt.permission.judging import judge_by_rules as judge_by_rules
+from skillbelt.cli.words import print_words, show_line, width
+from skillbelt.late import Late
 from skillbelt.settings import Settings
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Diagnostic
 
 if TYPE_CHECKING:
     from skillbelt.discovery.catalog import Catalog
+    from skillbelt.permission import judging
+else:
+    judging = Late("skillbelt.permission.judging")  # cost: 1 ms, only for problems of rules
 
 NO_COLOURS: Mapping[str, Mapping[str, str]] = {}
 SANDBOX_HELP = "auto, none, or one that `skillbelt doctor -v` lists (default: the setting sandbox)"
@@ -36,7 +35,7 @@ SESSION_HELP = (
 
 def rule_problems(settings: Settings) -> list[Diagnostic]:
     """Return the problems of the permission rules in the settings files."""
-    return judge_by_rules(settings, ())[0]
+    return judging.judge_by_rules(settings, ())[0]
 
 
 def wants_progress(args: argparse.Namespace) -> bool:
@@ -44,10 +43,15 @@ def wants_progress(args: argparse.Namespace) -> bool:
     return sys.stderr.isatty() and not args.quiet
 
 
+def has_terminal() -> bool:
+    """Whether a person can read questions and type answers: neither is piped."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def show_progress(text: str) -> None:
     """Overwrite the progress line of the terminal; an empty text clears it."""
     room = min(78, width(sys.stderr) - 1)
-    print(f"\r\x1b[K{shorten(one_line(text), room)}", end="", file=sys.stderr, flush=True)
+    show_line(shorten(one_line(text), room))
 
 
 def print_json(document: object) -> None:
@@ -110,6 +114,19 @@ def wide_option(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="on a terminal: every column, exact times, and nothing cut",
     )
+
+
+def change_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of commands that change files."""
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be done, and change nothing"
+    )
+    parser.add_argument("-y", "--yes", action="store_true", help="answer the question with yes")
+
+
+def yes_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option of commands that ask for permission."""
+    parser.add_argument("--yes", action="store_true", help="answer permission requests with yes")
 
 
 def positive(text: str) -> int:

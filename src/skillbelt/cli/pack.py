@@ -6,11 +6,11 @@ import argparse
 import os
 
 from skillbelt.cli.init import describe_files, write_files
-from skillbelt.cli.output import print_json
+from skillbelt.cli.installing import find_folder, reporter
+from skillbelt.cli.output import change_options, print_json
 from skillbelt.errors import ConfigError
 from skillbelt.install.pack import FORMATS, pack_skills, read_skill_to_pack
 from skillbelt.settings import load_settings
-from skillbelt.values import SKILL_FILE
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,18 +23,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="DIR", default=".", help="the folder to write to (default: here)"
     )
     parser.add_argument("--force", action="store_true", help="replace files that are there")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be done, and change nothing"
-    )
-    parser.add_argument("-y", "--yes", action="store_true", help="answer the question with yes")
+    change_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Check and pack the skills; the same files always give the same bytes."""
     load_settings(args.project, config=args.config)  # every command refuses a wrong one
     base = os.path.abspath(args.project or ".")
-    skills = [read_skill_to_pack(find_folder(path, base)) for path in args.paths]
+    report, skills = reporter(args), []
+    for path in args.paths:
+        report(f"packing {path}")
+        skills.append(read_skill_to_pack(find_folder(path, base)))
     files = pack_skills(skills, args.format)
+    report("")
     output = os.path.normpath(os.path.join(base, os.path.expanduser(args.output)))
     if not args.dry_run:
         _write(output, files, args.force)
@@ -45,19 +46,6 @@ def run(args: argparse.Namespace) -> int:
     for one in describe_files(files):
         print(f"{os.path.join(output, str(one['path']))}\t{one['digest']}")
     return 0
-
-
-def find_folder(path: str, base: str) -> str:
-    """Return the folder of a skill that was named; ConfigError for a path without one."""
-    full = os.path.normpath(os.path.join(base, os.path.expanduser(path)))
-    if os.path.basename(full) == SKILL_FILE:
-        full = os.path.dirname(full)
-    if not os.path.isfile(os.path.join(full, SKILL_FILE)):
-        raise ConfigError(
-            f"no {SKILL_FILE} in {path!r}; give the folder of a skill (`skillbelt init NAME` "
-            "creates one)"
-        )
-    return full
 
 
 def _write(output: str, files: dict[str, bytes], force: bool) -> None:

@@ -15,7 +15,6 @@ from skillbelt.cli.asking import ask
 from skillbelt.cli.keyboard import can_ask
 from skillbelt.cli.output import (
     count,
-    diagnostics_json,
     print_diagnostics,
     print_json,
     print_table,
@@ -25,6 +24,7 @@ from skillbelt.cli.output import (
 from skillbelt.cli.scanning import open_catalog
 from skillbelt.cli.words import print_failure
 from skillbelt.discovery.catalog import Catalog
+from skillbelt.discovery.describe import diagnostics_json
 from skillbelt.errors import ConfigError
 from skillbelt.permission.command_lines import simple_commands
 from skillbelt.permission.gate import Explanation, Gate, rule_json
@@ -46,7 +46,7 @@ from skillbelt.permission.rules import (
 )
 from skillbelt.permission.spelling import host_text, path_texts
 from skillbelt.permission.waiting import Pending
-from skillbelt.running.facts import facts
+from skillbelt.running.question_facts import facts
 from skillbelt.settings import load_settings
 from skillbelt.store import open_store
 from skillbelt.text import ago, exact, local_time, one_line

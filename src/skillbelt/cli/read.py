@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from skillbelt.cli.asking import open_gate
+from skillbelt.cli.gates import open_gate
 from skillbelt.cli.load import open_storage, print_text, print_truncation, report_json
 from skillbelt.cli.output import print_json, say
 from skillbelt.cli.scanning import open_catalog

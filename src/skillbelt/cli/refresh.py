@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from skillbelt.cli.output import count, diagnostics_json, print_diagnostics, print_json
+from skillbelt.cli.output import count, print_diagnostics, print_json
 from skillbelt.cli.scanning import open_catalog
+from skillbelt.discovery.describe import diagnostics_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 
-from skillbelt.cli.installing import add_options, place_of, print_result
+from skillbelt.cli.installing import add_options, place_of, print_result, reporter
+from skillbelt.cli.output import say
 from skillbelt.errors import ConfigError
-from skillbelt.install.lock_file import SkillLock, read_lock
+from skillbelt.install.lock_file import LockChanges, SkillLock, read_lock, write_lock
 from skillbelt.install.placing import skill_folder, take_skill, using_place
 from skillbelt.install.sync import SyncRefusal, SyncResult, check_names, refusal_of
 from skillbelt.install.values import PlannedChange
 from skillbelt.install.verify import VerifiedSkill, verify_lock
 from skillbelt.settings import Settings, load_settings
+from skillbelt.text import one_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,15 +32,22 @@ def run(args: argparse.Namespace) -> int:
             "remove takes names or --all: `skillbelt remove NAME`, or `skillbelt remove --all`"
         )
     settings = load_settings(args.project, config=args.config)
-    place = place_of(args, settings)
+    place, report = place_of(args, settings), reporter(args)
     with using_place(place, settings):
         lock = read_lock(place)
         names = tuple(lock.entries) if args.all else args.names
         linked = [name for name in names if is_linked(lock, name)]
-        names = check_names(lock, [name for name in names if name not in linked])
+        bad = {one.name for one in lock.refused}
+        damaged = [name for name in (bad if args.all else names) if name in bad]
+        done = {*linked, *damaged}
+        names = check_names(lock, [name for name in names if name not in done])
         result = _unlink(linked, lock, settings, args)
-        for skill in verify_lock(lock, settings, names) if names else ():
+        result = _take_out(damaged, lock, args, result)
+        found = verify_lock(lock, settings, names, report=report) if names else ()
+        for number, skill in enumerate(found, 1):
+            report(f"removing {skill.entry.name} ({number} of {len(found)})")
             result = _remove(skill, lock, settings, args, result)
+    report("")
     print_result(result, lock.entries, args, dry_run=args.dry_run)
     return result.exit_code
 
@@ -58,6 +67,20 @@ def _unlink(
         if not args.dry_run:
             take_skill(lock.place, name, settings)
     return SyncResult(changes=tuple(changes))
+
+
+def _take_out(
+    names: list[str], lock: SkillLock, args: argparse.Namespace, result: SyncResult
+) -> SyncResult:
+    """Remove entries that no command acts on; files that they may mean stay."""
+    made = LockChanges(lock)
+    for name in names:
+        made.remove(name)
+        say(f"{one_line(name)}: its entry was damaged, so no folder is removed", args)
+    if names and not args.dry_run:
+        write_lock(made)
+    changes = [PlannedChange(action="remove", name=name, path="") for name in names]
+    return result._replace(changes=(*result.changes, *changes))
 
 
 def _remove(

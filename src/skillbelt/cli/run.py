@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 
-from skillbelt.cli.asking import open_gate
+from skillbelt.cli.gates import open_gate
 from skillbelt.cli.live import LiveOutput
 from skillbelt.cli.output import (
     CLI_SESSION,
@@ -16,6 +16,7 @@ from skillbelt.cli.output import (
     print_json,
     say,
     wants_progress,
+    yes_option,
 )
 from skillbelt.cli.scanning import open_catalog
 from skillbelt.discovery.catalog import Catalog
@@ -66,7 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the timeout in seconds, up to run_timeout_seconds (default: 300)",
     )
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
-    parser.add_argument("--yes", action="store_true", help="answer permission requests with yes")
+    yes_option(parser)
 
 
 def package_options(parser: argparse.ArgumentParser) -> None:
@@ -188,11 +189,12 @@ def _read_stdin() -> bytes:
     """Read piped input, at most one byte above the limit; nothing from a terminal."""
     if sys.stdin is None or sys.stdin.isatty():
         return b""
-    data = bytearray()
+    pieces, rest = [], MAX_STDIN_BYTES + 1
     # In pieces: one large read would allocate that much memory even without input.
-    while piece := sys.stdin.buffer.read(min(_PIECE_BYTES, MAX_STDIN_BYTES + 1 - len(data))):
-        data += piece
-    return bytes(data)
+    while piece := sys.stdin.buffer.read(min(_PIECE_BYTES, rest)):
+        pieces.append(piece)
+        rest -= len(piece)
+    return b"".join(pieces)
 
 
 def _parse_variable(text: str) -> tuple[str, str]:

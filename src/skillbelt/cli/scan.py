@@ -6,7 +6,6 @@ import argparse
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import NamedTuple
 
 from skillbelt import __version__
 from skillbelt.check.annotations import annotation
@@ -15,6 +14,7 @@ from skillbelt.cli.check import targets
 from skillbelt.cli.output import (
     count,
     print_json,
+    print_json_list,
     say,
     show_progress,
     wants_progress,
@@ -27,7 +27,8 @@ from skillbelt.install.content_store import incoming
 from skillbelt.install.fetching import open_source
 from skillbelt.install.revisions import export_revision, find_revision
 from skillbelt.install.source_syntax import parse_source
-from skillbelt.scan.accepted import accept, check_rule, read_accepted
+from skillbelt.records import NamedTuple
+from skillbelt.scan.accepted import AcceptedRule, accept, check_rule, read_accepted
 from skillbelt.scan.inspector import SkillInspector
 from skillbelt.scan.report import (
     describe_statement,
@@ -91,6 +92,9 @@ def run(args: argparse.Namespace) -> int:
     more = read_accepted(args.accepted, required=True) if args.accepted else ()
     inspector = SkillInspector(settings, lambda: open_store(settings))
     progress = show_progress if wants_progress(args) else _say_nothing
+    # Of named skills, a later one may not be there; the document of an error then stands alone.
+    if form == "json" and not args.targets and not args.accept and args.model is None:
+        return _stream(inspector, more, args)
     with ExitStack() as stack:
         results: list[ScanResult] = []
         asked: list[tuple[Skill, ScannedSkill]] = []
@@ -114,8 +118,29 @@ def run(args: argparse.Namespace) -> int:
     return 1 if any(one.scanned.level == "block" for one in results) else 0
 
 
+def _stream(
+    inspector: SkillInspector, more: Sequence[AcceptedRule], args: argparse.Namespace
+) -> int:
+    """Print the results of all skills as they come, so that thousands take little memory."""
+    levels: set[str] = set()
+
+    def scan_all() -> Iterator[object]:
+        for skill in open_catalog(args).all():
+            scanned = inspector.scan(skill, more)
+            levels.add(scanned.level)
+            yield _document(scanned, args.level or "note")
+
+    print_json_list("skills", scan_all())
+    return 1 if "block" in levels else 0
+
+
+def _document(scanned: ScannedSkill, level: FindingKind) -> dict[str, object]:
+    shown = scanned._replace(findings=at_level(scanned.findings, level))
+    return {**shown.to_json(), "level": scanned.level}
+
+
 def _drop_unshown(results: list[ScanResult]) -> None:
-    """Keep of many skills only what is shown, so that thousands take little memory."""
+    """Drop everything that is not printed, so that thousands of skills take little memory."""
     for at in range(max(len(results) - 2, 0), len(results) if len(results) > 1 else 0):
         scanned = results[at].scanned._replace(statement=CapabilityStatement(), unseen=())
         results[at] = results[at]._replace(scanned=scanned)
@@ -138,7 +163,7 @@ def _ask_model(
 
 
 def _accept(scanned: ScannedSkill, settings: Settings, args: argparse.Namespace) -> None:
-    """Accept those rules that found something in this skill."""
+    """Accept the findings of the given rules in this skill."""
     found = {one.rule for one in scanned.findings}
     rules = [rule for rule in dict.fromkeys(args.accept) if rule in found]
     if rules:
@@ -149,7 +174,7 @@ def _accept(scanned: ScannedSkill, settings: Settings, args: argparse.Namespace)
 
 
 def _skills(args: argparse.Namespace, settings: Settings, stack: ExitStack) -> Iterator[Skill]:
-    """Yield the skills that the words name; those of a source while it is fetched."""
+    """Yield the named skills; those of a source only while it is fetched."""
     if args.targets:
         yield from find_targets(args.targets, args, settings, stack)
     else:
@@ -186,7 +211,7 @@ def _fetch(
     source = open_source(reference, settings, folder, progress=progress)
     for found in source.found.skills:
         try:
-            yield Skill.from_folder(source.take(found).folder)
+            yield Skill.from_folder(source.take_alone(found).folder)
         except SkillbeltError as error:
             say(f"skillbelt: {one_line(found.name)}: {one_line(str(error))}", args)
 
@@ -201,11 +226,7 @@ def _show(results: Sequence[ScanResult], form: str, args: argparse.Namespace) ->
         for one in results
     ]
     if form == "json":
-        documents = [
-            {**after.scanned.to_json(), "level": before.scanned.level}
-            for before, after in zip(results, shown, strict=True)
-        ]
-        print_json({"skills": documents})
+        print_json({"skills": [_document(one.scanned, level) for one in results]})
     elif form == "sarif":
         found = [said for one in shown for said in to_diagnostics(one.scanned, one.folder)]
         root = args.project or os.getcwd()

@@ -13,7 +13,7 @@ from skillbelt.cli.ask import ignore_warnings
 from skillbelt.errors import ConfigError
 from skillbelt.evals.budget import Budget
 from skillbelt.evals.cache import EvalCache, key_of
-from skillbelt.evals.conversation import TalkBounds, Talker
+from skillbelt.evals.conversation import ConversationLimits, ConversationRunner
 from skillbelt.format.skill import Skill
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.scan.second_opinion import (
@@ -59,7 +59,7 @@ def ask_opinions(
         return asyncio.run(ask_all())
 
 
-def _open(model: str, settings: Settings, stack: ExitStack) -> Talker:
+def _open(model: str, settings: Settings, stack: ExitStack) -> ConversationRunner:
     """Open conversations without skills and tools."""
     bare = Runtime(
         settings=settings, store=MemoryStore(), tools=(), visible=lambda _: False, guidance=""
@@ -67,11 +67,13 @@ def _open(model: str, settings: Settings, stack: ExitStack) -> Talker:
     stack.enter_context(bare)
     runner = stack.enter_context(Runner(Agent(bare, model, instructions=INSTRUCTIONS)))
     runner.prepare()
-    return Talker(runner, TalkBounds(OPINION_SECONDS, Budget(max_tokens=MAX_OPINION_TOKENS)))
+    return ConversationRunner(
+        runner, ConversationLimits(OPINION_SECONDS, Budget(max_tokens=MAX_OPINION_TOKENS))
+    )
 
 
 async def _ask(
-    talker: Talker, skill: Skill, scanned: ScannedSkill, cache: EvalCache
+    talker: ConversationRunner, skill: Skill, scanned: ScannedSkill, cache: EvalCache
 ) -> ScannedSkill:
     model, prompt = str(talker.runner.agent.model), opinion_prompt(skill)
     key = key_of(kind="opinion", model=model, prompt=prompt, instructions=INSTRUCTIONS)

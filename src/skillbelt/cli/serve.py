@@ -18,10 +18,10 @@ from skillbelt.cli.output import print_json
 from skillbelt.errors import ConfigError, MissingExtra
 from skillbelt.files.handles import raise_limit
 from skillbelt.runtime.runtime import Runtime
+from skillbelt.serving.sockets import DEFAULT, open_socket, parse_address
 from skillbelt.serving.tokens import TokenBook, check_token, new_token, read_tokens
 from skillbelt.settings import CHOICES, load_settings
 
-_DEFAULT = "127.0.0.1:8765"
 _MAX_TOKEN_BYTES = 4_096
 Serving = Callable[[], Awaitable[None]]
 
@@ -43,9 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--http",
         metavar="HOST:PORT",
         nargs="?",
-        const=_DEFAULT,
+        const=DEFAULT,
         help="the address to serve over HTTP; `serve mcp` uses standard input and output without "
-        f"it (default address: {_DEFAULT})",
+        f"it (default address: {DEFAULT})",
     )
     parser.add_argument(
         "--stdio",
@@ -86,7 +86,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until the input ends or a signal arrives."""
     if args.what == "http" and args.http is None:
-        args.http = _DEFAULT
+        args.http = DEFAULT
     if args.http is None and (args.token is not None or args.origin or args.host_name):
         raise ConfigError("--token, --origin and --host-name are for HTTP; add --http")
     if args.stdio and args.http is not None:
@@ -131,19 +131,24 @@ def _prepare_stdio(belt: Runtime, *, read_fd: int, write_fd: int) -> Serving:
 
 
 def _prepare_http(belt: Runtime, args: argparse.Namespace) -> Serving:
-    from skillbelt.serving import api, listening  # extra: http
-
-    address = listening.parse_address(args.http)
+    address = parse_address(args.http)
     origins = [_parse_origin(text) for text in args.origin]
     tokens, shown = _find_tokens(args)
-    opened = listening.open_socket(address)
+    opened = open_socket(address)
     bound = address._replace(port=opened.getsockname()[1])
-    names = {"origins": origins, "hosts": args.host_name}
     if args.what == "mcp":
         from skillbelt.mcp import http  # extra: mcp
 
-        names["ready"] = partial(_announce, bound.url + http.PATH, shown, args)
-        return partial(http.serve_http, belt, opened, bound.host, tokens, **names)
+        return partial(
+            http.serve_http,
+            belt,
+            opened,
+            bound.host,
+            tokens,
+            origins=origins,
+            hosts=args.host_name,
+            ready=partial(_announce, bound.url + http.PATH, shown, args),
+        )
     # The pages too: they are for holders of a token that is not bound to a user.
     from skillbelt.console import serve as console  # extra: http
 
@@ -156,10 +161,8 @@ def _prepare_http(belt: Runtime, args: argparse.Namespace) -> Serving:
         root=console.MOUNTED,
         listens=False,
     )
-    beside = partial(console.mount_console, belt, tokens, served)
-    names |= {"endpoints": console.ALL_ENDPOINTS, "beside": beside}
-    names["ready"] = partial(_announce, bound.url, shown, args)
-    return partial(api.serve_api, belt, opened, bound.host, tokens, **names)
+    ready = partial(_announce, bound.url, shown, args)
+    return partial(console.serve_with_console, belt, opened, tokens, served, ready=ready)
 
 
 def _find_tokens(args: argparse.Namespace) -> tuple[TokenBook, str]:

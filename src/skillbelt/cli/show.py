@@ -5,14 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from skillbelt.cli.output import (
-    clients_of,
-    count,
-    judge_by_rules,
-    print_json,
-    print_table,
-    switches_json,
-)
+from skillbelt.cli.output import count, print_json, print_table
 from skillbelt.cli.scanning import open_catalog
 from skillbelt.console.catalogue import (
     describe_skill,
@@ -21,8 +14,10 @@ from skillbelt.console.catalogue import (
     find_problems,
     find_results,
 )
+from skillbelt.discovery.describe import clients_of, switches_json
 from skillbelt.evals.last_results import LastResult
 from skillbelt.format.skill import Skill
+from skillbelt.permission.judging import judge_by_rules
 from skillbelt.scan.inspector import SkillInspector
 from skillbelt.scan.report import describe_statement
 from skillbelt.settings import Settings

@@ -7,9 +7,16 @@ import getpass
 import os
 import shlex
 
+from skillbelt.cli.installing import find_folder
 from skillbelt.cli.keyboard import can_ask
-from skillbelt.cli.output import count, print_json, say, show_progress, wants_progress
-from skillbelt.cli.pack import find_folder
+from skillbelt.cli.output import (
+    change_options,
+    count,
+    print_json,
+    say,
+    show_progress,
+    wants_progress,
+)
 from skillbelt.errors import ConfigError, UsageError
 from skillbelt.install.sign import SignedSkill, SigningMeans, sign_skill, write_signature
 from skillbelt.install.signature_file import SIGNATURE_FILE
@@ -40,11 +47,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--identity-token", metavar="FILE", help="a token that says who you are, for --sigstore"
     )
-    parser.add_argument("--force", action="store_true", help="replace a signature that is there")
     parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be done, and change nothing"
+        "--trust-config",
+        metavar="FILE",
+        help="a Sigstore of your own, for --sigstore",
     )
-    parser.add_argument("-y", "--yes", action="store_true", help="answer the question with yes")
+    parser.add_argument("--force", action="store_true", help="replace a signature that is there")
+    change_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
         certificates=_path(args.certificate, base),
         token=_secret(_path(args.identity_token, base)).decode("ascii", "replace"),
         browser=can_ask() and not args.json,
+        services=_path(args.trust_config, base),
     )
     password = _Password(_path(args.password_file, base), args)
     rows = []
@@ -83,8 +93,9 @@ def _check_options(args: argparse.Namespace) -> None:
     for name in ("certificate", "password_file"):
         if getattr(args, name) and not args.key:
             raise UsageError(f"sign: --{name.replace('_', '-')} is for --key")
-    if args.identity_token and not args.sigstore:
-        raise UsageError("sign: --identity-token is for --sigstore")
+    for name in ("identity_token", "trust_config"):
+        if getattr(args, name) and not args.sigstore:
+            raise UsageError(f"sign: --{name.replace('_', '-')} is for --sigstore")
 
 
 def _path(path: str | None, base: str) -> str:

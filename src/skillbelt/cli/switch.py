@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from skillbelt.cli.output import print_json, say
+from skillbelt.cli.output import change_options, print_json, say
 from skillbelt.cli.scanning import open_catalog
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.format.skill import Skill
@@ -17,10 +17,7 @@ REFUSED = 4
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `enable` and `disable`."""
     parser.add_argument("names", metavar="NAME", nargs="+", help="the skills")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be done, and change nothing"
-    )
-    parser.add_argument("-y", "--yes", action="store_true", help="answer the question with yes")
+    change_options(parser)
     parser.set_defaults(on=parser.prog.endswith(" enable"))
 
 

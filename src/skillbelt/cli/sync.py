@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from skillbelt.cli.asking import open_gate
+from skillbelt.cli.gates import open_gate
 from skillbelt.cli.installing import (
     accepted,
     add_acceptance,
@@ -22,7 +22,7 @@ from skillbelt.errors import ConfigError
 from skillbelt.files.contain import below
 from skillbelt.install.entries import install_request, reference_of
 from skillbelt.install.lock_file import SkillLock, read_lock
-from skillbelt.install.placing import using_place
+from skillbelt.install.placing import reading_place, using_place
 from skillbelt.install.sync import (
     BAD_ENTRY,
     SyncMode,
@@ -66,19 +66,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Install what the lock says; print what was done."""
     settings = load_settings(args.project, config=args.config)
-    place = place_of(args, settings)
+    place, report = place_of(args, settings), reporter(args)
     mode: SyncMode = "frozen" if args.frozen else "adopt" if args.adopt else "install"
-    with using_place(place, settings):
+    holding = reading_place if args.check or args.dry_run else using_place
+    with holding(place, settings):
         lock = read_lock(place)
         if args.frozen and lock.data is None:
             raise ConfigError(f"there is no {place.lock}; `skillbelt add SOURCE` writes it")
-        plan = plan_sync(lock, settings, mode=mode, force=args.force)
+        plan = plan_sync(lock, settings, mode=mode, force=args.force, report=report)
+    report("")
     if args.check:
         return _check(plan, lock, args)
     if args.dry_run:
+        _say_unlocked(plan, args)
         result = _prune(plan, lock, settings, args)
         print_result(result, lock.entries, args, dry_run=True)
         return result.exit_code
+    _say_unlocked(plan, args)
     if not args.prune and all(one.action == "keep" and not one.reason for one in plan.changes):
         print_result(plan, lock.entries, args)
         return plan.exit_code
@@ -87,7 +91,6 @@ def run(args: argparse.Namespace) -> int:
         _say_outside([lock.entries[name] for name in wanted], lock.place, args)
         gate = open_gate(settings, args)
         gate.require(install_request(lock.entries[name] for name in wanted))
-    report = reporter(args)
     with using_place(place, settings):
         if read_lock(place).data != lock.data:
             raise ConfigError(f"{place.lock} was changed meanwhile; run the command again")
@@ -108,13 +111,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _say_outside(entries: list[LockEntry], place: InstallPlace, args: argparse.Namespace) -> None:
-    """Name the folders outside the project from which its lock takes skills."""
+    """Print the folders outside the project that its lock file takes skills from."""
     for entry in entries:
         if place.scope == "project" and entry.source_type == "local":
             folder = reference_of(entry, place).url
             if not below(folder, os.path.abspath(place.base)):
                 name = one_line(entry.name)
                 say(f"{name}: comes from outside the project: {one_line(folder)}", args)
+
+
+def _say_unlocked(plan: SyncResult, args: argparse.Namespace) -> None:
+    """Name the installed skills that cannot be adopted, with what to do; no error."""
+    for one in plan.drift if args.adopt and not args.json else ():
+        if one.kind == "not-locked":
+            say(f"{one_line(one.name)}: {one.message}; {one.remedy}", args)
 
 
 def _prune(
@@ -127,7 +137,7 @@ def _prune(
 
 
 def _check(plan: SyncResult, lock: SkillLock, args: argparse.Namespace) -> int:
-    """Print the differences; what is planned is not done."""
+    """Print the differences; change nothing."""
     differs = bool(plan.drift or lock.refused)
     code = DRIFT if differs else 0
     if any(one.kind == "policy" for one in plan.drift):

@@ -16,6 +16,7 @@ from skillbelt.cli.output import (
     print_table,
     say,
     wants_progress,
+    yes_option,
 )
 from skillbelt.cli.run import NO_SANDBOX, open_workbench
 from skillbelt.cli.scanning import open_catalog
@@ -67,7 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"seconds for each script (default: {TRIAL_SECONDS:g})",
     )
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
-    parser.add_argument("--yes", action="store_true", help="answer permission requests with yes")
+    yes_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         return _print(trust.add(value, record), args)
     gone = trust.remove(value, record)
     if gone is None:
-        raise _unlisted(trust, value)
+        raise _describe_unlisted(trust, value)
     above = trust.covering(value)
     if above is not None:
         say(f"still trusted, because {one_line(above.value)} is", args)
@@ -70,7 +70,7 @@ def _recorder(action: str, settings: Settings) -> Record:
     return record
 
 
-def _unlisted(trust: Trust, value: str) -> NotFound:
+def _describe_unlisted(trust: Trust, value: str) -> NotFound:
     above = trust.covering(value)
     if above is None:
         return NotFound(

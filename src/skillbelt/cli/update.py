@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from skillbelt.cli.asking import open_gate
+from skillbelt.cli.gates import open_gate
 from skillbelt.cli.installing import (
     accepted,
     add_acceptance,
@@ -50,6 +50,7 @@ from skillbelt.settings import Settings, load_settings
 from skillbelt.text import one_line
 
 DRIFT, PARTLY = 2, 3
+_CURRENT = "every installed skill is the newest version of its source"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -114,7 +115,8 @@ def _update(
         result = result._replace(
             changes=(*result.changes, *renewed), refused=(*result.refused, *failed)
         )
-    print_result(result, {one.before.name: one.after for one in found.new}, args)
+    entries = {one.before.name: one.after for one in found.new}
+    print_result(result, entries, args, nothing=_CURRENT, installed=found.current)
     conflicts = any(one.code == CONFLICT for one in result.refused)
     return PARTLY if conflicts else result.exit_code
 
@@ -158,16 +160,18 @@ def _print_news(version: NewVersion, lock: SkillLock, settings: Settings) -> Non
 def _preview(
     found: FoundVersions, lock: SkillLock, settings: Settings, args: argparse.Namespace
 ) -> list[SyncRefusal]:
-    """Say what becomes of local edits, with --diff line by line; return what cannot be merged."""
+    """Print what happens to local edits, with --diff line by line; return what cannot be merged."""
     conflicts: list[SyncRefusal] = []
+    report = reporter(args)
     for version in found.new:
         name = version.before.name
-        fetch = fetcher(settings, reporter(args))
+        report(f"comparing {name}")
         try:
-            text, merged = preview_version(version, lock, settings, fetch)
+            text, merged = preview_version(version, lock, settings, fetcher(settings, report))
         except (SkillbeltError, OSError) as error:
             conflicts.append(refusal_of(name, error))
             continue
+        report("")
         if args.diff and not args.json:
             for line in text.expandtabs().splitlines():
                 print(line if line.isprintable() else one_line(line))
@@ -175,6 +179,7 @@ def _preview(
             files = ", ".join(map(one_line, merged.kept))
             say(f"{one_line(name)}: your edits stay, merged with the new version: {files}", args)
         conflicts += refuse_conflicts(name, merged)
+    report("")
     return conflicts
 
 
@@ -195,7 +200,8 @@ def _print_plan(
         for one in found.new
     )
     result = SyncResult(changes=changes, refused=(*found.refused, *conflicts))
-    print_result(result, {one.before.name: one.after for one in found.new}, args, dry_run=True)
+    entries = {one.before.name: one.after for one in found.new}
+    print_result(result, entries, args, dry_run=True, nothing=_CURRENT, installed=found.current)
     if found.refused:
         return result.exit_code
     return DRIFT if found.new and args.check else 0
@@ -234,6 +240,5 @@ def _print_outdated(found: FoundVersions, args: argparse.Namespace) -> int:
             print_table(("name", "locked", "newest", "source"), table)
         print_refusals(found.refused)
         if not rows and not found.refused:
-            said = "every installed skill is the newest version of its source"
-            say_locked(said, args, found.current)
+            say_locked(_CURRENT, args, found.current)
     return PARTLY if found.refused else 0

@@ -5,13 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 
-from skillbelt.cli.installing import add_options, place_of, print_drift, say_locked
+from skillbelt.cli.installing import (
+    add_options,
+    find_folder,
+    place_of,
+    print_drift,
+    reporter,
+    say_locked,
+)
 from skillbelt.cli.output import print_json
-from skillbelt.cli.pack import find_folder
 from skillbelt.errors import UsageError
 from skillbelt.install.hashes import hash_folder
 from skillbelt.install.lock_file import read_lock
-from skillbelt.install.placing import using_place
+from skillbelt.install.placing import reading_place
 from skillbelt.install.policy import signers_for
 from skillbelt.install.signature_file import signer_of
 from skillbelt.install.signatures import check_signature
@@ -53,11 +59,13 @@ def run(args: argparse.Namespace) -> int:
     folders = [name for name in args.names if "/" in name] if args.signed_by else []
     if folders:
         return _verify_folders(folders, settings, args)
-    place = place_of(args, settings)
-    with using_place(place, settings):
+    place, report = place_of(args, settings), reporter(args)
+    with reading_place(place, settings):
         lock = read_lock(place)
-        verified = verify_lock(lock, settings, check_names(lock, args.names), full=args.full)
+        names = check_names(lock, args.names)
+        verified = verify_lock(lock, settings, names, full=args.full, report=report)
         by_policy = [*judge_installed(verified, place, settings)]
+    report("")
     drift = [*(one for skill in verified for one in skill.drift), *by_policy]
     wrong = {one.name for one in drift}
     refused = [] if args.names else lock.refused

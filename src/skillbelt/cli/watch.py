@@ -7,9 +7,10 @@ import json
 import signal
 import threading
 
-from skillbelt.cli.output import count, diagnostics_json, positive, say
+from skillbelt.cli.output import count, positive, say
 from skillbelt.cli.scanning import open_catalog
 from skillbelt.discovery.catalog import Catalog, Changes
+from skillbelt.discovery.describe import diagnostics_json
 from skillbelt.text import one_line
 
 

@@ -57,7 +57,7 @@ class Compacted(NamedTuple):
 def find_start(messages: Sequence[Message], keep: int, keep_tokens: float | None = None) -> int:
     """Return the index of the first message to keep, of the last `keep` ones.
 
-    A call is never separated from its results: more messages stay if need be. With `keep_tokens`
+    A call is never separated from its results: more messages stay if necessary. With `keep_tokens`
     fewer stay, until they fit; possibly none.
     """
     first = max(len(messages) - max(keep, 0), count_system(messages))
@@ -242,7 +242,7 @@ def record_docs(docs: Sequence[tuple[str, str]], answer: str = "") -> RecordedTe
 
 
 class Lacking(NamedTuple):
-    """What a history lacks of a skill: the text to put back, and whether its files changed."""
+    """A skill that a history lacks: the text to put back, and whether its files changed."""
 
     text: str
     changed: bool = False
@@ -288,7 +288,7 @@ def _as_loaded(part: str, text: str, newest: Mapping[str, str]) -> str:
 
 
 class Selection(NamedTuple):
-    """Which skills were put back at a cut, and which were not.
+    """The skills that were put back at a cut, and those that were not.
 
     It holds until the next cut, so that requests between two cuts have the same beginning. `named`
     are those that the message names as left out, also once they are loaded again.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from skillbelt.conversation.messages import Message
@@ -53,8 +54,6 @@ def _fields(value: object) -> dict[str, Any] | None:
     if callable(dump) and not isinstance(value, type):
         dumped = dump(exclude_none=True)
         return dumped if isinstance(dumped, dict) else None
-    if hasattr(type(value), "__dataclass_fields__"):
-        from dataclasses import asdict  # cost: 20 ms, only for dataclasses
-
-        return {key: one for key, one in asdict(value).items() if one is not None}  # type: ignore[call-overload]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {key: one for key, one in asdict(value).items() if one is not None}
     return None

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import BinaryIO, Literal, NamedTuple
+from typing import BinaryIO, Literal
 
 from skillbelt.disclosure.excerpt import (
     Strategy,
@@ -46,6 +46,7 @@ from skillbelt.format.frontmatter import (
 from skillbelt.format.links import MAX_REFERENCES, plain_paths, references
 from skillbelt.format.sections import find, sections
 from skillbelt.format.skill import Skill
+from skillbelt.records import NamedTuple
 from skillbelt.text import one_line, shorten
 from skillbelt.values import SKILL_FILE, Limits
 
@@ -65,7 +66,7 @@ _MOST_TITLES = 10
 
 
 class Report(NamedTuple):
-    """What was read, and which part of it was given.
+    """A report on a document: what was read, and which part of it was returned.
 
     `sha256` is that of the whole file, `excerpt_sha256` that of the given text. `truncated` says
     that a limit left something out; `storage_ref` is then the place of the whole text, if it was

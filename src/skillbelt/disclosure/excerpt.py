@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from skillbelt.format.sections import Section, folded, lines, plain, sections
+from skillbelt.records import NamedTuple
 from skillbelt.text import one_line, shorten
 
 Strategy = Literal["whole", "sections", "head", "section", "lines"]

@@ -9,7 +9,6 @@ import shutil
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import NamedTuple
 
 from skillbelt.errors import FileUnreadable, ObjectError, PathEscape, log_warning
 from skillbelt.files.contain import (
@@ -21,6 +20,7 @@ from skillbelt.files.contain import (
 )
 from skillbelt.files.private import make_folder
 from skillbelt.objects.blobs import Blobs
+from skillbelt.records import NamedTuple
 from skillbelt.text import one_line
 from skillbelt.values import Limits
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from skillbelt.discovery import sources
 from skillbelt.discovery.clients import Root, fence_of, local_roots
@@ -30,6 +30,7 @@ from skillbelt.format.bounds import (
     MAX_YAML_DEPTH,
 )
 from skillbelt.format.skill import Skill, Skills
+from skillbelt.records import NamedTuple
 from skillbelt.settings import (
     Settings,
     file_stamps,
@@ -128,7 +129,7 @@ def _find_broken(diagnostics: Iterable[Diagnostic]) -> Iterator[tuple[str, Diagn
 
 
 class Filters(NamedTuple):
-    """Which skills a search may find; other skills have no influence on it.
+    """Filters for a search; skills that they exclude have no influence on it.
 
     `agent` selects those that a model working as this agent may see ("" for any agent), None all
     that are not hidden. `scopes` are the scopes to search, none for all; `keep` is the caller's own

@@ -1,10 +1,12 @@
 """The table of clients' folders with skills: which of them are searched, in which order."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Container, Iterable, Iterator
-from typing import NamedTuple
 
 from skillbelt.files.contain import below
+from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings, resolve, upward
 from skillbelt.values import Origin, Scope
 

@@ -4,14 +4,17 @@ One SQLite file for all projects and processes. It is a cache: one that is corru
 or not writable costs time, never a skill. See design/index.md.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from skillbelt.files.private import create_file, make_folder
+from skillbelt.records import NamedTuple
 
 # Increase when a change of the parser or of Entry makes stored entries wrong.
 FORMAT = 5

@@ -4,13 +4,14 @@ The work happens in its own thread, because a call into a dead mount may never r
 waits only while there is progress.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from skillbelt.discovery.clients import Root
 from skillbelt.discovery.index import Entry, Index, Row
@@ -26,6 +27,7 @@ from skillbelt.discovery.trusted import open_trust
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import Fence
 from skillbelt.format.skill import Skill
+from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings
 from skillbelt.trust import Trust
 from skillbelt.untrusted_json import read_json
@@ -43,7 +45,7 @@ _LOOK_SECONDS = 0.25
 # CLOCK_REALTIME_COARSE: Linux sets file times in ticks of a few milliseconds.
 _FILE_CLOCK = 5 if sys.platform.startswith("linux") else time.CLOCK_REALTIME
 _TICK_NS = 20_000_000
-# Called now and then with a line about the progress, for a person who waits.
+# Called now and then with a line of progress, to show to the user.
 Progress = Callable[[str], None]
 
 

@@ -1,5 +1,7 @@
 """The trusted origins: the user's own, and those that all machines of a team share."""
 
+from __future__ import annotations
+
 from skillbelt.errors import MissingExtra
 from skillbelt.settings import Settings
 from skillbelt.trust import Trust

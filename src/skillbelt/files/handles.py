@@ -3,6 +3,8 @@
 A process that runs out of handles must recover by itself, so no handle may leak after an error.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import resource

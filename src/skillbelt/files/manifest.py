@@ -7,21 +7,25 @@ Approvals are bound to it. A second call walks the folder but does not read the 
 from __future__ import annotations
 
 import marshal
-import mimetypes
 import os
 import stat
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+from hashlib import sha256
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from skillbelt.errors import FileTooLarge, FileTypeRefused, FileUnreadable, PathEscape
 from skillbelt.files.contain import FOLLOW_FILE, below, open_beneath, open_dir, open_file
 from skillbelt.files.tree import LEFT_OUT, SkillTree, TreeEntry, is_left_out, relative_target
+from skillbelt.late import Late
+from skillbelt.records import NamedTuple
 from skillbelt.values import SKILL_FILE, Diagnostic, FileEntry, Limits, Manifest
 
 if TYPE_CHECKING:
-    from hashlib import _Hash
+    import mimetypes
+else:
+    mimetypes = Late("mimetypes")  # cost: 1 ms, only for rare endings
 
 # Bytes hashed for one skill, about a second of work.
 MAX_MANIFEST_BYTES = 256 * 2**20
@@ -228,7 +232,7 @@ class TextFiles:
 
     def digest(self) -> str:
         """Return the hash of the text."""
-        return f"sha256:{_sha256(self._source.encode('utf-8', 'surrogatepass')).hexdigest()}"
+        return f"sha256:{sha256(self._source.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
     def manifest(self) -> Manifest:
         """Return an empty list of files."""
@@ -254,7 +258,7 @@ def stamp_of(entries: Iterable[TreeEntry]) -> TreeStamp:
         if len(entry.stamp) > 1:
             newest = max(newest, *entry.stamp[:2], *entry.stamp[-6:-4])
     # Version 2 of marshal writes equal rows as equal bytes, and is fast.
-    return TreeStamp(_sha256(marshal.dumps(rows, 2)).hexdigest(), newest)
+    return TreeStamp(sha256(marshal.dumps(rows, 2)).hexdigest(), newest)
 
 
 def build_manifest(folder: str, limits: Limits | None = None, fence: str = "") -> Manifest:
@@ -266,23 +270,17 @@ def build_manifest(folder: str, limits: Limits | None = None, fence: str = "") -
     return LocalFiles(folder, fence).manifest()
 
 
-def _sha256(data: bytes = b"") -> _Hash:
-    import hashlib  # cost: 20 ms for OpenSSL, which `list` does not need
-
-    return hashlib.sha256(data)
-
-
 def content_hash(files: Iterable[tuple[str, str]], facts: Iterable[str] = ()) -> str:
     """Return one hash over sorted paths with their SHA-256, and over `facts` beside the content."""
-    digest = _sha256()
-    for path, sha256 in files:
+    digest = sha256()
+    for path, hexdigest in files:
         digest.update(path.encode("utf-8", "surrogateescape") + b"\0")
-        digest.update(bytes.fromhex(sha256))
+        digest.update(bytes.fromhex(hexdigest))
     made, more = f"sha256:{digest.hexdigest()}", tuple(facts)
     if not more:
         return made
     text = "\0\0".join((made, *more))
-    return f"sha256:{_sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    return f"sha256:{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def fact_of(entry: TreeEntry, folder: str = "") -> str:
@@ -371,7 +369,7 @@ def _hash_file(tree: SkillTree, entry: TreeEntry, most: int) -> FileEntry:
     """Hash a file; stop reading a file that turns out to have more than `most` bytes."""
     with open(tree.open(entry), "rb") as file:
         head = file.read(_SNIFFED)
-        digest, size = _sha256(head), len(head)
+        digest, size = sha256(head), len(head)
         while size <= most and (chunk := file.read(_CHUNK)):
             digest.update(chunk)
             size += len(chunk)

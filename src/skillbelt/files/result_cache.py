@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from skillbelt.files.contain import READ_FILE
 from skillbelt.files.private import make_folder
 from skillbelt.untrusted_json import BadJson, read_json
 
@@ -40,7 +41,10 @@ class ResultCache:
         if self._fresh:
             return None
         try:
-            with open(self._path(key), "rb") as file:
+            # Not through a link, and without waiting at a pipe.
+            with os.fdopen(os.open(self._path(key), READ_FILE), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    return None
                 found = read_json(file.read(self._most_bytes), most=self._most_bytes)
         except (OSError, BadJson):
             return None
@@ -52,7 +56,8 @@ class ResultCache:
         if len(data) >= self._most_bytes:
             return
         make_folder(self._folder)
-        handle, part = tempfile.mkstemp(dir=self._folder, suffix=".part")
+        part = os.path.join(self._folder, f"{os.urandom(8).hex()}.part")
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
@@ -61,6 +66,11 @@ class ResultCache:
             with suppress(OSError):
                 os.unlink(part)
             raise
+
+    def remove(self, key: str) -> None:
+        """Remove the result of that key, if there is one."""
+        with suppress(OSError):
+            os.unlink(self._path(key))
 
     def keys(self, prefix: str) -> list[str]:
         """Return the keys of all results that begin so."""

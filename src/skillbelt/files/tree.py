@@ -13,9 +13,8 @@ import os
 import stat
 from collections.abc import Iterator
 from functools import lru_cache
-from heapq import nsmallest
 from itertools import chain, islice
-from typing import Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import (
@@ -28,7 +27,14 @@ from skillbelt.files.contain import (
 )
 from skillbelt.files.handles import is_shortage
 from skillbelt.files.sensitive import HEAD_BYTES, looks_secret
+from skillbelt.late import Late
+from skillbelt.records import NamedTuple
 from skillbelt.values import SKILL_FILE
+
+if TYPE_CHECKING:
+    import heapq
+else:
+    heapq = Late("heapq")  # cost: 1 ms, only for very large folders
 
 # Histories of version control, and what a package manager or an interpreter creates again. None of
 # it runs in a copy: a `.venv` holds absolute paths, and packages are installed for each run.
@@ -176,7 +182,7 @@ class SkillTree:
         with os.scandir(self._here) as listing:
             names = sorted(entry.name for entry in islice(listing, most + 1))
             if len(names) > most:
-                names = nsmallest(most + 1, chain(names, (entry.name for entry in listing)))
+                names = heapq.nsmallest(most + 1, chain(names, (entry.name for entry in listing)))
         found = [
             self._entry(below, name)
             for name in names[:most]

@@ -11,9 +11,9 @@ import stat
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
-from typing import NamedTuple
 
 from skillbelt.files.contain import READ_FOLDER, set_folder_mode
+from skillbelt.records import NamedTuple
 
 _BLOCK = 512  # the unit of st_blocks on every file system
 _READABLE = stat.S_IRUSR | stat.S_IXUSR

@@ -24,7 +24,8 @@ from skillbelt.errors import (
     SkillbeltError,
 )
 from skillbelt.fleet.facts import label_of
-from skillbelt.fleet.fair import FairSlots, QueuePlace
+from skillbelt.fleet.fair_queue import FairSlots, QueuePlace
+from skillbelt.fleet.live_output import FEED_END, TOLD_BYTES
 from skillbelt.fleet.node import CONCURRENCY, RUNS_AT_ONCE, WorkspaceActor
 from skillbelt.fleet.placing import (
     CPU,
@@ -44,7 +45,6 @@ from skillbelt.fleet.replies import (
     read_reply,
 )
 from skillbelt.fleet.submit import is_kept, order_of, pack_of, seal_order, tenant_of
-from skillbelt.fleet.window import FEED_END, TOLD_BYTES
 from skillbelt.format.skill import Skill
 from skillbelt.objects.space import Objects
 from skillbelt.running.history import LIVE_SECONDS
@@ -75,7 +75,7 @@ from skillbelt.sandbox.protocol import (
 from skillbelt.sandbox.registry import AUTO, CONTAINER, WASM, Choice, Sandboxes
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey
-from skillbelt.store.key_hash import hash_texts
+from skillbelt.store.protocol import hash_texts
 from skillbelt.text import one_line
 from skillbelt.values import SkillSettings
 

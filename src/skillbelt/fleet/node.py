@@ -22,10 +22,11 @@ from skillbelt.errors import (
     SkillbeltError,
     is_disk_full,
 )
-from skillbelt.fleet.fair import FairSlots
+from skillbelt.fleet.cluster_key import ClusterTies
+from skillbelt.fleet.fair_queue import FairSlots
+from skillbelt.fleet.live_output import FEED_END, OutputFeed
 from skillbelt.fleet.perform import NodeBench, Performed, Sent, node_settings
 from skillbelt.fleet.replies import ActorEnded
-from skillbelt.fleet.window import FEED_END, OutputFeed
 from skillbelt.running.mirrors import Carried
 from skillbelt.running.orders import RunOrder
 from skillbelt.sandbox.protocol import Running
@@ -48,8 +49,6 @@ class WorkspaceActor:
     """Carries out the orders of servers. The Ray executor creates it; `ray.remote` wraps it."""
 
     def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
-        from skillbelt.fleet.cluster_key import ClusterTies  # extra: ray
-
         self._ties = ties = ClusterTies()
         self._node = ties.node
         self.bench = NodeBench(node_settings(f"{self._node[:12]}-{os.getpid()}"), ties.key)

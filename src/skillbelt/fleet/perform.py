@@ -26,7 +26,7 @@ from skillbelt.permission.rules import Rule
 from skillbelt.running.call import Asker, RunCall
 from skillbelt.running.cleanup import held_environment, retire
 from skillbelt.running.executors import LocalExecutor
-from skillbelt.running.job import make_job, shell
+from skillbelt.running.job import make_job, shell, show_programs
 from skillbelt.running.mirrors import (
     BATCH_BYTES,
     MAX_CARRIED_BYTES,
@@ -50,10 +50,9 @@ from skillbelt.running.orders import (
 from skillbelt.running.packages.environments import plan, provide
 from skillbelt.running.packages.install_sandbox import NativeSandboxes
 from skillbelt.running.packages.installation import SourceBuilds
-from skillbelt.running.programs.shown import show_programs
 from skillbelt.running.quota import quota_for_run
 from skillbelt.running.run import Run
-from skillbelt.running.spares import SpareWorkspaces
+from skillbelt.running.spare_workspaces import SpareWorkspaces
 from skillbelt.running.staging import check_unchanged, stage
 from skillbelt.running.workspace import (
     RUNS,

@@ -20,7 +20,7 @@ from skillbelt.running.orders import (
 )
 from skillbelt.running.run import Run
 from skillbelt.sandbox.protocol import Job
-from skillbelt.store.key_hash import hash_texts
+from skillbelt.store.protocol import hash_texts
 from skillbelt.tracing import inject
 
 

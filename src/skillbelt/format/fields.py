@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Mapping
-from typing import NamedTuple
 from unicodedata import normalize
 
 from skillbelt.errors import closest
 from skillbelt.format.variables import needed_variables
 from skillbelt.format.yaml_fast import METADATA, TEXT_KEYS, AsWritten
+from skillbelt.records import NamedTuple
 from skillbelt.text import Lazy, one_line, shorten
 from skillbelt.values import Diagnostic, Frontmatter, Requirements
 

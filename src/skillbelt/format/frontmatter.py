@@ -9,19 +9,26 @@ import os
 import re
 from codecs import utf_8_decode
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import Fence, read_handle
-from skillbelt.format import yaml, yaml_fast, yaml_repair
+from skillbelt.format import yaml_fast
 from skillbelt.format.bounds import (
     DERIVED_DESCRIPTION_CHARS,
     FIRST_READ_BYTES,
     MAX_FRONTMATTER_BYTES,
 )
 from skillbelt.format.fields import settle, skill_name
+from skillbelt.late import Late
+from skillbelt.records import NamedTuple
 from skillbelt.text import Lazy, one_line, shorten
 from skillbelt.values import DERIVED, INTERNAL, MODEL, SKIPPED, USER, Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from skillbelt.format import yaml, yaml_repair
+else:  # cost: 2 ms, only for YAML that is not plain
+    yaml, yaml_repair = Late("skillbelt.format.yaml"), Late("skillbelt.format.yaml_repair")
 
 # How much of a SKILL.md `check` and search read; a hundred times the size of a long one.
 MAX_CHECKED_BYTES = 2 * 2**20

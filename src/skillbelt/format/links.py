@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 from urllib.parse import unquote
 
+from skillbelt.records import NamedTuple
 from skillbelt.text import Lazy
 
 # The most references followed from one file; no author writes a longer list by hand.

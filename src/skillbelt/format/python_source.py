@@ -12,10 +12,22 @@ MAX_SOURCE_BYTES = 512 * 2**10
 # The parser needs quadratic time for a name with many dots.
 _MAX_DOTTED = 2_000
 _DOTTED = re.compile(rf"[\w.\s\\]{{{_MAX_DOTTED + 1},}}+")
+# Turns every sign that cannot stand inside a dotted name into one that splits a text.
+_OUTSIDE = bytes(
+    code if code > 127 or chr(code).isalnum() or chr(code).isspace() or chr(code) in "._\\" else 0
+    for code in range(256)
+)
 # The parser warns of odd escapes in a script, which the user who runs it did not write.
 _FILE = "skillbelt-imports"
 _PARSING = threading.Lock()
 warnings.filterwarnings("ignore", module=re.escape(_FILE))
+
+
+def _has_long_name(text: str) -> bool:
+    """Whether a name has more dots than the parser should be given; most texts need no pattern."""
+    data = text.encode("utf-8", "surrogatepass").translate(_OUTSIDE)
+    longest = max(map(len, data.split(b"\0")))
+    return longest > _MAX_DOTTED and any("." in one[0] for one in _DOTTED.finditer(text))
 
 
 def parse_python(text: str) -> ast.Module:
@@ -23,7 +35,7 @@ def parse_python(text: str) -> ast.Module:
 
     Python 3.11 counts the depth of all threads together, and fails when two parse at once.
     """
-    if len(text) > _MAX_DOTTED and any("." in one[0] for one in _DOTTED.finditer(text)):
+    if _has_long_name(text):
         raise ValueError("a name that is too long to parse")
     with _PARSING:
         try:

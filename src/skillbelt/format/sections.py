@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import NamedTuple
+
+from skillbelt.records import NamedTuple
 
 MAX_SECTIONS = 10_000
 MAX_LINES = 200_000
@@ -30,7 +31,7 @@ _LINK = re.compile(r"!?\[([^\[\]\n]{0,300})\]\([^()\n]{0,500}\)")
 _MARKUP = re.compile(r"[*`]+|(?<!\w)_+|_+(?!\w)")
 _ORDINAL = re.compile(r"(.*\S)[ \t]*#(\d{1,5})", re.DOTALL)
 _HEADING_HINT = re.compile(r"(#{1,6})[ \t]+(.+)", re.DOTALL)
-_PATH = re.compile(r"\s+>\s+|\s*/\s*")
+_PATH = re.compile(r"\s>\s++|/\s*+")
 _NOT_SLUG = re.compile(r"[^\w\- ]")
 
 
@@ -244,7 +245,7 @@ def _by_ordinal(found: list[Section], hint: str) -> Section | None:
 
 
 def _by_path(found: list[Section], hint: str) -> Section | None:
-    for parts in (re.split(r"\s+>\s+|>", hint), _PATH.split(hint)):
+    for parts in (re.split(r"\s>\s++|>", hint), _PATH.split(hint)):
         steps = [part.strip() for part in parts if part.strip()]
         if len(steps) > 1:
             section = _descend(found, steps)

@@ -3,6 +3,8 @@
 The parser is imported when a file is read: with a warm index, none is.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import (
     Callable,
@@ -14,8 +16,9 @@ from collections.abc import (
     Mapping,
     ValuesView,
 )
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from skillbelt.records import NamedTuple
 from skillbelt.text import one_line, shorten
 from skillbelt.values import (
     DERIVED,
@@ -44,7 +47,7 @@ T = TypeVar("T")
 # The most results cached with one mapping: a busy server has as many agents and filters.
 _MAX_DERIVED = 64
 # Factories of `Skill.files` for skills whose files are not in a folder. `discovery` adds "mcp".
-FILES_BY_ORIGIN: "dict[str, Callable[[Skill], SkillFiles]]" = {}
+FILES_BY_ORIGIN: dict[str, Callable[[Skill], SkillFiles]] = {}
 
 
 class Skill(NamedTuple):
@@ -85,7 +88,7 @@ class Skill(NamedTuple):
         return os.path.dirname(self.location)
 
     @property
-    def files(self) -> "SkillFiles":
+    def files(self) -> SkillFiles:
         """Its files: in its folder, or listed by the MCP server that serves the skill."""
         if self.origin.kind == "mcp":
             return FILES_BY_ORIGIN["mcp"](self)
@@ -96,7 +99,7 @@ class Skill(NamedTuple):
         return LocalFiles(self.dir, self.fence, os.path.basename(self.location))
 
     @property
-    def path(self) -> "Path":
+    def path(self) -> Path:
         """The SKILL.md itself."""
         from pathlib import Path  # cost: 5 ms, only for callers of `path`
 
@@ -131,7 +134,7 @@ class Skill(NamedTuple):
         return {**fields, "metadata": plain}
 
     @property
-    def _head(self) -> "SkillHead":
+    def _head(self) -> SkillHead:
         if os.path.isabs(self.location):
             return _heads().read(self.location, self.fence)
         return _heads()(self.source.encode("utf-8", "surrogatepass"), self.location, "")
@@ -141,7 +144,7 @@ class Skill(NamedTuple):
         return shorten(f"<Skill {one_line(self.name)} ({self.scope}): {about!r}>", 100)
 
     @classmethod
-    def from_card(cls, card: "Card", location: str) -> "Skill":
+    def from_card(cls, card: Card, location: str) -> Skill:
         """Make a skill that is in no catalogue."""
         flags = card.flags
         return cls(
@@ -159,20 +162,20 @@ class Skill(NamedTuple):
         )
 
     @classmethod
-    def from_text(cls, text: str | bytes, *, folder: str = "") -> "Skill":
+    def from_text(cls, text: str | bytes, *, folder: str = "") -> Skill:
         """Make a skill from the text of a SKILL.md; `folder` names it when the text does not."""
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
         made = cls.from_card(_heads()(data, SKILL_FILE, folder).card, SKILL_FILE)
         return made._replace(source=data.decode("utf-8", "replace"))
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike[str]) -> "Skill":
+    def from_file(cls, path: str | os.PathLike[str]) -> Skill:
         """Make a skill from a SKILL.md; SkillNotFound if there is no such file to read."""
         location = os.path.abspath(os.fspath(path))
         return cls.from_card(_heads().read(location).card, location)
 
     @classmethod
-    def from_folder(cls, path: str | os.PathLike[str]) -> "Skill":
+    def from_folder(cls, path: str | os.PathLike[str]) -> Skill:
         """Make a skill from the folder that holds its SKILL.md."""
         return cls.from_file(os.path.join(path, SKILL_FILE))
 
@@ -187,7 +190,7 @@ class Skills(Mapping[str, Skill]):
         self._derived: dict[Hashable, tuple[object, Any]] = {}
 
     @classmethod
-    def of(cls, skills: Iterable[Skill]) -> "Skills":
+    def of(cls, skills: Iterable[Skill]) -> Skills:
         """Return the skills by their names, in the order given."""
         return Skills({skill.name: skill for skill in skills})
 
@@ -237,7 +240,7 @@ class Skills(Mapping[str, Skill]):
         return self._skills.items()
 
 
-def _heads() -> "type[SkillHead]":
+def _heads() -> type[SkillHead]:
     from skillbelt.format.skill_head import SkillHead  # cost: 5 ms, only to parse
 
     return SkillHead

@@ -6,12 +6,12 @@ import errno
 import os
 import stat
 from functools import lru_cache
-from typing import NamedTuple
 
 from skillbelt.errors import PathEscape, SkillNotFound
 from skillbelt.files.contain import Fence
 from skillbelt.format.fields import requirements, to_frontmatter
 from skillbelt.format.frontmatter import Card, parse, read_card, read_head
+from skillbelt.records import NamedTuple
 from skillbelt.values import Frontmatter, Requirements
 
 

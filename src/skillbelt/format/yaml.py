@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from skillbelt.format import yaml_fast
 from skillbelt.format.bounds import MAX_YAML_ALIASES, MAX_YAML_DEPTH
 from skillbelt.format.yaml_fast import CONSTANTS, METADATA, TEXT_KEYS, AsWritten
+from skillbelt.records import NamedTuple
 
 _Node = Any  # yaml's node ids: comparing `id` avoids an import on every call
 _CUTS_MATTER = ("name", "description")

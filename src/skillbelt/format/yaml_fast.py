@@ -50,8 +50,8 @@ _FLOW = r"\[[^][{}\n]*\]|\{[^][{}\n]*\}"
 _JSON = r'\{"[^\n]*\}'
 _ENTRY = Lazy(
     rf"{_KEY}:(?: +(?:({_LINES})|({_SINGLE}|{_DOUBLE}) *|({_FLOW}|{_JSON}) *)\n+"
-    r"| +([>|]-?) *\n((?: +[^\n]*\n|\n)+)"
-    r"| *\n+((?:(?: *- | +)[^\n]*\n+)+)| *\n+)|((?s:.+))"
+    r"| +([>|]-?) *\n((?: [^\n]*\n|\n)+)"
+    r"| *\n+((?:(?:- | )[^\n]*\n+)+)| *\n+)|((?s:.+))"
 )
 _WORDS_LIST = Lazy(rf"( *)- {_LETTER}[^:#\n]*\n(?:\1- {_LETTER}[^:#\n]*\n)*")
 _ONE_LINE = rf"({_LINE})|('[^'\n]*'|\"[^\"\\\n]*\") *|({_FLOW}) *"
@@ -78,8 +78,10 @@ _DIGIT_TEXT = Lazy(
     r"[0-9][A-Za-z0-9.]*(?: +[A-Za-z(]|(?:\.[0-9]+){2}\Z)|[0-9]{4}-[0-9]{2}-[0-9]{2}\Z"
     r"|[0-9][0-9.]*[acdf-wyzACDF-WYZ(]"
 )
-_FOLD = Lazy(r" *\n((?: *\n)*) *")
-_FOLD_OR_ESCAPE = Lazy(rf" *\n((?: *\n)*) *|(?={_ESCAPED})\\(\n +|u.{{4}}|U.{{8}}|.)")
+# From the first blank of a run, which an escaped blank may stand before.
+_FOLDED = r"(?<!(?<!\\) ) *+\n((?: *+\n)*+) *+"
+_FOLD = Lazy(_FOLDED)
+_FOLD_OR_ESCAPE = Lazy(rf"{_FOLDED}|(?={_ESCAPED})\\(\n +|u.{{4}}|U.{{8}}|.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from skillbelt.format import yaml
 from skillbelt.format.yaml_fast import TEXT_KEYS
+from skillbelt.records import NamedTuple
 from skillbelt.text import Lazy, shorten
 
 _KNOWN = (
@@ -52,10 +52,11 @@ _FENCE = Lazy(rf"(`{{3,}}|~{{3,}})[\w-]*{_EOL}(?=(?:-{{3,}}[ \t]*\r?\n)?{_ANY_KE
 _COMMENT = Lazy(r"<!--.*?-->", re.S)
 _BLANKS = Lazy(r"[\s\ufeff]+")
 _BARE = Lazy(r"(?:name|description)[ \t]*:[ \t]*\S", re.I)
-_ONE_LINE = Lazy(rf"---[ \t]+(?={_ANY_KEY})([^\n]*)\n?")
+_ONE_LINE = Lazy(rf"---[ \t]++(?={_ANY_KEY})([^\n]*)\n?")
 _CLOSING = Lazy(rf"^-{{3,}}(?:{_EOL}|[ \t]*(?=[^\s|:-]))", re.M)
 # A key needs a blank after its colon; a well-known one is also recognised without.
 _GLUED = "|".join(map(re.escape, sorted(_KNOWN, key=len, reverse=True)))
+_BEFORE_KEY = Lazy(rf"(?<![ \t,;])[ \t,;]++(?=(?:{_GLUED})[ \t]*:[ \t])")
 KEY_LINE = Lazy(
     rf"""(["']?)((?:{_GLUED})(?=\1[ \t]*:(?!//))"""
     r"""|(?:[^\W\d][\w.-]{0,63}|[^\W\d]\w*(?: \w+){1,2})(?=\1[ \t]*:(?:\s|\Z)))\1[ \t]*:"""
@@ -79,11 +80,15 @@ def _skip(text: str, at: int) -> int:
     return at
 
 
+def _closing_fence(fence: str) -> re.Pattern[str]:
+    return re.compile(rf"^{fence}{_EOL}", re.M)
+
+
 def _find_fenced(text: str, at: int) -> FrontmatterBlock | None:
     fence = _FENCE.match(text, at)
     if not fence:
         return None
-    closing = re.compile(rf"^{fence[1]}{_EOL}", re.M).search(text, fence.end())
+    closing = _closing_fence(fence[1]).search(text, fence.end())
     if not closing:
         return None
     opening = _RULE.match(text, fence.end())
@@ -216,8 +221,7 @@ def read(text: str, depth: int = 0) -> RepairedYaml:
 
 def one_line(text: str) -> RepairedYaml:
     """Read a block that is on one line, split before each well-known key."""
-    keys = "|".join(sorted(_KNOWN, key=len, reverse=True))
-    spread = re.sub(rf"(?<![ \t,;])[ \t,;]++(?=(?:{keys})[ \t]*:[ \t])", "\n", text.strip())
+    spread = _BEFORE_KEY.sub("\n", text.strip())
     return read(spread + "\n")
 
 

@@ -19,7 +19,8 @@ from weakref import WeakKeyDictionary
 from anyio import CancelScope, to_thread
 
 from skillbelt.conversation.messages import Message
-from skillbelt.running.following import Decoder, Follower, LoopQueue, Watch
+from skillbelt.running.following import Decoder, Follower, Watch
+from skillbelt.running.loop_queue import LoopQueue
 from skillbelt.sandbox.protocol import Stream
 from skillbelt.tools.schema import Tool, ToolResult, inline_names
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from mcp_types import ClientCapabilities, ElicitRequestFormParams, ElicitResult
 
 from skillbelt.permission.rules import Answer, Request
-from skillbelt.running.facts import covered, facts
+from skillbelt.running.question_facts import covered, facts
 from skillbelt.text import shorten
 
 _MAX_REASON_CHARS = 1_000

@@ -38,7 +38,8 @@ from skillbelt.mcp.elicitation import build_form, can_elicit, read_answer
 from skillbelt.permission.gate import ASKER
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import NotAnswered, Pending, WaitingRequests
-from skillbelt.running.following import Decoder, Follower, LoopQueue, Watch
+from skillbelt.running.following import Decoder, Follower, Watch
+from skillbelt.running.loop_queue import LoopQueue
 from skillbelt.sandbox.protocol import Stream
 
 logger = logging.getLogger(__name__)

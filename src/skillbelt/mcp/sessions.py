@@ -61,7 +61,7 @@ class ServedSessions:
 
     def _end_runs(self, key: SessionKey) -> None:
         """End the background runs, which no client could poll any more."""
-        if "background" in self._belt.__dict__:
+        if self._belt._has_background:
             self._belt.background.end(key)
 
     def name(self, ctx: ServerRequestContext[Any, Any]) -> str:

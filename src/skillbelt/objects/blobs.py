@@ -21,12 +21,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from skillbelt.errors import ObjectDamaged, ObjectError, ObjectMissing, ObjectsAway
 from skillbelt.metrics import count
 from skillbelt.objects.remote import convert_errors, load_obstore
-from skillbelt.store.key_hash import hash_texts
+from skillbelt.records import NamedTuple
+from skillbelt.store.protocol import hash_texts
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -10,13 +10,19 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from skillbelt.errors import ObjectError, PathEscape
 from skillbelt.files.contain import check_segment
 from skillbelt.files.locks import hold, release
 from skillbelt.files.private import make_folder
 from skillbelt.files.remove import remove_tree
-from skillbelt.files.usage import measure_folder
+from skillbelt.late import Late
+
+if TYPE_CHECKING:
+    from skillbelt.files import usage
+else:  # cost: 1 ms, only to make room
+    usage = Late("skillbelt.files.usage")
 
 MAX_KEPT_BYTES = 2 * 2**30
 _LOCK = ".lock"
@@ -90,7 +96,7 @@ def _clean(cache: str, most: int, keep: str) -> None:
     for _, name in sorted(found, reverse=True):
         digits = name.removesuffix(_LOCK)
         folder = os.path.join(cache, digits)
-        total += measure_folder(folder, most).bytes if os.path.isdir(folder) else 0
+        total += usage.measure_folder(folder, most).bytes if os.path.isdir(folder) else 0
         if total > most and digits != keep:
             _evict(folder, os.path.join(cache, name))
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from skillbelt.errors import ConfigError
 from skillbelt.files.contain import READ_FILE, READ_WRITE_FILE
@@ -44,6 +44,7 @@ from skillbelt.permission.audit_events import TYPES as TYPES
 from skillbelt.permission.audit_events import AuditEvent as AuditEvent
 from skillbelt.permission.audit_events import Verified as Verified
 from skillbelt.permission.audit_events import machine_name as machine_name
+from skillbelt.records import NamedTuple
 from skillbelt.store import open_postgres
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ import os
 from collections.abc import Generator, Iterator, Mapping
 from hashlib import sha256
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from skillbelt.records import NamedTuple
 from skillbelt.untrusted_json import read_json
 
 if TYPE_CHECKING:
@@ -270,7 +271,7 @@ class Link(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """Where and how the chain is broken. Line 0 means the file as a whole."""
+    """A break of the hash chain: the place and the reason. Line 0 means the whole file."""
 
     path: str
     line: int

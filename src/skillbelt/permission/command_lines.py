@@ -6,8 +6,8 @@ syntax is returned whole, so that no rule about one program matches it.
 
 from __future__ import annotations
 
-import shlex
-from typing import NamedTuple
+from skillbelt.records import NamedTuple
+from skillbelt.text import shell_line
 
 # The prefix of a line that cannot be split.
 WHOLE = "shell: "
@@ -137,7 +137,7 @@ def _spell(value: str, raw: str, quoted: bool, certain: bool) -> _Word:
     if not quoted:
         return _Word(value, raw, certain)
     if not value or _SPECIAL.intersection(value):
-        return _Word(value, shlex.quote(value) if certain else raw, certain)
+        return _Word(value, shell_line([value]) if certain else raw, certain)
     return _Word(value, value, certain)
 
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from skillbelt.errors import ConfigError, LoadError, PermissionDenied
 from skillbelt.files.contain import below
 from skillbelt.files.manifest import holds, is_complete
 from skillbelt.format.allowed_tools import tool_name
 from skillbelt.format.skill import Skill
+from skillbelt.late import Late, made_once
 from skillbelt.metrics import count, held, timed
 from skillbelt.permission.audit import AuditEvent, machine_name, open_audit, user_name
 from skillbelt.permission.audit_events import AuditStore
@@ -48,17 +49,21 @@ from skillbelt.permission.rules import (
     checked_rules,
     digest,
 )
-from skillbelt.permission.spelling import host_text, is_file_url, path_texts
 from skillbelt.permission.waiting import NotAnswered, Pending, Settled, WaitingRequests
+from skillbelt.records import NamedTuple
 from skillbelt.scan.on_demand import open_inspector
 from skillbelt.settings import Settings
-from skillbelt.store import SessionKey, Store
+from skillbelt.store import SessionKey
 from skillbelt.text import exact, one_line, shell_word
 from skillbelt.trust import Trust
-from skillbelt.values import Diagnostic, Origin
+from skillbelt.values import Diagnostic, Origin, is_remote
 
 if TYPE_CHECKING:
+    from skillbelt.permission import spelling
     from skillbelt.scan.inspector import SkillInspector
+    from skillbelt.store import Store
+else:
+    spelling = Late("skillbelt.permission.spelling")  # cost: 1 ms, only for hosts and paths
 
 # Answers a request, or returns None to leave it to other listeners.
 Ask = Callable[[Pending], Answer | None]
@@ -68,6 +73,7 @@ ASKER: ContextVar[Mapping[str, object]] = ContextVar("ASKER", default=MappingPro
 _MAX_THROUGH = 4096  # skills already allowed in conversations
 _MAX_HELD = 256  # requests that are allowed for one conversation
 _MAX_SKILLS = 4096  # skills that were asked for lately; far more than wait at one time
+_STALE = "it cannot be scanned any more for this old request: ask for the skill again"
 # Initiators that answer without reading the question.
 _UNREAD = ("--yes", "try")
 _DESCRIBED = ("skill", "run")  # request types whose question says what the skill can do
@@ -277,7 +283,7 @@ class Gate:
         """The remembered answers of this project."""
         return RememberedAnswers(self._store(), self.project_key)
 
-    @cached_property
+    @made_once
     def desk(self) -> WaitingRequests:
         """The pending requests."""
         settings = self.settings
@@ -401,8 +407,12 @@ class Gate:
 
         Installed skills were scanned before they were installed.
         """
-        skill = self._skill_of(request) if request.type == "skill" else None
-        if skill is None or not skill.origin.remote:
+        if request.type != "skill":
+            return ""
+        skill = self._skill_of(request)
+        if skill is None:  # the request is older than all the gate still knows
+            return _STALE if is_remote(request.origin) else ""
+        if not skill.origin.remote:
             return ""
         reason = self._inspector.refusal(skill)
         whose = ". Only the user may decide." if request.initiator == "model" else ""
@@ -549,6 +559,7 @@ class Gate:
         `hash` is the hash of the staged copy, if there is one.
         """
         mark = hash or skill.files.digest()
+        self._skills.pop((skill.name, mark), None)  # to the end: it is the newest again
         if len(self._skills) >= _MAX_SKILLS:
             oldest, *_ = list(self._skills)  # a copy: other threads add to it meanwhile
             self._skills.pop(oldest, None)
@@ -676,7 +687,7 @@ class Gate:
         facts = {"path": loaded.path, "sha256": report.sha256, "truncated": report.truncated}
         self.record("load", request, facts)
 
-    @cached_property
+    @made_once
     def audit(self) -> AuditStore:
         """The log of decisions, loads and runs."""
         return open_audit(self.settings)
@@ -731,7 +742,9 @@ def _spell(request: Request) -> Request:
     """Return the request with hosts and packages in the normal form of rules."""
     texts = request.patterns
     if request.type == "network":
-        texts = tuple(text if text.startswith(_SPELLED) else host_text(text) for text in texts)
+        texts = tuple(
+            text if text.startswith(_SPELLED) else spelling.host_text(text) for text in texts
+        )
     elif request.type == "install":
         texts = tuple(dict.fromkeys(form for text in texts for form in asked_texts(text)))
     return request if texts == request.patterns else request._replace(patterns=texts)
@@ -778,7 +791,7 @@ def tool_request(
     """
     names = _names(tool)
     kind = type_of(names[-1]) if argument else "tool"
-    if kind == "network" and is_file_url(argument):
+    if kind == "network" and spelling.is_file_url(argument):
         kind = "host_file"
     about = f"use {one_line(tool)}" + (f" on {exact(argument)}" if argument else "")
     if kind == "tool":
@@ -795,9 +808,9 @@ def tool_request(
         names = tuple(dict.fromkeys((*names, *SHELL_TOOLS)))
         patterns = simple_commands(argument)
     elif kind == "network":
-        patterns = (host_text(argument),)
+        patterns = (spelling.host_text(argument),)
     elif kind == "host_file":
-        patterns = path_texts(argument, home, folder)
+        patterns = spelling.path_texts(argument, home, folder)
     else:
         patterns = (argument,)
     return Request(

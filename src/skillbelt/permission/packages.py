@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from skillbelt.records import NamedTuple
 
 Kind = Literal["python", "node"]
 # The folder of all environments, and the names of other files in it.

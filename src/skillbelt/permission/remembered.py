@@ -5,16 +5,22 @@ The keys belong to the project and not to a session: deleting or expiring sessio
 alone.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import time
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from skillbelt.errors import log_warning
 from skillbelt.permission.rules import Request
-from skillbelt.store.protocol import SessionKey, Store
+from skillbelt.records import NamedTuple
+from skillbelt.store.values import SessionKey
 from skillbelt.untrusted_json import read_json
+
+if TYPE_CHECKING:
+    from skillbelt.store.protocol import Store
 
 APP = "skillbelt:permission"
 _PREFIX = "user:remembered:"

@@ -9,11 +9,12 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from skillbelt.errors import ConfigError, closest
 from skillbelt.files.contain import LOCK_FILE
 from skillbelt.files.private import make_folder, replace_file
+from skillbelt.late import Late
 from skillbelt.permission.rules import (
     ACTIONS,
     DEFAULT_RULES,
@@ -29,10 +30,15 @@ from skillbelt.permission.rules import (
     forms,
     meet,
 )
-from skillbelt.permission.spelling import host_pattern, path_pattern
+from skillbelt.records import NamedTuple
 from skillbelt.settings import FileSource, RuleTables, Settings, read_rules
 from skillbelt.text import read_toml, toml_value
 from skillbelt.values import Diagnostic
+
+if TYPE_CHECKING:
+    from skillbelt.permission import spelling
+else:  # cost: 1 ms, only for hosts and paths
+    spelling = Late("skillbelt.permission.spelling")
 
 # A key with all keys above it; a number is the index in a list.
 Key = tuple[str | int, ...]
@@ -456,7 +462,7 @@ class _JsonLines:
     def __init__(self, text: str) -> None:
         self._ends = [match.start() for match in re.finditer("\n", text)]
         self._places: dict[str, list[int]] = {}
-        for match in re.finditer(r'"(?:[^"\\\n]|\\.)*+"', text):
+        for match in re.finditer(r'"(?:[^"\\\n]|\\.)*+"?', text):
             self._places.setdefault(match[0], []).append(match.start())
 
     def find(self, at: Key) -> int:
@@ -484,7 +490,7 @@ def _no_host(rule: Rule) -> str:
     if rule.type != "network":
         return ""
     try:
-        host_pattern(rule.pattern.removesuffix(":*"))
+        spelling.host_pattern(rule.pattern.removesuffix(":*"))
     except ValueError as error:
         fault = f"{_quote(rule.pattern)} is not a host that a request can name: {error}"
         return f"{fault}; write example.com, *.example.com or an address"
@@ -499,7 +505,7 @@ def _matches_nothing(rule: Rule, home: str) -> str:
     if rule.type == "secret" and not {"/", "*", "?"}.intersection(rule.pattern):
         named = _quote(f"*/{rule.pattern}")
         return f"{_quote(rule.pattern)} is not a secret of a skill; write SKILL/NAME, or {named}"
-    plain = path_pattern(rule.pattern, home) if rule.type == "host_file" else ""
+    plain = spelling.path_pattern(rule.pattern, home) if rule.type == "host_file" else ""
     if not plain or plain.startswith(("/", "*", "?", UNCLEAR)):
         return ""
     return (
@@ -514,7 +520,7 @@ def spelled(rule: Rule, home: str) -> Iterator[Rule]:
     Paths and hosts get the normal form of requests, so that no other spelling evades the rule.
     """
     if rule.type == "host_file":
-        plain = path_pattern(rule.pattern, home)
+        plain = spelling.path_pattern(rule.pattern, home)
         if plain != rule.pattern:
             yield rule._replace(pattern=plain)
     if rule.type == "network":
@@ -527,7 +533,7 @@ def _host_rules(rule: Rule) -> Iterator[Rule]:
     bare = rule.pattern[:-2] if every_port else rule.pattern
     # A file with an invalid host was refused before; in code it matches nothing else.
     with suppress(ValueError):
-        plain = host_pattern(bare)
+        plain = spelling.host_pattern(bare)
         if plain != bare:
             yield rule._replace(pattern=plain)
         bare = plain

@@ -3,17 +3,25 @@
 Nothing here reads a file or asks the user. `rule_files` reads the rules, `gate` combines both.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from skillbelt.errors import ConfigError, closest
+from skillbelt.late import Late
 from skillbelt.permission.command_lines import WHOLE
 from skillbelt.permission.packages import SKILL_PREFIX, rule_patterns
-from skillbelt.permission.wrappers import NOTHING, started
+from skillbelt.records import NamedTuple
+
+if TYPE_CHECKING:
+    from skillbelt.permission import wrappers
+else:
+    wrappers = Late("skillbelt.permission.wrappers")  # cost: 1 ms, only for command lines
 
 Action = Literal["allow", "ask", "deny"]
 Initiator = Literal["model", "user"]
@@ -355,7 +363,7 @@ class RuleSet:
     def _is_strict(rule: Rule) -> bool:
         return rule.action != "allow" and rule.source != "default"
 
-    def _run(self, view: "_View", text: str, rule: Rule, depth: int = 0) -> Rule:
+    def _run(self, view: _View, text: str, rule: Rule, depth: int = 0) -> Rule:
         """Return the rule for a command, or a stricter one about the program or what it starts.
 
         For a command that may start anything, the answer is to ask, if a later rule asks for or
@@ -363,8 +371,8 @@ class RuleSet:
         """
         if "/" in text:
             rule = self._apply_name_rules(view, text, rule)
-        begun = started(text)
-        if begun is NOTHING:
+        begun = wrappers.started(text)
+        if begun is wrappers.NOTHING:
             return rule
         for inner in begun.commands:
             if depth < _MAX_DEPTH and not inner.startswith(OPAQUE):
@@ -374,7 +382,7 @@ class RuleSet:
             rule = self._stricter(rule, self._ask_for_hidden(view, text))
         return rule
 
-    def _ask_for_hidden(self, view: "_View", text: str) -> Rule:
+    def _ask_for_hidden(self, view: _View, text: str) -> Rule:
         """Return the last rule that asks for or denies something in particular, as an ask.
 
         A later rule that allows the command itself takes that back.
@@ -387,7 +395,7 @@ class RuleSet:
                 return rule._replace(action="ask")
         return self._found[-1]
 
-    def _strictest_inside(self, view: "_View", text: str) -> Rule:
+    def _strictest_inside(self, view: _View, text: str) -> Rule:
         """Return the strictest rule about anything in a folder, or that a glob may match.
 
         A later rule that allows the whole folder or glob takes that back.
@@ -403,7 +411,7 @@ class RuleSet:
                 found = max(rule, found, key=_weight)
         return found
 
-    def _apply_name_rules(self, view: "_View", text: str, rule: Rule) -> Rule:
+    def _apply_name_rules(self, view: _View, text: str, rule: Rule) -> Rule:
         """Apply deny and ask rules by name at every path; an allow rule needs the path."""
         program, blank, rest = text.partition(" ")
         named = self._found[view.last(f"{program.rpartition('/')[2]}{blank}{rest}")]
@@ -469,13 +477,13 @@ class RuleSet:
         """Return the position of the rule that decides one text of the request; -1 if none."""
         return self._view(request).last(text)
 
-    def _view(self, request: Request) -> "_View":
+    def _view(self, request: Request) -> _View:
         skill = request.skill if self._scopes else ""
         of_skills = _installs_skills(request)
         key = (request.type, request.agent, request.initiator, request.trusted, skill, of_skills)
         return self._views.get(key) or self._new_view(request, key)
 
-    def _new_view(self, request: Request, key: tuple[object, ...]) -> "_View":
+    def _new_view(self, request: Request, key: tuple[object, ...]) -> _View:
         """Build a view; requesters that no rule distinguishes share one."""
         if len(self._views) >= _MAX_VIEWS:
             self._views, self._made = {}, {}
@@ -608,7 +616,7 @@ class _Node:
 
     __slots__ = ("holder", "last", "parent", "start", "tried")
 
-    def __init__(self, start: str, parent: "_Node | None", places: Iterable[_Place]) -> None:
+    def __init__(self, start: str, parent: _Node | None, places: Iterable[_Place]) -> None:
         self.start, self.parent = start, parent or self
         self.last: int = parent.last if parent else -1
         self.tried: list[_Try] = []

@@ -5,6 +5,8 @@ any thread. `SharedRequests` keeps requests in the store, where other processes 
 and answer them; one that a listener here answers at once is not written there.
 """
 
+from __future__ import annotations
+
 import itertools
 import json
 import os
@@ -14,14 +16,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from contextvars import copy_context
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from skillbelt.errors import ConfigError, SkillbeltError, log_warning
 from skillbelt.events import Event, NewEvent
 from skillbelt.permission.remembered import APP, RememberedAnswers, binding, memorable, texts
 from skillbelt.permission.rules import Answer, Request
-from skillbelt.store.protocol import SessionInfo, SessionKey, Store, StoreWatch
+from skillbelt.records import NamedTuple
+from skillbelt.store.values import SessionInfo, SessionKey
 from skillbelt.untrusted_json import read_json
+
+if TYPE_CHECKING:
+    from skillbelt.store.protocol import Store, StoreWatch
 
 # How often a process publishes that it listens, and after how long it counts as gone.
 BEAT_SECONDS = 2.0
@@ -55,7 +61,7 @@ class Pending(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """How the wait ended.
+    """The end of a wait.
 
     `by` is `once`, `conversation`, `always`, `rejected`, `timeout`, `nobody` or `disposed`; the
     last three mean that no answer came.

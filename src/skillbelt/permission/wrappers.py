@@ -11,10 +11,10 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 from skillbelt.launchers import PREFIXES, SHELLS
 from skillbelt.permission.command_lines import WHOLE, read_line
+from skillbelt.records import NamedTuple
 from skillbelt.text import Lazy
 
 

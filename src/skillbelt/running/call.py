@@ -370,6 +370,8 @@ def keep_call(call: RunCall) -> dict[str, object] | None:
         return None
     if call.shown != call.text or secrets_of(call.env):
         return None
+    if len(call.stdin or b"") > MAX_CALL_CHARS:  # as JSON it is at least as long
+        return None
     try:
         document: dict[str, object] = {
             **{name: getattr(call, name) for name in _REPEATED},

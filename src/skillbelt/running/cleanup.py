@@ -8,13 +8,14 @@ import stat
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from skillbelt.files.locks import hold, release
 from skillbelt.files.private import make_folder
 from skillbelt.files.remove import GONE, remove_leftovers, remove_tree
 from skillbelt.files.usage import measure_folder
 from skillbelt.permission.packages import FOLDER, HALF_MADE, LOCK, Environment
+from skillbelt.records import NamedTuple
 
 LOCKS = ".locks"
 REMOVED = ".removed"

@@ -29,6 +29,7 @@ from skillbelt.files.contain import inside
 from skillbelt.files.private import create_file
 from skillbelt.format.skill import Skill
 from skillbelt.hosts import is_this_machine, leads_inside
+from skillbelt.late import made_once
 from skillbelt.metrics import count, held, observe
 from skillbelt.permission.command_lines import read_line
 from skillbelt.permission.command_policy import (
@@ -79,14 +80,27 @@ from skillbelt.running.history import (
     record_output,
 )
 from skillbelt.running.inputs import HostInput, Inputs
-from skillbelt.running.job import make_job, own_script, shell, start_folder, write_editor
+from skillbelt.running.job import (
+    make_job,
+    own_script,
+    shell,
+    show_programs,
+    start_folder,
+    write_editor,
+)
 from skillbelt.running.named_files import ground_of
 from skillbelt.running.needs import StartedIn, Wishes, find_needs
 from skillbelt.running.observed import add_observed
-from skillbelt.running.output_folder import OutputFolder, check_folder
-from skillbelt.running.outputs import HINT, Collected, Save, collect, primary
+from skillbelt.running.outputs import (
+    HINT,
+    Collected,
+    OutputFolder,
+    Save,
+    check_folder,
+    collect,
+    primary,
+)
 from skillbelt.running.packages.declared import Needs
-from skillbelt.running.programs.shown import show_programs
 from skillbelt.running.questions import (
     bind_answer,
     check_answer,
@@ -100,7 +114,7 @@ from skillbelt.running.secret_grants import find_secrets, give_secrets
 from skillbelt.running.secret_store import SecretStore
 from skillbelt.running.secrets import RedactingListener
 from skillbelt.running.slots import SLOTS, busy_without_handles
-from skillbelt.running.spares import SpareWorkspaces
+from skillbelt.running.spare_workspaces import SpareWorkspaces
 from skillbelt.running.staging import check_unchanged, stage
 from skillbelt.running.workspace import (
     SHELTERS,
@@ -197,7 +211,7 @@ class Workbench:
             raise ArtifactError("there is no artifact store (artifacts_url)")
         return SessionArtifacts(self._store, key)
 
-    @cached_property
+    @made_once
     def _store(self) -> ArtifactStore:
         return self._artifacts or open_artifacts(self.settings, self.settings.artifacts_url)
 
@@ -224,7 +238,7 @@ class Workbench:
                 raise
         return workspace
 
-    @cached_property
+    @made_once
     def _keeper(self) -> WorkspaceKeeper | None:
         """Return the keeper that shares workspaces with other machines; None on one machine."""
         if not self.settings.objects:

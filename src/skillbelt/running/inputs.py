@@ -29,8 +29,8 @@ from skillbelt.files.contain import (
 )
 from skillbelt.files.remove import open_anyhow, remove_tree
 from skillbelt.files.sensitive import HEAD_BYTES, looks_secret, named
+from skillbelt.files.tree_copy import TreeCopy, handles, swap
 from skillbelt.permission.rules import digest
-from skillbelt.running.staging import TreeCopy, handles, swap
 from skillbelt.running.workspace import (
     INPUTS,
     LINKS,

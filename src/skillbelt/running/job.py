@@ -1,4 +1,4 @@
-"""The job of a run for its sandbox: the mounts, the environment, the working folder."""
+"""The job of a run for its sandbox: mounts, environment, working folder and programs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from collections.abc import Iterable
 from skillbelt.files.contain import create_beneath, inside
 from skillbelt.permission.command_policy import clean_environment
 from skillbelt.running.call import script_of, timeout_of
-from skillbelt.running.programs.folder import MODULES, TSX
+from skillbelt.running.programs.folder import MODULES, PROGRAMS, TSX, provide_programs
+from skillbelt.running.programs.outside import folder_of_programs
 from skillbelt.running.run import Run
 from skillbelt.running.workspace import NODE_MODULES, SKILLS, VENV, placed
 from skillbelt.sandbox.linux.identity import interpreter, trusted_program
 from skillbelt.sandbox.network.proxy import SOCKET_NAME, bridge
 from skillbelt.sandbox.protocol import Job, Mount
+from skillbelt.sandbox.registry import CONTAINER, WASM
+from skillbelt.settings import Settings, process_environment
+from skillbelt.text import one_line
 
 _NET, _PROGRAMS = "/run/net", "/run/programs"
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -179,3 +183,20 @@ def write_editor(run: Run, text: str) -> None:
                 run.workspace.give(file.fileno())
     finally:
         os.close(folder)
+
+
+def show_programs(run: Run, settings: Settings) -> None:
+    """Set the folders of programs beside the system's; a module needs none."""
+    if run.sandbox.name == WASM:
+        return
+    run.programs = provide_programs(
+        os.path.join(os.path.dirname(run.workspace.path), PROGRAMS),
+        path=process_environment().get("PATH", ""),
+        project=settings.project,
+        foreign=run.sandbox.name == CONTAINER and bool(settings.container_image),
+    )
+    for path in settings.program_folders:
+        try:
+            run.program_folders += (folder_of_programs(path),)
+        except ValueError as error:
+            run.warnings += (f"program_folders: {one_line(path)} is not shown: {error}",)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from stat import S_ISREG
 from typing import NamedTuple
 
-from skillbelt.files.contain import READ_FILE, inside
+from skillbelt.files.contain import READ_FILE, below, inside
 from skillbelt.permission.command_lines import Line
 from skillbelt.running.call import RunCall
 from skillbelt.running.workspace import VENV, WRITABLE, Workspace
@@ -48,7 +48,9 @@ class Ground(NamedTuple):
     @property
     def is_home(self) -> bool:
         """Whether it starts among files that no run can write."""
-        return inside(self.cwd, self.home) and not inside(self.cwd, os.path.join(self.home, VENV))
+        return bool(below(self.cwd, self.home)) and not inside(
+            self.cwd, os.path.join(self.home, VENV)
+        )
 
     def place(self, path: str) -> str:
         """Resolve a path as the command sees it to a path of the host."""
@@ -62,13 +64,13 @@ class Ground(NamedTuple):
     def is_unclear(self, path: str) -> bool:
         """Whether it is below `skills`, where the copies appear but need not be on disk."""
         skills = os.path.join(self.workspace, "skills", "")
-        return os.path.join(path, "").startswith(skills) and not inside(path, self.home)
+        return os.path.join(path, "").startswith(skills) and not below(path, self.home)
 
     def is_loose(self, path: str) -> bool:
         """Whether an earlier run may have written it."""
         if path != self.workspace and not path.startswith(os.path.join(self.workspace, "")):
             return False
-        return not inside(path, self.home) or inside(path, os.path.join(self.home, VENV))
+        return not below(path, self.home) or inside(path, os.path.join(self.home, VENV))
 
 
 def ground_of(workspace: Workspace, home: str, cwd: str, skill: str) -> Ground:

@@ -24,13 +24,13 @@ from skillbelt.errors import ObjectDamaged, ObjectError, PathEscape
 from skillbelt.files.contain import NEW_FILE, READ_FILE, READ_FOLDER, read_handle
 from skillbelt.files.remove import remove_tree
 from skillbelt.files.tree import SkillTree, TreeEntry, TreeRules
+from skillbelt.files.tree_copy import handles, swap
 from skillbelt.objects.blobs import GRACE_SECONDS, Blobs
 from skillbelt.objects.pack import PACK_BYTES, SMALL_BYTES, PackRules, pack_tree, put_list
 from skillbelt.objects.space import Objects
 from skillbelt.objects.tree import StoredEntry, StoredTree, TreeLimits, decode_tree, paths_of
 from skillbelt.objects.unpack import read_tree, unpack_tree
 from skillbelt.running.cleanup import Cleaned, last_uses, retire
-from skillbelt.running.staging import handles, swap
 from skillbelt.running.workspace import (
     INPUTS,
     PREFIX_DIGITS,

@@ -24,7 +24,6 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
 
 from skillbelt.errors import ConfigError, PathEscape, RunRefused, SandboxUnavailable
 from skillbelt.files.contain import (
@@ -41,9 +40,9 @@ from skillbelt.files.contain import (
 from skillbelt.files.locks import hold, release
 from skillbelt.files.private import make_folder
 from skillbelt.files.remove import open_anyhow, remove_tree
+from skillbelt.records import NamedTuple
 from skillbelt.running.cleanup import BELONGS, LOCKS, METADATA, clean_copies
-from skillbelt.store.key_hash import hash_texts
-from skillbelt.store.protocol import SessionKey
+from skillbelt.store.protocol import SessionKey, hash_texts
 from skillbelt.untrusted_json import read_json
 
 SKILLS, WORK, OUT, RUNS, PRIVATE = "skills", "work", "out", "runs", "private"

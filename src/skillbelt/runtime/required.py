@@ -26,17 +26,11 @@ _SYSTEMS = {"darwin": ("darwin", "macos", "mac"), "win32": ("win32", "windows")}
 _LIST = "`skillbelt list --all` shows what there is"
 
 
-def required_names(settings: Settings) -> list[str]:
-    """Return the names of the skills that the settings require."""
-    named = dict.fromkeys(one.pattern for one in settings.skills if one.exact)
-    return [name for name in named if settings.for_skill(name).required]
-
-
 def find_unusable(
     snapshot: Snapshot, settings: Settings, gate: Gate, agent: str | None = None
 ) -> Iterator[RequiredSkillUnusable]:
     """Yield an error for each required skill that cannot be used here, by this agent."""
-    for name in required_names(settings):
+    for name in settings.required_skills():
         found = next(_find_faults(name, snapshot, settings, gate, agent), None)
         if found is not None:
             reason, remedy = found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from functools import cached_property
 from inspect import isawaitable
 from itertools import takewhile
 from types import MappingProxyType
@@ -72,6 +71,7 @@ from skillbelt.errors import (
 )
 from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill, Skills
+from skillbelt.late import made_once
 from skillbelt.objects.blobs import text_space
 from skillbelt.objects.remote import open_once
 from skillbelt.permission.gate import Ask, Gate, session_id, tool_request
@@ -83,7 +83,7 @@ from skillbelt.runtime.threads import cancelling, followed, in_thread
 from skillbelt.scan.on_demand import open_inspector
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey, Store, open_store
-from skillbelt.store.key_hash import hash_texts
+from skillbelt.store.protocol import hash_texts
 from skillbelt.tools.caller import (
     BROUGHT,
     SEARCH_WAIT_SECONDS,
@@ -95,7 +95,6 @@ from skillbelt.tools.caller import (
 from skillbelt.tools.definitions import LOADERS, SEARCH, name_of, offered_names
 from skillbelt.tools.handlers import HANDLERS, MAX_ENUM_SKILLS, UNNAMED, content, dispatch
 from skillbelt.tools.loaded import LoadedTexts
-from skillbelt.tools.run_handlers import execute_json
 from skillbelt.tools.schema import (
     Tool,
     ToolFormat,
@@ -115,6 +114,7 @@ if TYPE_CHECKING:
     from skillbelt.running.executor import Workbench
     from skillbelt.running.json_call import Execution
     from skillbelt.running.trial.trial import ScriptTrial, Trial
+    from skillbelt.runtime.runs import RuntimeRuns
     from skillbelt.sandbox.protocol import Listener
     from skillbelt.scan.values import ScannedSkill
     from skillbelt.search.protocol import Result
@@ -202,37 +202,41 @@ class Runtime:
             self._store = open_store(self.settings)
         return self._store
 
-    @cached_property
-    def workbench(self) -> Workbench:
-        """The workbench, which runs the commands of skills."""
-        from skillbelt.fleet.choose import make_workbench  # cost: 60 ms, only for a run
+    @made_once
+    def _runs(self) -> RuntimeRuns:
+        from skillbelt.runtime.runs import RuntimeRuns  # cost: 60 ms, only for a run
 
-        return make_workbench(
+        return RuntimeRuns(
             lambda: self.settings,
             self.gate,
             self.get_skill,
             skills=self.skills,
             artifacts=self._artifacts,
             progress=self._progress,
+            elsewhere=lambda: self.elsewhere,
         )
 
-    @cached_property
+    @property
+    def workbench(self) -> Workbench:
+        """The workbench, which runs the commands of skills."""
+        return self._runs.workbench
+
+    @property
     def background(self) -> Background:
         """The runs in the background."""
-        from skillbelt.running.background import Background  # cost: 60 ms, only for a run
+        return self._runs.background
 
-        return Background(self.workbench, self.elsewhere)
+    @property
+    def _has_background(self) -> bool:
+        """Whether background runs were used."""
+        return "_runs" in self.__dict__ and self._runs.has_background
 
     def close(self) -> None:
         """End background runs; refuse pending and later permission requests."""
         self.gate.close()
         self.catalog.close()
-        if "background" in self.__dict__:
-            self.background.close()
-        if "workbench" in self.__dict__:
-            self.workbench.close()
-            if "_own_key" in self.__dict__:
-                self.workbench.forget(self._own_key)
+        if "_runs" in self.__dict__:
+            self._runs.close(self.__dict__.get("_own_key"))
 
     close_async = in_thread(close)
 
@@ -274,10 +278,8 @@ class Runtime:
         """Raise RequiredSkillUnusable if a required skill cannot be used by this agent."""
 
         def make() -> bool:
-            # cost: 30 ms for the sandboxes, only where the settings name single skills
-            from skillbelt.runtime.required import check_required
-
-            check_required(found, self.settings, gate, agent)
+            if self.settings.required_skills():
+                self._runs.check_required(found, gate, agent)
             return True
 
         # Only a success is cached: what is missing now may exist the next time.
@@ -429,7 +431,7 @@ class Runtime:
 
     @property
     def guidance(self) -> str:
-        """How to use the tools that are offered, with its header; empty when there is none."""
+        """The instructions for the offered tools, with a header; empty if there are none."""
         return self._guidance_for(Skills({}))
 
     def _guidance_for(
@@ -621,7 +623,7 @@ class Runtime:
             skills=skills,
             key=self._own_key,
             names=self._names_for(skills),
-            executors=self,
+            executors=lambda: self._runs,
             watch=followed(UNWATCHED),
             brief=self._brief,
         )
@@ -629,7 +631,7 @@ class Runtime:
 
     dispatch_async = cancelling(dispatch)
 
-    @cached_property
+    @made_once
     def _own_key(self) -> SessionKey:
         """The session of calls that this runtime dispatches without one.
 
@@ -713,8 +715,7 @@ class Runtime:
         `inputs`, `outputs`, `packages`, `install` and `secrets` are as for `run`. Without
         `outputs`, a call without a session returns everything in `out`.
         """
-        return execute_json(
-            self.workbench,
+        return self._runs.execute(
             self._visible_skill(name, session),
             input,
             who=_who("user", session),
@@ -747,15 +748,11 @@ class Runtime:
         all of them and their packages. `told` is called with each result as it comes, from another
         thread.
         """
-        # cost: 60 ms, only for a run
-        from skillbelt.running.trial.trial import TRIAL_SECONDS, TrialBounds, try_skill
-
-        return try_skill(
-            self.workbench,
+        return self._runs.try_skill(
             self._visible_skill(name, None),
-            _who("user"),
+            seconds=timeout_seconds,
+            who=_who("user"),
             only=_texts(scripts),
-            bounds=TrialBounds(seconds=timeout_seconds or TRIAL_SECONDS),
             told=told,
             watch=followed(UNWATCHED),
         )
@@ -817,7 +814,7 @@ class Runtime:
         process uses a workspace.
         """
         key = SessionKey(app, user, session)
-        runs = self.elsewhere is not None or "background" in self.__dict__
+        runs = self.elsewhere is not None or self._has_background
         gone = [
             runs and self.background.forget(key),
             self.workbench.forget(key),
@@ -1033,7 +1030,7 @@ class RuntimeSession:
         """Return a history cut to its last messages, with a summary of the others.
 
         System messages and the user's last question stay, and no call is separated from its result:
-        more than `keep` messages stay if need be. Skills that are loaded survive: the next
+        more than `keep` messages stay if necessary. Skills that are loaded survive: the next
         `request` (or `restore`) puts their texts back. The result says which, within
         `restore_tokens`, by default a quarter of the window. With a `format` the history is one of
         that vendor's package, and so is the result, as dicts.
@@ -1327,7 +1324,7 @@ class RuntimeSession:
             session=self.session,
             state=state,
             names=self.runtime._names_for(skills, self._crowded(state)),
-            executors=self.runtime,
+            executors=lambda: self.runtime._runs,
             watch=watch,
             inline=inline,
             shown=shown,
@@ -1335,7 +1332,7 @@ class RuntimeSession:
         )
 
     def _approve(self, skill: Skill) -> str | None:
-        """Return why the model may not read the skill, after asking if need be; None if it may."""
+        """Return why the model may not read the skill, asking if necessary; None if it may."""
         try:
             self._caller(self.session.state()).approve(skill)
         except PermissionDenied as error:

@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from types import MappingProxyType
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 from skillbelt.errors import SandboxUnavailable
+from skillbelt.records import NamedTuple
 from skillbelt.values import Capabilities, Limits
 
 # The bound on buffered input; larger input belongs in a file.

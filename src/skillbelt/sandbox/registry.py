@@ -69,11 +69,10 @@ def auto_sandboxes(
 def _other_sandboxes(
     settings: Settings | None, progress: Progress | None, install: InstallTools | None
 ) -> tuple[Sandbox, Sandbox]:
-    """Return the sandboxes that need more than the system has: an engine, or a language runtime."""
-    from skillbelt.sandbox.container.sandbox import ContainerSandbox  # cost: 10 ms, by name only
-    from skillbelt.sandbox.wasm.sandbox import WasmSandbox  # cost: 20 ms, by name only
+    """Return the sandboxes for containers and for WASM."""
+    from skillbelt.sandbox.optional import optional_sandboxes  # cost: 30 ms, by name only
 
-    return ContainerSandbox(settings, progress), WasmSandbox(settings, progress, install)
+    return optional_sandboxes(settings, progress, install)
 
 
 def choose(

@@ -64,7 +64,8 @@ def _or_null(kind: str) -> Schema:
     return {"type": [kind, "null"]}
 
 
-def _closed(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> Schema:
+def closed(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> Schema:
+    """Return the schema of an object without further fields."""
     return {**_object(required, optional), "additionalProperties": False}
 
 
@@ -505,14 +506,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _at(f"DELETE {_SESSION}", delete_session, _DELETED),
     _at(f"POST {_SESSION}/request", make_request,
         _object({}, {"request": _OBJECT, "messages": _LIST}),
-        body=_closed({"messages": _LIST}, _REQUESTED)),
+        body=closed({"messages": _LIST}, _REQUESTED)),
     _at(f"GET {_SESSION}/tools", list_tools, _object({"tools": _list_of(_OBJECT)}),
         query={"format": _choice(_TOOL_FORMATS), "listing": _SWITCH, "inline": _SWITCH}),
     _at(f"POST {_SESSION}/call", call_tool, _RESULT, streams=True,
-        body=_closed({"tool": _TEXT}, {"arguments": _ARGUMENTS, "call_id": _TEXT, "inline": _FLAG,
+        body=closed({"tool": _TEXT}, {"arguments": _ARGUMENTS, "call_id": _TEXT, "inline": _FLAG,
                                        "shown": _or_null("array")})),
     _at(f"POST {_SESSION}/answers", answer_calls, _object({"messages": _LIST}), streams=True,
-        body=_closed({"reply": _ANY, "format": _choice(_FORMATS)})),
+        body=closed({"reply": _ANY, "format": _choice(_FORMATS)})),
     _at(f"POST {_SESSION}/load", load_skill, _RESULT, body=_takes("skill_load")),
     _at(f"POST {_SESSION}/runs", run_command,
         _object({}, {"exit_code": {"type": "integer"}, "stdout": _TEXT, "stderr": _TEXT,
@@ -526,7 +527,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _at(f"GET {_SESSION}/runs/{{run_id}}", poll_run, _POLLED,
         query={"stdout_offset": _NUMBER, "stderr_offset": _NUMBER, "wait": _NUMBER}),
     _at(f"POST {_SESSION}/runs/{{run_id}}", write_to_run, _POLLED,
-        body=_closed({}, {"stdin": _TEXT, "close_stdin": _FLAG})),
+        body=closed({}, {"stdin": _TEXT, "close_stdin": _FLAG})),
     _at(f"DELETE {_SESSION}/runs/{{run_id}}", end_run, _POLLED),
     _at(f"GET {_SESSION}/artifacts", list_artifacts, _page_of("artifacts", _ARTIFACT),
         query=_PAGED),
@@ -535,5 +536,5 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _at(f"DELETE {_SESSION}/artifacts/{{name...}}", delete_artifact, _DELETED),
     _at("GET /v1/permissions", list_pending, _page_of("pending", _PENDING), query=_PAGED),
     _at("POST /v1/permissions/{id}", answer_pending, _object({"answered": _FLAG}),
-        body=_closed({"answer": _choice(("once", "always", "reject"))}, {"message": _TEXT})),
+        body=closed({"answer": _choice(("once", "always", "reject"))}, {"message": _TEXT})),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Listen for HTTP: an address, bounded connections, whole requests, and an orderly shutdown.
+"""Serve HTTP on a socket: bounded connections, whole requests, and an orderly shutdown.
 
 `serve mcp --http` and `serve http` share it. Both listen on the loopback address by default.
 """
@@ -6,14 +6,11 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import logging
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import anyio
 import h11
@@ -21,7 +18,6 @@ import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from skillbelt.errors import ConfigError
 from skillbelt.files.handles import spare_handles
 from skillbelt.integrations.common import MAX_SERVED_SESSIONS
 from skillbelt.runtime.threads import MAX_PARALLEL_CALLS
@@ -32,82 +28,13 @@ from skillbelt.serving.answers import HttpAnswer, HttpRefusal
 REQUEST_TIMEOUT_SECONDS = 30.0
 PROGRESS_BYTES = 2**20
 
-DEFAULT = "127.0.0.1:8765"
 BACKLOG = 64  # connections accepted in one go, before any of them is read
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _GRACE_SECONDS = 2
 # How long a client may take to read its response when the server shuts down.
 _ANSWER_SECONDS = 5.0
 _INCOMPLETE = (h11.IDLE, h11.SEND_BODY)
-# No handle or no memory for a connection.
-_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_PAUSE_SECONDS = 0.01
-_LOG_SECONDS = 60.0
-_log = logging.getLogger("skillbelt")
 _SHUTTING_DOWN = HttpRefusal("shutting_down", "the server is shutting down")
-
-
-class ListenAddress(NamedTuple):
-    """The address to listen on; an IPv6 address is in brackets."""
-
-    host: str
-    port: int
-
-    @property
-    def url(self) -> str:
-        """Return the URL of the server, without a path."""
-        return f"http://{self.host}:{self.port}"
-
-
-def parse_address(text: str) -> ListenAddress:
-    """Parse `HOST:PORT`, `HOST` or `:PORT`; ConfigError for anything else."""
-    default, _, port_text = DEFAULT.rpartition(":")
-    host, mark, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
-    if not mark:
-        host, port = (text, port_text) if not text.isdecimal() else (default, text)
-    if not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
-        raise ConfigError(f"--http takes HOST:PORT, not {text!r}; for instance {DEFAULT}")
-    return ListenAddress((host or default).lower(), int(port))
-
-
-def open_socket(address: ListenAddress) -> socket.socket:
-    """Listen on the address; ConfigError when that fails."""
-    host = address.host.removeprefix("[").removesuffix("]")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        made = socket.create_server((host, address.port), family=family, backlog=512)
-        # Accepted sockets inherit it. Without it Nagle's algorithm delays each answer by 40 ms.
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return PatientSocket(fileno=made.detach())
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {address.host}:{address.port}: {error.strerror or error}; "
-            "give another address with --http HOST:PORT"
-        ) from error
-
-
-class PatientSocket(socket.socket):
-    """A listening socket that leaves clients in the backlog while the process is out of handles.
-
-    asyncio would log each failure with a traceback and multiply its attempts.
-    """
-
-    _logged_at = -float("inf")
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection; BlockingIOError when there is none, or no handle for it."""
-        try:
-            return super().accept()
-        except OSError as error:
-            if error.errno not in _SHORTAGES:
-                raise
-            if time.monotonic() - self._logged_at > _LOG_SECONDS:
-                self._logged_at = time.monotonic()
-                _log.warning("a connection waits: %s (see ulimit -n)", error.strerror)
-            time.sleep(
-                _PAUSE_SECONDS
-            )  # asyncio would retry at once: the connection stays in the backlog
-            raise BlockingIOError(errno.EAGAIN, error.strerror) from error
 
 
 class _Uvicorn(uvicorn.Server):

@@ -6,17 +6,27 @@ import os
 from typing import TYPE_CHECKING
 
 from skillbelt.errors import MissingExtra
-from skillbelt.store.protocol import OpenedStore, SessionInfo, SessionKey, Store
+from skillbelt.late import Late
 from skillbelt.store.sqlite import SqliteStore
+from skillbelt.store.values import SessionInfo, SessionKey
 
 if TYPE_CHECKING:
     from skillbelt.settings import Settings
     from skillbelt.store.postgres.store import PostgresStore
+    from skillbelt.store.protocol import OpenedStore, Store
 __all__ = ["STATE_FILE", "SessionInfo", "SessionKey", "Store", "open_store"]
 
+# cost: 4 ms, since it imports `typing`; only those who write a store need it.
+_CONTRACT = Late("skillbelt.store.protocol")
 STATE_FILE = "state.sqlite3"
 # One for each database and process: a gate opens the store for every decision.
 _OPENED: dict[str, PostgresStore] = {}
+
+
+def __getattr__(name: str) -> object:
+    if name == "Store":
+        return _CONTRACT.Store
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def open_store(settings: Settings) -> OpenedStore:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from skillbelt.events import Event, NewEvent
-from skillbelt.store.bells import Bell, Bells
+from skillbelt.store.notifications import Bell, Bells
 from skillbelt.store.protocol import (
     NO_CHANGE,
     Lease,

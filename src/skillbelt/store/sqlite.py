@@ -5,26 +5,26 @@ The file is data, not a cache, so an unreadable one is left unchanged and report
 moved or removed while it is open is noticed: the next call uses the file at the path.
 """
 
+from __future__ import annotations
+
 import errno
 import os
-import shutil
-import sqlite3
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
-from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from skillbelt.errors import ConfigError, log_warning
 from skillbelt.events import Event, NewEvent
 from skillbelt.files.private import create_file, is_missing, make_folder
+from skillbelt.late import Late
 from skillbelt.metrics import count
-from skillbelt.store.bells import Bell, Bells
-from skillbelt.store.protocol import (
+from skillbelt.store.notifications import Bell, Bells
+from skillbelt.store.values import (
     NO_CHANGE,
     EventRow,
     Lease,
@@ -38,6 +38,15 @@ from skillbelt.store.protocol import (
     encoded,
     lease_topic,
 )
+
+if TYPE_CHECKING:
+    import shutil
+    import sqlite3
+    import tempfile
+else:
+    sqlite3 = Late("sqlite3")  # cost: 4 ms, only where a file is opened
+    # cost: 6 ms, only for a file that nothing can be written beside
+    shutil, tempfile = Late("shutil"), Late("tempfile")
 
 T = TypeVar("T")
 Change = tuple[Scope, str, str | None]
@@ -78,7 +87,7 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
 )
 # One lock for all stores, so that a fork can wait until none of them is in use.
 _LOCK = threading.RLock()
-_STORES: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
+_STORES: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 _LEFT: list[sqlite3.Connection] = []
 
 
@@ -314,7 +323,7 @@ class SqliteStore:
                 self._db.close()
                 self._db = None
 
-    def __del__(self, lock: "threading.RLock" = _LOCK) -> None:
+    def __del__(self, lock: threading.RLock = _LOCK) -> None:
         # The lock is an argument, since the module may already be empty when the interpreter ends.
         db: sqlite3.Connection | None = getattr(self, "_db", None)
         if db is not None:
@@ -459,7 +468,7 @@ def _read_in_place(path: str, query: str, values: Sequence[object]) -> list[tupl
     log = f"{path}-wal"
     if is_missing(log) or not os.stat(log).st_size:
         return _read_once(path, f"file:{quote(path)}?mode=ro&immutable=1", query, values)
-    with TemporaryDirectory(prefix="skillbelt-") as folder:
+    with tempfile.TemporaryDirectory(prefix="skillbelt-") as folder:
         copy = os.path.join(folder, "copy")
         shutil.copyfile(path, copy)
         shutil.copyfile(log, f"{copy}-wal")
@@ -503,7 +512,7 @@ def _use_wal(db: sqlite3.Connection) -> None:
             db.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
-            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+            if _code(error) != _BUSY or time.monotonic() > until:
                 raise
         time.sleep(0.01)
 
@@ -712,20 +721,22 @@ _BROKEN = (
     "nothing in it was changed; move it away together with its -wal and -shm files, keep them for "
     "a recovery with the sqlite3 tool's .recover, and a new file is created"
 )
+# SQLite's codes, as `sqlite3` names them.
+_BUSY, _IOERR, _CORRUPT, _FULL, _NOTADB = 5, 10, 11, 13, 26
 _READ_REMEDIES = {
-    sqlite3.SQLITE_CORRUPT: _BROKEN,
-    sqlite3.SQLITE_NOTADB: _BROKEN,
-    sqlite3.SQLITE_BUSY: "another process holds it; end that one, or try again",
-    sqlite3.SQLITE_FULL: "free some space and try again",
-    sqlite3.SQLITE_IOERR: "check the disk and try again",
+    _CORRUPT: _BROKEN,
+    _NOTADB: _BROKEN,
+    _BUSY: "another process holds it; end that one, or try again",
+    _FULL: "free some space and try again",
+    _IOERR: "check the disk and try again",
 }
 _WRITE_REMEDIES = {
     **_READ_REMEDIES,
-    sqlite3.SQLITE_FULL: "nothing of this change was kept; free some space and try again",
-    sqlite3.SQLITE_IOERR: "nothing of this change was kept; check the disk and try again",
+    _FULL: "nothing of this change was kept; free some space and try again",
+    _IOERR: "nothing of this change was kept; check the disk and try again",
 }
-# SQLite's codes for a disk that cannot be written: PERM, READONLY, IOERR, FULL, CANTOPEN.
-_NO_WRITING = (3, 8, 10, 13, 14)
+# Those for a disk that cannot be written: PERM, READONLY, IOERR, FULL, CANTOPEN.
+_NO_WRITING = (3, 8, _IOERR, _FULL, 14)
 
 
 def _code(error: sqlite3.Error) -> int:

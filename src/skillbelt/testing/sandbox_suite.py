@@ -116,7 +116,7 @@ class SandboxConformance:
         assert run(sandbox, place.job("/no/such/program")).exit_code == 127
 
     def test_a_signal_is_128_and_its_number(self, sandbox: Sandbox, place: Place) -> None:
-        """As a shell reports it."""
+        """The same code as a shell reports."""
         assert run(sandbox, place.shell("kill -SEGV $$")).exit_code == 139
 
     def test_input_arrives_whole(self, sandbox: Sandbox, place: Place) -> None:

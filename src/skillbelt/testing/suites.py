@@ -118,7 +118,7 @@ class StoreConformance:
         assert list(store.events(KEY)[0].data) == list(data)
 
     def test_any_text_comes_back_as_it_is(self, store: Store) -> None:
-        """As type, agent, data, state and key: not folded, cut, normalised or refused."""
+        """Type, agent, data, state and key are not folded, cut, normalised or refused."""
         for text in TEXTS:
             key = SessionKey(text, text, text)
             store.append(key, [NewEvent(text, text, {text: text})], {text: text, "user:x": text})
@@ -267,7 +267,7 @@ class StoreConformance:
             store.wake(topic)
 
     def test_a_session_is_taken_by_one_at_a_time(self, store: Store) -> None:
-        """The caller learns who has it; a second call with the same number is the same lease."""
+        """The caller learns the holder; a second call with the same number is the same lease."""
         mine = store.take_lease(KEY, "1", "ada's server", 60)
         assert mine[:2] == ("1", "ada's server")
         assert store.now() < mine.until <= store.now() + 60

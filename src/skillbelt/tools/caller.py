@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from skillbelt.conversation.state import Session
 from skillbelt.disclosure.body import Loaded, load_document, load_skill_body, place_of
@@ -25,6 +25,7 @@ from skillbelt.tools.definitions import READERS, RUNNING
 if TYPE_CHECKING:
     from skillbelt.running.background import Background
     from skillbelt.running.executor import Workbench
+    from skillbelt.running.json_call import Execution
     from skillbelt.search.protocol import Result
 
 # Whether a skill exists for the model and its user.
@@ -39,7 +40,7 @@ BROUGHT, GRANTED = "temp:skill:asked:", "temp:skill:granted:"
 
 
 class Audience(NamedTuple):
-    """Who sees the catalogue: an agent, the gate that decides for it, the host's filters.
+    """The view of a caller on the catalogue: an agent, its gate, and the host's filters.
 
     With `files`, the paths in play, a skill made for some files is included only if one of them
     matches.
@@ -97,12 +98,17 @@ class Executors(Protocol):
     @property
     def background(self) -> Background: ...  # noqa: D102
 
+    def execute(  # noqa: D102
+        self, skill: Skill, input: object, **options: Any
+    ) -> Execution: ...
+
 
 class Runs(NamedTuple):
-    """Where commands run, for which session, and who watches them."""
+    """The means to run commands: the executors, the session, and a watch."""
 
     workbench: Workbench
     background: Background
+    execute: Callable[..., Execution]
     who: Asker
     watch: Watch = UNWATCHED
 
@@ -127,7 +133,7 @@ class Caller:
         key: SessionKey,
         session: Session | None = None,
         names: Mapping[str, str],
-        executors: Executors | None = None,
+        executors: Callable[[], Executors] | None = None,
         watch: Watch | None = None,
         inline: bool = False,
         shown: Collection[str] = (),
@@ -206,7 +212,14 @@ class Caller:
         who = Asker(self.key)
         if self.session is not None:
             who = Asker(self.key, "model", self.session.agent, self.gate)
-        return Runs(self.executors.workbench, self.executors.background, who, self._watch)
+        executors = self.executors()
+        return Runs(
+            workbench=executors.workbench,
+            background=executors.background,
+            execute=executors.execute,
+            who=who,
+            watch=self._watch,
+        )
 
     # Texts
 

@@ -1,4 +1,4 @@
-"""The tools that run commands; imported when the first of them is called."""
+"""The tools that run commands, and those that read what a run left."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import stat
 from codecs import getincrementaldecoder
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from skillbelt.artifacts import parse_reference
 from skillbelt.errors import FileUnreadable, PathEscape, RunRefused
@@ -32,8 +32,6 @@ from skillbelt.tracing import span
 
 if TYPE_CHECKING:
     from skillbelt.format.skill import Skill
-    from skillbelt.running.executor import Workbench
-    from skillbelt.running.json_call import Execution
 
 _CHUNK = 2**16
 _INPUTS = "inputs"
@@ -66,8 +64,7 @@ def run_command(call: Call, skill: Skill) -> ToolResult:
 def execute_script(call: Call, skill: Skill) -> ToolResult:
     """Run the skill's script on the JSON of the call; a script that fails is a result."""
     runs, given = call.caller.runs(), call.arguments
-    done = execute_json(
-        runs.workbench,
+    done = runs.execute(
         skill,
         given.get("input"),
         who=runs.who,
@@ -80,13 +77,6 @@ def execute_script(call: Call, skill: Skill) -> ToolResult:
     failure = "; ".join(done.errors)
     text = json.dumps(shown, ensure_ascii=False)
     return ToolResult(text, failure, {**document, **_failure("run_incomplete", failure)})
-
-
-def execute_json(workbench: Workbench, skill: Skill, input: object, **options: Any) -> Execution:
-    """Run the skill on the input: `execute` of `running.json_call`, imported on first use."""
-    from skillbelt.running.json_call import execute  # cost: 60 ms, only for a run
-
-    return execute(workbench, skill, input, **options)
 
 
 def printed(result: Mapping[str, object]) -> str:

@@ -17,7 +17,7 @@ from skillbelt.conversation.vendors.shapes import (
 
 
 def find_calls(reply: object, format: MessageFormat) -> list[HistoryCall]:
-    """Return the calls of a reply without a result in it; each has an id, ours if need be."""
+    """Return the calls of a reply that have no result yet, each with an id."""
     history = read_reply(reply, format)
     done = {result.id for result in history.results()}
     return [

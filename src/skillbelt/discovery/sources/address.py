@@ -3,9 +3,11 @@
 Every command imports this module, so it imports nothing that takes time.
 """
 
-import os
-from typing import NamedTuple
+from __future__ import annotations
 
+import os
+
+from skillbelt.records import NamedTuple
 from skillbelt.text import percent_encode
 from skillbelt.values import Diagnostic, Origin, OriginKind
 

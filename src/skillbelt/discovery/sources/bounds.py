@@ -53,8 +53,12 @@ class Deadline:
             raise self.expired()
 
     def expired(self) -> OutOfTime:
-        """Return the exception to raise after the deadline."""
-        return OutOfTime(self._source, f"not done after {self._seconds:g} s")
+        """Return the exception to raise after the deadline, which no setting changes."""
+        return OutOfTime(
+            self._source,
+            f"not done after {self._seconds:g} s",
+            "check that it answers, and try again; no setting gives it more time",
+        )
 
 
 class PullBudget:

@@ -29,8 +29,12 @@ class SourceFailure(SourceError):
 class OutOfTime(SourceFailure):
     """A source was not done at its deadline."""
 
-    def __init__(self, source: str, reason: str) -> None:
-        remedy = "check the server, or raise http_timeout_seconds"
+    def __init__(
+        self,
+        source: str,
+        reason: str,
+        remedy: str = "check the server, or raise http_timeout_seconds",
+    ) -> None:
         super().__init__(source, reason, code="remote-timeout", remedy=remedy)
 
 

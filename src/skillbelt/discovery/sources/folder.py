@@ -1,5 +1,7 @@
 """Local folders: find every SKILL.md below a root, within limits, and report what is skipped."""
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import os
@@ -8,11 +10,12 @@ import stat
 import sys
 from collections.abc import Collection
 from fnmatch import translate
+from functools import cache
 from itertools import islice
 from operator import attrgetter
-from typing import NamedTuple
 
 from skillbelt.files.contain import astray, inside
+from skillbelt.records import NamedTuple
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits, Severity
 
 # Bounds the scan of a root that holds something else, such as a home folder.
@@ -39,7 +42,7 @@ class Found(NamedTuple):
 
 
 class WalkRules(NamedTuple):
-    """How to walk a root. Each field is a setting."""
+    """Rules for walking a root. Each field is a setting."""
 
     limits: Limits = Limits()
     follow_symlinks: bool = True
@@ -67,6 +70,12 @@ class WalkProgress:
         self.path = path
 
 
+@cache
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """Return one expression for all names: most folders are compared with it."""
+    return re.compile("|".join(map(translate, patterns)) or r"(?!)")
+
+
 class Walker:
     """One walk of one root, in sorted path order, each real folder once."""
 
@@ -78,8 +87,7 @@ class Walker:
         self.exists = True
         self._seen: set[int] = set()
         self._linked = False
-        # One expression for all names: most folders are compared with it.
-        self._skipped = re.compile("|".join(map(translate, rules.skip_directories)) or r"(?!)")
+        self._skipped = _any_of(tuple(rules.skip_directories))
         self._unreadable = ""  # the last unreadable folder
         self._listed = self._entries = 0
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Each hop is checked again; honest servers need one or two.
 MAX_REDIRECTS = 5
-# A server that gives a longer time by mistake must not keep its skills outdated for ever.
+# A server that gives a longer time by mistake must not keep its skills outdated forever.
 MAX_FRESH_SECONDS = 86_400.0
 
 _REDIRECTS = (301, 302, 303, 307, 308)

@@ -47,6 +47,9 @@ from skillbelt.files.contain import FOLLOW_FILE, open_folder
 from skillbelt.values import SKILL_FILE, Origin
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
     from skillbelt.discovery.sources.source_hosts import SourceHosts
     from skillbelt.values import Diagnostic, Limits
 
@@ -80,9 +83,14 @@ class PullJob(NamedTuple):
 
     def source_hosts(self) -> SourceHosts:
         """Return the hosts it may be fetched from; SourceFailure when they are set wrongly."""
-        from skillbelt.discovery.sources.source_hosts import SourceHosts  # cost: httpx2, 60 ms
+        hosts: SourceHosts = _web().SourceHosts(self.url, self.private, named=self.named)
+        return hosts
 
-        return SourceHosts(self.url, self.private, named=self.named)
+
+def _web() -> ModuleType:
+    from skillbelt.discovery.sources import web  # cost: httpx2 and asyncio, 90 ms
+
+    return web
 
 
 # The MCP servers that list skills, by their folder in the cache: their files are fetched later.
@@ -255,12 +263,7 @@ def _from_server(
     stage: Generation,
     deadline: Deadline,
 ) -> Update:
-    if is_mcp(job.url):
-        pull = pull_mcp
-    else:
-        from skillbelt.discovery.sources.web import pull_web  # cost: httpx2 and asyncio, 90 ms
-
-        pull = pull_web
+    pull: Callable[..., Update] = pull_mcp if is_mcp(job.url) else _web().pull_web
     return pull(
         job.url,
         cached=cached,

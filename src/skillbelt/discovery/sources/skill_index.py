@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, urljoin, urlsplit
 
 from skillbelt.discovery.sources.bounds import MAX_ARCHIVE_FILES, MAX_REMOTE_SKILLS, Refusal
 from skillbelt.discovery.sources.failure import SourceFailure, report
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import NameTable, check_relative, check_segment
+from skillbelt.records import NamedTuple
 from skillbelt.untrusted_json import read_json
 from skillbelt.values import SKILL_FILE, Diagnostic
 

@@ -1,4 +1,4 @@
-"""Which hosts a source may be fetched from: public ones, and private ones that the user named.
+"""The hosts that a source may be fetched from: public ones, and private ones that the user named.
 
 Each request and each redirect is checked separately. The host name is resolved here, every address
 is checked by the rules of the sandbox proxy, and the connection goes to a checked address, so that
@@ -97,7 +97,8 @@ class SourceHosts:
             texts = await asyncio.to_thread(self._resolve, host, port)
             found = [ip_address(text) for text in texts]
         except (OSError, ValueError) as error:
-            raise httpx2.ConnectError(f"{host} has no address: {error}") from error
+            why = getattr(error, "strerror", "") or error
+            raise httpx2.ConnectError(f"{host} has no address: {why}") from error
         if not found:
             raise httpx2.ConnectError(f"{host} has no address")
         return found

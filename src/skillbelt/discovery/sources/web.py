@@ -30,6 +30,7 @@ from skillbelt.discovery.sources.failure import (
     too_large,
 )
 from skillbelt.discovery.sources.http import HttpClient, HttpResponse, Validators
+from skillbelt.discovery.sources.source_hosts import SourceHosts
 from skillbelt.errors import SourceError
 from skillbelt.files.contain import READ_FILE, open_beneath, open_folder
 from skillbelt.values import SKILL_FILE, Diagnostic, OriginKind
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
     from skillbelt.discovery.sources.cache import CachedSource, CopyState, Generation
     from skillbelt.discovery.sources.skill_index import IndexItem, SkillIndex
-    from skillbelt.discovery.sources.source_hosts import SourceHosts
     from skillbelt.values import Limits
 
 _INDEX_PATHS = (

@@ -13,12 +13,12 @@ from functools import partial
 from skillbelt.errors import RunRefused
 from skillbelt.permission.packages import HALF_MADE, INTERPRETER, Environment, Lock
 from skillbelt.running.packages.declared import Needs, describe, name_of
+from skillbelt.running.packages.fetched import KeptPages, PackageIndex
 from skillbelt.running.packages.index_config import IndexConfig, node_indexes
-from skillbelt.running.packages.index_fetcher import IndexFetcher, KeptPages
+from skillbelt.running.packages.index_fetcher import IndexFetcher
 from skillbelt.running.packages.index_pages import (
     IndexFile,
     NodeIndex,
-    PackageIndex,
     PythonIndex,
     SharedSource,
 )

@@ -13,11 +13,12 @@ import re
 import stat
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from skillbelt.errors import PathEscape, RunRefused
 from skillbelt.files.contain import FOLLOW_FILE, FOLLOW_FOLDER, open_beneath, open_folder
 from skillbelt.permission.packages import LockedPackages, normal
+from skillbelt.records import NamedTuple
 from skillbelt.text import Lazy, one_line, read_toml, shorten
 from skillbelt.untrusted_json import read_json
 

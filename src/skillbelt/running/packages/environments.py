@@ -13,9 +13,10 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from types import ModuleType
 
 from skillbelt.errors import RunRefused
 from skillbelt.files.locks import held
@@ -27,8 +28,8 @@ from skillbelt.permission.packages import (
     Package,
 )
 from skillbelt.running.packages.declared import Needs, describe
+from skillbelt.running.packages.fetched import KeptPages
 from skillbelt.running.packages.index_config import IndexConfig, node_indexes, python_indexes
-from skillbelt.running.packages.index_fetcher import KeptPages
 from skillbelt.running.packages.installation import (
     INSTALL_TIMEOUT_SECONDS,
     RECORD,
@@ -123,9 +124,14 @@ def _resolve(needs: Needs, tools: InstallTools, offline: bool, *, portable: bool
             f"offline, and not installed on this machine yet: {describe(needs)}; "
             "to provide it, go online once and run the same"
         )
-    from skillbelt.running.packages.building import resolve  # cost: 15 ms, few runs install
+    lock: Lock = _building().resolve(needs, tools, portable=portable)
+    return lock
 
-    return resolve(needs, tools, portable=portable)
+
+def _building() -> ModuleType:
+    from skillbelt.running.packages import building  # cost: 15 ms, few runs install
+
+    return building
 
 
 def key_of(
@@ -158,8 +164,7 @@ def provide(planned: EnvironmentPlan) -> Environment:
     lock = os.path.join(folder, f".{planned.hash}{LOCK}")
     seconds = planned.tools.seconds
     late = f"another process has been installing the same for {seconds:g} s: {lock}"
-    from skillbelt.running.packages.building import build  # cost: 15 ms, few runs install
-
+    build: Callable[[EnvironmentPlan], Environment] = _building().build
     with held(lock, seconds, RunRefused(late)):
         return _read_environment(planned.path) or build(planned)
 

@@ -15,19 +15,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from html import unescape
-from io import BytesIO
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 from skillbelt.permission.packages import Lock, Package, normal
+from skillbelt.running.packages.fetched import Fetched, IndexPage, NotFetched, page_of
 from skillbelt.running.packages.index_config import IndexAddress, IndexConfig
-from skillbelt.running.packages.index_fetcher import (
-    BodyChunks,
-    Fetched,
-    IndexFetcher,
-    NotFetched,
-    resolve_url,
-)
+from skillbelt.running.packages.index_fetcher import IndexFetcher, resolve_url
 from skillbelt.running.packages.lockfiles import NODE_NAME, NOWHERE, file_url, is_range
 from skillbelt.text import one_line, shorten
 from skillbelt.untrusted_json import read_json
@@ -51,15 +45,6 @@ _ABOUT = ("name", "version", "peerDependenciesMeta", "bundleDependencies", "bund
           "bin", "engines", "os", "cpu", "libc", "deprecated")  # fmt: skip
 
 
-class IndexPage(NamedTuple):
-    """One response to an installer. Without a `size` it ends with the connection."""
-
-    status: int
-    type: str
-    size: int | None
-    pieces: BodyChunks
-
-
 class SharedArchives(Protocol):
     """Archives that machines share by the hashes in locks."""
 
@@ -73,18 +58,6 @@ class SharedSource(NamedTuple):
     archives: SharedArchives
     lock: Lock
     most: int  # bytes of one archive
-
-
-class PackageIndex(Protocol):
-    """Answers requests for pages and files."""
-
-    def page(self, path: str) -> IndexPage:
-        """Return the page at that path; raises NotFetched."""
-
-
-def page_of(status: int, type: str, data: bytes) -> IndexPage:
-    """Return a page with these bytes."""
-    return IndexPage(status, type, len(data), BodyChunks(BytesIO(data)))
 
 
 def _json_page(value: object, type: str) -> IndexPage:

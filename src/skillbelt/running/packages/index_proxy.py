@@ -6,9 +6,7 @@ import socket
 from contextlib import closing, suppress
 from functools import partial
 
-from skillbelt.running.packages.index_fetcher import NotFetched
-from skillbelt.running.packages.index_pages import IndexPage, PackageIndex, page_of
-from skillbelt.running.packages.lockfiles import HOST
+from skillbelt.running.packages.fetched import HOST, IndexPage, NotFetched, PackageIndex, page_of
 from skillbelt.sandbox.network.connection import NETWORK_IDLE_SECONDS, ClientConnection, ProxyShared
 from skillbelt.sandbox.network.policy import HostPolicy
 from skillbelt.sandbox.network.proxy import Egress

@@ -25,8 +25,9 @@ from skillbelt.files.contain import (
     open_folder,
 )
 from skillbelt.files.remove import remove_tree
+from skillbelt.files.tree_copy import TreeCopy
+from skillbelt.running.packages.index_proxy import open_index
 from skillbelt.running.packages.installation import InstallStep
-from skillbelt.running.staging import TreeCopy
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.linux.identity import (
     blocking_folder,
@@ -42,7 +43,7 @@ from skillbelt.sandbox.protocol import Job, Mount, Sandbox, run
 from skillbelt.values import Capabilities, Limits
 
 if TYPE_CHECKING:
-    from skillbelt.running.packages.index_pages import PackageIndex
+    from skillbelt.running.packages.fetched import PackageIndex
 
 _INSIDE, _NET, _TOOLS = "/install", "/run/net", "/run/tools"
 _PREFIX = "skillbelt-install-"
@@ -255,9 +256,6 @@ class NativeSandbox:
         return outcome.exit_code, said
 
     def _proxy(self, index: PackageIndex) -> Egress:
-        # cost: 5 ms, only for an installer that may reach the index
-        from skillbelt.running.packages.index_proxy import open_index
-
         owner = run_identity()
         return open_index(index, self._limits, owner and owner[0])
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from skillbelt.errors import RunRefused
 from skillbelt.permission.packages import Lock
 from skillbelt.running.packages.declared import Needs
+from skillbelt.running.packages.fetched import KeptPages
 from skillbelt.running.packages.index_config import IndexConfig
-from skillbelt.running.packages.index_fetcher import KeptPages
 
 if TYPE_CHECKING:
-    from skillbelt.running.packages.index_pages import PackageIndex
+    from skillbelt.running.packages.fetched import PackageIndex
 
 Progress = Callable[[str], None]
 # The timeout of one step of an installation, and of waiting for another process.

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from skillbelt.errors import RunRefused
 from skillbelt.permission.packages import Lock
 from skillbelt.running.packages.declared import Needs
-from skillbelt.running.packages.index_pages import PackageIndex
+from skillbelt.running.packages.fetched import PackageIndex
 from skillbelt.running.packages.installation import InstallSandbox, InstallStep, SourceBuilds, which
 from skillbelt.running.packages.locked import constraints_of
 from skillbelt.running.packages.lockfiles import BASE, MAX_BYTES

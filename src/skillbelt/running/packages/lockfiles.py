@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 from skillbelt.errors import RunRefused
 from skillbelt.permission.packages import Lock, Package, normal
+from skillbelt.running.packages.fetched import HOST
 from skillbelt.text import one_line, read_toml, shorten
 from skillbelt.untrusted_json import read_json
 
 # The index as an installer sees it. The name is reserved, so that no real host can have it.
-HOST = "packages.invalid"
 BASE = f"http://{HOST}"
 # A version that does not exist, replacing a requirement with a URL.
 NOWHERE = "0.0.0-not-from-the-index"

@@ -21,7 +21,7 @@ from typing import BinaryIO, cast
 from skillbelt.errors import ObjectError, log_warning
 from skillbelt.objects.blobs import CHUNK, PIECE_BYTES, Blobs
 from skillbelt.objects.remote import open_once
-from skillbelt.running.packages.index_fetcher import BodyChunks, Fetched, NotFetched
+from skillbelt.running.packages.fetched import BodyChunks, Fetched, NotFetched
 from skillbelt.running.packages.index_pages import IndexFile
 
 PACKAGES, WHEELS, ARCHIVES = "packages", "wheels", "archives"

@@ -18,7 +18,7 @@ from tempfile import SpooledTemporaryFile
 from typing import BinaryIO, cast
 
 from skillbelt.permission.packages import Lock, Package, normal
-from skillbelt.running.packages.index_fetcher import BodyChunks, NotFetched
+from skillbelt.running.packages.fetched import BodyChunks, NotFetched
 from skillbelt.running.packages.index_pages import IndexFile, PythonIndex
 from skillbelt.running.packages.installation import InstallSandbox, InstallStep
 from skillbelt.running.packages.installers import COMPILERS, InstallerFailed, environment_of

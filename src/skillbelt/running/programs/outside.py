@@ -16,7 +16,7 @@ from typing import NamedTuple
 from skillbelt.files.contain import inside
 from skillbelt.running.programs.table import LOOKED_FOR
 from skillbelt.sandbox.linux.identity import blocking_folder, current_identity, in_system
-from skillbelt.sandbox.linux.prefixes import holds_private
+from skillbelt.sandbox.linux.prefixes import holds_private, private_folders
 
 # The entries of a folder that holds only a Node.js.
 _NODE = {"bin", "include", "lib", "share", "README.md", "LICENSE", "CHANGELOG.md"}
@@ -45,6 +45,7 @@ def find_outside(path: str, project: str) -> Outside:
     links: dict[str, str] = {}
     shown: dict[str, None] = {}
     seen: set[str] = set()
+    private = private_folders()
     for folder in filter(os.path.isabs, path.split(os.pathsep)):
         try:
             names = LOOKED_FOR.intersection(os.listdir(folder)) - seen
@@ -57,7 +58,9 @@ def find_outside(path: str, project: str) -> Outside:
             real = os.path.realpath(os.path.join(folder, name))
             theirs = brought and inside(real, brought)  # a link may lead there
             parts = () if theirs or _of_system(real) else _needed_paths(real)
-            if parts and os.access(real, os.X_OK) and all(map(_may_show, (real, *parts))):
+            if not parts or not os.access(real, os.X_OK):
+                continue
+            if all(_may_show(part, private) for part in (real, *parts)):
                 links[name] = real
                 shown |= dict.fromkeys(parts)
     return Outside(tuple(sorted(links.items())), tuple(_outermost(shown)))
@@ -71,7 +74,7 @@ def folder_of_programs(path: str) -> tuple[str, str]:
     real = os.path.realpath(os.path.expanduser(path))
     if not os.path.isdir(real):
         raise ValueError("there is no such folder")
-    if real == "/" or holds_private(real):
+    if real == "/" or holds_private(real, private_folders()):
         raise ValueError("it is or holds your home folder or other private files")
     if blocking_folder(os.path.join(real, "x")) is not None:
         raise ValueError(
@@ -122,9 +125,9 @@ def _is_binary(path: str) -> bool:
         return False
 
 
-def _may_show(path: str) -> bool:
+def _may_show(path: str, private: frozenset[str]) -> bool:
     """Whether no other user can change it, runs can read it, and nothing private is in it."""
-    if holds_private(path) or blocking_folder(path) is not None:
+    if holds_private(path, private) or blocking_folder(path) is not None:
         return False
     owners = {0, os.getuid()}
     for one in (path, *_above(path)):

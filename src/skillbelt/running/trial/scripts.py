@@ -10,11 +10,12 @@ import re
 import tomllib
 from collections.abc import Collection, Iterator
 from posixpath import dirname, join, normpath, splitext
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from skillbelt.errors import SkillbeltError
 from skillbelt.format.python_source import parse_python
 from skillbelt.format.skill import Skill
+from skillbelt.records import NamedTuple
 
 Language = Literal["python", "javascript", "typescript", "shell"]
 LANGUAGES: tuple[Language, ...] = ("python", "javascript", "typescript", "shell")

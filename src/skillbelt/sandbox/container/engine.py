@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from skillbelt.errors import MissingExtra, SandboxUnavailable
+from skillbelt.late import made_once
 from skillbelt.sandbox.container.seccomp import profile
 from skillbelt.sandbox.linux.identity import current_identity
 from skillbelt.sandbox.protocol import Mount
@@ -62,7 +63,7 @@ class ContainerEngine:
         self.url, self.runtime = engine_url(setting, environ), runtime
         self._path = self.url.partition("://")[2]
 
-    @cached_property
+    @made_once
     def client(self) -> Any:  # its stubs are mostly untyped
         """Return the client, after the engine responded once."""
         try:

@@ -13,10 +13,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.late import made_once
 from skillbelt.sandbox.container.channel import ContainerChannel, ContainerLost
 from skillbelt.sandbox.container.counters import ContainerWatch, limits_enforced
 from skillbelt.sandbox.container.engine import TEMPORARY_FOLDERS, ContainerEngine, ContainerShape
@@ -86,14 +87,14 @@ class ContainerSandbox:
         if "_engine" in self.__dict__:
             self._engine.close()
 
-    @cached_property
+    @made_once
     def _engine(self) -> ContainerEngine:
         chosen = self._settings
         return ContainerEngine(
             chosen.container_engine, process_environment(), chosen.container_runtime
         )
 
-    @cached_property
+    @made_once
     def _image(self) -> ContainerImage:
         return find_image(self._engine, self._settings.container_image, self._progress)
 

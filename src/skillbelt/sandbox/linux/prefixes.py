@@ -32,7 +32,7 @@ _HOMES = (
 
 def shown_of(program: str, prefix: str) -> tuple[str, ...]:
     """Return the folders and files that a Python needs; none when mounting them is not safe."""
-    private = {os.path.realpath(path) for path in _private()}
+    private = private_folders()
     prefix = os.path.realpath(prefix)
     if _is_alone(prefix) and not _holds(prefix, private):
         return (prefix,)
@@ -43,9 +43,14 @@ def shown_of(program: str, prefix: str) -> tuple[str, ...]:
     return (*parts, *standard)
 
 
-def holds_private(path: str) -> bool:
-    """Whether the path is or contains a private folder of the user."""
-    return _holds(os.path.realpath(path), {os.path.realpath(one) for one in _private()})
+def private_folders() -> frozenset[str]:
+    """Return the private folders of the user, resolved."""
+    return frozenset(map(os.path.realpath, _private()))
+
+
+def holds_private(path: str, private: frozenset[str]) -> bool:
+    """Whether the path is or contains one of the private folders."""
+    return _holds(os.path.realpath(path), private)
 
 
 def _private() -> Iterator[str]:
@@ -62,7 +67,7 @@ def _private() -> Iterator[str]:
         yield os.getcwd()
 
 
-def _holds(folder: str, private: set[str]) -> bool:
+def _holds(folder: str, private: frozenset[str]) -> bool:
     return any(below(path, folder) for path in private)
 
 

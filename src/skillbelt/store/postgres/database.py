@@ -24,7 +24,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from skillbelt.errors import ConfigError, StoreUnavailable
 from skillbelt.metrics import count
-from skillbelt.store.bells import Bell, Bells
+from skillbelt.store.notifications import Bell, Bells
 from skillbelt.store.postgres.listening import POLL_SECONDS, Listener, mark_topic
 from skillbelt.store.postgres.schema import migrate
 from skillbelt.untrusted_json import read_json

@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from skillbelt.store.bells import Bells
+from skillbelt.store.notifications import Bells
 
 # How often a watch reports possible news while no notification can arrive: the server is away, or a
 # proxy does not pass notifications on.

@@ -11,7 +11,7 @@ import psycopg
 
 from skillbelt.errors import ConfigError
 from skillbelt.events import Event, NewEvent
-from skillbelt.store.bells import Bell
+from skillbelt.store.notifications import Bell
 from skillbelt.store.postgres.database import Database, Row, Tenant, set_tenant
 from skillbelt.store.postgres.listening import mark_topic
 from skillbelt.store.protocol import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from skillbelt.permission.rules import TYPES, Request
+from skillbelt.records import NamedTuple
 from skillbelt.running.secrets import is_secret, redacted, secrets_of
 from skillbelt.text import exact
 

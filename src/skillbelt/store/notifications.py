@@ -1,5 +1,7 @@
 """Notifications between the threads of one process."""
 
+from __future__ import annotations
+
 import threading
 import time
 from collections.abc import Callable
