@@ -1,9 +1,11 @@
-"""How many examples a property is tried with."""
+"""How many examples a property or a test with parameters is tried with."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # `make test-all` tries every property with many examples.
@@ -13,6 +15,11 @@ MANY = "MANY_EXAMPLES" in os.environ
 def examples(many: int) -> int:
     """Return the number of examples for a property that deserves `many`."""
     return many if MANY else max(8, many // 10)
+
+
+def first_one(*values: Any) -> list[Any]:
+    """Return parameters of which `make test` tries the first, and `make test-all` the others."""
+    return [values[0], *(pytest.param(one, marks=pytest.mark.long) for one in values[1:])]
 
 
 def load_profile() -> None:

@@ -137,6 +137,7 @@ def test_an_archive_over_64_mib_is_refused(tree: Tree, server: Server) -> None:
     assert not ready_marks(tree)
 
 
+@pytest.mark.long
 def test_an_archive_that_grows_over_256_mib_is_refused(tree: Tree, server: Server) -> None:
     """Case 28. What comes out of it, each file within its own bound."""
     files = [("pdf/SKILL.md", SKILL), *((f"pdf/f{n}", bytes(52 * 2**20)) for n in range(5))]

@@ -11,7 +11,7 @@ import pytest
 
 from skillbelt import Rule, Runtime
 from skillbelt.running.json_call import Execution
-from tests.sandbox.engines import every_engine as every_engine
+from tests.sandbox.engines import engine as engine
 from tests.sandbox.guests import hosts
 from tests.tree import Tree
 
@@ -66,8 +66,8 @@ class Ways:
 
 
 @pytest.fixture
-def ways(open_tree: Tree, every_engine: str) -> Iterator[Ways]:
-    made = Ways(open_tree, every_engine)
+def ways(open_tree: Tree, engine: str) -> Iterator[Ways]:
+    made = Ways(open_tree, engine)
     yield made
     made.close()
 

@@ -33,8 +33,8 @@ MAX_IMPORT_CPU_SECONDS = 0.15
 # A room may import only from rooms before it. Inside a room modules may know each other, without
 # circles. A module at the top is a room of its own.
 ORDER = [
-    "errors", "values", "text", "untrusted_json", "hosts", "launchers", "events", "tracing",
-    "metrics", "files",
+    "errors", "records", "late", "values", "text", "untrusted_json", "hosts", "launchers",
+    "events", "tracing", "metrics", "files",
     "trust", "source_rules",
     "settings",
     "format", "check",
@@ -57,6 +57,11 @@ TO_INSTALL = (
     "skillbelt.running.packages.installers", "skillbelt.running.packages.lockfiles",
 )  # fmt: skip
 AT_LIST = ("wasmtime", "mcp", "httpx2", "rich", "yaml")
+# What only some skills, sources and stores need.
+AT_ADD = (
+    "ctypes", "sqlite3", "datetime", "random", "shlex", "base64", "zlib",
+    "skillbelt.running", "skillbelt.install.signatures", "skillbelt.format.yaml_repair",
+)  # fmt: skip
 
 # Written in pieces, so that this file does not name them either.
 REGISTRIES = tuple(
@@ -244,6 +249,33 @@ def test_a_warm_list_imports_nothing_heavy(tmp_path: Path) -> None:
     imported = set(re.findall(r"^import time:.*\|\s+([\w.]+)$", done.stderr, re.MULTILINE))
     assert "skillbelt.cli" in imported
     assert not set(AT_LIST) & {name.partition(".")[0] for name in imported}
+
+
+def test_add_imports_nothing_that_a_plain_skill_does_not_need(tmp_path: Path) -> None:
+    source, project, home = (tmp_path / name for name in ("source", "project", "home"))
+    (source / "plain" / "scripts").mkdir(parents=True)
+    (source / "plain" / "SKILL.md").write_text(
+        "---\nname: plain\ndescription: A plain skill. Use when testing.\n---\n\n# Plain\n"
+    )
+    (source / "plain" / "scripts" / "a.py").write_text("print(1)\n")
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "x"]):
+        given = ["-c", "user.name=test", "-c", "user.email=test@example.com", *words]
+        subprocess.run(["git", *given], cwd=source, check=True, capture_output=True)
+    project.mkdir()
+    words = ["add", source.as_uri(), "--skill", "plain", "--yes", "-q"]
+    code = """
+import sys
+from skillbelt.cli import main
+assert main(sys.argv[1:]) == 0
+print(*sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words, "--project", str(project)],
+        env={**os.environ, "HOME": str(home)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (project / ".agents" / "skills" / "plain" / "SKILL.md").is_file()
+    assert not set(AT_ADD) & set(done.stdout.split())
 
 
 def tracked() -> list[Path]:

@@ -82,6 +82,7 @@ def test_documents_have_the_sizes_of_real_ones() -> None:
     assert 4.0 < files < 5.0
 
 
+@pytest.mark.long
 def test_only_the_documents_with_a_mistake_are_unreadable() -> None:
     for each in map(documents.document, range(600)):
         try:

@@ -88,6 +88,7 @@ def test_a_row_that_moves_text_misses_the_bar() -> None:
     assert not row._replace(system_texts=2).passed
 
 
+@pytest.mark.long
 def test_the_timed_request_is_the_one_described() -> None:
     messages, loaded, landed = prefix.long_request()
     sent = serialised(materialize(messages, loaded, landed=landed))
@@ -98,6 +99,7 @@ def test_the_timed_request_is_the_one_described() -> None:
     assert prefix.time_ratio(rounds=1, repeats=1) > 0
 
 
+@pytest.mark.long
 def test_the_prefix_report_of_the_examples(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -22,7 +23,7 @@ from skillbelt.cli.helping import EXAMPLES, GROUPS, TOPICS, suggest
 from skillbelt.errors import SkillbeltError
 from skillbelt.settings import DEFAULTS
 from tests import needs, warm
-from tests.examples import MANY
+from tests.examples import MANY, first_one
 from tests.terminal import on_terminal
 from tests.tree import Done, Tree
 
@@ -389,7 +390,9 @@ def hostile(tree: Tree) -> None:
 
 
 @every_call
-@pytest.mark.parametrize("more", [[], ["-v"], ["--json"]], ids=["plain", "verbose", "json"])
+@pytest.mark.parametrize(
+    "more", first_one(["-v"], [], ["--json"]), ids=["verbose", "plain", "json"]
+)
 def test_nothing_from_a_skill_reaches_the_terminal(tree: Tree, name: str, more: list[str]) -> None:
     hostile(tree)
     extra = ["--all"] if name == "list" else []
@@ -467,7 +470,7 @@ def test_an_error_that_a_full_disk_does_not_take_is_a_line_too(tree: Tree) -> No
 
 @every_call
 @pytest.mark.property
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.parametrize("encoding", first_one("ascii", "latin-1", "utf-8"))
 def test_any_locale_will_do(tree: Tree, name: str, encoding: str) -> None:
     tree.skill("project/.agents/skills/pdf", description="Liest Dateien für 李 … 🙂", license="“x”")
     tree.write("project/.agents/skills/pdf/ü-李.md", "text")
@@ -548,3 +551,68 @@ def test_few_file_handles_give_one_line(tree: Tree, most: int) -> None:
     assert done.returncode in (1, 2, 3, 5)
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("skillbelt: ")
+
+
+# --- the end of the process ----------------------------------------------------------------------
+
+
+def end_of(code: str) -> subprocess.CompletedProcess[str]:
+    """Run `skillbelt --version` as a process in which `code` was executed before."""
+    given = f"import sys; sys.argv = ['skillbelt', '--version']\n{code}\n"
+    return subprocess.run(
+        [sys.executable, "-c", f"{given}from skillbelt.cli import run_process\nrun_process()"],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+
+
+def test_a_process_ends_with_the_exit_code_and_all_of_its_output() -> None:
+    done = end_of("")
+    assert (done.returncode, done.stdout) == (0, f"skillbelt {__version__}\n")
+    assert end_of("sys.argv[1:] = ['nonsense']").returncode == 2
+
+
+def test_ctrl_c_while_the_command_is_loaded_prints_no_traceback() -> None:
+    code = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "skillbelt.cli.helping":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+from skillbelt.__main__ import start
+start()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=150)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
+
+
+def test_what_is_registered_for_the_end_of_the_process_is_called() -> None:
+    done = end_of("import atexit; atexit.register(print, 'at the end')")
+    assert done.stdout.endswith("\nat the end\n")
+
+
+def test_a_process_waits_for_its_threads() -> None:
+    code = """
+import threading
+def late():
+    threading.main_thread().join()  # the interpreter ends it before it waits for the others
+    print("late")
+threading.Thread(target=late).start()
+"""
+    assert end_of(code).stdout.endswith("\nlate\n")
+
+
+def test_output_that_cannot_be_written_is_no_success() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "skillbelt", "--version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=150,
+            check=False,
+        )
+    assert done.returncode != 0

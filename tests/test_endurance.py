@@ -36,7 +36,7 @@ def endure(*arguments: str) -> dict[str, float]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("runs", "tries"), [(8, 1), pytest.param(300, 15, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("runs", "tries"), [(4, 1), pytest.param(300, 15, marks=pytest.mark.long)])
 def test_an_ordinary_user_leaves_nothing_behind(runs: int, tries: int) -> None:
     """Cases 63 and 64."""
     assert endure(f"--runs={runs}", f"--tries={tries}") == dict.fromkeys(NAMES, 0)

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tests import warm
+from tests.examples import first_one
 from tests.tree import Tree
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -268,7 +269,12 @@ PROGRAMS = [*EXAMPLES.glob("*.py"), *EXAMPLES.glob("frameworks/*.py")]
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY")
 
 
-@pytest.mark.parametrize("script", sorted(PROGRAMS), ids=lambda path: path.name)
+# To import a framework takes a second or two.
+@pytest.mark.parametrize(
+    "script",
+    [*sorted(EXAMPLES.glob("*.py")), *first_one(*sorted(EXAMPLES.glob("frameworks/*.py")))],
+    ids=lambda path: path.name,
+)
 def test_every_example_program_runs(script: Path, open_tree: Tree) -> None:
     """Those of `mcp` are run beside the tests of the server."""
     shutil.copytree(EXAMPLES / "skills", open_tree.project / ".agents" / "skills")

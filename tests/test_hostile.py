@@ -123,6 +123,7 @@ def test_what_is_kept_in_the_index_is_the_same(shape: Shape, tree: Tree, root: P
     assert first.diagnostics == second.diagnostics
 
 
+@pytest.mark.long
 def test_no_shape_takes_long(tree: Tree, root: Path) -> None:
     """Each is compared with its neighbours alone, by the best of three."""
     clean(root)

@@ -90,11 +90,13 @@ def environment(machine: Machine) -> Path:
     return machine.folder / "own"
 
 
+@pytest.mark.long
 def test_a_checkout_with_pip(machine: Machine, environment: Path) -> None:
     machine.pip(environment, ROOT)
     assert machine.says_its_version(environment / "bin" / "skillbelt")
 
 
+@pytest.mark.long
 def test_a_wheel_with_uv_pip(machine: Machine, environment: Path, wheel: Path) -> None:
     machine.run(UV, "pip", "install", "-q", "--python", environment, wheel)
     assert machine.says_its_version(environment / "bin" / "skillbelt")

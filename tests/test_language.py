@@ -46,14 +46,8 @@ BANNED = {
     r"(?:hang|hangs|hung) on": "depends on, waits for",
 }
 VALUES = {'"nobody"', "`nobody`"}  # a value in documents that programs read, and its mention
-# Rooms and modules whose prose was read sentence by sentence. They also do without these words,
-# which others still have, and no docstring there begins with a question word in place of a noun.
-PLAIN = {
-    "artifacts", "files", "fleet", "hosts.py", "launchers.py", "metrics.py", "objects", "running",
-    "sandbox", "serving", "source_rules.py", "store", "tracing.py", "trust.py", "untrusted_json.py",
-    "values.py",
-}  # fmt: skip
-BANNED_WHERE_PLAIN = {
+# Code does without these words too; pages may have them.
+BANNED_IN_CODE = {
     r"who (?:waits|watches|asks|needs|uses|has|gets|reads|gives|enters|misses|wants)": "the caller",
     r"for ever": "forever",
     r"that which|as good as|none of ours|if need be": "name what is meant",
@@ -70,8 +64,7 @@ def _compile(words: Iterable[str]) -> re.Pattern[str]:
 
 
 _PATTERN = _compile(BANNED)
-_PATTERN_WHERE_PLAIN = _compile(BANNED_WHERE_PLAIN)
-PLAIN_MODULES = [path for path in MODULES if path.relative_to(SOURCE).parts[0] in PLAIN]
+_PATTERN_IN_CODE = _compile(BANNED_IN_CODE)
 
 
 def texts(module: Path, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
@@ -116,12 +109,12 @@ def test_pages_speak_plain_english() -> None:
     assert not found
 
 
-def test_rooms_that_were_read_do_without_further_words() -> None:
+def test_code_does_without_further_words() -> None:
     found = [
         f"{module.relative_to(ROOT)}:{line + text.count(chr(10), 0, match.start())}: {match[0]!r}"
-        for module in PLAIN_MODULES
-        for line, text in texts(module, _PATTERN_WHERE_PLAIN)
-        for match in _PATTERN_WHERE_PLAIN.finditer(text)
+        for module in MODULES
+        for line, text in texts(module, _PATTERN_IN_CODE)
+        for match in _PATTERN_IN_CODE.finditer(text)
     ]
     assert not found
 
@@ -139,7 +132,7 @@ def docstrings(module: Path) -> Iterator[tuple[int, str]]:
 def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
     found = [
         f"{module.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
-        for module in PLAIN_MODULES
+        for module in MODULES
         for line, text in docstrings(module)
         if text.split()[0] in QUESTION_WORDS
     ]

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -63,6 +64,12 @@ class Reader(HTMLParser):
             self.code[-1] += data
 
 
+@cache
+def read(path: Path) -> Reader:
+    """Read a page once; many links lead to the same one."""
+    return Reader(path)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site; a broken link or anchor fails the build."""
@@ -82,7 +89,7 @@ def test_the_site_shows_what_github_shows(page: Path, site: Path) -> None:
     expected = tokens(page)
     code = [one.content for one in expected if one.type in ("fence", "code_block")]
     tags = Counter(one.tag for one in expected if one.nesting == 1)
-    found = Reader(built(site, page))
+    found = read(built(site, page))
     assert [one.split() for one in found.code] == [one.split() for one in code]
     tags["pre"] = len(code)
     assert {tag: found.tags[tag] for tag in TAGS} == {tag: tags[tag] for tag in TAGS}
@@ -91,7 +98,7 @@ def test_the_site_shows_what_github_shows(page: Path, site: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_of_the_site_leads_somewhere(page: Path, site: Path) -> None:
     path = built(site, page)
-    for link in Reader(path).links:
+    for link in read(path).links:
         parts = urlsplit(link)
         if parts.scheme or parts.netloc:
             continue
@@ -99,7 +106,7 @@ def test_every_link_of_the_site_leads_somewhere(page: Path, site: Path) -> None:
         target = target / "index.html" if target.is_dir() else target
         assert target.is_relative_to(site.resolve()) and target.is_file(), link
         if parts.fragment:
-            assert unquote(parts.fragment) in Reader(target).ids, link
+            assert unquote(parts.fragment) in read(target).ids, link
 
 
 def test_a_file_to_write_is_named_before_its_text() -> None:
@@ -120,6 +127,7 @@ def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
         assert pattern.findall(page.read_text("utf-8")) == [], page
 
 
+@pytest.mark.long
 def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
     """What `--strict` promises."""
     (tmp_path / "docs").mkdir()

@@ -85,6 +85,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_every_test_is_run_once(told: str) -> None:
     assert "4 failed, 46 passed, 2 errors" in told
     for name in ("test_a.py", "test_b.py"):

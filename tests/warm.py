@@ -46,7 +46,7 @@ logging mimetypes pty random resource shlex shutil sqlite3 tempfile tomllib trac
 _HEAVY = {
     "serve": "mcp skillbelt.mcp.stdio skillbelt.mcp.http skillbelt.serving.api uvicorn",
     "chat": "skillbelt.cli.editor skillbelt.cli.live_answer",
-    "--model": "pydantic_ai.direct pydantic_ai.models.openai skillbelt.agent.provider",
+    "--model": "pydantic_ai.direct skillbelt.agent.provider tests.made_model",
 }
 
 
@@ -151,6 +151,9 @@ def run(
     return done
 
 
+# A fork copies the table of all pages, which is most of its cost: large pages make it half of that.
+# Only memory of malloc can lie in them. What is forked has the environment of its call instead.
+_LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "PYTHONMALLOC": "malloc"}
 # What is decided when Python starts: each choice of these has a server of its own.
 _AT_START = ("LC_ALL", "PYTHONUTF8")
 
@@ -177,7 +180,7 @@ def _server(start: tuple[tuple[str, str], ...]) -> socket.socket:
     with theirs:
         subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, str(theirs.fileno())],
-            env={**env, **dict(start)},
+            env={**env, **_LARGE_PAGES, **dict(start)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],

@@ -198,6 +198,7 @@ class _Sender:
     def __init__(self, config: pytest.Config, outbox: Connection, current: mmap.mmap) -> None:
         self._config, self._outbox, self._current = config, outbox, current
         self._reports: list[Any] = []
+        self._is_timed = config.option.durations is not None or bool(config.option.xmlpath)
 
     def begin(self, index: int) -> None:
         """Note the test, for the case that the worker does not survive it."""
@@ -205,7 +206,9 @@ class _Sender:
         self._reports.clear()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep a part of what is told of a test."""
+        """Keep a part of what is told of a test; of what only prepares it, no more than trouble."""
+        if report.when != "call" and report.passed and not self._is_timed:
+            return
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         self._reports.append(data)
 

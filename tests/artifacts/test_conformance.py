@@ -252,6 +252,7 @@ def test_the_suite_passes_a_store_that_keeps_every_promise() -> None:
     assert failures(MemoryArtifacts) == []
 
 
+@pytest.mark.long
 def test_every_test_of_the_suite_can_fail() -> None:
     noticed = {name for broken in BROKEN for name in failures(broken)}
     assert {test.__name__ for test in SUITE} - noticed == set()

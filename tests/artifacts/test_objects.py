@@ -68,6 +68,7 @@ def s3(server: str, bucket: str, **config: Any) -> ObjectArtifacts:
     )
 
 
+@pytest.mark.long
 class TestObjectArtifactsInS3(ArtifactStoreConformance):
     @pytest.fixture
     def artifacts(self, server: str, bucket: str) -> ArtifactStore:

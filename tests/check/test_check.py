@@ -393,6 +393,14 @@ def test_the_same_name_twice_among_those_checked(tree: Tree) -> None:
     assert str(folders[0]) in said[0].message
 
 
+def test_a_link_to_a_skill_is_no_second_one(tree: Tree) -> None:
+    folder = tree.skill("a/pdf")
+    link = tree.root / "b/pdf"
+    link.parent.mkdir()
+    link.symlink_to(folder)
+    assert check_all([str(folder / "SKILL.md"), str(link / "SKILL.md")]) == ()
+
+
 def test_raw_fields_are_as_they_are_written() -> None:
     assert raw_fields(b"---\nallowed-tools: a, b\n---\n") == {"allowed-tools": "a, b"}
     assert raw_fields(b"---\nallowed-tools: [a]\nx: y: z\n---\n") == {

@@ -158,6 +158,7 @@ def test_every_file_of_a_skill_is_searched(tree: Tree) -> None:
     assert not [one for one in found if one.path.endswith("c.bin")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", ["curl ", "curl |", "sk-", "iex ", "base64 -d ", "eval(", "bash "])
 def test_a_text_made_to_be_slow_is_read_to_the_end(text: str) -> None:
     """Every pattern is bounded; an unbounded one would not return from this."""

@@ -11,13 +11,16 @@ import re
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
+from tests import warm
 from tests.needs import not_run
 from tests.tree import Tree
 
@@ -134,27 +137,76 @@ def terminal(
     command: str = "chat",
     columns: int = 80,
     rows: int = 40,
+    starts: bool = False,
     **environ: str,
 ) -> Iterator[Terminal]:
-    """A chat, or another command, in a terminal of that size; the end of the block ends it."""
+    """A chat, or another command, in a terminal of that size; the end of the block ends it.
+
+    With `starts` it is a new process, else one that is forked where everything is imported.
+    """
     if shutil.which("tmux") is None:
         not_run("needs tmux, which scripts/setup.sh installs")
     made = Terminal(tree.root / "tmux")
     env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONUTF8": "1", **environ}
     env |= {k: v for k, v in os.environ.items() if k.startswith(("XDG_", "HOME", "SKILLBELT_"))}
-    words = [f"{name}={value}" for name, value in env.items()]
+    env["TERM"] = environ.get("TERM", "tmux-256color")
     program = [sys.executable, "-m", "skillbelt", command, *options]
     size = ("-x", str(columns), "-y", str(rows))
-    try:
-        # Set before the program starts, which may end at once.
-        made.tmux(
-            "start-server", ";", "set-option", "-g", "remain-on-exit", "on", ";",
-            "new-session", "-d", *size, "-c", str(tree.project),
-            "env", "-i", f"TERM={environ.get('TERM', 'tmux-256color')}", *words, *program,
-        )  # fmt: skip
-        yield made
-    finally:
-        made.end()
+    words = ["env", "-i", *(f"{name}={value}" for name, value in env.items()), *program]
+    with nullcontext(words) if starts else _forked(tree, program, env) as shown:
+        try:
+            # Set before the program starts, which may end at once.
+            made.tmux(
+                "start-server", ";", "set-option", "-g", "remain-on-exit", "on", ";",
+                "new-session", "-d", *size, "-c", str(tree.project), *shown,
+            )  # fmt: skip
+            yield made
+        finally:
+            made.end()
+
+
+# Gives its terminal away, to a program that it stands for: it ends as that does.
+_STAND_IN = """
+import fcntl, signal, socket, sys, termios
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+fcntl.ioctl(0, termios.TIOCNOTTY)
+with socket.socket(socket.AF_UNIX) as door:
+    door.connect(sys.argv[1])
+    socket.send_fds(door, [b"x"], [0, 1, 2])
+    sys.exit(int(door.recv(10)))
+"""
+
+
+@contextmanager
+def _forked(tree: Tree, program: list[str], env: Mapping[str, str]) -> Iterator[list[str]]:
+    """Give what is started in a terminal so that the program, which is forked, has it."""
+
+    def fork() -> None:
+        with suppress(OSError), door.accept()[0] as asker:  # or nobody comes
+            streams = socket.recv_fds(asker, 1, 3)[1]
+            with warm.Popen[bytes](
+                program,
+                terminal=True,
+                cwd=tree.project,
+                env=env,
+                **dict(zip(("stdin", "stdout", "stderr"), streams, strict=True)),
+            ) as process:
+                for stream in streams:
+                    os.close(stream)
+                asker.send(str(process.wait() & 0xFF).encode())
+
+    path = str(tree.root / "door")
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(path)
+        door.listen()
+        thread = threading.Thread(target=fork)
+        thread.start()
+        try:
+            yield [sys.executable, "-I", "-S", "-c", _STAND_IN, path]
+        finally:
+            with suppress(OSError):
+                door.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
 
 def check_screen(screen: str, name: str, tree: Tree) -> None:

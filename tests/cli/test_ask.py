@@ -360,6 +360,7 @@ def test_an_empty_setting_is_no_model(ask: Ask, skilled: Tree) -> None:
     assert "No language model was used." in ask("Hello").stdout
 
 
+@pytest.mark.long
 def test_what_a_command_prints_is_not_kept_in_memory(skilled: Tree) -> None:
     """Of two questions to one process the second prints 40 MB more; the peak tells them apart."""
     command = "head -c {} /dev/zero | tr '\\0' x"

@@ -122,7 +122,7 @@ def test_a_paste_and_a_mentioned_file_are_one_message(skilled: Tree) -> None:
 def test_an_unknown_command_is_not_sent_and_two_interrupts_leave(skilled: Tree) -> None:
     with (
         serving(said("Never.")) as server,
-        terminal(skilled, "--model", f"m@{server.url}", columns=60) as screen,
+        terminal(skilled, "--model", f"m@{server.url}", columns=60, starts=True) as screen,
     ):
         screen.say("/hlep me")
         screen.until("did you mean /help?")

@@ -48,6 +48,7 @@ def test_it_goes_from_discovery_to_result(demo: Tree) -> None:
     assert len(found["next"]) == 3
 
 
+@pytest.mark.long
 def test_people_are_told_the_same(demo: Tree) -> None:
     said = shown(demo).stdout
     for text in (
@@ -77,6 +78,7 @@ def test_after_once_it_needs_no_network(demo: Tree) -> None:
     shown(demo)
 
 
+@pytest.mark.long
 def test_a_first_run_without_a_network_says_what_is_missing(open_tree: Tree) -> None:
     open_tree.setenv("SKILLBELT_OFFLINE", "1")
     open_tree.setenv("UV_CACHE_DIR", open_tree.home / "uv")
@@ -87,6 +89,7 @@ def test_a_first_run_without_a_network_says_what_is_missing(open_tree: Tree) -> 
     assert done.stdout.count("stopped: ") == 4
 
 
+@pytest.mark.long
 def test_a_small_terminal_has_room_for_it(demo: Tree) -> None:
     screen = on_terminal(demo, "demo", columns=40)
     assert screen.exit_code == 0
@@ -163,6 +166,7 @@ def test_the_skills_come_from_the_package_or_the_checkout() -> None:
     assert (found / "pdf-text" / "SKILL.md").is_file()
 
 
+@pytest.mark.long
 def test_a_plain_install_skips_what_needs_an_extra(open_tree: Tree) -> None:
     """Neither wasmtime nor uv is there, as after `pip install skillbelt`."""
     open_tree.setenv("PATH", "/usr/bin:/bin")

@@ -316,6 +316,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_every_sandbox_of_this_machine_is_attacked(tree: Tree) -> None:
     """With some of the attacks; all of them are carried out by the tests of the sandboxes."""

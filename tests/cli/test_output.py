@@ -8,6 +8,7 @@ import re
 import pytest
 
 from skillbelt.cli import output, scanning, words
+from skillbelt.discovery.describe import diagnostics_json
 from skillbelt.values import Diagnostic
 from tests.terminal import on_terminal
 from tests.tree import Tree
@@ -91,7 +92,7 @@ def test_messages_go_to_stderr_unless_quiet(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_diagnostics_as_json() -> None:
-    assert output.diagnostics_json([WARNING]) == [
+    assert diagnostics_json([WARNING]) == [
         {
             "code": "b",
             "severity": "warning",

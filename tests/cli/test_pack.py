@@ -108,3 +108,11 @@ def test_a_link_or_a_fault_is_named_and_nothing_is_packed(tree: Tree, skill: Pat
 def test_stored_gzip_is_gzip(data: bytes) -> None:
     assert gzip.decompress(gzip_stored(data)) == data
     assert zlib.decompress(gzip_stored(data), wbits=31) == data
+
+
+def test_the_name_of_an_installed_skill_leads_to_its_folder(tree: Tree) -> None:
+    assert tree.run("init", "my-skill").exit_code == 0
+    for command in ("pack", "new-version"):
+        done = tree.run(command, "my-skill")
+        assert done.exit_code == 2
+        assert "did you mean .agents/skills/my-skill?" in done.stderr

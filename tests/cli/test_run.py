@@ -270,6 +270,7 @@ def test_what_is_piped_in_is_read_by_the_command(kit: Tree) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, data, b"")
 
 
+@pytest.mark.long
 def test_more_than_may_be_piped_in_is_refused(kit: Tree) -> None:
     most = b"x" * MAX_STDIN_BYTES
     assert piped(kit, most, "--", "wc", "-c").stdout.split() == [b"%d" % len(most)]

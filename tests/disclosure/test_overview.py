@@ -392,6 +392,7 @@ def test_the_same_bytes_in_whatever_order(
     assert overview(shuffled, format=format, budget_tokens=budget) == made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("budget", [10_000, 40_000, 10**9])
 def test_ten_times_the_skills_take_little_more_than_ten_times_as_long(

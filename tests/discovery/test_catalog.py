@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt import Catalog, Changes, ConfigError, Skill, SkillNotFound, discover_skills
-from skillbelt.cli.output import diagnostics_json, skill_json
+from skillbelt.discovery.describe import diagnostics_json, skill_json
 from skillbelt.discovery.index import MemoryIndex
 from skillbelt.trust import Trust
 from tests.bounds import bounds

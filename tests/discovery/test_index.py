@@ -225,13 +225,14 @@ def test_one_that_another_process_holds_is_done_without(tree: Tree) -> None:
 SCAN = """
 import json, sys
 from skillbelt import Catalog
-from skillbelt.cli.output import diagnostics_json, skill_json
+from skillbelt.discovery.describe import diagnostics_json, skill_json
 catalog = Catalog(sys.argv[1])
 print(json.dumps([[skill_json(s) for s in catalog.all()], diagnostics_json(catalog.diagnostics)]))
 print(sum(scan.files_read for scan in catalog.scans), file=sys.stderr)
 """
 
 
+@pytest.mark.long
 def test_eight_processes_share_one_index(tree: Tree) -> None:
     """Cold, all of them build it at once; warm, none reads a file. All give the same."""
     for number in range(200):

@@ -166,7 +166,7 @@ def test_output_that_is_not_taken_fills_no_memory_and_outlasts_no_deadline(belt:
 
 
 def test_live_output_of_many_windows_arrives_whole(belt: Runtime) -> None:
-    from skillbelt.fleet.window import WINDOW_BYTES
+    from skillbelt.fleet.live_output import WINDOW_BYTES
 
     arrived = 0
 

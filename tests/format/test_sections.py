@@ -285,6 +285,7 @@ def test_no_text_and_no_hint_raises(text: str, hint: str) -> None:
     assert found is None or found in sections(text)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "piece",
     ["# ", "#", "-", "- ", "*", "* ", "`", "~", "<!--", "<", "[", "](", "a\n", ">", "_", "\t", "/"],

@@ -25,13 +25,16 @@ from skillbelt import Runtime
 from skillbelt.mcp.http import make_app
 from skillbelt.mcp.server import SkillServer
 from skillbelt.serving.guard import guarded
-from skillbelt.serving.listening import ListenAddress, open_socket
+from skillbelt.serving.sockets import ListenAddress, open_socket
 from skillbelt.serving.tokens import TokenBook, new_token
 from tests.mcp.conftest import filled
 from tests.mcp.npm_packages import CONFORMANCE, installed, newer_node
 from tests.tree import Tree
 
-pytestmark = pytest.mark.timeout(300)  # missing packages are installed first
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(300),  # missing packages are installed first
+]
 
 BASE = {
     "2025-11-25": (

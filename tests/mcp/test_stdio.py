@@ -19,6 +19,7 @@ from mcp_types import JSONRPCResponse
 from skillbelt.mcp.stdio import MAX_REQUEST_BYTES, _encode
 from tests import warm
 from tests.benches import alive
+from tests.examples import first_one
 from tests.mcp.clients import (
     SERVE,
     Person,
@@ -108,7 +109,7 @@ def shared(place: Place) -> Iterator[Raw]:
 
 
 @anyio_test
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("mode", first_one("auto", "legacy"))
 async def test_the_official_client_uses_everything(skills: Tree, mode: str) -> None:
     person, told = Person(answer="once"), list[str]()
 

@@ -15,6 +15,7 @@ import pytest
 
 from mcp import Client, StdioServerParameters
 from tests import warm
+from tests.examples import first_one
 from tests.tree import Tree
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +64,9 @@ async def test_the_command_of_the_page_serves(skills: Tree) -> None:
         assert len((await client.list_tools()).tools) == 7
 
 
-@pytest.mark.parametrize("script", sorted((ROOT / "examples" / "mcp").glob("*.py")), ids=str)
+@pytest.mark.parametrize(
+    "script", first_one(*sorted((ROOT / "examples" / "mcp").glob("*.py"))), ids=str
+)
 def test_every_example_runs(script: Path, tree: Tree) -> None:
     shutil.copytree(ROOT / "examples" / "skills", tree.project / ".agents" / "skills")
     done = warm.run(

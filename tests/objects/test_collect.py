@@ -159,6 +159,7 @@ def test_nothing_is_removed_that_an_absent_store_does_not_name(
     assert sorted(names for _, _, names in os.walk(folder)) == before
 
 
+@pytest.mark.long
 def test_snapshots_are_whole_while_others_collect(
     folder: Path, objects: Objects, workspace: Workspace, tmp_path: Path
 ) -> None:

@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -221,10 +223,19 @@ def test_filters_and_limit(tmp_path: Path, wanted: dict[str, object], limit: int
     assert list(log.read(limit=limit, **wanted)) == expected  # type: ignore[arg-type]
 
 
+@contextmanager
+def log_folder() -> Iterator[str]:
+    """Give a folder for one example; the head of the log lies beside it."""
+    with tempfile.TemporaryDirectory() as around:
+        folder = os.path.join(around, "audit")
+        os.mkdir(folder)
+        yield folder
+
+
 @given(st.lists(st.integers(0, 200_000), max_size=6), st.integers(0, 8))
 @settings(max_examples=examples(30))
 def test_lines_of_any_length_are_read_backward_too(sizes: list[int], limit: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with log_folder() as folder:
         log = AuditLog(folder)
         fill(log, *(AuditEvent(float(n), "run", data={"t": "x" * s}) for n, s in enumerate(sizes)))
         found = [int(event.time) for event in log.read(limit=limit)]
@@ -354,7 +365,7 @@ def test_a_line_of_somebody_else_is_skipped(log: AuditLog, line: bytes) -> None:
 @settings(deadline=None)
 def test_any_bytes_are_a_log(old: bytes, new: bytes) -> None:
     """Every event that is read can be written again; forward and backward give the same."""
-    with tempfile.TemporaryDirectory() as folder:
+    with log_folder() as folder:
         Path(folder, "log.1.jsonl").write_bytes(old)
         Path(folder, "log.jsonl").write_bytes(new)
         log = AuditLog(folder)
@@ -372,7 +383,7 @@ pieces = st.sampled_from(
 @given(st.lists(pieces, max_size=40).map(b"".join))
 @settings(deadline=None)
 def test_bytes_that_are_nearly_a_log(content: bytes) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with log_folder() as folder:
         Path(folder, "log.jsonl").write_bytes(content)
         log = AuditLog(folder)
         for event in log.read():

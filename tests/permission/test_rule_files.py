@@ -497,6 +497,7 @@ def test_any_table_is_read_or_refused(name: str, value: Any) -> None:
         assert all(rule.action in ("allow", "ask", "deny") for rule in found.rules)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ['"*{}*" = "ask"\n', '"{}*" = "allow"\n', '"a{}" = "deny"\n'])
 def test_a_very_long_file_is_read_in_good_time(tree: Tree, form: str) -> None:
     tree.write(USER, '[permission.run]\n"x*y" = "deny"\n')

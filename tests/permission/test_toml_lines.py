@@ -138,6 +138,7 @@ def test_ways_to_write_a_key(text: str, key: Key, line: int) -> None:
     assert key_lines(text)[key] == line
 
 
+@pytest.mark.long
 def test_depth_and_length_cost_no_more_than_their_share() -> None:
     deep = "[" * 100_000 + "1," * 100_000 + "]" * 100_000
     started = time.process_time()

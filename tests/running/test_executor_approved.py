@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from skillbelt import Answer, Pending, PermissionDenied, Rule, RunRefused, Runtime
 from skillbelt.running.call import Asker, RunCall
-from skillbelt.running.facts import facts
+from skillbelt.running.question_facts import facts
 from skillbelt.sandbox.protocol import Job
 from skillbelt.store import SessionKey
 from tests.bench import ASK_ALL, Bench

@@ -203,7 +203,8 @@ def test_they_are_there_for_a_script_with_a_blank_in_its_name(packages: Bench) -
 
 @needs.npm
 @pytest.mark.parametrize(
-    "sandbox", ["bubblewrap", "landlock", pytest.param("none", marks=pytest.mark.long)]
+    "sandbox",
+    ["bubblewrap", *(pytest.param(name, marks=pytest.mark.long) for name in ("landlock", "none"))],
 )
 def test_packages_for_node_are_found_by_import_and_by_require(echo: Bench, sandbox: str) -> None:
     bench = echo.make(sandbox=sandbox)
@@ -224,6 +225,7 @@ def test_packages_for_node_are_found_by_import_and_by_require(echo: Bench, sandb
     assert "Cannot find package 'no-such-thing' imported from" in said
 
 
+@pytest.mark.long
 @needs.npm
 def test_tsx_of_a_package_starts_in_a_run_with_a_network(echo: Bench) -> None:
     """There it may not listen at a socket; node loads what it would have loaded."""
@@ -511,6 +513,7 @@ def test_what_a_user_names_is_never_left_out(guesses: Bench) -> None:
         guesses.run("python3 scripts/a.py", packages=("scrapy==7",))
 
 
+@pytest.mark.long
 @needs.npm
 def test_a_package_for_node_that_is_not_imported_spoils_no_run(echo: Bench) -> None:
     echo.write("package.json", '{"dependencies": {"greet": "^1.3.0", "nobody-has-this": "*"}}')
@@ -524,6 +527,7 @@ def test_a_package_for_node_that_is_not_imported_spoils_no_run(echo: Bench) -> N
     assert "nobody-has-this@* (declared, but not imported" in text and "no such package" in text
 
 
+@pytest.mark.long
 @needs.npm
 def test_an_index_that_fails_for_a_package_that_is_not_imported_spoils_no_run(echo: Bench) -> None:
     """It is asked for again by the next run, since the index may be well again."""
@@ -568,6 +572,7 @@ def test_a_package_without_a_wheel_is_asked_for_and_built(built: Bench) -> None:
     assert not [one for one in said if one.startswith(("resolving", "installing"))]
 
 
+@pytest.mark.long
 def test_a_package_that_has_a_wheel_by_now_is_no_longer_built(
     built: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -602,6 +607,7 @@ def test_only_a_rule_that_names_a_package_allows_its_build(built: Bench) -> None
     assert built.asked == []
 
 
+@pytest.mark.long
 def test_what_a_built_package_needs_is_asked_for_too(built: Bench) -> None:
     folder = built.tree.path("packages")
     wheel(folder, "inner", {"inner.py": ""})

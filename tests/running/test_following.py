@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from skillbelt.running.following import Decoder, Follower, LoopQueue
+from skillbelt.running.following import Decoder, Follower
+from skillbelt.running.loop_queue import LoopQueue
 from skillbelt.sandbox.protocol import Outcome
 
 

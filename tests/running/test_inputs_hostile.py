@@ -89,6 +89,7 @@ def test_a_file_does_not_replace_a_folder(workspace: Workspace, tree: Tree) -> N
         put_host(workspace, tree, tree.write("project/n.txt", "notes"))
 
 
+@pytest.mark.long
 def test_folders_swapped_for_links_meanwhile_lead_nowhere(
     workspace: Workspace, tree: Tree, secret: Path
 ) -> None:

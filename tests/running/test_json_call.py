@@ -109,6 +109,7 @@ def test_a_longer_input_comes_on_stdin_alone_and_that_is_said(make: Make) -> Non
     assert done.warnings == ("SKILL_INPUT is not set: 3000002 bytes; the input is on stdin alone",)
 
 
+@pytest.mark.long
 def test_in_the_wasm_sandbox_the_variable_holds_all_of_it(make: Make) -> None:
     count = "console.log(process.env.SKILL_INPUT.length)"
     kit = make({"scripts/run.ts": count}, cache_dir=hosts().cache_dir)

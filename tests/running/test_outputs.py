@@ -252,6 +252,7 @@ def test_very_many_files_do_not_hang(workspace: Path) -> None:
     assert found.warnings[0] == "there is too much to look through; not all files were found"
 
 
+@pytest.mark.long
 def test_hostile_patterns_do_not_hang(workspace: Path) -> None:
     for number in range(2000):
         (workspace / "out" / f"{number:04}{'a' * 250}").touch()

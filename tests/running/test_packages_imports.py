@@ -79,6 +79,7 @@ def test_a_source_that_cannot_be_parsed_is_read_by_line() -> None:
     assert modules(source) == ["a", "b", "c.d", "f"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "source",
     ["import" + " " * 400_000 + "(", "from " + "a." * 200_000 + "(", "import a.\\\n" * 50_000 + "(",
@@ -91,11 +92,13 @@ def test_no_source_of_python_takes_long(source: str) -> None:
     assert len(python_imports(source).modules) <= 500
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("unit", ["'\\", '"\\', "=/[", "=/\\", "`${", "/*", "require("])
 def test_no_source_of_javascript_takes_long(unit: str) -> None:
     assert javascript_imports(unit * (400_000 // len(unit))) == ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     ["cat <<A\n" + "\n" * 190_000, "cat <<A\nx\n" * 20_000, "<<AAAA" * 30_000,
@@ -134,6 +137,7 @@ def test_a_hostile_source_is_read_within_bounds(source: bytes | str) -> None:
     assert len(python_imports(source).modules) <= MAX_IMPORTS
 
 
+@pytest.mark.long
 def test_of_a_huge_source_the_beginning_counts() -> None:
     many = b"".join(b"import m%d\n" % one for one in range(400_000))
     assert len(many) > 5_000_000

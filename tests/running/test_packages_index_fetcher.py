@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from skillbelt.errors import RunRefused
+from skillbelt.running.packages.fetched import NotFetched
 from skillbelt.running.packages.index_config import IndexAddress, IndexConfig
-from skillbelt.running.packages.index_fetcher import IndexFetcher, NotFetched
+from skillbelt.running.packages.index_fetcher import IndexFetcher
 from tests.discovery.sources.server import Reply, Server, running
 
 

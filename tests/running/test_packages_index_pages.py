@@ -10,15 +10,10 @@ from typing import Any
 import pytest
 
 from skillbelt.permission.packages import Lock, Package
+from skillbelt.running.packages.fetched import NotFetched, PackageIndex, page_of
 from skillbelt.running.packages.index_config import IndexAddress, IndexConfig
-from skillbelt.running.packages.index_fetcher import IndexFetcher, NotFetched
-from skillbelt.running.packages.index_pages import (
-    NodeIndex,
-    PackageIndex,
-    PythonIndex,
-    page_of,
-    read_listing,
-)
+from skillbelt.running.packages.index_fetcher import IndexFetcher
+from skillbelt.running.packages.index_pages import NodeIndex, PythonIndex, read_listing
 from skillbelt.running.packages.lockfiles import BASE, NOWHERE
 from tests.discovery.sources.server import Reply, Server, running
 from tests.registries import list_wheel, publish, wheel
@@ -172,6 +167,7 @@ def test_with_a_lock_there_is_nothing_but_what_it_lists(server: Server) -> None:
         PythonIndex(simple, IndexFetcher(simple, environ={}), wheels).page("/simple/inner/")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", ["<!--", "<![x]>", "<![CDATA[", "<a href='", "<a x="])
 @pytest.mark.timeout(60)
 def test_a_hostile_page_in_html_is_read_in_one_pass(noise: str) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from skillbelt.running.packages import index_requests
+from skillbelt.running.packages.fetched import NotFetched
 from skillbelt.running.packages.index_config import IndexAddress, IndexConfig
-from skillbelt.running.packages.index_fetcher import IndexFetcher, NotFetched
+from skillbelt.running.packages.index_fetcher import IndexFetcher
 from tests import needs
 from tests.discovery.sources.server import Server, running
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt.errors import RunRefused
-from skillbelt.running.packages.index_fetcher import NotFetched
-from skillbelt.running.packages.index_pages import IndexPage, page_of
+from skillbelt.running.packages.fetched import IndexPage, NotFetched, page_of
 from skillbelt.running.packages.install_sandbox import NativeSandbox, NativeSandboxes
 from skillbelt.running.packages.installation import InstallStep
 from skillbelt.running.packages.installers import Uv

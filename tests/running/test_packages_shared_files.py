@@ -14,7 +14,7 @@ from skillbelt.errors import RunRefused
 from skillbelt.objects.remote import open_store
 from skillbelt.permission.packages import Lock
 from skillbelt.running.packages.environments import provide
-from skillbelt.running.packages.index_fetcher import BodyChunks, Fetched, KeptPages, NotFetched
+from skillbelt.running.packages.fetched import BodyChunks, Fetched, KeptPages, NotFetched
 from skillbelt.running.packages.installation import EnvironmentPlan
 from skillbelt.running.packages.shared_files import SharedFiles
 from tests import needs
@@ -104,6 +104,7 @@ def made_by_npm(market: Market, objects: Path, lock: Lock | None = None) -> Envi
     return found._replace(tools=found.tools._replace(kept=KeptPages()))
 
 
+@pytest.mark.long
 @needs.npm
 def test_a_machine_with_the_lock_asks_no_registry_for_what_npm_installs(
     market: Market, objects: Path

@@ -18,7 +18,7 @@ import pytest
 from skillbelt.errors import RunRefused
 from skillbelt.running.packages import unpack
 from skillbelt.running.packages.environments import provide
-from skillbelt.running.packages.index_fetcher import KeptPages
+from skillbelt.running.packages.fetched import KeptPages
 from skillbelt.running.packages.index_pages import read_listing
 from skillbelt.running.packages.install_sandbox import NativeSandbox
 from skillbelt.running.packages.installation import InstallStep

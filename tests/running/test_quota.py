@@ -50,6 +50,7 @@ def test_short_runs_are_refused_when_the_workspace_is_full(echo: Bench) -> None:
     assert taken < 3 * LIMITS["max_workspace_bytes"]
 
 
+@pytest.mark.long
 def test_many_files_are_too(echo: Bench) -> None:
     bench = echo.make(**LIMITS)
     fill(echo, bench, "for n in 1 2 3 4 5 6 7 8 9; do mktemp -p $WORK_DIR; done > /dev/null")

@@ -107,6 +107,7 @@ def test_a_text_in_chunks_is_redacted_across_them() -> None:
     assert list(redacted_chunks(chunks, {})) == chunks
 
 
+@pytest.mark.long
 def test_output_that_begins_a_long_secret_again_and_again_is_no_burden() -> None:
     """One step for each beginning, not one for each byte of each."""
     value = "ab" * 8_000

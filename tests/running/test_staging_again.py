@@ -16,7 +16,7 @@ import pytest
 
 from skillbelt import build_manifest
 from skillbelt.errors import RunRefused
-from skillbelt.running import staging
+from skillbelt.files import tree_copy
 from skillbelt.running.staging import Staged
 from skillbelt.running.workspace import Workspace, open_workspace
 from skillbelt.store import SessionKey
@@ -394,13 +394,13 @@ def test_folders_are_swapped_with_or_without_the_kernels_help(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool
 ) -> None:
     if not exchange:
-        monkeypatch.setattr(staging, "_exchange", lambda: None)
+        monkeypatch.setattr(tree_copy, "_exchange", lambda: None)
     for path in ("a/new", "b/old"):
         (tmp_path / path).mkdir(parents=True)
         (tmp_path / path / "mark").write_text(path)
     first, second = (os.open(tmp_path / name, os.O_RDONLY) for name in "ab")
-    staging.swap(first, "new", second, "old")
-    staging.swap(first, "new", second, "fresh")
+    tree_copy.swap(first, "new", second, "old")
+    tree_copy.swap(first, "new", second, "fresh")
     os.close(first)
     os.close(second)
     marks = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("mark")}

@@ -52,12 +52,6 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return url_of(str(request.param), tmp_path_factory)
 
 
-@pytest.fixture(scope="session", params=NAMES)
-def every_engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The same, with no engine left to `make test-all`."""
-    return url_of(str(request.param), tmp_path_factory)
-
-
 @pytest.fixture(scope="session")
 def any_engine(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The URL of the first engine there is, for what does not depend on which one it is."""

@@ -93,6 +93,7 @@ def test_no_program_needs_the_product(program: Literal["launch", "keeper"]) -> N
     assert "os" in names and not any(name.startswith("skillbelt") for name in names)
 
 
+@pytest.mark.long
 @needs.root
 def test_tasks_of_the_same_user_in_other_containers_are_found() -> None:
     """The kernel counts them for the limit of processes, and they do not show."""

@@ -86,6 +86,7 @@ def test_a_kernel_without_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no Landlock of version 3 or newer" in str(LandlockSandbox().unavailable())
 
 
+@pytest.mark.long
 def test_an_ordinary_user_gets_the_same() -> None:
     found = conformance_as_user("landlock.LandlockSandbox()")
     assert len(found) > 20

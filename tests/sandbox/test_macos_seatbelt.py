@@ -299,6 +299,7 @@ def stand_in(place: Place) -> str:
     return path
 
 
+@pytest.mark.long
 class TestTheWayOfACommand(SandboxConformance):
     """The part that does not need the sandbox itself, on any system."""
 

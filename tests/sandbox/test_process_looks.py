@@ -51,7 +51,12 @@ FILLS = HOPS.format(
 )
 
 
-@pytest.fixture(params=[bubblewrap.LinuxSandbox, landlock.LandlockSandbox])
+@pytest.fixture(
+    params=[
+        bubblewrap.LinuxSandbox,
+        pytest.param(landlock.LandlockSandbox, marks=pytest.mark.long),
+    ]
+)
 def sandbox(request: pytest.FixtureRequest) -> Sandbox:
     made: Sandbox = request.param()
     return made
@@ -62,6 +67,7 @@ def test_the_deadline_holds(sandbox: Sandbox, place: Place) -> None:
     assert (outcome.timed_out, outcome.stdout.data, outcome.left) == (True, b"", False)
 
 
+@pytest.mark.long
 def test_the_deadline_holds_for_an_ordinary_user() -> None:
     code = f"""
 found = []
@@ -74,6 +80,7 @@ json.dump(found, sys.stdout)
     assert as_user(code) == [[True, "", False]] * 2
 
 
+@pytest.mark.long
 def test_the_disk_is_looked_at(sandbox: Sandbox, place: Place) -> None:
     limits = Limits(max_workspace_bytes=16 * 2**20)
     outcome = run(sandbox, place.python(FILLS, limits=limits))

@@ -254,6 +254,7 @@ print(outcome.exit_code, sum(line.startswith("compiling /guests/") for line in t
 """
 
 
+@pytest.mark.long
 def test_processes_that_need_the_same_compile_it_once(place: Place, tmp_path: Path) -> None:
     guests.put(place, "guest.wasm", guests.hello("at once"))
     folder = os.path.join(os.path.dirname(place.folder), "guests")

@@ -157,7 +157,7 @@ def test_half_of_the_files_that_may_be_open_is_left_for_others(
 def test_a_connection_waits_for_a_handle_and_the_log_stays_short() -> None:
     code = """
 import logging, resource, socket
-from skillbelt.serving.listening import ListenAddress, open_socket
+from skillbelt.serving.sockets import ListenAddress, open_socket
 logging.basicConfig(format="%(message)s")
 with open_socket(ListenAddress("127.0.0.1", 0)) as listening, socket.socket() as client:
     listening.setblocking(False)

@@ -13,13 +13,14 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from tests.benches import alive
+from tests.examples import first_one
 from tests.mcp.clients import Person, text_of
 from tests.serving.clients import error_of, fill
 from tests.serving.many import Balancer, api_client, mcp_client, servers
 from tests.tree import Tree
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
-every_era = pytest.mark.parametrize("mode", ["legacy", "auto"])
+every_era = pytest.mark.parametrize("mode", first_one("auto", "legacy"))
 S = "/v1/sessions/chat"
 META: Any = {"skillbelt/session": "chat"}
 

@@ -515,6 +515,7 @@ def restarts(server: Server, times: int) -> Iterator[None]:
     thread.join()
 
 
+@pytest.mark.long
 def test_no_change_is_lost_or_made_twice_while_the_server_crashes(own_postgres: Server) -> None:
     done: dict[int, list[int]] = {number: [] for number in range(4)}
     with closing(PostgresStore(own_postgres.url("postgres"))) as store:

@@ -32,6 +32,7 @@ from skillbelt.store.transfer import Movable, move_store
 from skillbelt.testing.suites import TEXTS
 from skillbelt.trust import TrustEntry
 from tests import warm
+from tests.examples import first_one
 from tests.postgres import create_database
 from tests.tree import Tree
 
@@ -40,7 +41,7 @@ LONG = SessionKey("app", "ada", "long")
 Open = Callable[[str], Movable]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=first_one("postgres", "sqlite"))
 def open_new(
     request: pytest.FixtureRequest, tmp_path: Path, postgres_server: str
 ) -> Iterator[Open]:
@@ -323,6 +324,7 @@ def migrate(tree: Tree, *arguments: str) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.long
 def test_a_move_that_is_killed_ends_the_same_when_begun_again(
     tree: Tree, source: SqliteStore, postgres_url: str
 ) -> None:

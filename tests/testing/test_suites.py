@@ -12,8 +12,8 @@ import pytest
 from skillbelt.errors import LeaseLost
 from skillbelt.events import Event, NewEvent
 from skillbelt.store import SessionInfo, SessionKey, Store
-from skillbelt.store.bells import Bell
 from skillbelt.store.memory import MemoryStore
+from skillbelt.store.notifications import Bell
 from skillbelt.store.protocol import Lease
 from skillbelt.testing.suites import StoreConformance
 
@@ -265,6 +265,7 @@ def test_the_suite_passes_a_store_that_keeps_every_promise() -> None:
     assert failures(MemoryStore) == []
 
 
+@pytest.mark.long
 def test_every_test_of_the_suite_can_fail() -> None:
     """Each is failed by one of the broken stores or by one that answers nothing at all."""
 

@@ -94,6 +94,7 @@ def test_nor_by_a_command_of_an_ordinary_user() -> None:
     assert as_user(_BY_USER) == [HELD, HELD]
 
 
+@pytest.mark.long
 def test_the_attacks_are_held_by_every_sandbox_of_an_ordinary_user() -> None:
     code = """
 from skillbelt.testing.takeover import TAKEOVER

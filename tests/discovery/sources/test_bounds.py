@@ -13,8 +13,9 @@ from tests.bounds import bounds
 def test_a_deadline_passes() -> None:
     late = Deadline("http://a/x", 0)
     assert late.left() == 0
-    with pytest.raises(OutOfTime, match="http://a/x: not done after 0 s"):
+    with pytest.raises(OutOfTime, match="http://a/x: not done after 0 s") as raised:
         late.check()
+    assert "no setting" in raised.value.remedy
     Deadline("http://a/x", 60).check()
 
 

@@ -173,6 +173,7 @@ def test_the_number_of_entries_is_bounded_and_reported(tree: Tree, root: Path) -
     assert said(walker) == [("max-root-entries", ".")]
 
 
+@pytest.mark.long
 def test_a_folder_with_a_hundred_thousand_files_is_passed_through(tree: Tree) -> None:
     with tempfile.TemporaryDirectory(dir=QUICK) as root:
         for number in range(100_000):

@@ -387,6 +387,7 @@ def nursery(source: str, cache: Path) -> Iterator[Callable[[int], bool]]:
         process.stdin.close()
 
 
+@pytest.mark.long
 def test_killed_at_every_step(server: Server, fetch: Pull, files: Files, cache: Path) -> None:
     """Before each single change of the cache: unpacking, publishing and sweeping included."""
     url = f"{server.url}/a.zip"

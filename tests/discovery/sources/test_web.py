@@ -76,6 +76,7 @@ def test_a_download_over_the_limit_is_refused(server: Server, fetch: Pull, cache
     assert tree_of(cache) == {}
 
 
+@pytest.mark.long
 def test_unpacked_data_over_the_limit_is_refused(server: Server, fetch: Pull, cache: Path) -> None:
     """Case 28."""
     data = zipped({str(i): bytes(53 * 2**20) for i in range(5)})

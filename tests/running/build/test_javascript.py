@@ -59,6 +59,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Built:
     return built(tmp_path_factory.mktemp("built") / "one", FILES)
 
 
+@pytest.mark.long
 def test_timers_and_promises_are_waited_for(
     made: Built, sandbox: WasmSandbox, place: Place
 ) -> None:
@@ -67,6 +68,7 @@ def test_timers_and_promises_are_waited_for(
     assert (outcome.exit_code, outcome.stderr.data) == (3, b"")
 
 
+@pytest.mark.long
 def test_a_promise_that_fails_is_an_error(made: Built, sandbox: WasmSandbox, place: Place) -> None:
     outcome = started(sandbox, place, made, b'{"n": 1, "wrong": true}')
     assert outcome.exit_code == 1

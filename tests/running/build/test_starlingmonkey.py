@@ -134,6 +134,7 @@ def test_only_its_name_chooses_it(tmp_path: Path) -> None:
     assert builder_for("src/main.ts").name == "javascript"
 
 
+@pytest.mark.long
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
     wrong = skill(tmp_path / "one", {"src/main.ts": "const a = 1;\nconst b = ;\n"})
     with pytest.raises(RunRefused, match=r"cannot be built: src/main\.ts:2: Unexpected"):

@@ -7,7 +7,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.fleet.window import OutputFeed, OutputWindow
+from skillbelt.fleet.live_output import OutputFeed, OutputWindow
 
 WAIT_SECONDS = 60.0
 

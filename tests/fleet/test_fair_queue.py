@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from skillbelt.errors import RunRefused
-from skillbelt.fleet.fair import FairSlots
+from skillbelt.fleet.fair_queue import FairSlots
 
 
 def test_one_tenant_does_not_keep_another_from_its_turn() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillbelt.permission.rules import Request
-from skillbelt.running.facts import SECRET, Fact, covered, facts, shown
+from skillbelt.running.question_facts import SECRET, Fact, covered, facts, shown
 
 RUN = Request(
     "run",
