@@ -1,1 +1,1 @@
-"""How fast and how small discovery is, against a floor and against other readers of skills."""
+"""Benchmarks: each module measures one part, against a floor or against other tools."""

@@ -1,4 +1,4 @@
-"""How long a person waits for `skillbelt chat`: `python -m benchmarks.chat`.
+"""Measure how long a person waits for `skillbelt chat`: `python -m benchmarks.chat`.
 
 On a pseudo-terminal, beside a model that never answers: the time until the prompt is there, and the
 time from Enter to the first sign of life, for a message that is typed at once, while the packages

@@ -1,4 +1,4 @@
-"""What the console costs: `python -m benchmarks.console [--skills 10000]`.
+"""Measure what the console costs: `python -m benchmarks.console [--skills 10000]`.
 
 Four figures, each beside something of the same run:
 

@@ -49,7 +49,7 @@ class Step(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What was sent, in which turn, and what happened before it."""
+    """A request: its messages, its turn, and the step before it."""
 
     turn: int
     step: Step

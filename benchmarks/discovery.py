@@ -93,7 +93,7 @@ class Changer:
 
 
 class Options(NamedTuple):
-    """What to measure, and how often."""
+    """The sizes to measure, and how often."""
 
     sizes: tuple[int, ...] = SIZES
     rounds: int = 5

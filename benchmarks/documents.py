@@ -188,7 +188,7 @@ def _described(rng: Random, text: str) -> list[str]:
 
 
 def _with_colon(rng: Random, text: str) -> str:
-    """What makes authors quote: a colon or an apostrophe inside."""
+    """Add a colon or an apostrophe, which makes authors quote the value."""
     return text.replace(" for ", rng.choice((" for: ", " user's ")), 1)
 
 

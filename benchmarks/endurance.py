@@ -1,4 +1,4 @@
-"""What runs leave behind, over thousands of them; every figure must be 0.
+"""Count what thousands of runs leave behind; every figure must be 0.
 
 Each command bears a mark in its words and in its environment, by which any process that outlives it
 is known. Whatever the runtime keeps for itself is compared before and after.
@@ -63,7 +63,7 @@ KINDS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 class Figure(NamedTuple):
-    """How many of something are left, and the first of them; `of` is how often it was tried."""
+    """A count of leftovers, and the first of them; `of` is the number of attempts."""
 
     name: str
     value: int

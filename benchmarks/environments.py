@@ -1,4 +1,4 @@
-"""What another machine needs for packages: wheels by hash and unpacked, or a built environment.
+"""Compare two ways to bring packages to another machine: wheels by hash, or a built environment.
 
     python -m benchmarks.environments FOLDER [--rounds 3] REQUIREMENT...
 
@@ -64,7 +64,7 @@ def plan_for(
 
 
 def total(folder: str) -> int:
-    """How many bytes the files of a folder have."""
+    """Return the bytes of all files in a folder."""
     found = (os.lstat(os.path.join(at, one)) for at, _, names in os.walk(folder) for one in names)
     return sum(one.st_size for one in found)
 

@@ -1,4 +1,4 @@
-"""How a fleet grows: `python -m benchmarks.fleet_growth`.
+"""Measure how throughput grows with servers and nodes: `python -m benchmarks.fleet_growth`.
 
 Measures on this machine what a run costs a processor of a node, what it costs a server, and what an
 append to PostgreSQL costs; then simulates fleets of many nodes with these figures, event by event,
@@ -48,7 +48,7 @@ class Figures(NamedTuple):
 
     @property
     def store_places(self) -> int:
-        """How many appends the store carries out at once, by what it did in a second."""
+        """Return how many appends the store carries out in parallel."""
         return max(1, round(self.appends_a_second * self.append_seconds))
 
 

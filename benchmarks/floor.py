@@ -8,7 +8,7 @@ HEAD_BYTES = 8 * 2**10
 
 
 def floor(root: str) -> int:
-    """How many SKILL.md files lie below `root`; parses nothing and keeps nothing."""
+    """Count the SKILL.md files below `root`, without parsing them."""
     found = 0
     folders = [root]
     while folders:

@@ -44,7 +44,7 @@ HANG_SECONDS = 600.0
 
 
 class Run(NamedTuple):
-    """What one fresh process found, and what that took. Sizes in MB (10**6 bytes)."""
+    """The result of one fresh process, and its cost. Sizes are in MB (10**6 bytes)."""
 
     found: int
     cpu: float

@@ -60,7 +60,7 @@ class PackageBar(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """How many times as long ours took."""
+        """Return the ratio of our time to the other."""
         return self.ours / self.other
 
     @property

@@ -1,4 +1,4 @@
-"""What a decision costs, and what rules cost a listing: `python -m benchmarks.permission`.
+"""Measure a decision, and a listing with rules: `python -m benchmarks.permission`.
 
 Every figure stands beside its floor, measured in the same run in turn with it: a decision beside
 one look-up in a dict, a listing under rules beside the same listing without. Exit code 1 when a

@@ -1,4 +1,4 @@
-"""How much of each request was sent before: `python -m benchmarks.prefix`. No model is needed.
+"""Measure the shared prefix of requests: `python -m benchmarks.prefix`. No model is needed.
 
 A provider's prompt cache keeps what a request begins with. The exact common prefix of consecutive
 requests is therefore what can be served from it. Exit code 1 when a bar is missed.
@@ -113,7 +113,7 @@ def _pair(one: Request, two: Request) -> Pair:
 
 
 def common(one: str, two: str) -> int:
-    """How many characters two texts begin with in common."""
+    """Return the length of the common prefix of two texts."""
     if two.startswith(one):
         return len(one)
     different = (

@@ -1,4 +1,4 @@
-"""How many scripts of real skills start: `python -m benchmarks.real_skills FOLDER`.
+"""Count the scripts of real skills that start: `python -m benchmarks.real_skills FOLDER`.
 
 FOLDER is any folder of skills, such as a checkout of a public collection, or several of them side
 by side. Every script of each skill, or of `--sample` N skills drawn by `--seed`, is tried as

@@ -163,7 +163,7 @@ def _cells(label: str, series: dict[int, Series], sizes: Sequence[int], note: st
 
 
 def machine() -> str:
-    """What the figures were made on."""
+    """Describe the machine and the versions."""
     return (
         f"{_processor()}, {os.cpu_count()} cores, {_memory_gb():.0f} GB; "
         f"{platform.system()} {platform.release()}; "

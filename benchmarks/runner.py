@@ -1,4 +1,4 @@
-"""What a runner adds to a turn: `python -m benchmarks.runner`.
+"""Measure what a runner adds to a turn: `python -m benchmarks.runner`.
 
 The same turn of the same instant model, a question and its answer, by the runner with skills,
 sessions and permission, and by pydantic-ai's own agent with no skills, streamed and not; in turns,

@@ -81,7 +81,7 @@ def throughput(folder: str, rounds: int, runs: int) -> Row:
 
 
 def growth(folder: str, size: int) -> Row:
-    """How much the runtime grows while a command writes a lot."""
+    """Measure the memory of the runtime while a command writes a lot."""
     sandbox = bubblewrap.LinuxSandbox()
     run(sandbox, job(folder, "true"))
     before = _peak_bytes()

@@ -1,4 +1,4 @@
-"""What a snapshot of a workspace costs, beside tar: `python -m benchmarks.snapshot`.
+"""Compare snapshots of a workspace with tar: `python -m benchmarks.snapshot`.
 
 A workspace of small and large files is put into an object store in a folder, changed in one file
 and put again, and restored; beside it tar packs and unpacks the same folder. Both take turns, and

@@ -1,4 +1,4 @@
-"""What progressive loading saves: `python -m benchmarks.tokens [FOLDER]`. No model is needed.
+"""Measure what progressive loading saves: `python -m benchmarks.tokens [FOLDER]`.
 
 Scripted conversations with skills loaded when they are needed, against the same ones with every
 skill in the system message from the start. Loading takes requests of its own, and its tools stand

@@ -26,7 +26,7 @@ SETTLE_SECONDS = 3.0
 
 
 def cache_folder() -> str:
-    """Where trees and the peers' environments are kept between runs."""
+    """Return the folder where trees and the environments of peers are kept between runs."""
     folder = os.environ.get("BENCH_CACHE") or os.path.join(tempfile.gettempdir(), "skillbelt-bench")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     return folder

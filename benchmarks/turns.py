@@ -1,4 +1,4 @@
-"""What one turn costs with few and with very many skills: `python -m benchmarks.turns`.
+"""Measure one turn with few and with very many skills: `python -m benchmarks.turns`.
 
 A turn is a request with a new user message, a call that loads a skill, the request after it, and
 the tools. It loads the same short skill in every tree, so that what grows with the catalogue does

@@ -1,4 +1,4 @@
-"""What the WASM sandbox costs, as an ordinary user: `python -m benchmarks.wasm`.
+"""Measure the WASM sandbox, as an ordinary user: `python -m benchmarks.wasm`.
 
 Python in it is measured beside Python in the native sandbox, and a compiled module beside the
 engine alone with the module loaded, in turns, so that whatever else the machine does weighs on all
@@ -158,7 +158,7 @@ def deadline(place: Place, sandbox: WasmSandbox) -> list[Row]:
 
 
 def growth(place: Place, sandbox: WasmSandbox, runs: int) -> list[Row]:
-    """What is there after many runs that was not there after the first hundred."""
+    """Measure what grew between the first hundred runs and the last."""
     job = place.module()
     found = []
     for count in (FIRST, runs):

@@ -19,7 +19,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Figures(NamedTuple):
-    """What was counted in one tree."""
+    """The figures of one tree."""
 
     modules: int
     lines: int
@@ -28,6 +28,7 @@ class Figures(NamedTuple):
     ambiguous_classes: int
     positional_calls: int
     inner_imports: int
+    late_imports: int
 
     @property
     def used_once(self) -> str:
@@ -54,6 +55,7 @@ def measure(tree: Path) -> Figures:
         ambiguous_classes=sum(count > 1 for count in classes.values()),
         positional_calls=sum(_has_many_arguments(node) for one in parsed for node in ast.walk(one)),
         inner_imports=sum(_inner_imports(one) for one in parsed),
+        late_imports=sum(_names_a_module(node, "Late") for one in parsed for node in ast.walk(one)),
     )
 
 
@@ -84,12 +86,12 @@ def _inner_imports(module: ast.Module) -> int:
     return len(inner)
 
 
-def _names_a_module(node: ast.AST) -> bool:
-    """Whether it calls `import_module` with a name that stands there."""
+def _names_a_module(node: ast.AST, function: str = "import_module") -> bool:
+    """Whether it calls the function with the name of a module."""
     if not isinstance(node, ast.Call) or not node.args:
         return False
     name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-    return name == "import_module" and isinstance(node.args[0], ast.Constant)
+    return name == function and isinstance(node.args[0], ast.Constant)
 
 
 def main() -> int:
@@ -102,6 +104,7 @@ def main() -> int:
         "class names with several meanings": [str(one.ambiguous_classes) for one in found],
         "calls with six or more positional arguments": [str(one.positional_calls) for one in found],
         "imports inside functions": [str(one.inner_imports) for one in found],
+        "modules imported on first use (`Late`)": [str(one.late_imports) for one in found],
     }
     print(f"| | {' | '.join(tree.name for tree in trees)} |")
     print(f"|---|{'--:|' * len(trees)}")

@@ -151,7 +151,7 @@ def documents() -> dict[str, Any]:
 
 
 def _document(words: tuple[str, ...], project: str, environment: dict[str, str]) -> Any:
-    """What the command prints with --json."""
+    """Return the shape of what a command prints with --json."""
     command, rest = words[0], words[1:]
     answer = subprocess.run(
         [sys.executable, "-m", "skillbelt", command, "--json", "--project", project, *rest],

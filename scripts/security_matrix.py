@@ -53,7 +53,7 @@ def generated(page: str) -> str:
 
 
 def faults(page: str) -> list[str]:
-    """How the page differs from the attacks that there are."""
+    """Return the differences between the page and the list of attacks."""
     shown = [(name, numbers) for name, numbers in _ROW.findall(generated(page))]
     known = [(probe.name, ", ".join(map(str, probe.numbers))) for probe in PROBES]
     listed = {int(number) for number in _LISTED.findall(page.replace(generated(page), ""))}

@@ -48,7 +48,7 @@ def rarities(made: Iterable[Document], least: int = LEAST) -> bytes:
 
 
 def _step(count: int, total: int) -> int:
-    """How rare a word is that so many of the skills have, in steps of a logarithm."""
+    """Return the rarity of a word that `count` of the skills have, on a logarithmic scale."""
     return min(255, max(1, round(STEP * log(1 + (total - count + 0.5) / (count + 0.5)))))
 
 
