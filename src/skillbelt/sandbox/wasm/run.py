@@ -460,7 +460,9 @@ class _WorkerLoop:
         if isinstance(head.get("result"), dict):
             self.result = head["result"]
         elif "fetch" in head and fetcher is not None and not self._fetching():
-            work = (fetcher, self._worker, head["fetch"], body, self._deadline)
+            # The end of the run closes it; a failure of its own would look like the guest's.
+            until = self._deadline + END_SECONDS
+            work = (fetcher, self._worker, head["fetch"], body, until)
             self._fetch = threading.Thread(target=_fetch, args=work, daemon=True)
             self._fetch.start()
         else:
