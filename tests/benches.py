@@ -90,7 +90,7 @@ class Bench:
         assert not result.error, result.error
         return result.text.partition("\n")[2]
 
-    def as_user(self, code: str, timeout: float = 280) -> Any:
+    def as_user(self, code: str, timeout: float = 500) -> Any:
         """What the code gives to `json.dump(..., sys.stdout)`, run by an ordinary user.
 
         `run(command, ...)` runs a command of the skill there.

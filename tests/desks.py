@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from skillbelt.permission.rules import Answer, Request
 from skillbelt.permission.waiting import Pending, Settled, WaitingRequests
 
-HANG_SECONDS = 150
+HANG_SECONDS = 500
 PDF = Request("skill", ("pdf",), ("pdf",), skill="pdf", hash="h1", origin="local", session="s1")
 ONCE, ALWAYS, REJECT = Answer("once"), Answer("always", by="ada"), Answer("reject", "not now")
 

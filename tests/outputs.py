@@ -26,7 +26,7 @@ def workspace(tmp_path: Path) -> Path:
 
 def sh(workspace: Path, command: str) -> int:
     """Run a command in the workspace; its exit code."""
-    return subprocess.run(["sh", "-c", command], cwd=workspace, timeout=150, check=False).returncode
+    return subprocess.run(["sh", "-c", command], cwd=workspace, timeout=500, check=False).returncode
 
 
 def names(found: Collected) -> list[str]:

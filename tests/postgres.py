@@ -35,7 +35,7 @@ from tests.tree import QUICK
 # A test that needs no durability waits for no disk.
 FAST = ("-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=off")
 SMALL = ("-c", "shared_buffers=16MB", "-c", "max_wal_size=128MB", "-c", "max_connections=200")
-_START_SECONDS = 60.0
+_START_SECONDS = 300.0
 _NUMBERS = itertools.count(1)
 
 

@@ -20,7 +20,7 @@ def build_site(folder: Path) -> Path:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

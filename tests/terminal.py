@@ -38,7 +38,7 @@ class Screen(NamedTuple):
         return [line.rstrip() for line in _LINE_START.sub("", plain).splitlines()]
 
 
-HANG_SECONDS = 150
+HANG_SECONDS = 500
 CHOICE = "(Enter for no)? "
 REASON = "Enter for none)? "
 

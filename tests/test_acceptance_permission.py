@@ -96,7 +96,7 @@ def test_always_settles_the_others_that_wait_for_the_same(pdf: Tree) -> None:
             for chat in ("one", "two", "three")
         ]
         for _ in loads:
-            assert waiting.acquire(timeout=150)
+            assert waiting.acquire(timeout=500)
         belt.gate.desk.answer(belt.gate.desk.pending()[0].id, Answer("always"))
         assert [load.result(150).error for load in loads] == ["", "", ""]
     assert belt.gate.desk.pending() == []
@@ -114,7 +114,7 @@ def test_reject_settles_all_that_wait_in_the_session(pdf: Tree) -> None:
         ]
         theirs = pool.submit(other.call_sync, "skill_load", {"skill": "pdf"})
         for _ in range(3):
-            assert waiting.acquire(timeout=150)
+            assert waiting.acquire(timeout=500)
         [first, *_] = [p for p in belt.gate.desk.pending() if p.request.session.endswith("/one")]
         belt.gate.desk.answer(first.id, Answer("reject"))
         assert all("was refused" in load.result(150).error for load in mine)
@@ -161,7 +161,7 @@ def test_closing_rejects_what_waits_and_leaves_nothing(pdf: Tree) -> None:
     belt.gate.desk.listen(lambda _: waiting.release())
     with ThreadPoolExecutor(1) as pool:
         load = pool.submit(belt.session("ada", "one").call_sync, "skill_load", {"skill": "pdf"})
-        assert waiting.acquire(timeout=150)
+        assert waiting.acquire(timeout=500)
         belt.close()
         assert "the runtime is closed and cannot ask for it" in load.result(150).error
     assert belt.gate.desk.pending() == []

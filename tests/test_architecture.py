@@ -28,7 +28,6 @@ MAX_LINES = 1000
 # Extras that are not in `all`: without a wheel for every platform, or a framework that only who
 # uses it wants. All are tested.
 NOT_EVERYWHERE = ("google-adk", "langchain", "openai-agents", "ray")
-MAX_IMPORT_CPU_SECONDS = 0.15
 
 # A room may import only from rooms before it. Inside a room modules may know each other, without
 # circles. A module at the top is a room of its own.
@@ -134,7 +133,7 @@ def python(code: str, *options: str, **environ: str) -> subprocess.CompletedProc
         env={**os.environ, **environ},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=500,
         check=True,
     )
 
@@ -223,15 +222,14 @@ print(len(sys._current_frames()))
     assert threads == "1"
 
 
-def test_importing_the_package_takes_little_processor_time() -> None:
-    code = """
-import os
-start = os.times()
-import skillbelt
-end = os.times()
-print(end.user - start.user + end.system - start.system)
-"""
-    assert min(float(python(code).stdout) for _ in range(5)) < MAX_IMPORT_CPU_SECONDS
+def test_importing_the_package_takes_less_than_importing_asyncio() -> None:
+    """In processor time, the least of five; it is less than a tenth where nothing else runs."""
+
+    def least(module: str) -> float:
+        code = f"import time\nimport {module}\nprint(time.process_time())"
+        return min(float(python(code).stdout) for _ in range(5))
+
+    assert least("skillbelt") < least("asyncio")
 
 
 def test_a_warm_list_imports_nothing_heavy(tmp_path: Path) -> None:
@@ -242,7 +240,7 @@ def test_a_warm_list_imports_nothing_heavy(tmp_path: Path) -> None:
     environ = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     for _ in range(2):
         done = subprocess.run(
-            command, env=environ, capture_output=True, text=True, timeout=150, check=False
+            command, env=environ, capture_output=True, text=True, timeout=500, check=False
         )
         assert done.returncode == 0, done.stderr
     assert "csv-report" in done.stdout

@@ -17,12 +17,11 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)  # the component for Python may have to be built
 def test_it_measures_every_bar() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.wasm", "--json", "--runs=2", "--many=5",
          f"--cache={guests.hosts().cache_dir}"],
-        cwd=ROOT, capture_output=True, timeout=280, check=False,
+        cwd=ROOT, capture_output=True, timeout=500, check=False,
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stderr
     rows = {row["name"]: row for row in json.loads(done.stdout)}

@@ -421,7 +421,7 @@ def test_a_closed_pipe_is_no_error(skills: Tree, name: str) -> None:
         cwd=skills.project,
         stdout=write,
         stderr=subprocess.PIPE,
-        timeout=150,
+        timeout=500,
         check=False,
     )
     os.close(write)
@@ -435,7 +435,7 @@ def test_a_closed_pipe_is_no_error_for_help(tree: Tree, words: list[str]) -> Non
     read, write = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", "skillbelt", *words]
-    done = warm.run(command, stdout=write, stderr=subprocess.PIPE, timeout=150, check=False)
+    done = warm.run(command, stdout=write, stderr=subprocess.PIPE, timeout=500, check=False)
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -449,7 +449,7 @@ def test_a_full_disk_is_told_in_a_line(skills: Tree, name: str) -> None:
             cwd=skills.project,
             stdout=full,
             stderr=subprocess.PIPE,
-            timeout=150,
+            timeout=500,
             check=False,
         )
     assert done.returncode == 1
@@ -462,7 +462,7 @@ def test_a_full_disk_is_told_in_a_line(skills: Tree, name: str) -> None:
 def test_an_error_that_a_full_disk_does_not_take_is_a_line_too(tree: Tree) -> None:
     command = [sys.executable, "-m", "skillbelt", "show", "nope", "--json"]
     with open("/dev/full", "wb") as full:
-        done = warm.run(command, stdout=full, stderr=subprocess.PIPE, timeout=150, check=False)
+        done = warm.run(command, stdout=full, stderr=subprocess.PIPE, timeout=500, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith(b"skillbelt: no skill named 'nope'")
     assert done.stderr.count(b"\n") == 1
@@ -485,7 +485,7 @@ def test_any_locale_will_do(tree: Tree, name: str, encoding: str) -> None:
             cwd=tree.project,
             env=environ,
             capture_output=True,
-            timeout=150,
+            timeout=500,
             check=False,
         )
         assert done.returncode in ENDS.get(name, (0, 1))
@@ -563,7 +563,7 @@ def end_of(code: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-c", f"{given}from skillbelt.cli import run_process\nrun_process()"],
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
 
@@ -586,7 +586,7 @@ sys.meta_path.insert(0, Interrupting())
 from skillbelt.__main__ import start
 start()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=150)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=500)
     assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
 
 
@@ -612,7 +612,7 @@ def test_output_that_cannot_be_written_is_no_success() -> None:
             [sys.executable, "-m", "skillbelt", "--version"],
             stdout=full,
             stderr=subprocess.PIPE,
-            timeout=150,
+            timeout=500,
             check=False,
         )
     assert done.returncode != 0

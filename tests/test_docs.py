@@ -161,7 +161,7 @@ def python(text: str, page: Path, project: Path, **environment: str) -> str:
         env={**environ(project), **environment},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, f"{page.name}: {done.stderr}"
@@ -255,7 +255,7 @@ def test_the_first_commands_are_what_the_makefile_does() -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     done = [
         subprocess.run(
-            [*line, "-n"], cwd=ROOT, env=env, capture_output=True, text=True, timeout=150
+            [*line, "-n"], cwd=ROOT, env=env, capture_output=True, text=True, timeout=500
         )
         for line in targets
     ]
@@ -334,7 +334,7 @@ def shell(page: Path, project: Path) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=150,
+            timeout=500,
             check=False,
         )
         where = f"{page.name}:{step.line}: {step.command}\n{done.stdout}"

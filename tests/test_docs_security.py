@@ -30,7 +30,7 @@ def script() -> ModuleType:
 
 def test_the_page_lists_the_attacks_of_the_code() -> None:
     done = subprocess.run(
-        [sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=150, check=False
+        [sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=500, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -33,7 +33,7 @@ def run(
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
 
@@ -284,7 +284,7 @@ def test_every_example_program_runs(script: Path, open_tree: Tree) -> None:
         env={name: value for name, value in os.environ.items() if name not in KEYS},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -22,7 +22,6 @@ from tests.tree import Tree
 
 FOLDER = Path(__file__).parents[1] / "examples" / "skills" / "code-review"
 SOURCE = Path(__file__).parents[1] / "src" / "skillbelt"
-pytestmark = pytest.mark.timeout(300)  # the tools are installed first
 
 PYTHON = """\
 import os, sys

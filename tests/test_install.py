@@ -51,7 +51,7 @@ class Machine:
             env={**self.env, **environ},
             capture_output=True,
             text=True,
-            timeout=150,
+            timeout=500,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

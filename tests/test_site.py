@@ -137,7 +137,7 @@ def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
         [str(Path(sys.executable).with_name("zensical")), "build", "--strict"],
         cwd=tmp_path,
         capture_output=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
     assert done.returncode != 0

@@ -76,7 +76,13 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> str:
             *words,
         ],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
+        # pytest closes the folder of all temporary folders to other users, and sandboxes have one.
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "COLUMNS": "200",
+            "PYTEST_DEBUG_TEMPROOT": str(tmp_path_factory.mktemp("root")),
+        },
         capture_output=True,
         check=False,
         text=True,

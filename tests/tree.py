@@ -192,7 +192,7 @@ class Tree:
                 env=_environment(),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=150,
+                timeout=500,
             )
         )
         assert done.exit_code == 0, done.stderr

@@ -58,7 +58,7 @@ def discover(project: Path, *roots: Path) -> Seen:
         env={**os.environ, "HOME": "/"},  # that of whoever runs the tests can not be read
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=150,
+        timeout=500,
     )
     assert child.returncode == 0, child.stderr.decode()
     names, said = json.loads(child.stdout)

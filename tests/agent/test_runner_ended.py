@@ -209,7 +209,7 @@ def crashed(belt: Runtime, steps: str, at: int = 0) -> None:
         [sys.executable, "-c", _CRASH, belt.settings.project, steps, str(at)],
         cwd=Path(__file__).parents[2],
         capture_output=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()

@@ -178,7 +178,7 @@ def test_processes_never_share_or_lose_a_number(folder: Path, store: DiskArtifac
         assert one.stdin is not None
         one.stdin.write(b"x")
         one.stdin.flush()
-    given = [int(line) for one in writers for line in one.communicate(timeout=150)[0].split()]
+    given = [int(line) for one in writers for line in one.communicate(timeout=500)[0].split()]
     assert sorted(given) == list(range(100))
     kept = store.versions(KEY, "a")
     assert [one.version for one in kept] == list(range(100))

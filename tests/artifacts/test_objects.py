@@ -51,7 +51,7 @@ def server() -> Iterator[str]:
 def bucket(server: str, request: pytest.FixtureRequest) -> str:
     name = f"bucket-{abs(hash(request.node.nodeid))}"
     made = urllib.request.Request(f"{server}/{name}", method="PUT")
-    urllib.request.urlopen(made, timeout=150).close()
+    urllib.request.urlopen(made, timeout=500).close()
     return name
 
 

@@ -25,7 +25,7 @@ from tests.needs import not_run
 from tests.tree import Tree
 
 SCREENS = Path(__file__).parent / "screens"
-HANG_SECONDS = 150
+HANG_SECONDS = 500
 NORMAL = (
     (re.compile(r"chat-\d{8}-\d{6}-[0-9a-f]{4}"), "chat-SESSION"),
     (re.compile(r"http://127\.0\.0\.1:\d+/v1"), "http://MODEL/v1"),

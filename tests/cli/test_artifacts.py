@@ -46,7 +46,7 @@ def raw(tree: Tree, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         [sys.executable, "-m", "skillbelt", "artifacts", *arguments],
         cwd=tree.project,
         capture_output=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
 

@@ -202,7 +202,7 @@ def test_a_question_from_a_pipe(skilled: Tree) -> None:
         cwd=skilled.project,
         input=b"An echo, please\n",
         capture_output=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
     assert b"An echo, please" in done.stdout
@@ -333,7 +333,7 @@ def test_an_interrupt_ends_it_at_once(skilled: Tree) -> None:
         assert child.stdout is not None
         assert child.stdout.read(4) == b"Once"
         child.send_signal(signal.SIGINT)
-        _, stderr = child.communicate(timeout=150)
+        _, stderr = child.communicate(timeout=500)
         assert server.gone.wait(150)
     assert child.returncode == 130
     assert b"Traceback" not in stderr

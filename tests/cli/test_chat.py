@@ -26,7 +26,7 @@ from tests.tree import Done, Tree
 
 SKILLS = "project/.agents/skills"
 ECHO = "import json, sys\nprint(json.dumps({'got': json.load(sys.stdin)}))\n"
-HANG_SECONDS = 150
+HANG_SECONDS = 500
 # An answer that cannot be stopped, and a runner that cannot be closed.
 STUCK = """
 import threading
@@ -127,7 +127,7 @@ def piped(tree: Tree, text: str, *options: str) -> Done:
         cwd=tree.project,
         input=text.encode(),
         capture_output=True,
-        timeout=150,
+        timeout=500,
     )
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -496,7 +496,7 @@ def test_text_that_is_no_utf_8_is_taken(skilled: Tree) -> None:
         cwd=skilled.project,
         input=b"\xff\xfe\n",
         capture_output=True,
-        timeout=150,
+        timeout=500,
     )
     assert done.returncode == 0
 

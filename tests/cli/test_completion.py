@@ -24,7 +24,7 @@ from skillbelt.store import SessionKey, open_store
 from tests.needs import not_run
 from tests.tree import Tree
 
-HANG_SECONDS = 150
+HANG_SECONDS = 500
 _STYLE = re.compile(r"\x1b\[[0-?]*[@-~]|\x1b[=>]")
 # Names that would run something, were they read by a shell; the format allows none of them.
 HOSTILE = ("$(touch x)", "`touch x`", "a b", "a\nb", "a;touch x", "'touch x'", "a|b", "~", "*", "&")
@@ -214,7 +214,7 @@ def run_shell(tree: Tree, command: list[str], script: str) -> list[str]:
         env={**os.environ, "PATH": program(tree), "TERM": "dumb"},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -18,7 +18,6 @@ from tests.terminal import on_terminal
 from tests.tree import Done, Tree
 
 # A package is fetched and a module compiled when nobody has done so before.
-pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture
@@ -70,7 +69,7 @@ def test_after_once_it_needs_no_network(demo: Tree) -> None:
             ["unshare", "-n", sys.executable, "-m", "skillbelt", "demo"],
             cwd=demo.project,
             capture_output=True,
-            timeout=150,
+            timeout=500,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
@@ -119,7 +118,7 @@ def test_what_it_says_to_try_next_can_be_tried(demo: Tree) -> None:
             cwd=demo.project,
             env=environ,
             capture_output=True,
-            timeout=150,
+            timeout=500,
             check=False,
         )
         assert done.returncode == 0, (command, done.stderr)
@@ -155,7 +154,7 @@ def test_an_ordinary_user_is_left_nothing_either(open_tree: Tree) -> None:
         [sys.executable, "-c", _AS_SOMEBODY, str(skills)],
         cwd="/",
         capture_output=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stderr

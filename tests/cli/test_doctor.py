@@ -317,11 +317,10 @@ sys.exit(main())
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_every_sandbox_of_this_machine_is_attacked(tree: Tree) -> None:
     """With some of the attacks; all of them are carried out by the tests of the sandboxes."""
     tree.setenv("SKILLBELT_CACHE_DIR", hosts().cache_dir)  # an interpreter takes long to build
-    done = tree.python("-c", SOME, "doctor", "--sandbox", "--json", timeout=250)
+    done = tree.python("-c", SOME, "doctor", "--sandbox", "--json", timeout=500)
     document = json.loads(done.stdout)
     assert (done.exit_code, done.stderr) == (0, "")
     usable = [one["name"] for one in document["sandboxes"] if one["available"] and one["level"]]

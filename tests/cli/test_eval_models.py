@@ -236,7 +236,7 @@ def test_a_killed_evaluation_goes_on_where_it_was(skills: Tree) -> None:
         )
         assert waiting.wait(150)
         child.send_signal(signal.SIGKILL)
-        child.communicate(timeout=150)
+        child.communicate(timeout=500)
         go_on.set()
         document = skills.run("eval", "trigger", "csv-report", *options).document
     assert [one["cached"] for one in document["cases"]] == [True, True, False]

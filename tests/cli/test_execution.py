@@ -75,7 +75,7 @@ def test_input_from_standard_input(sums: Tree) -> None:
         cwd=sums.project,
         input=json.dumps({"numbers": [1] * 200_000}).encode(),
         capture_output=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, b'{"sum": 200000}\n')

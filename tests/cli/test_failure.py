@@ -93,7 +93,7 @@ def test_an_interrupt(tree: Tree, name: str) -> None:
     assert child.stderr is not None
     assert "Ctrl-C stops it" in child.stderr.readline()
     child.send_signal(signal.SIGINT)
-    stdout, _ = child.communicate(timeout=150)
+    stdout, _ = child.communicate(timeout=500)
     found = json.loads(stdout.splitlines()[-1])["error"]
     assert (child.returncode, found["kind"], found["exit_code"]) == (130, "interrupted", 130)
 
@@ -136,7 +136,7 @@ def test_an_error_of_the_system(tree: Tree) -> None:
     )
     done = warm.run(
         [sys.executable, "-c", "from skillbelt.cli import listing\n" + code],
-        cwd=tree.project, capture_output=True, text=True, timeout=150,
+        cwd=tree.project, capture_output=True, text=True, timeout=500,
     )  # fmt: skip
     found = json.loads(done.stdout)["error"]
     assert (done.returncode, found["kind"], found["exit_code"]) == (1, "system", 1)

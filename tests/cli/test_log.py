@@ -340,7 +340,7 @@ def into_a_closed_pipe(tree: Tree, *options: str) -> tuple[int, bytes]:
             cwd=tree.project,
             stdout=closed,
             stderr=subprocess.PIPE,
-            timeout=150,
+            timeout=500,
             check=False,
         )
     return done.returncode, done.stderr

@@ -260,10 +260,10 @@ def test_another_process_is_told_and_answers(rules: Tree) -> None:
         assert pending["skill"] == "pdf"
         assert [one["id"] for one in given(rules, "pending")["pending"]] == [pending["id"]]
         assert given(rules, "answer", pending["id"], "once")["answered"]
-        assert asker.communicate(timeout=150)[0] == "loaded\n"
+        assert asker.communicate(timeout=500)[0] == "loaded\n"
     finally:
         watcher.send_signal(signal.SIGINT)
-        watcher.communicate(timeout=150)
+        watcher.communicate(timeout=500)
     assert watcher.returncode == 130
     assert given(rules, "pending") == {"pending": []}
 

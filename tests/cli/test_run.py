@@ -49,7 +49,7 @@ def piped(tree: Tree, data: bytes, *arguments: str) -> subprocess.CompletedProce
         cwd=tree.project,
         input=data,
         capture_output=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
 
@@ -282,7 +282,7 @@ def test_more_than_may_be_piped_in_is_refused(kit: Tree) -> None:
 def test_a_closed_input_is_an_empty_one(kit: Tree) -> None:
     command = f"{sys.executable} -m skillbelt run {SKILL} --yes -- wc -c <&-"
     done = subprocess.run(
-        ["sh", "-c", command], cwd=kit.project, capture_output=True, timeout=150, check=False
+        ["sh", "-c", command], cwd=kit.project, capture_output=True, timeout=500, check=False
     )
     assert (done.returncode, done.stdout) == (0, b"0\n"), done.stderr
 
@@ -415,7 +415,7 @@ def test_a_run_ends_when_nobody_reads_any_more(kit: Tree) -> None:
         cwd=kit.project,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"y\n", b"")
@@ -433,7 +433,7 @@ def test_output_that_can_not_be_written_is_told(kit: Tree, size: int) -> None:
             stdin=subprocess.DEVNULL,
             stdout=full,
             stderr=subprocess.PIPE,
-            timeout=150,
+            timeout=500,
             check=False,
         )
     assert done.returncode == 1

@@ -32,7 +32,7 @@ def piped(tree: Tree, data: bytes, *arguments: str) -> Done:
         cwd=tree.project,
         input=data,
         capture_output=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -45,10 +45,10 @@ def test_a_new_token_is_told_once_and_nowhere_else(tree: Tree) -> None:
         assert len(token) >= 32
         for given, code in ((token, 400), ("x" * 40, 401)):
             headers = {"authorization": f"Bearer {given}"}
-            assert httpx2.post(url, headers=headers, timeout=150).status_code == code
+            assert httpx2.post(url, headers=headers, timeout=500).status_code == code
     finally:
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=150)
+        out, err = process.communicate(timeout=500)
     assert process.returncode == 0
     assert (out, err) == ("", "")
 
@@ -81,10 +81,10 @@ def test_a_token_of_yours_is_not_told(tree: Tree) -> None:
     try:
         [url] = re.findall(r"serving MCP at (\S+);", told)
         headers = {"authorization": "Bearer the-token-of-the-file"}
-        assert httpx2.post(url, headers=headers, timeout=150).status_code == 400
+        assert httpx2.post(url, headers=headers, timeout=500).status_code == 400
     finally:
         process.send_signal(signal.SIGINT)
-        rest = process.communicate(timeout=150)
+        rest = process.communicate(timeout=500)
     assert "the-token" not in told + "".join(rest)
 
 

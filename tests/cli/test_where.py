@@ -35,7 +35,7 @@ def test_a_script_gets_the_very_bytes_of_the_path(tree: Tree) -> None:
         [sys.executable, "-m", "skillbelt", "where", "pdf"],
         cwd=tree.project,
         capture_output=True,
-        timeout=150,
+        timeout=500,
         check=True,
     )
     assert done.stdout == os.fsencode(folder) + b"\n"

@@ -87,7 +87,7 @@ async def console(
     app = build_console(inner, belt=belt, tokens=book, sign_ins=signs, served=served)
     transport = httpx2.ASGITransport(app, client=(caller, 1234))
     try:
-        async with httpx2.AsyncClient(transport=transport, base_url=URL, timeout=150) as client:
+        async with httpx2.AsyncClient(transport=transport, base_url=URL, timeout=500) as client:
             browser = Browser(client, signs, app)
             browser.sign_in()
             yield browser

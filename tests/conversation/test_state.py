@@ -259,7 +259,7 @@ session.select_docs("pdf", ["b.md"], mode="add", call_id="c2")
 session.load("csv")
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=150, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=500, check=True
     )
     assert done.stdout.strip() == "[('pdf', ('a.md',), False)] {'pdf': 'c1'}"
     assert session.loaded() == [LoadedSkill("csv"), LoadedSkill("pdf", ("a.md", "b.md"))]

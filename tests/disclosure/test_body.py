@@ -404,7 +404,6 @@ def test_other_files_are_refused_by_content(
         load_resource(resource(tree, data), "references/a.md")
 
 
-@pytest.mark.timeout(20)
 def test_a_pipe_named_as_text_is_refused_at_once(tree: Tree) -> None:
     skill = made(tree)
     os.mkfifo(tree.path(f"{FOLDER}/a.md"))

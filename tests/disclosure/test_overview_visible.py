@@ -122,7 +122,6 @@ def test_no_text_as_a_glob_raises(glob: str, file: str) -> None:
     visible([with_paths([glob])], files=[file])
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "paths",
     [

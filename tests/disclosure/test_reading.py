@@ -114,7 +114,6 @@ def attempt(read: Callable[[], bytes]) -> object:
         return type(error)
 
 
-@pytest.mark.timeout(20)
 def test_a_pipe_is_not_waited_for(folder: Path, skill: Skill) -> None:
     os.mkfifo(folder / "pipe.md")
     with pytest.raises(FileTypeRefused, match="not a regular file"):

@@ -250,6 +250,6 @@ def together(tree: Tree, count: int) -> list[tuple[str, str]]:
         warm.Popen[str](command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(count)
     ]
-    outputs = [process.communicate(timeout=150) for process in started]
+    outputs = [process.communicate(timeout=500) for process in started]
     assert [process.returncode for process in started] == [0] * count, outputs
     return outputs

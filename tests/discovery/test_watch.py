@@ -15,7 +15,7 @@ from tests.needs import not_run
 from tests.tree import Tree
 
 AGENTS = "project/.agents/skills"
-HANG_SECONDS = 150
+HANG_SECONDS = 500
 
 
 @pytest.fixture(params=["watchfiles", "polling"])

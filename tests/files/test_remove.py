@@ -17,7 +17,7 @@ from tests.running.test_workspace import as_user, needs_root
 from tests.tree import NOBODY, QUICK, Tree
 
 # A hundred thousand of anything, on a machine that has much else to do.
-slow = pytest.mark.timeout(300)
+slow = pytest.mark.timeout(900)
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_another_file_system_is_not_entered(tmp_path: Path, kind: str, place: st
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
     if done.returncode == 77 or "unshare:" in done.stderr:

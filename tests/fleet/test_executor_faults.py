@@ -22,7 +22,7 @@ from skillbelt.running.history import RunHistory
 from tests.fleet.cluster import TOKEN, SmallCluster, open_cluster
 
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 300.0
 SERVER = """
 import sys
 from skillbelt import Rule, Runtime

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from skillbelt.fleet.live_output import OutputFeed, OutputWindow
 
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 300.0
 
 
 def enter_in_thread(window: OutputWindow, size: int) -> tuple[threading.Thread, list[bool]]:

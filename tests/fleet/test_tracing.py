@@ -12,7 +12,7 @@ from tests.mcp.clients import over_stdio, text_of
 from tests.serving.clients import fill
 from tests.tree import Tree
 
-pytestmark = [pytest.mark.long, pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.anyio]
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 # Every Python process that is started with it exports its spans to a file, as an operator's
 # `opentelemetry-instrument` would.

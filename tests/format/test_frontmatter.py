@@ -243,7 +243,6 @@ GUARDS = {
 
 
 @pytest.mark.parametrize("code", GUARDS)
-@pytest.mark.timeout(10)
 def test_a_guard_gives_one_diagnostic_and_skips_the_file(code: str) -> None:
     parsed = read(GUARDS[code])
     assert (parsed.state, parsed.fields, codes(parsed)) == ("skipped", {}, [code])

@@ -142,7 +142,6 @@ DEEP = [
 
 
 @pytest.mark.parametrize("text", DEEP, ids=range(len(DEEP)))
-@pytest.mark.timeout(20)
 def test_deep_nesting_is_refused_before_it_is_composed(text: str) -> None:
     result = broken(text + "\n")
     assert (result.problem.code, result.guard) == ("yaml-depth", True)
@@ -172,7 +171,6 @@ BOMBS = [
 
 
 @pytest.mark.parametrize("text", BOMBS, ids=range(len(BOMBS)))
-@pytest.mark.timeout(20)
 def test_alias_bombs_are_refused(text: str) -> None:
     result = broken(text)
     assert (result.problem.code, result.guard) == ("yaml-aliases", True)

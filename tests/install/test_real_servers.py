@@ -25,7 +25,7 @@ from tests.tree import Tree
 
 pytestmark = needs.linux
 SSHD = "/usr/sbin/sshd"
-_GUARD_SECONDS = 120.0
+_GUARD_SECONDS = 500.0
 _TREE: Files = {"SKILL.md": skill_text("alpha"), "scripts": {"run.sh": ("100755", "echo one\n")}}
 
 

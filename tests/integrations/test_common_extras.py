@@ -29,7 +29,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
         env=os.environ,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
 
@@ -70,7 +70,7 @@ from skillbelt.integrations.functions import skill_functions
 print([name for name in {FRAMEWORKS} if name in sys.modules])
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=150, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=500, check=True
     )
     # Some distributions of `google` put its namespace there at start.
     assert done.stdout.strip() in ("[]", "['google']")

@@ -153,7 +153,7 @@ def elsewhere(framework: str, url: str, state: Path, project: Path) -> str:
         env=os.environ,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stderr

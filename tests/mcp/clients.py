@@ -139,7 +139,7 @@ class Http(NamedTuple):
     @asynccontextmanager
     async def client(self, mode: Any = "auto", **options: Any) -> AsyncIterator[Client]:
         async with (
-            httpx2.AsyncClient(headers=self.headers, timeout=150) as http,
+            httpx2.AsyncClient(headers=self.headers, timeout=500) as http,
             Client(streamable_http_client(self.url, http_client=http), mode=mode, **options) as one,
         ):
             yield one
@@ -147,7 +147,7 @@ class Http(NamedTuple):
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Send a signal; return the exit code, and the text on stderr."""
         self.process.send_signal(number)
-        _, told = self.process.communicate(timeout=150)
+        _, told = self.process.communicate(timeout=500)
         return self.process.returncode, told.decode()
 
 

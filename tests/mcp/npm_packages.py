@@ -42,7 +42,7 @@ def _install(folder: Path) -> None:
     for name in FILES:
         shutil.copy(HERE / name, folder)
     npm = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    done = subprocess.run(npm, cwd=folder, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(npm, cwd=folder, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     # The command line is a part of the inspector, and looks there for its version; the
     # rest of it are web pages, which no test needs.

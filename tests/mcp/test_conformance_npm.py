@@ -141,7 +141,7 @@ class Tool:
             cwd=self._folder,
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=500,
             check=False,
         )
         # It ends with an error after any failed check, so also for a scenario that is not wanted.

@@ -46,7 +46,7 @@ MODERN = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/list"}
 def post(server: Http, body: bytes | str, **headers: str) -> httpx2.Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return httpx2.post(
-        server.url, content=body, headers={**server.headers, **ACCEPT, **named}, timeout=150
+        server.url, content=body, headers={**server.headers, **ACCEPT, **named}, timeout=500
     )
 
 
@@ -190,7 +190,7 @@ class Session:
     def end(self) -> int:
         named = {"mcp-session-id": self.headers["mcp_session_id"]}
         return httpx2.delete(
-            self.server.url, headers={**self.server.headers, **named}, timeout=150
+            self.server.url, headers={**self.server.headers, **named}, timeout=500
         ).status_code
 
 
@@ -240,7 +240,7 @@ def test_the_end_of_a_session_ends_what_it_ran_in_the_background(server: Http) -
 def test_who_may_not_come_in_gets_nothing(server: Http, headers: dict[str, str], code: int) -> None:
     for method in ("GET", "POST", "DELETE"):
         sent = {**server.headers, **ACCEPT, **MODERN, **headers}
-        answer = httpx2.request(method, server.url, headers=sent, timeout=150)
+        answer = httpx2.request(method, server.url, headers=sent, timeout=500)
         assert answer.status_code == code
         assert "skillbelt" not in answer.text
 
@@ -265,7 +265,7 @@ def test_a_body_has_an_end(server: Http, era: dict[str, str]) -> None:
             yield b"x" * (MAX_REQUEST_BYTES // 8)
 
     sent = {**server.headers, **ACCEPT, **era}
-    assert httpx2.post(server.url, content=endless(), headers=sent, timeout=150).status_code == 413
+    assert httpx2.post(server.url, content=endless(), headers=sent, timeout=500).status_code == 413
 
 
 def test_other_paths_and_methods_are_not_there(server: Http) -> None:
@@ -283,7 +283,7 @@ def test_half_a_request_holds_up_nobody(server: Http) -> None:
     where = urlsplit(server.url)
     with socket.create_connection((where.hostname, where.port)) as slow:
         slow.sendall(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:")
-        assert httpx2.post(server.url, timeout=150).status_code == 401
+        assert httpx2.post(server.url, timeout=500).status_code == 401
 
 
 @pytest.mark.parametrize(("number", "mode"), [(signal.SIGTERM, "legacy"), (signal.SIGINT, "auto")])
@@ -291,7 +291,7 @@ def test_a_signal_ends_it_and_what_runs(place: Place, number: signal.Signals, mo
     mark = str(time.time_ns())
     with over_http(place.tree, "--token", TOKEN, env=place.environ) as server:
         upgrade = {"Upgrade": "websocket", "Connection": "Upgrade"}
-        assert httpx2.get(server.url, headers=upgrade, timeout=150).status_code == 401
+        assert httpx2.get(server.url, headers=upgrade, timeout=500).status_code == 401
         server = server._replace(token=TOKEN)
 
         async def main() -> None:
@@ -394,8 +394,8 @@ def test_a_new_token_is_a_good_one() -> None:
 def test_the_probes_and_the_metrics(server: Http) -> None:
     root = server.url.removesuffix("/mcp")
     for path in ("/health", "/ready"):
-        assert httpx2.get(root + path, timeout=150).json() == {"status": "ok"}
-    assert httpx2.get(f"{root}/metrics", timeout=150).status_code == 401
-    found = httpx2.get(f"{root}/metrics", headers=server.headers, timeout=150)
+        assert httpx2.get(root + path, timeout=500).json() == {"status": "ok"}
+    assert httpx2.get(f"{root}/metrics", timeout=500).status_code == 401
+    found = httpx2.get(f"{root}/metrics", headers=server.headers, timeout=500)
     assert found.headers["content-type"].startswith("text/plain")
     assert "skillbelt_runs_running" in found.text

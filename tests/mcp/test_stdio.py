@@ -78,7 +78,7 @@ class Raw:
 
     def ended(self) -> tuple[int, str]:
         """Return the exit code and the text on stderr, once the process has ended."""
-        _, told = self.process.communicate(timeout=150)
+        _, told = self.process.communicate(timeout=500)
         return self.process.returncode, told.decode()
 
 

@@ -74,7 +74,7 @@ def test_every_example_runs(script: Path, tree: Tree) -> None:
         cwd=tree.project,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

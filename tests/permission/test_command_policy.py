@@ -207,7 +207,7 @@ def bash_words(texts: list[str]) -> list[list[str]]:
     script = probe + "".join(f"_probe {text}\n" for text in texts)
     done = subprocess.run(
         ["bash", "--norc", "-c", script], cwd="/usr/bin", env={"HOME": "/nowhere"},
-        capture_output=True, timeout=150, check=True,
+        capture_output=True, timeout=500, check=True,
     )  # fmt: skip
     assert done.stderr == b""
     calls = done.stdout.decode().split("\1\0")

@@ -252,16 +252,16 @@ def test_two_machines_ask_and_answer_with_the_commands(tree: Tree, postgres_url:
         stdout=subprocess.PIPE,
         text=True,
     )
-    answer.communicate(timeout=150)
+    answer.communicate(timeout=500)
     assert answer.returncode == 0
-    assert asker.communicate(timeout=150)[0] == "always\n"
+    assert asker.communicate(timeout=500)[0] == "always\n"
     watcher.kill()
     watcher.communicate()
     # On the machine that answered, the same is now allowed without a question.
     again = warm.Popen[str](
         [sys.executable, "-c", ASKS, str(there)], env=theirs, stdout=subprocess.PIPE, text=True
     )
-    assert again.communicate(timeout=150)[0] == "remembered\n"
+    assert again.communicate(timeout=500)[0] == "remembered\n"
 
 
 def test_a_folder_without_a_name_is_one_of_its_user_and_machine(

@@ -59,12 +59,12 @@ class Child:
 
     def rest(self) -> list[str]:
         """Let it run to its end; return what it printed."""
-        out, _ = self.process.communicate("\n", timeout=150)
+        out, _ = self.process.communicate("\n", timeout=500)
         assert self.process.returncode == 0
         return out.splitlines()
 
     def ended(self) -> int:
-        self.process.communicate(timeout=150)
+        self.process.communicate(timeout=500)
         return self.process.returncode
 
 

@@ -466,7 +466,6 @@ def test_a_file_that_is_swapped_never_leads_out(
             assert {file.content for file in found.files} <= {"fine", ""}
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     ("swap", "why"),
     [

@@ -26,7 +26,6 @@ from tests.running.test_packages_environments import _made_removable as _made_re
 
 pytestmark = [
     needs.linux,
-    pytest.mark.timeout(180),
 ]
 npm = needs.npm
 

@@ -24,7 +24,7 @@ from tests.running.test_packages_environments import _made_removable as _made_re
 from tests.running.test_packages_environments import says
 from tests.running.test_packages_environments_hostile import Market
 
-pytestmark = [needs.linux, pytest.mark.timeout(180)]
+pytestmark = [needs.linux]
 FILE = "greet-1.0-py3-none-any.whl"
 PAGE = f"/files/{FILE}"
 

@@ -29,7 +29,7 @@ from tests.running.test_packages_environments import Shop, says
 from tests.running.test_packages_environments import _made_removable as _made_removable
 from tests.running.test_packages_environments_hostile import Market
 
-pytestmark = [needs.linux, pytest.mark.timeout(180)]
+pytestmark = [needs.linux]
 SIMPLE_JSON = "application/vnd.pypi.simple.v1+json"
 FILE = "greet-1.0-py3-none-any.whl"
 

@@ -252,7 +252,7 @@ def test_another_user_keeps_the_files_a_run_started_with(open_tree: Tree) -> Non
             process.stdout.readline()
             change_text(source)
             assert not staged(workspace, source).reused
-            said, _ = process.communicate("", timeout=150)
+            said, _ = process.communicate("", timeout=500)
     assert "reference" in said
 
 

@@ -116,7 +116,7 @@ def test_conversations_keep_their_order_and_nothing_of_each_other(
         machines = [Machine(tree, number, postgres_url) for number in range(MACHINES)]
         said = interleave(machines)
         for machine in machines:
-            machine.process.communicate(timeout=150)
+            machine.process.communicate(timeout=500)
             assert machine.process.returncode == 0
         desk.close()
 

@@ -30,7 +30,7 @@ from skillbelt.testing.sandbox_suite import Place
 from tests.needs import not_run
 
 NAMES = ("docker", "podman")
-START_SECONDS, STOP_SECONDS = 30.0, 15.0
+START_SECONDS, STOP_SECONDS = 150.0, 60.0
 OTHER_RUNTIME = "another"
 USER_PROCESSES, OPEN_FILES = 32_768, 1_024
 

@@ -31,7 +31,7 @@ if os.getuid() == 0:
 """
 
 
-def as_user(code: str, timeout: float = 280) -> object:
+def as_user(code: str, timeout: float = 500) -> object:
     """The value that the code passes to `json.dump(..., sys.stdout)`."""
     done = warm.run(
         [sys.executable, "-c", _CHILD + code],

@@ -11,7 +11,7 @@ import pytest
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox.container.pool import Container, ContainerPool
 
-HANG_SECONDS = 150.0
+HANG_SECONDS = 500.0
 
 
 class Box(Container):

@@ -20,7 +20,7 @@ from skillbelt.sandbox.inside import container as keeper
 from skillbelt.sandbox.protocol import Captured, Job, Outcome
 from skillbelt.testing.sandbox_suite import Place
 
-HANG_SECONDS = 150.0
+HANG_SECONDS = 500.0
 
 
 class Strange(Container):

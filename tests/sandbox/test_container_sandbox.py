@@ -46,7 +46,6 @@ class TestContainer(SandboxConformance):
 
 
 @pytest.mark.property
-@pytest.mark.timeout(200)
 def test_every_attack_is_stopped(sandbox: ContainerSandbox, request: pytest.FixtureRequest) -> None:
     """Each engine gets others of them here; `make test-all` carries out every attack on each."""
     first = NAMES.index(request.node.callspec.params["engine"])

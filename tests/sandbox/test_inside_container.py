@@ -20,7 +20,7 @@ from skillbelt.sandbox.linux import seccomp
 from skillbelt.sandbox.linux.identity import trusted_program
 from tests import needs
 
-HANG_SECONDS = 150.0
+HANG_SECONDS = 500.0
 TEXT = source_of("container").encode()
 PATH = "/usr/bin:/bin"
 

@@ -11,7 +11,7 @@ from skillbelt.sandbox.inside import keeper
 from skillbelt.sandbox.inside.source import source_of
 
 TEXT = source_of("keeper")
-HANG_SECONDS = 150
+HANG_SECONDS = 500
 
 
 class Kept:

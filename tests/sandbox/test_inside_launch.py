@@ -41,20 +41,20 @@ def started(python: str = sys.executable, **fields: object) -> subprocess.Popen[
 @pytest.mark.parametrize("python", [sys.executable, "/usr/bin/python3"])
 def test_it_waits_for_its_answer(python: str) -> None:
     with started(python) as process:
-        assert process.communicate(b"go\n", timeout=150) == (b"1ran\n", b"")
+        assert process.communicate(b"go\n", timeout=500) == (b"1ran\n", b"")
         assert process.returncode == 0
 
 
 def test_nothing_runs_when_nobody_answers() -> None:
     with started() as process:
-        assert process.communicate(b"", timeout=150) == (b"1", b"")
+        assert process.communicate(b"", timeout=500) == (b"1", b"")
         assert process.returncode == 125
 
 
 def test_nothing_runs_for_another_parent() -> None:
     """Our parent was gone before the launcher could ask for a death signal."""
     with started(parent=1) as process:
-        assert process.communicate(b"go\n", timeout=150) == (b"", b"")
+        assert process.communicate(b"go\n", timeout=500) == (b"", b"")
         assert process.returncode == 125
 
 
@@ -63,7 +63,7 @@ def test_nothing_runs_for_another_parent() -> None:
 )
 def test_a_program_that_can_not_be_run(program: str, code: int) -> None:
     with started(argv=[program]) as process:
-        said, errors = process.communicate(b"go\n", timeout=150)
+        said, errors = process.communicate(b"go\n", timeout=500)
         assert (process.returncode, said) == (code, b"1")
         assert errors.startswith(program.encode())
 
@@ -71,7 +71,7 @@ def test_a_program_that_can_not_be_run(program: str, code: int) -> None:
 def test_a_rule_that_the_kernel_refuses_is_told_before_the_answer() -> None:
     rules = {"handled": (2**40, 0, 0), "size": 8, "paths": []}
     with started(rules=rules) as process:
-        said, errors = process.communicate(b"go\n", timeout=150)
+        said, errors = process.communicate(b"go\n", timeout=500)
         assert (process.returncode, said) == (125, b"")
         assert b"Invalid argument" in errors
 
@@ -81,7 +81,7 @@ def test_it_ends_what_is_below_it_when_asked() -> None:
         assert process.stdin is not None and process.stdout is not None
         assert process.stdout.read(1) == b"1"
         process.terminate()
-        assert process.wait(timeout=150) == 137
+        assert process.wait(timeout=500) == 137
 
 
 @pytest.mark.parametrize("program", ["launch", "keeper", "bridge", "container"])

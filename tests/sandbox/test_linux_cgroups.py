@@ -40,7 +40,7 @@ def test_a_group_bounds_who_joins_it_and_is_gone_afterwards() -> None:
     ) as shell:
         group.join(shell.pid)
         assert group.hits() == ()
-        shell.communicate("go\n", timeout=150)
+        shell.communicate("go\n", timeout=500)
     assert group.hits() == ("max_processes",)
     assert groups() != []
     group.remove()
@@ -62,11 +62,11 @@ def test_a_group_that_is_halted_starts_nothing_and_is_ended() -> None:
     ):
         group.take_in([shell.pid, other.pid, 4194305])
         group.halt()
-        shell.communicate(b"go\n", timeout=150)
+        shell.communicate(b"go\n", timeout=500)
         assert shell.returncode != 0
         assert group.hits() == ()
         group.end()
-        assert other.wait(timeout=150) < 0
+        assert other.wait(timeout=500) < 0
     group.remove()
     assert groups() == []
 

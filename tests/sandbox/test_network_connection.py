@@ -81,7 +81,7 @@ def tls_server(folder: Path) -> Iterator[tuple[int, Path]]:
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
          "/CN=example.com", "-addext", "subjectAltName=DNS:example.com", "-keyout", str(key),
          "-out", str(certificate)],
-        check=True, capture_output=True, timeout=150,
+        check=True, capture_output=True, timeout=500,
     )  # fmt: skip
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)

@@ -280,7 +280,7 @@ def test_root_without_the_right_to_look_does_not_guess(tmp_path: Path) -> None:
     )
     words = [setpriv, "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace", sys.executable]
     done = subprocess.run(
-        [*words, "-c", code], capture_output=True, text=True, timeout=150, check=True
+        [*words, "-c", code], capture_output=True, text=True, timeout=500, check=True
     )
     assert done.stdout == "False True\n"
 

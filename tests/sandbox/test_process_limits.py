@@ -19,7 +19,7 @@ from skillbelt.values import Limits
 from tests.bounds import bounds
 from tests.sandbox.ordinary import as_user
 
-HANG_SECONDS = 150
+HANG_SECONDS = 500
 
 
 @pytest.fixture(params=[LinuxSandbox, LandlockSandbox])

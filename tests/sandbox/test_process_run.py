@@ -217,7 +217,7 @@ with tempfile.TemporaryDirectory(prefix="skillbelt-") as folder:
 print(children(os.getpid()))
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, timeout=150, check=True, text=True
+        [sys.executable, "-c", code], capture_output=True, timeout=500, check=True, text=True
     )
     assert done.stdout == "[]\n"
 

@@ -260,6 +260,6 @@ def test_processes_that_need_the_same_compile_it_once(place: Place, tmp_path: Pa
     folder = os.path.join(os.path.dirname(place.folder), "guests")
     argv = [sys.executable, "-c", _AT_ONCE, str(tmp_path), folder, place.folder]
     started = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    said = [process.communicate(timeout=150)[0].split() for process in started]
+    said = [process.communicate(timeout=500)[0].split() for process in started]
     assert [each[0] for each in said] == ["0"] * 3
     assert sum(int(each[1]) for each in said) == 1

@@ -18,8 +18,6 @@ from skillbelt.settings import Settings
 from tests import needs
 from tests.sandbox.guests import hosts
 
-pytestmark = pytest.mark.timeout(300)  # the component is built first
-
 
 @pytest.fixture
 def kept(tmp_path: Path) -> tuple[Settings, Path]:

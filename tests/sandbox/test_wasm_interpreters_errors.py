@@ -12,8 +12,6 @@ from tests.sandbox.wasm_guests.conftest import place as place
 from tests.sandbox.wasm_guests.conftest import sandbox as sandbox
 from tests.sandbox.wasm_guests.running import said, script
 
-pytestmark = pytest.mark.timeout(120)  # the component is compiled first
-
 # What comes last is no call, so that nothing is waited for.
 NEVER = "setTimeout(() => console.log('never'), 50);\nconst last = 1;\n"
 

@@ -13,8 +13,6 @@ from tests.sandbox.wasm_guests.conftest import place as place
 from tests.sandbox.wasm_guests.conftest import sandbox as sandbox
 from tests.sandbox.wasm_guests.running import said, script
 
-pytestmark = pytest.mark.timeout(120)  # the component is compiled first
-
 
 def test_a_script_knows_where_it_is(sandbox: WasmSandbox, place: Place) -> None:
     code = "console.log(process.argv.slice(1), process.cwd(), __filename, require.main);"
@@ -189,6 +187,6 @@ console.table([{ a: 1, b: "x" }, { a: 2 }]); console.group("in"); console.log("s
 @needs.node
 def test_values_are_shown_as_node_shows_them(sandbox: WasmSandbox, place: Place) -> None:
     node = subprocess.run(
-        ["node", "-e", SHOWN], capture_output=True, text=True, timeout=150, check=True
+        ["node", "-e", SHOWN], capture_output=True, text=True, timeout=500, check=True
     )
     assert said(script(sandbox, place, {}, "node", "-e", SHOWN)) == node.stdout

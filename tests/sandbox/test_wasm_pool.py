@@ -166,7 +166,7 @@ pool.close()
 
 def test_a_fork_of_the_runtime_has_an_engine_of_its_own() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _FORKS], capture_output=True, text=True, timeout=150, check=True
+        [sys.executable, "-c", _FORKS], capture_output=True, text=True, timeout=500, check=True
     )
     assert done.stdout.split() == ["0", "True"], done.stderr
 

@@ -275,7 +275,7 @@ print(sandbox._pool.engine().pid, sandbox._pool.root())
 
 def test_one_that_was_never_closed_leaves_nothing_either() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _FORGOTTEN], capture_output=True, text=True, timeout=150, check=True
+        [sys.executable, "-c", _FORGOTTEN], capture_output=True, text=True, timeout=500, check=True
     )
     pid, folder = done.stdout.split()
     until = time.monotonic() + HANG_SECONDS

@@ -22,8 +22,6 @@ from skillbelt.values import Limits
 from tests.bounds import bounds
 from tests.sandbox import guests
 
-pytestmark = pytest.mark.timeout(300)  # the component is built and compiled first
-
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[WasmSandbox]:
@@ -96,7 +94,7 @@ def test_an_ordinary_user_is_as_safe(sandbox: WasmSandbox, place: Place) -> None
             [sys.executable, "-c", _AS_USER, cache],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=200,
+            timeout=500,
             check=False,
         )
     assert done.returncode == 0, done.stderr.decode()

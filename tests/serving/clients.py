@@ -39,7 +39,7 @@ async def api(belt: Runtime, tokens: TokenBook | None = None) -> AsyncIterator[h
     headers = {"authorization": f"Bearer {TOKEN}"}
     try:
         async with httpx2.AsyncClient(
-            transport=transport, base_url="http://127.0.0.1:8765", headers=headers, timeout=150
+            transport=transport, base_url="http://127.0.0.1:8765", headers=headers, timeout=500
         ) as client:
             yield client
     finally:

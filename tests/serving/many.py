@@ -62,7 +62,7 @@ async def mcp_client(
 ) -> AsyncIterator[Client]:
     """An MCP client whose requests go through the balancer."""
     async with (
-        httpx2.AsyncClient(transport=balancer, headers=HEADERS, timeout=150) as http,
+        httpx2.AsyncClient(transport=balancer, headers=HEADERS, timeout=500) as http,
         Client(
             streamable_http_client("http://127.0.0.1/mcp", http_client=http), mode=mode, **options
         ) as client,
@@ -73,5 +73,5 @@ async def mcp_client(
 def api_client(balancer: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
     """A client of the JSON API whose requests go through the balancer."""
     return httpx2.AsyncClient(
-        transport=balancer, headers=HEADERS, base_url="http://127.0.0.1", timeout=150
+        transport=balancer, headers=HEADERS, base_url="http://127.0.0.1", timeout=500
     )

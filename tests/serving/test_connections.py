@@ -46,7 +46,7 @@ class Served:
         await send({"type": "http.response.body", "body": b"answered"})
 
     def connect(self, data: bytes) -> socket.socket:
-        made = socket.create_connection(self._listening.getsockname(), timeout=150)
+        made = socket.create_connection(self._listening.getsockname(), timeout=500)
         made.sendall(data)
         return made
 

@@ -30,7 +30,7 @@ def server(open_tree: Tree) -> Iterator[Http]:
 
 
 def client(server: Http) -> httpx2.Client:
-    return httpx2.Client(base_url=server.url, headers=server.headers, timeout=150)
+    return httpx2.Client(base_url=server.url, headers=server.headers, timeout=500)
 
 
 def test_output_is_there_while_the_command_runs_and_who_leaves_ends_it(server: Http) -> None:

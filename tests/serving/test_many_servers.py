@@ -19,7 +19,7 @@ from tests.serving.clients import error_of, fill
 from tests.serving.many import Balancer, api_client, mcp_client, servers
 from tests.tree import Tree
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.anyio]
 every_era = pytest.mark.parametrize("mode", first_one("auto", "legacy"))
 S = "/v1/sessions/chat"
 META: Any = {"skillbelt/session": "chat"}

@@ -82,7 +82,7 @@ def go(*children: subprocess.Popen[bytes]) -> None:
 def finished(process: subprocess.Popen[bytes]) -> str:
     """The output of a child that succeeded."""
     try:
-        out, _ = process.communicate(timeout=150)
+        out, _ = process.communicate(timeout=500)
     except subprocess.TimeoutExpired:
         process.kill()
         out, _ = process.communicate()

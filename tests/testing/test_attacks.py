@@ -19,7 +19,6 @@ from skillbelt.testing.attacks import AttackResult, open_scene, run_attacks
 from skillbelt.testing.probes import PROBES
 from tests.sandbox.ordinary import as_user
 
-pytestmark = pytest.mark.timeout(300)
 # Each kind of user meets many attacks on each sandbox here, and all of them in `make test-all`.
 ALL = pytest.param(1, marks=pytest.mark.long)
 

@@ -21,7 +21,6 @@ def test_each_is_aimed_at_a_limit() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("probe", ON_DISK[:1], ids=lambda probe: probe.name)
 def test_it_comes_through_where_nobody_counts(
     probe: Probe, monkeypatch: pytest.MonkeyPatch

@@ -23,7 +23,7 @@ def said(script: str, before: str = "") -> str:
         [sys.executable, "-I", "-c", before + PRELUDE + script, json.dumps({"x": 1})],
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=500,
         check=False,
     )
     return done.stdout.strip() or done.stderr.strip().splitlines()[-1]

@@ -7,6 +7,8 @@ library serves shell, JavaScript and TypeScript.
 
 from __future__ import annotations
 
+import threading
+import warnings
 from functools import cache
 
 import tree_sitter_bash
@@ -31,11 +33,38 @@ def _language(name: str) -> Language:
     return Language(_GRAMMARS[name]())
 
 
-def parse_tree(text: bytes, language: str) -> Node:
-    """Return the root of the syntax tree. A parser of its own for each call: threads share none.
+class Parsers(threading.local):
+    """The parsers of one thread, by language."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, Parser] = {}
+
+    def find(self, language: str) -> Parser:
+        """Return the parser of a language."""
+        if language not in self.made:
+            # What is to replace this bound ends the process in every version of the binding so far.
+            warnings.filterwarnings("ignore", "Use the progress_callback", DeprecationWarning)
+            parser = self.made[language] = Parser(_language(language))
+            parser.timeout_micros = int(PARSE_SECONDS * 1_000_000)
+        return self.made[language]
+
+
+# For one text. Honest code takes 0.3 seconds for each 500 kB; what is no code of the language may
+# take time like the square of its length.
+PARSE_SECONDS = 2.0
+_parsers = Parsers()
+
+
+def parse_tree(text: bytes, language: str) -> Node | None:
+    """Return the root of the syntax tree, None if that takes too long.
 
     The tree of a shell text has the places of the text, and a dot for each byte that is not ASCII.
     """
     if language == "shell":
         text = text.translate(_IN_ASCII)
-    return Parser(_language(language)).parse(text).root_node
+    parser = _parsers.find(language)
+    try:
+        return parser.parse(text).root_node
+    except ValueError:
+        parser.reset()
+        return None

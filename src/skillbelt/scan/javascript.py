@@ -50,7 +50,8 @@ def read_javascript(text: str, language: str, line: int, ledger: Ledger) -> bool
         ledger.find("unseen-part", line, "a line with thousands of strings side by side")
         return False
     ledger.spend(strings)
-    root = parse_or_none(data, "typescript" if language == "typescript" else "javascript")
+    name = "typescript" if language == "typescript" else "javascript"
+    root = parse_or_none(data, name, line, ledger)
     if root is None:
         return False
     _Reader(ledger, line).value(root, 0)

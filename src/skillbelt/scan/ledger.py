@@ -37,6 +37,9 @@ from skillbelt.text import Lazy, one_line, shorten
 
 # Steps of all readers for one skill; about a second of work. One that takes more is not read whole.
 MAX_STEPS = 600_000
+# Of these parsers, which count no steps. Another machine or moment may need less, so the result of
+# a skill that reaches it is not kept.
+MAX_PARSE_SECONDS = 10.0
 MAX_FINDINGS = 200
 _MAX_OF_A_RULE = 5
 # Texts inside texts: a shell command in a Python string in a shell command.
@@ -115,11 +118,14 @@ class Ledger:
         # The hosts that code connects to, each with the first place.
         self.used_hosts: dict[str, tuple[str, int]] = {}
         # What was sent to hosts, to be judged when all that the skill says of itself is known.
-        self.sent: list[SentData] = []
+        self.sent: dict[tuple[str, bool, bool], SentData] = {}
         self._steps = MAX_STEPS
+        # What the parsers of shell and JavaScript may still take, and whether that was too little.
+        self.parse_seconds = MAX_PARSE_SECONDS
+        self.is_late = False
         # Which of `findings` is that of a rule for a line.
         self._told: dict[tuple[str, str, int], int] = {}
-        self._counts: dict[tuple[str, str], int] = {}
+        self._counts: Counter[tuple[str, str, FindingKind]] = Counter()
         self._of_a_kind: Counter[str] = Counter()
         self.read_shell: Callable[[str, int, Ledger], object] = lambda text, line, ledger: None
         # The text of a file that lies beside the one being read, or below the skill; "" if none.
@@ -140,7 +146,9 @@ class Ledger:
         key = (kind, value)
         if not value or key in self.capabilities:
             return
-        if self._of_a_kind[kind] < MAX_OF_A_KIND:
+        if self._of_a_kind[kind] >= MAX_OF_A_KIND:
+            self.miss(f"capabilities of the kind {kind} after the first {MAX_OF_A_KIND}")
+        else:
             self._of_a_kind[kind] += 1
             self.capabilities[key] = Capability(
                 kind=kind, value=value, origin="contained", path=self.path, line=self._line(line)
@@ -152,12 +160,14 @@ class Ledger:
         chosen = max(kind or row.kind, row.kind, key=KINDS.index)
         if self.weaker:
             chosen = KINDS[min(KINDS.index(chosen) + 1, len(KINDS) - 1)]
-        at, count = self._line(line), self._counts.get((rule, self.path), 0)
-        told = self._told.get((rule, self.path, at))
-        weaker = told is not None and KINDS.index(self.findings[told].kind) > KINDS.index(chosen)
-        if told is not None and not weaker:
+        at = self._line(line)
+        place, count = (rule, self.path, at), self._counts[rule, self.path, chosen]
+        told = self._told.get(place)
+        if told is None and count < _MAX_OF_A_RULE:
+            told = self._room_for(chosen)
+        elif told is None or KINDS.index(self.findings[told].kind) <= KINDS.index(chosen):
             return
-        if told is None and (count >= _MAX_OF_A_RULE or len(self.findings) >= MAX_FINDINGS):
+        if told is None:
             return
         shown = shorten(one_line(detail.replace(HOLE, "…")), _SHOWN_CHARS)
         finding = Finding(
@@ -168,12 +178,27 @@ class Ledger:
             message=f"{row.what}: {shown}" if shown else row.what,
             remedy=row.remedy,
         )
-        if told is not None:
-            self.findings[told] = finding
-            return
-        self._told[rule, self.path, at] = len(self.findings)
-        self._counts[rule, self.path] = count + 1
-        self.findings.append(finding)
+        self.findings[told : told + 1] = [finding]
+        self._told[place] = told
+        self._counts[rule, self.path, chosen] = count + 1
+
+    def _room_for(self, kind: FindingKind) -> int | None:
+        """Return where a finding goes; among too many, in the place of the last weaker one.
+
+        So a skill cannot push out what is found late with what counts for little.
+        """
+        if len(self.findings) < MAX_FINDINGS:
+            return len(self.findings)
+        self.miss(f"findings after the first {MAX_FINDINGS}, but for those that count for more")
+        weaker = [
+            at for at, one in enumerate(self.findings) if KINDS.index(one.kind) > KINDS.index(kind)
+        ]
+        if not weaker:
+            return None
+        gone = self.findings[weaker[-1]]
+        self._told = {place: at for place, at in self._told.items() if at != weaker[-1]}
+        self._counts[gone.rule, gone.path, gone.kind] -= 1
+        return weaker[-1]
 
     def miss(self, what: str) -> None:
         """Note what was not read."""
@@ -316,20 +341,23 @@ class Ledger:
             self.find("dns-exfiltration", line, host, "ask")
 
     def _remember_sent(self, host: str, labels: frozenset[str], line: int) -> None:
-        if len(self.sent) < MAX_OF_A_KIND and not is_reserved(host):
-            file = bool(labels & {"file", "command", "watch"})
-            self.sent.append(
-                SentData(
-                    host=host, path=self.path, line=self._line(line), file=file, weaker=self.weaker
-                )
-            )
+        file = bool(labels & {"file", "command", "watch"})
+        key = (host, file, self.weaker)
+        if is_reserved(host) or key in self.sent:
+            return
+        if len(self.sent) >= MAX_OF_A_KIND:
+            self.find("unseen-part", line, f"data for more than {MAX_OF_A_KIND} hosts")
+            return
+        self.sent[key] = SentData(
+            host=host, path=self.path, line=self._line(line), file=file, weaker=self.weaker
+        )
 
     def judge_sent(self, declared: Callable[[str], bool]) -> None:
         """Judge where data went, by all that the skill says of itself."""
         names = self.skill_words | words_of(
             " ".join(one.value for one in self.capabilities.values() if one.kind == "variable")
         )
-        for one in self.sent:
+        for one in self.sent.values():
             kind = classify(one.host)
             words = words_of(one.host) - _HOST_WORDS
             squeezed = re.sub(r"[^a-z0-9]", "", one.host)

@@ -17,7 +17,7 @@ from skillbelt.scan.places import find_paths, place_class
 from skillbelt.scan.values import FindingKind
 from skillbelt.text import Lazy
 
-MAX_SEARCHED = 256 * 2**10
+MAX_SEARCHED = 512 * 2**10
 
 
 class _CodePattern(NamedTuple):

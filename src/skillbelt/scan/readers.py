@@ -127,6 +127,17 @@ def kind_of_text(path: str, text: str) -> str:
     return "data"
 
 
+# What no program runs by itself, and no model takes for instructions without being sent there.
+_DATA = frozenset(("data", "text", "notebook"))
+_PAGES = frozenset((".html", ".htm", ".svg"))
+
+
+def is_acted_on(path: str, text: str) -> bool:
+    """Whether a file is code, or a document that a model reads, by its name and beginning."""
+    is_page = splitext(path)[1].lower() in _PAGES
+    return not is_page and kind_of_text(path, text) not in _DATA
+
+
 # Files without an ending that a shell reads, and hooks of git.
 _SHELL_FILES = frozenset(
     (".envrc", ".bashrc", ".bash_profile", ".bash_login", ".zshrc", ".zshenv", ".zprofile",

@@ -27,6 +27,7 @@ from skillbelt.scan.readers import (
     MAX_TEXT,
     TEXT_ENDINGS,
     find_hidden_characters,
+    is_acted_on,
     read_code,
     read_head,
     read_text_file,
@@ -107,7 +108,7 @@ def _scan(skill: Skill, digest: str) -> tuple[ScannedSkill, bool]:
         statement=statement,
         unseen=tuple(ledger.unseen),
     )
-    return scanned, reading.is_whole and reading.has_read(digest)
+    return scanned, reading.is_whole and not ledger.is_late and reading.has_read(digest)
 
 
 class _Reading:
@@ -121,17 +122,22 @@ class _Reading:
         self._read: dict[str, str] = {}  # files that were read to their end, and their SHA-256
 
     def run(self) -> None:
-        """Read the SKILL.md first, then every other file, the nearest first."""
+        """Read the SKILL.md first, then what programs and models act on, then data.
+
+        So data cannot use up what a scan may read. Among the like the nearest come first.
+        """
         entries = list(self.skill.files.entries())
         self._paths = frozenset(one.path for one in entries if one.kind == "file")
         self.ledger.read_sibling = self._read_sibling
         self._read_safely(SKILL_FILE, self._read_skill_text)
         self._read_safely(SKILL_FILE, self._read_head)
-        for number, entry in enumerate(self._others(entries)):
-            if number >= MAX_FILES:
-                self.ledger.miss(f"all files after the first {MAX_FILES:,}")
-                break
+        others = self._others(entries)
+        for entry in others[:MAX_FILES]:
             self._read_entry(entry)
+        if len(others) > MAX_FILES:
+            self.ledger.miss(f"{len(others) - MAX_FILES:,} files after the first {MAX_FILES:,}")
+            if _is_acted_on(others[MAX_FILES]):
+                self._doubt(others[MAX_FILES].path, f"it comes after {MAX_FILES:,} files")
         judge_word(self.skill, self.ledger.used_hosts, self.ledger)
 
     def has_read(self, digest: str) -> bool:
@@ -147,7 +153,13 @@ class _Reading:
         return manifest.hash == digest and all(same)
 
     def _others(self, entries: Iterable[TreeEntry]) -> list[TreeEntry]:
-        return [one for one in entries if one.path != SKILL_FILE and one.kind != "folder"]
+        others = [one for one in entries if one.path != SKILL_FILE and one.kind != "folder"]
+        return sorted(others, key=lambda one: not _is_acted_on(one))
+
+    def _doubt(self, path: str, why: str) -> None:
+        """Note a finding for what was not read and may do anything."""
+        self.ledger.path, self.ledger.first_line, self.ledger.weaker = path, 1, False
+        self.ledger.find("unseen-part", 1, f"{path}: {why}")
 
     def _read_skill_text(self) -> None:
         if self.skill.source:
@@ -192,6 +204,8 @@ class _Reading:
         elif entry.kind == "file":
             path = entry.path
             self._read_safely(path, lambda: self._read_data(path, self._load(path), 0))
+            if path not in self._read and _is_acted_on(entry) and self.is_whole:
+                self._doubt(path, "only a part of it was read")
 
     def _read_safely(self, path: str, read: Callable[[], None]) -> None:
         """Read a part; one that makes a reader fail is not seen, and a finding says so."""
@@ -200,8 +214,7 @@ class _Reading:
         except ScanExhausted:
             raise
         except Exception as error:
-            self.ledger.path, self.ledger.first_line, self.ledger.weaker = path, 1, False
-            self.ledger.find("unseen-part", 1, f"{path}: {type(error).__name__}")
+            self._doubt(path, type(error).__name__)
             self.ledger.miss(f"{path}: a reader failed with {type(error).__name__}")
 
     def _load(self, path: str) -> bytes:
@@ -240,9 +253,17 @@ class _Reading:
             binary_files.read_binary(path, data, self.ledger, self._read_data, depth)
             if not _may_be_text(path, data):
                 return
+        text = _decode(data[:MAX_TEXT])
+        read_text_file(path, text, self.ledger)
         if len(data) > MAX_TEXT:
             self.ledger.miss(f"{path}: only the first {MAX_TEXT:,} bytes were read")
-        read_text_file(path, _decode(data[:MAX_TEXT]), self.ledger)
+            if is_acted_on(path, text):
+                self._doubt(path, f"only the first {MAX_TEXT:,} bytes were read")
+
+
+def _is_acted_on(entry: TreeEntry) -> bool:
+    """Whether a file is a script or a document, as far as its name and mode say."""
+    return entry.executable or is_acted_on(entry.path, "")
 
 
 def _decode(data: bytes) -> str:

@@ -19,7 +19,7 @@ from skillbelt.text import Lazy
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MAX_SHELL_BYTES = 256 * 2**10
+MAX_SHELL_BYTES = 512 * 2**10
 _MAX_DEPTH = 40
 _ESCAPES = Lazy(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|u[0-9a-fA-F]{1,4}|.)", re.DOTALL)
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "a": "", "b": "", "e": "", "f": "", "v": ""}
@@ -52,7 +52,7 @@ def read_shell(text: str, line: int, ledger: Ledger) -> bool:
     state = ShellState(ledger)
     _look_at_text(text[:MAX_SHELL_BYTES], line, ledger)
     readable = weight <= _MAX_WEIGHT and not _ODD_END.search(data)
-    root = parse_or_none(data, "shell") if readable else None
+    root = parse_or_none(data, "shell", line, ledger) if readable else None
     if root is None:
         _read_words(text[:MAX_SHELL_BYTES], line, state)
     else:
@@ -66,7 +66,7 @@ _ODD_END = Lazy(
     rb"|\"[^\"\n\x80-\xff]{0,99}\"){0,20}(?:['\"][^'\"\n\x80-\xff]{0,99})?[\x80-\xff]"
 )
 # The parser takes time like the square of the signs in one statement: 0.1 s for 2,000 of them.
-_SIGNS = b"|({[=~$"
+_SIGNS = b"|({[=~$?"
 _MAX_WEIGHT = 2_000**2
 _WEIGHT_OF_A_STEP = 100
 # What a parser costs however short the text is.

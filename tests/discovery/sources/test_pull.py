@@ -240,7 +240,7 @@ def start(source: str, cache: Path, refresh: bool = False) -> subprocess.Popen[s
 
 
 def answer(child: subprocess.Popen[str]) -> tuple[list[str], list[str]]:
-    out, _ = child.communicate(timeout=150)
+    out, _ = child.communicate(timeout=500)
     assert child.returncode == 0
     folders, problems = json.loads(out)
     return folders, problems
@@ -287,7 +287,7 @@ def assert_clean(cache: Path, url: str, wanted: set[str]) -> None:
 
 def kill(child: subprocess.Popen[str]) -> None:
     child.send_signal(signal.SIGKILL)
-    child.communicate(timeout=150)
+    child.communicate(timeout=500)
 
 
 def test_killed_during_the_download(server: Server, fetch: Pull, files: Files, cache: Path) -> None:

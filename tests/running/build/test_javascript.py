@@ -22,8 +22,6 @@ from tests.registries import publish
 from tests.running.build.skills import built, skill, started
 from tests.sandbox.guests import hosts
 
-pytestmark = pytest.mark.timeout(300)  # the tools are installed first
-
 MAIN = """
 import { readFileSync } from "node:fs";
 import { basename } from "path";

@@ -8,7 +8,6 @@ from tests.sandbox.guests import hosts
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)  # the tools are installed first
 def test_what_comes_with_the_package_is_what_its_sources_give() -> None:
     """`python -m skillbelt.running.build.javascript_host` renews it."""
     with open(JAVASCRIPT_HOST, "rb") as file:

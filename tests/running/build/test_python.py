@@ -13,7 +13,7 @@ from tests.running.build.skills import built, started
 from tests.sandbox.guests import hosts
 
 # The tools are installed first; to build and to compile such a component takes half a minute.
-pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
+pytestmark = [pytest.mark.long]
 
 MAIN = """
 import datetime

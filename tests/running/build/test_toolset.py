@@ -13,8 +13,6 @@ from skillbelt.running.build.toolset import node_program, node_tools, python_too
 from skillbelt.sandbox.wasm.interpreters import GUESTS
 from tests.sandbox.guests import hosts
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def lock(folder: Path, integrity: str) -> str:
     """A lock with one small package of ours, by another hash."""

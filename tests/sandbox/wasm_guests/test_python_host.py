@@ -8,8 +8,6 @@ from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.testing.sandbox_suite import Place
 from tests.sandbox.wasm_guests.running import said, script
 
-pytestmark = pytest.mark.timeout(300)  # the component is built and compiled first
-
 
 def test_a_script_knows_where_it_is(sandbox: WasmSandbox, place: Place) -> None:
     code = "import os, sys\nprint(sys.argv, sys.path[0], __name__, __file__, os.getcwd())\n"

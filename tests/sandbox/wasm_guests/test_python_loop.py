@@ -1,12 +1,8 @@
 from __future__ import annotations
 
-import pytest
-
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.testing.sandbox_suite import Place
 from tests.sandbox.wasm_guests.running import said, script
-
-pytestmark = pytest.mark.timeout(300)  # the component is built and compiled first
 
 
 def test_tasks_and_time_work(sandbox: WasmSandbox, place: Place) -> None:

@@ -6,8 +6,6 @@ from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.testing.sandbox_suite import Place
 from tests.sandbox.wasm_guests.running import said, script
 
-pytestmark = pytest.mark.timeout(300)  # the component is built and compiled first
-
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_what_is_not_granted_is_an_error_of_the_network(
