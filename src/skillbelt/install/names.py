@@ -7,6 +7,7 @@ lower case, `cat-fact`. A name that people cannot read or type is refused.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from unicodedata import normalize
 
 from skillbelt.text import Lazy, one_line
@@ -22,6 +23,7 @@ def lock_name(written: str) -> str:
     return written.strip().strip(_BYTE_ORDER_MARK).strip()
 
 
+@lru_cache(4_096)  # a change of a long lock compares those of all its entries
 def folder_name(name: str) -> str:
     """Return the folder that `skills` puts a skill of that name into."""
     made = re.sub(r"[^a-z0-9._]+", "-", name.lower())
