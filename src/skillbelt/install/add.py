@@ -155,7 +155,7 @@ def _offer_each(
         say(f"reading {found.name} ({number} of {len(chosen)})")
         other = folders.setdefault(folder_name(found.name), found.name)
         if other != found.name:
-            yield _same_folder(found.name, other)
+            yield _same_folder(found.name, other, target.place)
             continue
         try:
             fetched = source.take(found)
@@ -179,13 +179,14 @@ def _no_room(name: str, error: OSError, folder: str) -> RefusedSkill:
     return RefusedSkill(name=name, code=SYSTEM, message=one_line(message), remedy=remedy)
 
 
-def _same_folder(name: str, other: str) -> RefusedSkill:
+def _same_folder(name: str, other: str, place: InstallPlace) -> RefusedSkill:
     folder = folder_name(name)
     return RefusedSkill(
         name=name,
         code="name-taken",
         message=f"its folder would be {folder}, which is that of the skill {one_line(other)}",
-        remedy=f"`skillbelt remove {folder}` first, or give --skill for the one that you want",
+        remedy=f"{place.command(f'remove {folder}')} first, or give --skill for the one that you "
+        "want",
     )
 
 
@@ -270,8 +271,8 @@ def _find_fault(
             name=name,
             code="edited",
             message=f"{skill_folder(place, name)} was changed since it was installed",
-            remedy=f"`skillbelt update {typed_name(name)}` merges, "
-            f"`skillbelt verify {typed_name(name)}` shows the changes",
+            remedy=f"{place.command(f'update {typed_name(name)}')} merges, "
+            f"{place.command(f'verify {typed_name(name)}')} shows the changes",
         )
     return _other_source(fetched, entry, place)
 
@@ -286,7 +287,8 @@ def _other_source(
         name=fetched.name,
         code="name-taken",
         message=f"a skill of that name is installed from {one_line(entry.source)}",
-        remedy=f"`skillbelt remove {typed_name(fetched.name)}` first, to replace it with this one",
+        remedy=f"{place.command(f'remove {typed_name(fetched.name)}')} first, to replace it with "
+        "this one",
     )
 
 

@@ -213,9 +213,8 @@ def _parse(place: InstallPlace, data: bytes) -> dict[str, Any]:
     marker = _MERGE.search(data)
     if marker:
         line = data.count(b"\n", 0, marker.start()) + 1
-        raise _fault(
-            path, line, "holds a conflict of a merge", "resolve it, then `skillbelt sync --check`"
-        )
+        remedy = f"resolve it, then {place.command('sync --check')}"
+        raise _fault(path, line, "holds a conflict of a merge", remedy)
     try:
         document = read_json(data, unique=True)
     except BadJson as error:

@@ -151,7 +151,7 @@ def recover(place: InstallPlace, settings: Settings) -> None:
         except _Gone as gone:
             log_warning(
                 f"a change of {place.skills} was cut off and cannot be finished: {gone}; "
-                "`skillbelt sync --check` shows what is left to do"
+                f"{place.command('sync --check')} shows what is left to do"
             )
         except OSError as error:
             message, remedy = explain_system(error)
@@ -227,7 +227,7 @@ def link_skill(place: InstallPlace, name: str, folder: str, settings: Settings) 
         if os.path.realpath(folder) == os.path.realpath(target):
             raise ConfigError(f"{target} is where skills are looked for: it needs no link")
         raise ConfigError(
-            f"{target} is there already; `skillbelt remove {typed_name(name)}` removes it"
+            f"{target} is there already; {place.command(f'remove {typed_name(name)}')} removes it"
         )
     with _Preparation(place, settings) as prepared:
         prepared.put_link(_relative(folder, place.skills), target)

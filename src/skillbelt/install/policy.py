@@ -400,7 +400,9 @@ def _waived(skill: SkillToJudge, layer: _Layer, settings: Settings, accepts: Acc
 
 
 def _command(skill: SkillToJudge, option: str) -> str:
-    return f"`{shell_line(('skillbelt', *skill.command, option))}`"
+    name, *words = skill.command
+    scope = ("-g",) * skill.of_user
+    return f"`{shell_line(('skillbelt', name, *scope, *words, option))}`"
 
 
 def _signer_changed(

@@ -257,7 +257,7 @@ def _prepared(
             raise SourceError(
                 found.folder,
                 "has local edits, and the version they were made in is not in the lock; "
-                "`skillbelt sync --adopt` records what is there",
+                f"{place.command('sync --adopt')} records what is there",
             )
         with (
             incoming(settings) as folder,
