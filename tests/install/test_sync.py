@@ -344,7 +344,9 @@ def test_remove_takes_skill_link_and_entry(desk: InstallDesk) -> None:
 
 def test_remove_keeps_local_edits_unless_forced(desk: InstallDesk) -> None:
     desk.installed("alpha", "notes.md").write_text("mine")
-    assert desk.run("remove", "alpha").exit_code == 2
+    done = desk.run("remove", "alpha")
+    assert done.exit_code == 2
+    assert "local edits: notes.md is not part of what was locked" in done.stderr
     assert desk.installed("alpha", "notes.md").exists()
     assert desk.run("remove", "alpha", "--force").exit_code == 0
 

@@ -11,7 +11,7 @@ from skillbelt.errors import ConfigError
 from skillbelt.install.lock_file import LockChanges, SkillLock, read_lock, write_lock
 from skillbelt.install.names import typed_name
 from skillbelt.install.placing import skill_folder, take_skill, using_place
-from skillbelt.install.sync import SyncRefusal, SyncResult, check_names, refusal_of
+from skillbelt.install.sync import SyncRefusal, SyncResult, check_names, first_edit, refusal_of
 from skillbelt.install.values import PlannedChange
 from skillbelt.install.verify import VerifiedSkill, verify_lock
 from skillbelt.settings import Settings, load_settings
@@ -96,7 +96,7 @@ def _remove(
         refusal = SyncRefusal(
             name=name,
             code="local-edits",
-            message=f"{skill.folder} has local edits: {skill.drift[0].message}",
+            message=f"{skill.folder} has local edits: {first_edit(skill)}",
             remedy=f"{lock.place.command(f'remove --force {typed_name(name)}')} removes it with "
             "them",
         )

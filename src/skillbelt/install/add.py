@@ -18,7 +18,7 @@ from skillbelt.install.content_store import (
     stored_skill,
 )
 from skillbelt.install.declaring import ResolvePackages, no_packages, packages_of_same
-from skillbelt.install.entries import entry_for, portable_source
+from skillbelt.install.entries import entry_for, portable_source, scan_target
 from skillbelt.install.fetching import OpenSource
 from skillbelt.install.find_skills import FoundSkill
 from skillbelt.install.hashes import FolderHashes, computed_hash, hash_folder
@@ -236,6 +236,7 @@ def _judge(
             before=entry,
             command=("add", typed, "--skill", typed_name(fetched.name)),
             of_user=target.place.scope == "user",
+            target=scan_target(reference, fetched.name, fetched.commit, fetched.skill_path),
         ),
         settings,
         target.accepts,
@@ -280,8 +281,9 @@ def _find_fault(
 def _other_source(
     fetched: FetchedSkill, entry: LockEntry | None, place: InstallPlace
 ) -> RefusedSkill | None:
-    source = portable_source(fetched.reference, place)
-    if entry is None or (entry.source, entry.source_type) == (source, fetched.reference.kind):
+    # A lock may have the path of an archive as it was typed.
+    sources = (portable_source(fetched.reference, place), fetched.reference.source)
+    if entry is None or (entry.source in sources and entry.source_type == fetched.reference.kind):
         return None
     return RefusedSkill(
         name=fetched.name,

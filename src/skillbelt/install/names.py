@@ -10,6 +10,7 @@ import re
 from functools import lru_cache
 from unicodedata import normalize
 
+from skillbelt.files.tree import LEFT_OUT
 from skillbelt.text import Lazy, one_line
 
 MAX_NAME_CHARS = 128
@@ -45,6 +46,8 @@ def name_fault(name: str) -> str:
         return "does not begin with a letter or a digit, or holds a slash"
     if one_line(name) != name:
         return "holds a character that does not show, or two blanks in a row"
+    if (folder := folder_name(name)) in LEFT_OUT:
+        return f"would be installed in a folder {folder}, which is not searched for skills"
     if normalize("NFC", name) != name:
         return "holds a letter whose accent is a character of its own (it is not in NFC)"
     return ""

@@ -20,7 +20,7 @@ from skillbelt.install.content_store import (
     stored_skill,
 )
 from skillbelt.install.declaring import ResolvePackages, no_packages, packages_of_same
-from skillbelt.install.entries import locked_reference, reference_of, stored_of
+from skillbelt.install.entries import locked_reference, reference_of, scan_target, stored_of
 from skillbelt.install.fetching import fetch_skills
 from skillbelt.install.hashes import FolderHashes, computed_hash, hash_folder
 from skillbelt.install.lock_file import (
@@ -252,13 +252,13 @@ def _plan_skill(
         return SyncRefusal(
             name=entry.name,
             code="local-edits",
-            message=f"{skill.folder} has local edits: {_first_edit(skill)}",
+            message=f"{skill.folder} has local edits: {first_edit(skill)}",
             remedy=skill.drift[0].remedy,
         )
     return change._replace(action="replace")
 
 
-def _first_edit(skill: VerifiedSkill) -> str:
+def first_edit(skill: VerifiedSkill) -> str:
     """Return the first difference with its file, and how many more there are."""
     first = skill.drift[0]
     more = f" (and {len(skill.drift) - 1} more)" if len(skill.drift) > 1 else ""
@@ -337,7 +337,9 @@ def _perform(
             lambda: fetch(reference, folder, entry.commit, entry.skill_path).folder,
         ) as source,
     ):
-        skill = skill_to_judge(entry, source, place, reference)
+        skill = skill_to_judge(entry, source, place, reference)._replace(
+            target=scan_target(reference, entry.name, entry.commit, entry.skill_path)
+        )
         judged = require_permitted(skill, settings, accepts)
         put_skill(place, entry, source, settings, lock=False)
         record_acceptance(judged, entry.content_digest, settings, accepts)
@@ -392,7 +394,10 @@ def _install_unpinned(
                 "them",
             )
         skill = skill_to_judge(entry, fetched.folder, place, fetched.reference)
-        skill = skill._replace(committed_at=committed_at(fetched.provenance))
+        skill = skill._replace(
+            committed_at=committed_at(fetched.provenance),
+            target=scan_target(fetched.reference, entry.name, fetched.commit, fetched.skill_path),
+        )
         judged = require_permitted(skill, settings, accepts)
         stored = keep_skill(fetched.folder, settings)
         pinned = _pinned(entry, stored)._replace(
