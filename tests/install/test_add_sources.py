@@ -131,10 +131,10 @@ def test_an_archive_in_a_project_is_found_on_another_machine(tree: Tree) -> None
 
 def test_a_lock_with_the_whole_path_of_an_archive_stays_good(tree: Tree) -> None:
     archive = tree.write("project/alpha.zip", zipped(FILES))
-    add(tree, "alpha.zip")
+    add(tree, "./alpha.zip")
     lock = tree.project / "skills-lock.json"
     lock.write_text(lock.read_text().replace('"./alpha.zip"', json.dumps(str(archive))))
-    done = tree.run("add", "alpha.zip", "--yes")
+    done = tree.run("add", "./alpha.zip", "--yes")
     assert done.exit_code == 0, done.stderr
 
 
