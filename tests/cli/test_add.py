@@ -198,6 +198,16 @@ def test_a_refusal_without_a_terminal_names_the_command_that_allows_it(
     assert refused["remedy"] == f"`skillbelt add {source.url} --skill alpha --yes` allows it"
 
 
+def test_the_command_that_allows_it_is_the_one_that_was_typed(
+    tree: Tree, source: BareRepository
+) -> None:
+    done = tree.run("add", source.url, "--all", "--to", "claude-code", "-g")
+    command = f"`skillbelt add {source.url} --all --to claude-code -g --yes` allows it"
+    refusals = [line for line in done.stderr.splitlines() if line.startswith("skillbelt:")]
+    assert done.exit_code == 4 and len(refusals) == 1
+    assert " ".join(done.stderr.split()).endswith(command)
+
+
 def test_a_person_who_says_no_is_not_told_how_to_say_yes(
     tree: Tree, source: BareRepository
 ) -> None:

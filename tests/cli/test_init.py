@@ -51,6 +51,13 @@ def test_a_name_that_the_format_does_not_allow_is_refused(tree: Tree, name: str)
     assert not (tree.project / ".agents").exists()
 
 
+@pytest.mark.parametrize("name", ["nul", "com1", "my-claude-notes"])
+def test_a_name_with_a_reserved_word_is_refused(tree: Tree, name: str) -> None:
+    done = tree.run("init", name)
+    assert done.exit_code == 2 and "reserved word" in done.stderr
+    assert not (tree.project / ".agents").exists()
+
+
 def test_another_folder_and_a_dry_run(tree: Tree) -> None:
     assert tree.run("init", "tidy-notes", "--path", "drafts", "--dry-run").exit_code == 0
     assert not (tree.project / "drafts").exists()

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,28 @@ def test_an_archive_of_this_machine(tree: Tree, prefix: str) -> None:
     archive = tree.write("alpha.skill", zipped(FILES))
     add(tree, f"{prefix}{archive}")
     restore(tree)
+
+
+def test_an_archive_in_a_project_is_found_on_another_machine(tree: Tree) -> None:
+    tree.write("project/packed/alpha.zip", zipped(FILES))
+    entry = add(tree, "./packed/alpha.zip")
+    assert entry["source"] == "./packed/alpha.zip"
+    other = tree.project.with_name("elsewhere")
+    tree.project.rename(other)
+    shutil.rmtree(other / ".agents")
+    shutil.rmtree(tree.home)
+    tree.home.mkdir()
+    done = tree.run("sync", "--frozen", "--yes", project="elsewhere")
+    assert (done.exit_code, done.stdout) == (0, "alpha: installed\n"), done.stderr
+
+
+def test_a_lock_with_the_whole_path_of_an_archive_stays_good(tree: Tree) -> None:
+    archive = tree.write("project/alpha.zip", zipped(FILES))
+    add(tree, "./alpha.zip")
+    lock = tree.project / "skills-lock.json"
+    lock.write_text(lock.read_text().replace('"./alpha.zip"', json.dumps(str(archive))))
+    done = tree.run("add", "./alpha.zip", "--yes")
+    assert done.exit_code == 0, done.stderr
 
 
 def test_a_site_with_a_list_of_its_skills(tree: Tree) -> None:

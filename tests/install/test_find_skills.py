@@ -123,6 +123,7 @@ def test_of_two_skills_with_one_name_the_one_in_the_folder_of_that_name_counts(
         ("a" * 129, "128 characters"), ('"a\\u202eb"', "does not show"), ("a/b", "slash"),
         ("../up", "letter or a digit"), ('"cafe\\u0301"', "NFC"), ('"a  b"', "two blanks"),
         ('"a\\tb"', "two blanks"), ("-rf", "letter or a digit"), ("__proto__", "letter or a digit"),
+        ("node_modules", "not searched"), ("Node_Modules.", "not searched"),
     ],
 )  # fmt: skip
 def test_a_name_that_people_cannot_read_or_type_is_refused_with_the_reason(

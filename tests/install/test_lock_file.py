@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from skillbelt.errors import ConfigError
+from skillbelt.install import lock_file
 from skillbelt.install.lock_file import (
     LockChanges,
     find_place,
@@ -21,7 +22,7 @@ from skillbelt.install.lock_file import (
     sort_as_javascript,
     write_lock,
 )
-from skillbelt.install.values import InstallPlace, LockEntry
+from skillbelt.install.values import InstallPlace, InstallScope, LockEntry
 from skillbelt.settings import Settings, load_settings
 from tests.tree import Tree
 
@@ -223,6 +224,62 @@ def test_an_unchanged_lock_is_not_written(locks: Locks) -> None:
     with change_lock(locks.place, locks.settings) as changes:
         changes.put(changes.lock.entries["alpha"])
     assert os.path.samestat(os.stat(locks.path), before)
+
+
+@pytest.mark.parametrize("scope", ["project", "user"])
+def test_a_lock_that_is_changed_step_by_step_has_the_bytes_of_a_whole_one(
+    tree: Tree, scope: InstallScope
+) -> None:
+    settings = load_settings(tree.project)
+    place = find_place(settings, scope)
+    odd = {"": [], "{": {"a": {}, "b\n": [1, {"c": None}]}, "\u00e9": "\u2028\ud800", "n": 1.50}
+    skills = {"alpha": {"source": "o/r", "sourceType": "git", "odd": odd}, "bad": 5, "..": odd}
+    document = {"version": 1 if scope == "project" else 3, "more": [odd], "skills": skills}
+    Path(place.lock).parent.mkdir(parents=True, exist_ok=True)
+    Path(place.lock).write_text(json.dumps(document))
+
+    def change(name: str, source: str) -> None:
+        with change_lock(place, settings) as changes:
+            if source:
+                changes.put(LockEntry(name=name, source=source, source_type="git"))
+            else:
+                changes.remove(name)
+        path = Path(place.lock)
+        text = json.dumps(json.loads(path.read_text()), indent=2, ensure_ascii=False)
+        text = text.replace("\ud800", "\\ud800") + ("\n" if scope == "project" else "")
+        assert path.read_text() == text
+        known = read_lock(place)
+        path.write_text(text + " ")  # other bytes, so that all of it is read
+        again = read_lock(place)
+        assert (known.entries, known.refused) == (again.entries, again.refused)
+        assert known.document == again.document
+        path.write_text(text)
+
+    for name, source in [("b", "o/b"), ("10", "o/x"), ("b", "o/c"), ("B!", "o/b"), ("b", "")]:
+        change(name, source)
+    for name in list(json.loads(Path(place.lock).read_text())["skills"]):
+        change(name, "")
+    assert json.loads(Path(place.lock).read_text())["skills"] == {}
+
+
+def test_what_did_not_change_in_a_lock_is_not_read_again(
+    locks: Locks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    entry = lock_file._entry
+
+    def count(name: str, written: object, place: InstallPlace) -> LockEntry:
+        read.append(name)
+        return entry(name, written, place)
+
+    monkeypatch.setattr(lock_file, "_entry", count)
+    names = [f"s{number}" for number in range(30)]
+    for name in names:
+        locks.put(name=name, source="o/r", source_type="github")
+    for name in names:
+        with change_lock(locks.place, locks.settings) as changes:
+            changes.remove(name)
+    assert read == names
 
 
 def test_a_lock_that_another_program_changed_meanwhile_stays(locks: Locks) -> None:

@@ -181,6 +181,24 @@ def test_a_copy_in_place_of_a_link(desk: Desk) -> None:
     assert hash_folder(str(desk.link)) == hash_folder(desk.old)
 
 
+def test_a_copy_of_a_client_stays_a_copy_and_goes_with_the_skill(desk: Desk) -> None:
+    desk.put(desk.old, "claude", copy=True)
+    desk.put(desk.new, "claude")
+    assert not desk.link.is_symlink()
+    assert hash_folder(str(desk.link)) == hash_folder(desk.new)
+    desk.take()
+    assert not desk.link.exists()
+    assert desk.litter() == []
+
+
+def test_an_edited_copy_of_a_client_stays(desk: Desk) -> None:
+    desk.put(desk.old, "claude", copy=True)
+    (desk.link / "mine").write_text("mine")
+    desk.take()
+    assert not desk.target.exists()
+    assert (desk.link / "mine").read_text() == "mine"
+
+
 def test_a_client_without_links_gets_a_copy(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.rmtree(desk.old)
     plain = Path(desk.version("old"))

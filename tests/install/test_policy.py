@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -532,3 +533,32 @@ def test_verify_and_sync_scan_what_is_installed_where_a_level_is_demanded(
     done = desk.run("sync", "--frozen", "--yes", "--json")
     assert refusal(done)[:2] == (4, "scan-level")
     assert not desk.installed("alpha").exists()
+
+
+@pytest.mark.parametrize("command", ["add", "update", "sync"])
+def test_what_accepts_a_finding_is_about_the_version_that_comes(
+    desk: PolicyDesk, command: str
+) -> None:
+    levels(desk, "block")
+    assert desk.run("add", desk.url, "--all", "--yes").exit_code == 0
+    for name in ("alpha", "beta"):
+        desk.write(name, "scripts/send.sh", _ASKED)
+    desk.commit()
+    words = (
+        ["add", desk.url, "--skill", "alpha", "--yes"] if command == "add" else ["update", "--yes"]
+    )
+    if command == "sync":
+        assert desk.run(*words).exit_code == 0
+        for name in ("alpha", "beta"):
+            shutil.rmtree(desk.installed(name))
+        words = ["sync", "--yes"]
+    levels(desk, "ask")
+    remedies = {
+        one["name"]: one["remedy"] for one in desk.run(*words, "--json").document["refused"]
+    }
+    assert "alpha" in remedies
+    typed = shlex.split(remedies["alpha"].rpartition("; `skillbelt ")[2].partition("`")[0])
+    assert desk.run(*typed).exit_code == 0
+    done = desk.run(*words, "--json").document
+    assert "alpha" in [one["name"] for one in done["changes"]]
+    assert [one["name"] for one in done["refused"]] == ["beta"][: len(remedies) - 1]

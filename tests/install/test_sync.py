@@ -344,7 +344,9 @@ def test_remove_takes_skill_link_and_entry(desk: InstallDesk) -> None:
 
 def test_remove_keeps_local_edits_unless_forced(desk: InstallDesk) -> None:
     desk.installed("alpha", "notes.md").write_text("mine")
-    assert desk.run("remove", "alpha").exit_code == 2
+    done = desk.run("remove", "alpha")
+    assert done.exit_code == 2
+    assert "local edits: notes.md is not part of what was locked" in done.stderr
     assert desk.installed("alpha", "notes.md").exists()
     assert desk.run("remove", "alpha", "--force").exit_code == 0
 
@@ -421,7 +423,7 @@ def test_a_damaged_entry_is_named_by_every_command(tree: Tree, words: list[str])
     done = tree.run(*words)
     assert done.exit_code in (2, 3)
     assert "`skillPath` is absolute" in done.stdout + done.stderr
-    assert "`skillbelt remove`" in done.stdout + done.stderr
+    assert "`skillbelt remove alpha`" in done.stdout + done.stderr
     assert "installed yet" not in done.stderr
     assert (tree.project / "skills-lock.json").read_bytes() == before
 
@@ -455,3 +457,50 @@ def test_what_differs_from_the_lock_is_said_without_private_folders(
     assert "alpha: its source: holds something else than what is locked" in done.stderr
     assert "incoming" not in done.stderr and "skillbelt refresh" not in done.stderr
     assert not (tree.project / ".agents/skills/alpha").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["sync"],
+        ["sync", "--frozen"],
+        ["update", "alpha", "--packages"],
+        ["sync", "-g"],
+        ["update", "-g"],
+    ],
+)
+def test_a_refusal_for_want_of_permission_names_the_command_that_works(
+    desk: InstallDesk, words: list[str]
+) -> None:
+    scope = [one for one in words if one == "-g"]
+    assert desk.run("add", desk.url, "--all", *scope, "--yes", "-q").exit_code == 0
+    if words[0] == "update":
+        desk.write("alpha", "scripts/run.sh", "echo two\n")
+        desk.commit()
+    else:
+        folder = Path(desk.settings.home) if scope else desk.base
+        shutil.rmtree(folder / ".agents" / "skills" / "alpha")
+    done = desk.run(*words, "--json")
+    error = done.document["error"]
+    assert (done.exit_code, error["kind"]) == (4, "permission_denied")
+    assert error["remedy"] == f"`skillbelt {' '.join(words)} --yes` allows it"
+    assert "permissions" not in done.stderr and error["remedy"] in done.stderr
+    assert desk.run(*words, "--yes").exit_code == 0
+    assert desk.run("verify", *scope).exit_code == 0
+
+
+def test_advice_for_the_skills_of_a_home_is_about_them(desk: InstallDesk) -> None:
+    assert "`skillbelt add -g SOURCE`" in desk.run("verify", "-g").stderr
+    assert desk.run("add", desk.url, "--all", "-g", "--yes", "-q").exit_code == 0
+    folder = Path(desk.settings.home) / ".agents" / "skills"
+    shutil.rmtree(folder / "alpha")
+    (folder / "beta" / "scripts" / "run.sh").write_text("mine\n")
+    drift = {
+        one["name"]: one["remedy"] for one in desk.run("verify", "-g", "--json").document["drift"]
+    }
+    assert drift["alpha"] == "`skillbelt sync -g` installs it"
+    assert (
+        "`skillbelt update -g`" in drift["beta"] and "`skillbelt sync -g --force`" in drift["beta"]
+    )
+    refused = desk.run("remove", "-g", "beta").stderr
+    assert "`skillbelt remove -g --force beta`" in refused

@@ -99,6 +99,15 @@ def test_accepted_findings_need_a_reason_and_hold_for_one_content(
     assert main(["scan", folder]) == 1
 
 
+def test_a_rule_without_a_finding_is_named_and_not_accepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path / "notes", PLAIN)
+    words = ["--accept", "secret-to-network", "--reason", "a test of ours"]
+    assert main(["scan", folder, *words]) == 0
+    assert "no finding of secret-to-network" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("level, shown", [("block", False), ("ask", True)])
 def test_the_level_chooses_what_is_shown(
     level: str, shown: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -271,12 +271,16 @@ def _name_character(character: str) -> bool:
     return character == "-" or (character.isalnum() and character == character.lower())
 
 
+def reserved_word(name: str) -> str:
+    """Return the word of a name that a client or a system reserves; "" for none."""
+    words = sorted(_VENDORS & set(re.split(r"[\W_]+", name.lower())))
+    return words[0] if words else name if _DEVICES.match(name) else ""
+
+
 def check_reserved(subject: Subject) -> Iterator[Diagnostic]:
     """The name contains no word that a client or a system reserves."""
     name = subject.text("name")
-    words = sorted(_VENDORS & set(re.split(r"[\W_]+", name.lower())))
-    if words or _DEVICES.match(name):
-        reserved = words[0] if words else name
+    if reserved := reserved_word(name):
         message = f"the name {_quote(name)} uses the reserved word {reserved!r}"
         yield subject.says("name-reserved", "name", message)
 

@@ -580,7 +580,7 @@ def _dispatch(arguments: list[str]) -> int:
         # A list of plain words mixes with options only so, which costs the text of the usage.
         mixed = any(one.nargs is not None for one in made._get_positional_actions())
         parsed = made.parse_intermixed_args(options) if mixed else made.parse_args(options)
-        parsed.words = words
+        parsed.words, parsed.typed = words, arguments
     except SystemExit as stop:
         return int(stop.code or 0)
     code: int = import_module(f"skillbelt.cli.{COMMANDS[name].module}").run(parsed)

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from skillbelt.cli.gates import can_ask, open_gate
-from skillbelt.cli.installing import accepted, add_acceptance, resolver
+from skillbelt.cli.gates import can_ask
+from skillbelt.cli.installing import accepted, add_acceptance, require_install, resolver
 from skillbelt.cli.output import (
+    count,
     print_diagnostics,
     print_json,
     print_table,
@@ -26,16 +27,15 @@ from skillbelt.install.add import (
     RefusedSkill,
     SkillChange,
     SkillOffer,
-    ask_to_install,
     check_clients,
     install_offers,
+    install_request,
     offer_skills,
 )
 from skillbelt.install.content_store import incoming
 from skillbelt.install.fetching import OpenSource, open_source
 from skillbelt.install.find_skills import FoundSkill
 from skillbelt.install.lock_file import find_place
-from skillbelt.install.names import typed_name
 from skillbelt.install.placing import client_name
 from skillbelt.install.policy import find_source_faults
 from skillbelt.install.source_syntax import check_ref, parse_source
@@ -54,6 +54,7 @@ else:
 
 PARTLY, REFUSED = 3, 4
 _ABOUT_CHARS = 300
+_MANY = 4
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -257,34 +258,24 @@ def _ask(
     """Ask about new skills; add those that were refused to the refusals."""
     if not new:
         return True
-    gate = open_gate(settings, args)
+    reference = new[0].fetched.reference
     try:
-        ask_to_install(new, target, gate)
+        request = install_request(new, target)
+        require_install(request, settings, args, source=reference.typed or reference.source)
         return True
     except PermissionDenied as error:
+        # A person who just said no is not told how to say yes.
+        remedy = "" if can_ask() and "is denied by" not in error.reason else error.remedy
         refused += [
             RefusedSkill(
                 name=offer.name,
                 code=error.kind,
                 message=one_line(error.reason).rstrip("."),
-                remedy=_remedy(offer, error),
+                remedy=remedy,
             )
             for offer in new
         ]
         return False
-    finally:
-        gate.close()
-
-
-def _remedy(offer: SkillOffer, error: PermissionDenied) -> str:
-    """Return the command that allows it; none where a person just said no."""
-    if "is denied by" in error.reason:
-        return error.remedy
-    if can_ask():
-        return ""
-    source = offer.fetched.reference.typed or offer.fetched.reference.source
-    name = typed_name(offer.name)
-    return f"`skillbelt add {shell_word(source)} --skill {shell_word(name)} --yes` allows it"
 
 
 def _show(offer: SkillOffer, args: argparse.Namespace) -> None:
@@ -332,7 +323,11 @@ def _print(
 
 
 def _print_refused(refused: Iterable[RefusedSkill]) -> None:
+    """Print why skills are not installed; those of one reason together."""
+    reasons: dict[tuple[str, str], list[str]] = {}
     for bad in refused:
-        remedy = f"; {bad.remedy}" if bad.remedy else ""
-        text = f"skillbelt: {one_line(bad.name)}: {bad.message}{remedy}"
+        reasons.setdefault((bad.message, bad.remedy), []).append(one_line(bad.name))
+    for (message, remedy), names in reasons.items():
+        shown = ", ".join(names) if len(names) < _MANY else count(len(names), "skill")
+        text = f"skillbelt: {shown}: {message}{f'; {remedy}' if remedy else ''}"
         print_words(text, "  ", sys.stderr)

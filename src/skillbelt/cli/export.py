@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"{one_line(one.name)}: {word} to {one_line(one.path)}")
     print_refusals(result.refused)
     if not names and not result.refused:
-        say("no skill is installed; `skillbelt add SOURCE` installs some", args)
+        say(f"no skill is installed; {place.command('add SOURCE')} installs some", args)
     return result.exit_code
 
 
@@ -87,7 +87,8 @@ def _export(
                     name=name,
                     code=wrong[0].kind,
                     message=f"is not as the lock says: {wrong[0].path} {wrong[0].message}",
-                    remedy="`skillbelt sync` installs it, `skillbelt sync --adopt` records edits",
+                    remedy=f"{lock.place.command('sync')} installs it, "
+                    f"{lock.place.command('sync --adopt')} records edits",
                 )
             )
             continue

@@ -60,14 +60,16 @@ def run(args: argparse.Namespace) -> int:
         if isinstance(one, AdoptedSkill):
             say(f"{one_line(one.name)}: {one.record.tool} installed it from {_source(one)}", args)
     if result.changes and not args.dry_run:
-        say("`skillbelt update` takes the versions of their sources", args)
+        say(f"{place.command('update')} takes the versions of their sources", args)
     return result.exit_code
 
 
 def _explain(name: str, lock: SkillLock) -> str:
     if name in lock.entries:
         return f"{lock.place.lock} has {name!r} already"
-    return f"no other tool left a skill {name!r}; `skillbelt import --dry-run` lists what there is"
+    return (
+        f"no other tool left a skill {name!r}; {lock.place.command('import --dry-run')} lists them"
+    )
 
 
 def _source(skill: AdoptedSkill) -> str:

@@ -18,7 +18,7 @@ from skillbelt.cli.output import (
     wants_progress,
 )
 from skillbelt.cli.words import print_words
-from skillbelt.errors import ConfigError
+from skillbelt.errors import ConfigError, PermissionDenied
 from skillbelt.install.declaring import (
     ResolvedPackages,
     ResolvePackages,
@@ -29,14 +29,15 @@ from skillbelt.install.names import typed_name
 from skillbelt.install.package_locks import packages_module
 from skillbelt.install.policy import Acceptance
 from skillbelt.install.values import Drift, InstallPlace, LockEntry, PlannedChange
+from skillbelt.permission.rules import Request
 from skillbelt.settings import Settings
-from skillbelt.text import one_line
+from skillbelt.text import one_line, shell_word, shorten
 from skillbelt.values import SKILL_FILE
 
 if TYPE_CHECKING:
     from skillbelt.install.sync import Report, SyncRefusal, SyncResult
 
-NOTHING_INSTALLED = "nothing is installed yet; `skillbelt add SOURCE` installs skills"
+_MOST_NAMED_CHARS = 200
 _WORDS = {
     "install": "installed",
     "replace": "replaced",
@@ -128,11 +129,43 @@ def resolver(
             gate.close()
             report("")
         if found.reason:
-            remedy = f"`skillbelt update --packages {typed_name(name)}` tries again"
+            command = f"update{' -g' if args.user else ''} --packages {typed_name(name)}"
+            remedy = f"`skillbelt {command}` tries again"
             say(f"{one_line(name)}: its packages are not locked: {found.reason}; {remedy}", args)
         return found
 
     return resolve
+
+
+def command_again(args: argparse.Namespace, *more: str, source: str = "") -> str:
+    """Return the command as it was typed, with more options, as advice shows it.
+
+    `source` is how the source of `add` is shown: one may hold a secret.
+    """
+    typed = [word for word in args.typed if word not in ("--json", *more)]
+    words = [source if source and word == args.source else word for word in typed]
+    return f"`{' '.join(map(shell_word, ('skillbelt', *words, *more)))}`"
+
+
+def require_install(
+    request: Request, settings: Settings, args: argparse.Namespace, *, source: str = ""
+) -> None:
+    """Ask for permission; PermissionDenied, with the command that allows it if none was asked."""
+    gate = open_gate(settings, args)
+    try:
+        decision = gate.check(request)
+    finally:
+        gate.close()
+    if decision.allowed:
+        return
+    reason = decision.reason
+    if decision.by == "nobody":
+        what = shorten(request.summary, _MOST_NAMED_CHARS)
+        reason = f"permission to {what} is needed, and there is no terminal to ask at"
+    error = PermissionDenied(request.skill or request.type, reason)
+    if decision.by == "nobody":
+        error.remedy = f"{command_again(args, '--yes', source=source)} allows it"
+    raise error
 
 
 def print_result(
@@ -174,7 +207,8 @@ def print_result(
 
 def say_locked(text: str, args: argparse.Namespace, installed: Sized) -> None:
     """Print the state of the installed skills, or that the lock file has none."""
-    say(text if len(installed) else NOTHING_INSTALLED, args)
+    add = f"`skillbelt add{' -g' if args.user else ''} SOURCE`"
+    say(text if len(installed) else f"nothing is installed yet; {add} installs skills", args)
 
 
 def print_refusals(refused: Iterable[SyncRefusal]) -> None:

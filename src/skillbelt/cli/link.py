@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         if lock.find(name):
             raise ConfigError(
                 f"{place.lock} has a skill {name!r}; "
-                f"`skillbelt remove {typed_name(name)}` removes it first"
+                f"{place.command(f'remove {typed_name(name)}')} removes it first"
             )
         if not args.dry_run:
             link_skill(place, name, folder, settings)

@@ -9,8 +9,9 @@ from skillbelt.cli.installing import add_options, place_of, print_result, report
 from skillbelt.cli.output import say
 from skillbelt.errors import ConfigError
 from skillbelt.install.lock_file import LockChanges, SkillLock, read_lock, write_lock
+from skillbelt.install.names import typed_name
 from skillbelt.install.placing import skill_folder, take_skill, using_place
-from skillbelt.install.sync import SyncRefusal, SyncResult, check_names, refusal_of
+from skillbelt.install.sync import SyncRefusal, SyncResult, check_names, first_edit, refusal_of
 from skillbelt.install.values import PlannedChange
 from skillbelt.install.verify import VerifiedSkill, verify_lock
 from skillbelt.settings import Settings, load_settings
@@ -95,8 +96,9 @@ def _remove(
         refusal = SyncRefusal(
             name=name,
             code="local-edits",
-            message=f"{skill.folder} has local edits: {skill.drift[0].message}",
-            remedy="`skillbelt remove --force` removes it with them",
+            message=f"{skill.folder} has local edits: {first_edit(skill)}",
+            remedy=f"{lock.place.command(f'remove --force {typed_name(name)}')} removes it with "
+            "them",
         )
         return result._replace(refused=(*result.refused, refusal))
     change = PlannedChange(

@@ -98,10 +98,11 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         results: list[ScanResult] = []
         asked: list[tuple[Skill, ScannedSkill]] = []
+        accepted: set[str] = set()
         for skill in _skills(args, settings, stack):
             progress(f"scanning {skill.name}")
             if args.accept:
-                _accept(inspector.scan(skill), settings, args)
+                accepted |= _accept(inspector.scan(skill), settings, args)
             scanned = inspector.scan(skill, more)
             results.append(ScanResult(scanned, skill.dir))
             if args.model is not None:
@@ -114,6 +115,9 @@ def run(args: argparse.Namespace) -> int:
                 ScanResult(one, skill.dir) for (skill, _), one in zip(asked, scans, strict=True)
             ]
         progress("")
+    for rule in dict.fromkeys(args.accept):
+        if rule not in accepted:
+            say(f"skillbelt: no finding of {rule} in what was scanned: nothing accepted", args)
     _show(results, form, args)
     return 1 if any(one.scanned.level == "block" for one in results) else 0
 
@@ -162,12 +166,13 @@ def _ask_model(
     return ask_opinions(found, args.model, settings, progress)
 
 
-def _accept(scanned: ScannedSkill, settings: Settings, args: argparse.Namespace) -> None:
-    """Accept the findings of the given rules in this skill."""
-    found = {one.rule for one in scanned.findings}
+def _accept(scanned: ScannedSkill, settings: Settings, args: argparse.Namespace) -> set[str]:
+    """Accept the findings of the given rules in this skill; return those that it has."""
+    found = {one.rule for one in (*scanned.findings, *(one.finding for one in scanned.suppressed))}
     rules = [rule for rule in dict.fromkeys(args.accept) if rule in found]
     if rules:
         accept(settings.state_dir, scanned, rules, args.reason)
+    return set(rules)
 
 
 # Targets
@@ -209,7 +214,8 @@ def _fetch(
     progress = show_progress if wants_progress(args) else None
     reference = parse_source(word, folder=os.getcwd())
     source = open_source(reference, settings, folder, progress=progress)
-    for found in source.found.skills:
+    wanted = reference.skill
+    for found in source.choose([wanted]) if wanted else source.found.skills:
         try:
             yield Skill.from_folder(source.take_alone(found).folder)
         except SkillbeltError as error:

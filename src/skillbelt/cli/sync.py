@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 
-from skillbelt.cli.gates import open_gate
 from skillbelt.cli.installing import (
     accepted,
     add_acceptance,
@@ -14,6 +13,7 @@ from skillbelt.cli.installing import (
     print_drift,
     print_result,
     reporter,
+    require_install,
     resolver,
     say_locked,
 )
@@ -24,9 +24,9 @@ from skillbelt.install.entries import install_request, reference_of
 from skillbelt.install.lock_file import SkillLock, read_lock
 from skillbelt.install.placing import reading_place, using_place
 from skillbelt.install.sync import (
-    BAD_ENTRY,
     SyncMode,
     SyncResult,
+    bad_entry,
     fetcher,
     perform_sync,
     plan_sync,
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     with holding(place, settings):
         lock = read_lock(place)
         if args.frozen and lock.data is None:
-            raise ConfigError(f"there is no {place.lock}; `skillbelt add SOURCE` writes it")
+            raise ConfigError(f"there is no {place.lock}; {place.command('add SOURCE')} writes it")
         plan = plan_sync(lock, settings, mode=mode, force=args.force, report=report)
     report("")
     if args.check:
@@ -89,8 +89,7 @@ def run(args: argparse.Namespace) -> int:
     wanted = [one.name for one in plan.changes if one.action in ("install", "replace")]
     if wanted:
         _say_outside([lock.entries[name] for name in wanted], lock.place, args)
-        gate = open_gate(settings, args)
-        gate.require(install_request(lock.entries[name] for name in wanted))
+        require_install(install_request(lock.entries[name] for name in wanted), settings, args)
     with using_place(place, settings):
         if read_lock(place).data != lock.data:
             raise ConfigError(f"{place.lock} was changed meanwhile; run the command again")
@@ -148,7 +147,8 @@ def _check(plan: SyncResult, lock: SkillLock, args: argparse.Namespace) -> int:
     print_drift(plan.drift)
     for one in lock.refused:
         name, message = one_line(one.name), one_line(one.message)
-        say(f"skillbelt: {name}: the entry in {lock.place.lock} {message}; {BAD_ENTRY}", args)
+        remedy = one_line(bad_entry(lock, one.name))
+        say(f"skillbelt: {name}: the entry in {lock.place.lock} {message}; {remedy}", args)
     if not differs:
         said = f"all {len(lock.entries)} skills are as {lock.place.lock} says"
         say_locked(said, args, lock.entries)

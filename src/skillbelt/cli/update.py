@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from skillbelt.cli.gates import open_gate
 from skillbelt.cli.installing import (
     accepted,
     add_acceptance,
@@ -15,6 +14,7 @@ from skillbelt.cli.installing import (
     print_refusals,
     print_result,
     reporter,
+    require_install,
     resolver,
     say_locked,
 )
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         for version in found.new:
             _print_news(version, lock, settings)
     if found.new:
-        open_gate(settings, args).require(install_request(one.after for one in found.new))
+        require_install(install_request(one.after for one in found.new), settings, args)
     packages = resolver(settings, args, anew=args.packages)
     found = found._replace(new=tuple(with_packages(one, settings, packages) for one in found.new))
     return _update(found, lock, settings, args, report)

@@ -21,7 +21,7 @@ from skillbelt.install.placing import reading_place
 from skillbelt.install.policy import signers_for
 from skillbelt.install.signature_file import signer_of
 from skillbelt.install.signatures import check_signature
-from skillbelt.install.sync import BAD_ENTRY, check_names, judge_installed
+from skillbelt.install.sync import bad_entry, check_names, judge_installed
 from skillbelt.install.verify import verify_lock
 from skillbelt.settings import Settings, load_settings
 from skillbelt.text import one_line
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         print_drift(drift)
         for one in refused:
             message = f"the entry in {place.lock} {one_line(one.message)}"
-            print(f"{one_line(one.name)}: {message} ({BAD_ENTRY})")
+            print(f"{one_line(one.name)}: {message} ({one_line(bad_entry(lock, one.name))})")
         good = sum(skill.entry.name not in wrong for skill in verified)
         said = f"{good} of {len(verified)} skills are as {place.lock} says"
         say_locked(said, args, (*verified, *refused))

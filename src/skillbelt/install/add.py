@@ -18,7 +18,7 @@ from skillbelt.install.content_store import (
     stored_skill,
 )
 from skillbelt.install.declaring import ResolvePackages, no_packages, packages_of_same
-from skillbelt.install.entries import entry_for, portable_source
+from skillbelt.install.entries import entry_for, portable_source, scan_target
 from skillbelt.install.fetching import OpenSource
 from skillbelt.install.find_skills import FoundSkill
 from skillbelt.install.hashes import FolderHashes, computed_hash, hash_folder
@@ -155,7 +155,7 @@ def _offer_each(
         say(f"reading {found.name} ({number} of {len(chosen)})")
         other = folders.setdefault(folder_name(found.name), found.name)
         if other != found.name:
-            yield _same_folder(found.name, other)
+            yield _same_folder(found.name, other, target.place)
             continue
         try:
             fetched = source.take(found)
@@ -179,13 +179,14 @@ def _no_room(name: str, error: OSError, folder: str) -> RefusedSkill:
     return RefusedSkill(name=name, code=SYSTEM, message=one_line(message), remedy=remedy)
 
 
-def _same_folder(name: str, other: str) -> RefusedSkill:
+def _same_folder(name: str, other: str, place: InstallPlace) -> RefusedSkill:
     folder = folder_name(name)
     return RefusedSkill(
         name=name,
         code="name-taken",
         message=f"its folder would be {folder}, which is that of the skill {one_line(other)}",
-        remedy=f"`skillbelt remove {folder}` first, or give --skill for the one that you want",
+        remedy=f"{place.command(f'remove {folder}')} first, or give --skill for the one that you "
+        "want",
     )
 
 
@@ -235,6 +236,7 @@ def _judge(
             before=entry,
             command=("add", typed, "--skill", typed_name(fetched.name)),
             of_user=target.place.scope == "user",
+            target=scan_target(reference, fetched.name, fetched.commit, fetched.skill_path),
         ),
         settings,
         target.accepts,
@@ -270,8 +272,8 @@ def _find_fault(
             name=name,
             code="edited",
             message=f"{skill_folder(place, name)} was changed since it was installed",
-            remedy=f"`skillbelt update {typed_name(name)}` merges, "
-            f"`skillbelt verify {typed_name(name)}` shows the changes",
+            remedy=f"{place.command(f'update {typed_name(name)}')} merges, "
+            f"{place.command(f'verify {typed_name(name)}')} shows the changes",
         )
     return _other_source(fetched, entry, place)
 
@@ -279,14 +281,16 @@ def _find_fault(
 def _other_source(
     fetched: FetchedSkill, entry: LockEntry | None, place: InstallPlace
 ) -> RefusedSkill | None:
-    source = portable_source(fetched.reference, place)
-    if entry is None or (entry.source, entry.source_type) == (source, fetched.reference.kind):
+    # A lock may have the path of an archive as it was typed.
+    sources = (portable_source(fetched.reference, place), fetched.reference.source)
+    if entry is None or (entry.source in sources and entry.source_type == fetched.reference.kind):
         return None
     return RefusedSkill(
         name=fetched.name,
         code="name-taken",
         message=f"a skill of that name is installed from {one_line(entry.source)}",
-        remedy=f"`skillbelt remove {typed_name(fetched.name)}` first, to replace it with this one",
+        remedy=f"{place.command(f'remove {typed_name(fetched.name)}')} first, to replace it with "
+        "this one",
     )
 
 

@@ -130,9 +130,10 @@ def _is_whole(path: str, stored: StoredSkill) -> bool:
 def remedy_of(error: SkillbeltError) -> str:
     """Return what to do about an error of an installation.
 
-    The advice that every SourceError has is about the sources of the catalog.
+    The advice that every SourceError has is about the sources of the catalog, and so is `refresh`.
     """
-    return "" if error.remedy == SourceError.remedy else error.remedy
+    remedy = error.remedy.removesuffix(", then `skillbelt refresh`")
+    return "" if error.remedy == SourceError.remedy else remedy
 
 
 def explain_system(error: OSError, folder: str = "") -> tuple[str, str]:

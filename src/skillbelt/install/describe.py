@@ -89,7 +89,7 @@ def describe_offer(offer: SkillOffer) -> Iterator[tuple[str, str]]:
     commit = f" at {offer.fetched.commit[:12]}" if offer.fetched.commit else ""
     yield "from", f"{offer.fetched.reference.source}{commit} ({offer.fetched.skill_path})"
     yield from _describe_judged(offer.judged)
-    yield "files", f"{can.files} files, {can.bytes:,} bytes"
+    yield "files", f"{_count(can.files, 'file')}, {_count(can.bytes, 'byte')}"
     for label, values in (
         ("scripts", can.scripts),
         ("programs", can.programs),
@@ -108,7 +108,8 @@ def describe_offer(offer: SkillOffer) -> Iterator[tuple[str, str]]:
     can_do = summarize(offer.judged.scanned.statement)
     if can_do:
         yield "undeclared", can_do
-    yield "check", f"{errors} errors, {warnings} warnings" if errors or warnings else "passed"
+    said = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
+    yield "check", said if errors or warnings else "passed"
     if offer.current and not offer.is_installed:
         for label, values in (
             ("changed", files.changed),
@@ -147,6 +148,10 @@ def describe_news(
         new = [one for one in getattr(now, label) if one not in known]
         if new:
             yield f"new {label}", _list(new)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _list(values: Sequence[str]) -> str:

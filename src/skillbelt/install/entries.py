@@ -57,8 +57,11 @@ def entry_for(
 
 
 def portable_source(reference: SourceReference, place: InstallPlace) -> str:
-    """Return the source as a lock has it: a folder of this disk relative to the place."""
-    if reference.kind != "local" or place.scope == "user":
+    """Return the source as a lock has it: a path of this disk relative to the project."""
+    is_path = reference.kind == "local" or (
+        reference.kind == "download" and os.path.isabs(reference.url)
+    )
+    if not is_path or place.scope == "user":
         return reference.source
     relative = os.path.relpath(reference.url or reference.source, place.base)
     return relative if relative == "." or relative.split("/")[0] == ".." else f"./{relative}"
@@ -89,6 +92,15 @@ def reference_of(entry: LockEntry, place: InstallPlace) -> SourceReference:
         ref=entry.ref or found.ref,
         skill="" if entry.skill_path else entry.name,
     )
+
+
+def scan_target(reference: SourceReference, name: str, commit: str, skill_path: str) -> str:
+    """Return what `skillbelt scan` takes for one version of one skill of a source."""
+    if reference.kind == "local":
+        return os.path.join(reference.url, os.path.dirname(skill_path)).rstrip("/")
+    if reference.kind in ("git", "github", "gitlab") and (commit or reference.ref):
+        return f"{reference.url}#{commit or reference.ref}@{typed_name(name)}"
+    return reference.typed or reference.source
 
 
 def locked_reference(entry: LockEntry, place: InstallPlace) -> SourceReference:

@@ -14,9 +14,10 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from skillbelt.errors import ConfigError, PathEscape
@@ -50,6 +51,7 @@ _HEX = Lazy(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
 _SHA256 = Lazy(r"[0-9a-f]{64}\Z")
 _DIGEST = Lazy(r"sha256:[0-9a-f]{64}\Z")
 _LONE = Lazy("[\ud800-\udfff]")
+_written: list[SkillLock] = []  # what this process wrote last
 # Field of LockEntry, key in the file; in the order in which `skills` writes them, then ours.
 _KEYS: dict[InstallScope, tuple[tuple[str, str], ...]] = {
     "project": (
@@ -102,13 +104,17 @@ class RefusedEntry(NamedTuple):
 
 
 class SkillLock(NamedTuple):
-    """A lock file as it was read. `data` are its bytes, None without a file."""
+    """A lock file as it was read. `data` are its bytes, None without a file.
+
+    `texts` are the texts of entries that this process has encoded before.
+    """
 
     place: InstallPlace
     entries: Mapping[str, LockEntry]
     refused: tuple[RefusedEntry, ...] = ()
     document: Mapping[str, Any] = NO_VALUES
     data: bytes | None = None
+    texts: Mapping[str, str] = MappingProxyType({})
 
     def find(self, name: str) -> LockEntry | None:
         """Return the entry of a skill by its name, or by that of its folder."""
@@ -152,18 +158,30 @@ def read_lock(place: InstallPlace) -> SkillLock:
     data = _read(place.lock)
     if data is None:
         return SkillLock(place=place, entries={})
+    for lock in _written:
+        if (lock.place, lock.data) == (place, data):
+            return lock
     return _decode(place, data)
 
 
 @lru_cache(maxsize=1)  # one command reads the same file several times for each skill
 def _decode(place: InstallPlace, data: bytes) -> SkillLock:
-    document = _parse(place, data)
+    return _lock_of(place, _parse(place, data), data)
+
+
+def _lock_of(
+    place: InstallPlace,
+    document: dict[str, Any],
+    data: bytes,
+    known: Mapping[str, LockEntry] = MappingProxyType({}),
+) -> SkillLock:
+    """Return the lock of a document; `known` are entries of it that were read before."""
     entries: dict[str, LockEntry] = {}
     refused = []
     folders: dict[str, str] = {}
     for name, written in document["skills"].items():
         try:
-            entry = _entry(name, written, place)
+            entry = known.get(name) or _entry(name, written, place)
             other = folders.setdefault(folder_name(name), name)
             if other != name:
                 raise ValueError(f"has the same folder as {other!r}")
@@ -195,9 +213,8 @@ def _parse(place: InstallPlace, data: bytes) -> dict[str, Any]:
     marker = _MERGE.search(data)
     if marker:
         line = data.count(b"\n", 0, marker.start()) + 1
-        raise _fault(
-            path, line, "holds a conflict of a merge", "resolve it, then `skillbelt sync --check`"
-        )
+        remedy = f"resolve it, then {place.command('sync --check')}"
+        raise _fault(path, line, "holds a conflict of a merge", remedy)
     try:
         document = read_json(data, unique=True)
     except BadJson as error:
@@ -298,6 +315,9 @@ class LockChanges:
         self.lock = lock
         self._put: dict[str, LockEntry | None] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._put)
+
     def put(self, entry: LockEntry) -> None:
         """Write the entry; keys of it that this version does not know stay."""
         self._put[entry.name] = entry
@@ -306,28 +326,37 @@ class LockChanges:
         """Remove an entry, also one that is refused."""
         self._put[name] = None
 
-    def data(self) -> bytes:
-        """Return the bytes of the changed lock."""
-        place = self.lock.place
-        document = dict(self.lock.document) or _empty(place.scope)
-        skills = dict(document["skills"])
-        for name, entry in self._put.items():
-            if entry is None:
-                skills.pop(name, None)
-            else:
-                skills[name] = _encode_entry(entry, place)
-        document["skills"] = sort_as_javascript(skills) if place.scope == "project" else skills
+    def changed(self) -> SkillLock:
+        """Return the changed lock, with the bytes of its file.
+
+        What did not change is neither encoded nor read again, so that many changes of a long lock,
+        one after the other, take no more for each of them.
+        """
+        lock, place = self.lock, self.lock.place
+        document = dict(lock.document) or _empty(place.scope)
+        skills, texts = dict(document["skills"]), dict(lock.texts)
         try:
-            return _dump(document, place.scope)
-        except RecursionError as error:
+            for name, entry in self._put.items():
+                texts.pop(name, None)
+                if entry is None:
+                    skills.pop(name, None)
+                else:
+                    texts[name] = _dump(_encode_entry(entry, place))
+                    skills[name] = read_json(texts[name])
+            texts |= {name: _dump(skills[name]) for name in skills.keys() - texts.keys()}
+            document["skills"] = sort_as_javascript(skills) if place.scope == "project" else skills
+            data = _file_data(document, texts, place.scope)
+        except (RecursionError, BadJson) as error:
             raise _fault(place.lock, 0, "is nested too deeply", "restore it from git") from error
+        known = {name: entry for name, entry in lock.entries.items() if name not in self._put}
+        return _lock_of(place, document, data, known)._replace(texts=texts)
 
 
 def write_lock(changes: LockChanges) -> None:
     """Write the changed lock; the caller holds `locked_place`. The file is untouched if equal."""
     lock, path = changes.lock, changes.lock.place.lock
-    data = changes.data()
-    if lock.data == data or (lock.data is None and not changes.lock.document and not changes._put):
+    changed = changes.changed()
+    if lock.data == changed.data or (lock.data is None and not changes):
         return
     if _read(path) != lock.data:
         raise _fault(path, 0, "was changed by another program meanwhile", "run the command again")
@@ -337,7 +366,9 @@ def write_lock(changes: LockChanges) -> None:
         mode = stat.S_IMODE(os.stat(path).st_mode) & 0o666
     elif not os.path.isdir(parent):
         os.makedirs(parent, exist_ok=True)
-    replace_file(path, data, mode=mode)
+    replace_file(path, changed.data or b"", mode=mode)
+    if len(changed.document["skills"]) <= MAX_LOCK_ENTRIES:  # a longer one is an error to read
+        _written[:] = [changed]
 
 
 class NotWritable(ConfigError):
@@ -450,9 +481,25 @@ def _is_index(key: str) -> bool:
     return key.isascii() and key.isdigit() and str(int(key[:11])) == key and int(key) < 2**32 - 1
 
 
-def _dump(document: Mapping[str, Any], scope: InstallScope) -> bytes:
-    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+def _dump(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _file_data(document: Mapping[str, Any], texts: Mapping[str, str], scope: InstallScope) -> bytes:
+    """Return a lock as `_dump` has it, with the given texts for its entries."""
+    parts = []
+    for key, value in document.items():
+        text = _dump_object(value, texts) if key == "skills" else _dump(value)
+        parts.append((key, text))
+    text = _dump_object([key for key, _ in parts], dict(parts))
     text += "\n" if scope == "project" else ""
     if not text.isascii():
         text = _LONE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     return text.encode()
+
+
+def _dump_object(keys: Iterable[str], texts: Mapping[str, str]) -> str:
+    """Return the text of an object whose values are encoded already."""
+    # No string holds a line feed as such: JSON escapes them.
+    lines = [f"{_dump(key)}: {texts[key]}".replace("\n", "\n  ") for key in keys]
+    return "{\n  " + ",\n  ".join(lines) + "\n}" if lines else "{}"

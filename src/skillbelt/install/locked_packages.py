@@ -15,7 +15,7 @@ from skillbelt.install.declaring import ResolvedPackages, find_declaring
 from skillbelt.install.lock_file import find_place, read_lock
 from skillbelt.install.names import typed_name
 from skillbelt.install.placing import skill_folder
-from skillbelt.install.values import NO_VALUES, LockEntry
+from skillbelt.install.values import NO_VALUES, InstallPlace, LockEntry
 from skillbelt.permission.gate import Gate
 from skillbelt.permission.packages import LockedPackages
 from skillbelt.permission.rules import Request
@@ -77,12 +77,12 @@ def _is_for(known: object, needs: Needs) -> bool:
     return (locked.kind, locked.requirements) == (needs.kind, needs.requirements)
 
 
-def find_package_fault(entry: LockEntry, folder: str) -> str:
+def find_package_fault(entry: LockEntry, folder: str, place: InstallPlace) -> str:
     """Say how the locked packages do not fit the skill; "" where they do, or there are none."""
     if not entry.packages:
         return ""
     try:
-        locked = read_packages(entry)
+        locked = read_packages(entry, place)
         declared = declared_needs(folder)
     except (RunRefused, PathEscape, OSError) as error:
         return one_line(str(error))
@@ -94,7 +94,7 @@ def find_package_fault(entry: LockEntry, folder: str) -> str:
     return f"the locked packages do not fit {one_line(', '.join(other))}" if other else ""
 
 
-def read_packages(entry: LockEntry) -> dict[str, LockedPackages]:
+def read_packages(entry: LockEntry, place: InstallPlace) -> dict[str, LockedPackages]:
     """Return the locked packages of an entry, by the file that declares them; RunRefused."""
     found = {}
     for path, value in entry.packages.items():
@@ -104,7 +104,7 @@ def read_packages(entry: LockEntry) -> dict[str, LockedPackages]:
             name = typed_name(entry.name)
             raise RunRefused(
                 f"the lock: `packages` of {name}, {one_line(path)}: {one_line(str(error))}; "
-                f"`skillbelt update --packages {name}` writes them anew"
+                f"{place.command(f'update --packages {name}')} writes them anew"
             ) from error
     return found
 
@@ -121,5 +121,5 @@ def locked_files(skill: Skill, settings: Settings) -> Mapping[str, LockedPackage
         if folder == os.path.realpath(skill_folder(place, skill.name)):
             entry = read_lock(place).find(skill.name)
             if entry is not None:
-                return read_packages(entry)
+                return read_packages(entry, place)
     return {}

@@ -7,8 +7,10 @@ lower case, `cat-fact`. A name that people cannot read or type is refused.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from unicodedata import normalize
 
+from skillbelt.files.tree import LEFT_OUT
 from skillbelt.text import Lazy, one_line
 
 MAX_NAME_CHARS = 128
@@ -22,6 +24,7 @@ def lock_name(written: str) -> str:
     return written.strip().strip(_BYTE_ORDER_MARK).strip()
 
 
+@lru_cache(4_096)  # a change of a long lock compares those of all its entries
 def folder_name(name: str) -> str:
     """Return the folder that `skills` puts a skill of that name into."""
     made = re.sub(r"[^a-z0-9._]+", "-", name.lower())
@@ -43,6 +46,8 @@ def name_fault(name: str) -> str:
         return "does not begin with a letter or a digit, or holds a slash"
     if one_line(name) != name:
         return "holds a character that does not show, or two blanks in a row"
+    if (folder := folder_name(name)) in LEFT_OUT:
+        return f"would be installed in a folder {folder}, which is not searched for skills"
     if normalize("NFC", name) != name:
         return "holds a letter whose accent is a character of its own (it is not in NFC)"
     return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Literal, get_args
 
+from skillbelt.check.check import reserved_word
 from skillbelt.errors import ConfigError
 from skillbelt.text import Lazy
 from skillbelt.values import SKILL_FILE
@@ -62,6 +63,8 @@ def check_name(name: str) -> str:
         raise ConfigError(
             f"{name[:80]!r} is not a skill name: use lower-case letters, digits, single hyphens"
         )
+    if reserved := reserved_word(name):
+        raise ConfigError(f"{name!r} uses the reserved word {reserved!r}; choose another name")
     return name
 
 

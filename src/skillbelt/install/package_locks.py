@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 
 from skillbelt.format.skill import Skill
-from skillbelt.install.values import LockEntry
+from skillbelt.install.values import InstallPlace, LockEntry
 from skillbelt.permission.packages import LockedPackages
 from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings
@@ -37,8 +37,8 @@ class PackageLocks(NamedTuple):
         return found
 
 
-def find_package_fault(entry: LockEntry, folder: str) -> str:
+def find_package_fault(entry: LockEntry, folder: str, place: InstallPlace) -> str:
     """Say how the locked packages do not fit the skill; "" where they do, or there are none."""
     if not entry.packages:
         return ""
-    return str(packages_module().find_package_fault(entry, folder))
+    return str(packages_module().find_package_fault(entry, folder, place))

@@ -151,7 +151,7 @@ def recover(place: InstallPlace, settings: Settings) -> None:
         except _Gone as gone:
             log_warning(
                 f"a change of {place.skills} was cut off and cannot be finished: {gone}; "
-                "`skillbelt sync --check` shows what is left to do"
+                f"{place.command('sync --check')} shows what is left to do"
             )
         except OSError as error:
             message, remedy = explain_system(error)
@@ -227,7 +227,7 @@ def link_skill(place: InstallPlace, name: str, folder: str, settings: Settings) 
         if os.path.realpath(folder) == os.path.realpath(target):
             raise ConfigError(f"{target} is where skills are looked for: it needs no link")
         raise ConfigError(
-            f"{target} is there already; `skillbelt remove {typed_name(name)}` removes it"
+            f"{target} is there already; {place.command(f'remove {typed_name(name)}')} removes it"
         )
     with _Preparation(place, settings) as prepared:
         prepared.put_link(_relative(folder, place.skills), target)
@@ -238,19 +238,40 @@ def link_skill(place: InstallPlace, name: str, folder: str, settings: Settings) 
 def take_skill(place: InstallPlace, name: str, settings: Settings) -> tuple[str, ...]:
     """Remove a skill, the links to it and its entry; return what was removed.
 
-    The caller holds the place, and has decided that local edits may go.
+    The caller holds the place, and has decided that local edits may go. A copy of a client goes
+    too, unless it was edited.
     """
     target = skill_folder(place, name)
     removed = []
+    entry = read_lock(place).find(name)
+    copies = [
+        client
+        for client in (entry.clients if entry else ())
+        if _is_copy(_client_path(place, client, name, settings), target)
+    ]
     with _Preparation(place, settings) as prepared:
-        for client in linked_clients(place, name, settings):
-            path = os.path.join(client_folder(place, client, settings), folder_name(name))
+        for client in (*linked_clients(place, name, settings), *copies):
+            path = _client_path(place, client, name, settings)
             if prepared.drop(path):
                 removed.append(path)
         if prepared.drop(target):
             removed.append(target)
         prepared.commit(name, None, locks=True)
     return tuple(removed)
+
+
+def _client_path(place: InstallPlace, client: str, name: str, settings: Settings) -> str:
+    try:
+        return os.path.join(client_folder(place, client, settings), folder_name(name))
+    except ConfigError:  # a client of another version
+        return ""
+
+
+def _is_copy(path: str, target: str) -> bool:
+    """Whether a folder of a client is a copy of what is installed."""
+    if not os.path.isdir(path) or os.path.islink(path):
+        return False
+    return os.path.realpath(path) != os.path.realpath(target) and _equal(path, target)
 
 
 class _Gone(Exception):
@@ -289,7 +310,7 @@ class _Preparation:
     def put_client(self, client: str, name: str, source: str, *, copy: bool) -> None:
         """Prepare a link, or a copy where links cannot be; ConfigError if a folder is in the way.
 
-        A client whose folder is the one of the skills itself needs none.
+        A client whose folder is the one of the skills itself needs none. A copy stays a copy.
         """
         folder = client_folder(self._place, client, self._settings)
         if os.path.realpath(folder) == os.path.realpath(self._place.skills):
@@ -299,6 +320,7 @@ class _Preparation:
         if not copy and os.path.islink(path) and os.readlink(path) == _relative(target, folder):
             return
         self._check_free(path, target, source)
+        copy = copy or _is_copy(path, target)
         staged = self._staged(path)
         if not copy:
             try:

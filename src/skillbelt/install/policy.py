@@ -18,6 +18,7 @@ from skillbelt.files.locks import locked
 from skillbelt.files.private import make_folder, replace_file
 from skillbelt.format.skill import Skill
 from skillbelt.install.hashes import FolderHashes
+from skillbelt.install.names import typed_name
 from skillbelt.install.values import NO_VALUES, Drift, LockEntry
 from skillbelt.late import Late
 from skillbelt.records import NamedTuple
@@ -76,7 +77,8 @@ class SkillToJudge(NamedTuple):
     """A skill that is about to be installed.
 
     `url` is the address that it comes from, `before` its entry in the lock, `command` what accepts
-    it: the words after `skillbelt`. `of_user` says that the lock is the user's own.
+    it: the words after `skillbelt`. `of_user` says that the lock is the user's own. `target` is
+    what `skillbelt scan` takes for it, "" for the name of an installed one.
     """
 
     name: str
@@ -88,6 +90,7 @@ class SkillToJudge(NamedTuple):
     before: LockEntry | None = None
     command: tuple[str, ...] = ()
     of_user: bool = False
+    target: str = ""
 
 
 class JudgedSkill(NamedTuple):
@@ -165,7 +168,7 @@ def _judge_content(
         for one in scanned.findings
         if one.kind == "ask" and one not in refused
     )
-    blocked = explain_refusal(refused, skill.command[1:2] or (skill.name,), settings)
+    blocked = explain_refusal(refused, (skill.target or typed_name(skill.name),), settings)
     faults = [PolicyFault(*blocked)] if blocked else []
     return scanned, faults, [one_line(text) for text in list(asked)[:_MOST_WARNINGS]]
 
@@ -400,7 +403,9 @@ def _waived(skill: SkillToJudge, layer: _Layer, settings: Settings, accepts: Acc
 
 
 def _command(skill: SkillToJudge, option: str) -> str:
-    return f"`{shell_line(('skillbelt', *skill.command, option))}`"
+    name, *words = skill.command
+    scope = ("-g",) * skill.of_user
+    return f"`{shell_line(('skillbelt', name, *scope, *words, option))}`"
 
 
 def _signer_changed(

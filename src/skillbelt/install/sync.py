@@ -20,7 +20,7 @@ from skillbelt.install.content_store import (
     stored_skill,
 )
 from skillbelt.install.declaring import ResolvePackages, no_packages, packages_of_same
-from skillbelt.install.entries import locked_reference, reference_of, stored_of
+from skillbelt.install.entries import locked_reference, reference_of, scan_target, stored_of
 from skillbelt.install.fetching import fetch_skills
 from skillbelt.install.hashes import FolderHashes, computed_hash, hash_folder
 from skillbelt.install.lock_file import (
@@ -61,12 +61,11 @@ from skillbelt.install.values import (
 from skillbelt.install.verify import VerifiedSkill, verify_lock, verify_skill
 from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings
-from skillbelt.text import one_line
+from skillbelt.text import one_line, shell_word
 
 # What `skills` 1.7.4 leaves out when it copies a skill.
 _NOT_COPIED = frozenset(("metadata.json",))
 _FOLDERS_NOT_COPIED = frozenset(("__pypackages__",))
-BAD_ENTRY = "correct the entry, or take it out by `skillbelt remove` and add the skill again"
 SyncMode = Literal["install", "frozen", "adopt"]
 # Called with a source, the folder to fetch into, the commit and the path of the SKILL.md.
 Fetch = Callable[[SourceReference, str, str, str], FetchedSkill]
@@ -131,7 +130,7 @@ def plan_sync(
     names = pinned_names(lock.place, settings)
     for skill in verified:
         ours = lock.ours or skill.entry.name in names
-        planned = _plan_skill(skill, ours=ours, mode=mode, force=force)
+        planned = _plan_skill(skill, lock.place, ours=ours, mode=mode, force=force)
         if isinstance(planned, SyncRefusal):
             refused.append(planned)
         elif skill.entry.name in forbidden and _leaves_files(planned):
@@ -151,10 +150,16 @@ def refuse_entries(lock: SkillLock) -> list[SyncRefusal]:
             name=one.name,
             code="lock-entry",
             message=f"the entry in {lock.place.lock} {one.message}",
-            remedy=BAD_ENTRY,
+            remedy=bad_entry(lock, one.name),
         )
         for one in lock.refused
     ]
+
+
+def bad_entry(lock: SkillLock, name: str) -> str:
+    """Return what to do about an entry that no command acts on."""
+    command = lock.place.command(f"remove {'-- ' * name.startswith('-')}{shell_word(name)}")
+    return f"correct the entry, or take it out by {command} and add the skill again"
 
 
 def find_unlocked(lock: SkillLock) -> Iterator[Drift]:
@@ -165,8 +170,9 @@ def find_unlocked(lock: SkillLock) -> Iterator[Drift]:
             kind="not-locked",
             path=skill_folder(lock.place, name),
             message="is in no lock, and nothing says where it comes from, so it is not adopted",
-            remedy="`skillbelt import` records what another tool installed, "
-            f"`skillbelt add SOURCE --skill {name}` what has a source; your own needs no entry",
+            remedy=f"{lock.place.command('import')} records what another tool installed, "
+            f"{lock.place.command(f'add SOURCE --skill {name}')} what has a source; your own "
+            "needs no entry",
         )
 
 
@@ -205,7 +211,7 @@ def _to_judge(
 
 
 def _plan_skill(
-    skill: VerifiedSkill, *, ours: bool, mode: SyncMode, force: bool
+    skill: VerifiedSkill, place: InstallPlace, *, ours: bool, mode: SyncMode, force: bool
 ) -> PlannedChange | SyncRefusal:
     entry = skill.entry
     change = PlannedChange(
@@ -222,7 +228,7 @@ def _plan_skill(
             name=entry.name,
             code="rewritten" if ours else "no-digest",
             message=f"{why}, so what belongs there is not known",
-            remedy="`skillbelt sync` without --frozen fetches and records it",
+            remedy=f"{place.command('sync')} without --frozen fetches and records it",
         )
     if "packages" in kinds and mode != "adopt":
         fault = next(one for one in skill.drift if one.kind == "packages")
@@ -246,13 +252,13 @@ def _plan_skill(
         return SyncRefusal(
             name=entry.name,
             code="local-edits",
-            message=f"{skill.folder} has local edits: {_first_edit(skill)}",
+            message=f"{skill.folder} has local edits: {first_edit(skill)}",
             remedy=skill.drift[0].remedy,
         )
     return change._replace(action="replace")
 
 
-def _first_edit(skill: VerifiedSkill) -> str:
+def first_edit(skill: VerifiedSkill) -> str:
     """Return the first difference with its file, and how many more there are."""
     first = skill.drift[0]
     more = f" (and {len(skill.drift) - 1} more)" if len(skill.drift) > 1 else ""
@@ -331,7 +337,9 @@ def _perform(
             lambda: fetch(reference, folder, entry.commit, entry.skill_path).folder,
         ) as source,
     ):
-        skill = skill_to_judge(entry, source, place, reference)
+        skill = skill_to_judge(entry, source, place, reference)._replace(
+            target=scan_target(reference, entry.name, entry.commit, entry.skill_path)
+        )
         judged = require_permitted(skill, settings, accepts)
         put_skill(place, entry, source, settings, lock=False)
         record_acceptance(judged, entry.content_digest, settings, accepts)
@@ -377,15 +385,19 @@ def _install_unpinned(
             raise SourceError(
                 entry.source,
                 "changed since it was locked, and the lock names no commit to go back to; "
-                f"`skillbelt update {typed_name(entry.name)}` takes the new version",
+                f"{place.command(f'update {typed_name(entry.name)}')} takes the new version",
             )
         if change.reason == "compare" and not _is_copy(change.path, fetched.folder):
             raise SourceError(
                 change.path,
-                "has local edits; `skillbelt sync --adopt` records them, --force drops them",
+                f"has local edits; {place.command('sync --adopt')} records them, --force drops "
+                "them",
             )
         skill = skill_to_judge(entry, fetched.folder, place, fetched.reference)
-        skill = skill._replace(committed_at=committed_at(fetched.provenance))
+        skill = skill._replace(
+            committed_at=committed_at(fetched.provenance),
+            target=scan_target(fetched.reference, entry.name, fetched.commit, fetched.skill_path),
+        )
         judged = require_permitted(skill, settings, accepts)
         stored = keep_skill(fetched.folder, settings)
         pinned = _pinned(entry, stored)._replace(

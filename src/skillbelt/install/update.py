@@ -9,7 +9,13 @@ from contextlib import AbstractContextManager, contextmanager
 from skillbelt.errors import ConfigError, SkillbeltError, SourceError
 from skillbelt.install.content_store import StoredSkill, incoming, keep_skill, stored_skill
 from skillbelt.install.declaring import ResolvePackages
-from skillbelt.install.entries import entry_for, locked_reference, reference_of, stored_of
+from skillbelt.install.entries import (
+    entry_for,
+    locked_reference,
+    reference_of,
+    scan_target,
+    stored_of,
+)
 from skillbelt.install.fetching import OpenSource, open_source
 from skillbelt.install.lock_file import SkillLock, read_lock
 from skillbelt.install.merge import MergedFolder, merge_folders, show_difference
@@ -159,7 +165,9 @@ def _newest(
     if same:
         return None
     skill = skill_to_judge(entry, fetched.folder, place, fetched.reference)._replace(
-        committed_at=committed_at(fetched.provenance), command=("update", typed_name(entry.name))
+        committed_at=committed_at(fetched.provenance),
+        command=("update", typed_name(entry.name)),
+        target=scan_target(fetched.reference, entry.name, fetched.commit, fetched.skill_path),
     )
     judged = judge_skill(skill, settings, accepts)
     after = after._replace(
@@ -257,7 +265,7 @@ def _prepared(
             raise SourceError(
                 found.folder,
                 "has local edits, and the version they were made in is not in the lock; "
-                "`skillbelt sync --adopt` records what is there",
+                f"{place.command('sync --adopt')} records what is there",
             )
         with (
             incoming(settings) as folder,

@@ -125,6 +125,11 @@ class InstallPlace(NamedTuple):
     skills: str
     lock: str
 
+    def command(self, words: str) -> str:
+        """Return what to type for this place, as advice shows it."""
+        name, blank, rest = words.partition(" ")
+        return f"`skillbelt {name}{' -g' if self.scope == 'user' else ''}{blank}{rest}`"
+
 
 class Installed(NamedTuple):
     """A skill in its place, and the folders of other clients that lead to it or hold a copy."""

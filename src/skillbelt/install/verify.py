@@ -19,12 +19,6 @@ from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
 
-_ADOPT = "`skillbelt sync` compares it with its source, `sync --adopt` records what is installed"
-_SYNC = "`skillbelt sync` installs it"
-_KEEP = (
-    "`skillbelt update` keeps your edits beside a new version, `skillbelt sync --force` drops them"
-)
-
 
 class VerifiedSkill(NamedTuple):
     """A skill of the lock, what is installed of it, and how that differs.
@@ -72,11 +66,13 @@ def verify_skill(
     folder = skill_folder(place, entry.name)
     found = VerifiedSkill(entry, folder, None)
     if not os.path.lexists(folder):
-        missing = _drift(entry, "missing", folder, "is not installed", _SYNC)
+        remedy = f"{place.command('sync')} installs it"
+        missing = _drift(entry, "missing", folder, "is not installed", remedy)
         return found._replace(drift=(missing,))
     if os.path.islink(folder):
         message = f"is a link to {os.readlink(folder)}, and not what the lock says"
-        linked = _drift(entry, "changed-link", folder, message, "remove the link, then `sync`")
+        remedy = f"remove the link, then {place.command('sync')}"
+        linked = _drift(entry, "changed-link", folder, message, remedy)
         return found._replace(drift=(linked,), edited=True)
     try:
         if stamps is None:
@@ -115,13 +111,23 @@ def _contents(
         return
     known = os.path.join(store_folder(settings), stored.digits, "skill")
     if has_skill(stored, settings):
-        yield from _compare(entry, folder, hash_folder(known).files, hashes.files)
+        yield from _compare(lock.place, entry, hash_folder(known).files, hashes.files)
         return
     kind: DriftKind = "changed-file"
     message = "its files are not those that were locked"
     if hashes.content_digest == entry.content_digest:
         kind, message = "changed-mode", "an executable bit or a link is not as it was locked"
-    yield _drift(entry, kind, folder, message, _KEEP)
+    yield _drift(entry, kind, folder, message, _keep(lock.place))
+
+
+def _keep(place: InstallPlace) -> str:
+    update, drop = place.command("update"), place.command("sync --force")
+    return f"{update} keeps your edits beside a new version, {drop} drops them"
+
+
+def _adopt(place: InstallPlace) -> str:
+    sync, adopt = place.command("sync"), place.command("sync --adopt")
+    return f"{sync} compares it with its source, {adopt} records what is installed"
 
 
 def _of_another_tool(
@@ -130,7 +136,7 @@ def _of_another_tool(
     """Yield why an entry without our keys is not verified; its one hash may still be right."""
     if ours:
         message = "another tool wrote this entry anew: what was locked is not known any more"
-        yield _drift(entry, "rewritten", lock.place.lock, message, _ADOPT)
+        yield _drift(entry, "rewritten", lock.place.lock, message, _adopt(lock.place))
     try:
         same = computed_hash(folder) == (entry.computed_hash or entry.folder_hash)
     except SourceError:
@@ -138,12 +144,16 @@ def _of_another_tool(
     if not same:
         # It may also be a source with a metadata.json, which `skills` hashes and does not install.
         message = "has no contentDigest, and its files do not have the hash of the lock"
-        yield _drift(entry, "no-digest", folder, message, _ADOPT)
+        yield _drift(entry, "no-digest", folder, message, _adopt(lock.place))
 
 
 def _compare(
-    entry: LockEntry, folder: str, locked: Iterable[HashedFile], found: Iterable[HashedFile]
+    place: InstallPlace,
+    entry: LockEntry,
+    locked: Iterable[HashedFile],
+    found: Iterable[HashedFile],
 ) -> Iterator[Drift]:
+    folder = skill_folder(place, entry.name)
     before = {file.path: file for file in locked}
     after = {file.path: file for file in found}
     for path in sorted(before.keys() | after.keys()):
@@ -163,7 +173,7 @@ def _compare(
         else:
             kind = "changed-mode"
             message = "is executable now" if new.executable else "is not executable any more"
-        yield _drift(entry, kind, os.path.join(folder, path), message, _KEEP)
+        yield _drift(entry, kind, os.path.join(folder, path), message, _keep(place))
 
 
 def _clients(
@@ -190,14 +200,16 @@ def _clients(
             continue
         else:
             message = "is a folder with other files than what is installed"
-        yield _drift(entry, "client-link", path, message, "remove it, then `skillbelt sync`")
+        remedy = f"remove it, then {place.command('sync')}"
+        yield _drift(entry, "client-link", path, message, remedy)
 
 
 def _packages(lock: SkillLock, entry: LockEntry, folder: str, *, edited: bool) -> Iterator[Drift]:
     """Yield how the locked packages do not fit what the skill declares, unless it was edited."""
-    fault = "" if edited else find_package_fault(entry, folder)
+    fault = "" if edited else find_package_fault(entry, folder, lock.place)
     if fault:
-        remedy = f"`skillbelt update --packages {typed_name(entry.name)}` locks them anew"
+        command = lock.place.command(f"update --packages {typed_name(entry.name)}")
+        remedy = f"{command} locks them anew"
         yield _drift(entry, "packages", lock.place.lock, fault, remedy)
 
 
