@@ -13,9 +13,11 @@ from skillbelt.cli.output import count, show_progress, wants_progress
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError, UsageError
 from skillbelt.evals.budget import Budget
-from skillbelt.evals.cases import EvalSet
+from skillbelt.evals.cases import EvalProblem, EvalSet
+from skillbelt.evals.first_set import advise_cases
 from skillbelt.evals.read import read_eval_file, read_evals
 from skillbelt.format.skill import Skill
+from skillbelt.text import one_line
 
 _REPORT_SECONDS = 0.1
 
@@ -27,6 +29,11 @@ def one_skill(args: argparse.Namespace, catalog: Catalog) -> Skill:
     return find_skill(args.names[0], catalog)
 
 
+def advise(args: argparse.Namespace, skill: Skill, wanted: str) -> str:
+    """Return how a skill gets the cases that it lacks, in its own folder or in `--set`."""
+    return f"add {wanted} to {one_line(args.set)}" if args.set else advise_cases(skill, wanted)
+
+
 def cases_of(
     args: argparse.Namespace,
     catalog: Catalog,
@@ -36,7 +43,7 @@ def cases_of(
 ) -> list[EvalSet]:
     """Return the cases of the named skills, or of all; with `all_too` of both.
 
-    A wrong file of a skill that was not named is skipped.
+    A wrong file of a skill that was not named is skipped, and reported as a problem.
     """
     wanted = [find_skill(name, catalog).name for name in args.names]
     if args.set:
@@ -53,6 +60,9 @@ def cases_of(
         except ConfigError as error:
             if named:
                 raise ConfigError(f"{skill.dir}/{error}") from None
+            path, _, fault = str(error).partition(": ")
+            problem = EvalProblem(f"{skill.dir}/{path}", "", f"its cases are left out: {fault}")
+            found.append(EvalSet(skill.name, problems=(problem,)))
     return found
 
 
