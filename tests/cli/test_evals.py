@@ -204,7 +204,8 @@ def test_the_cases_of_a_file(skills: Tree) -> None:
     assert done.document["skills"][0]["measures"]["hit@1"]["rate"] == 1.0
     done = skills.run("eval", "route", "--set", "set.json")
     assert done.exit_code == 2
-    assert "does not say which skill" in done.stderr
+    assert "does not say which skill its cases are about; name it: " in done.stderr
+    assert "skillbelt eval route NAME --set set.json\n" in done.stderr
 
 
 def test_reports_hold_every_case_and_escape_what_skills_say(skills: Tree) -> None:

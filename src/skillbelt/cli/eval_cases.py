@@ -17,7 +17,7 @@ from skillbelt.evals.cases import EvalProblem, EvalSet
 from skillbelt.evals.first_set import advise_cases
 from skillbelt.evals.read import read_eval_file, read_evals
 from skillbelt.format.skill import Skill
-from skillbelt.text import one_line
+from skillbelt.text import one_line, shell_word
 
 _REPORT_SECONDS = 0.1
 
@@ -49,7 +49,7 @@ def cases_of(
     if args.set:
         if len(wanted) > 1:
             raise UsageError("--set takes the cases of one skill")
-        return _split(read_eval_file(args.set, wanted[0] if wanted else ""))
+        return _split(read_eval_file(args.set, wanted[0] if wanted else ""), args)
     found: list[EvalSet] = []
     for skill in skills.values():
         named = not wanted or skill.name in wanted
@@ -66,14 +66,14 @@ def cases_of(
     return found
 
 
-def _split(found: EvalSet) -> list[EvalSet]:
+def _split(found: EvalSet, args: argparse.Namespace) -> list[EvalSet]:
     """Return a set for each skill that the cases of one file are about."""
     cases = (found.triggers, found.tasks, found.scripts)
     names = dict.fromkeys(one.skill for each in cases for one in each)
     if "" in names:
         raise ConfigError(
-            f"{', '.join(found.files)}: does not say which skill its cases are about; add "
-            '"skill_name", or name the skill on the command line'
+            f"{', '.join(found.files)}: does not say which skill its cases are about; name it: "
+            f"skillbelt eval {args.action} NAME --set {shell_word(args.set)}"
         )
     return [
         found._replace(

@@ -52,6 +52,7 @@ from skillbelt.evals.reports import (
     measure_names,
     require_report_path,
     summarise,
+    text_of,
     version_diffs,
     write_report,
 )
@@ -333,7 +334,7 @@ def _print_cases(report: EvalReport, args: argparse.Namespace) -> None:
     for case in report.cases:
         if case.outcome in ("passed", "not-run") and not args.verbose:
             continue
-        text = shorten(one_line(case.text), 80)
+        text = shorten(one_line(text_of(case)), 80)
         detail = one_line(case.detail) if args.verbose else shorten(one_line(case.detail), 200)
         about = " ".join(filter(None, (case.skill, case.model, case.group.replace("_", " "))))
         many = alike[_cause(case)]

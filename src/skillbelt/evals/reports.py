@@ -242,7 +242,7 @@ def _markdown_cases(cases: Sequence[CaseOutcome], most: int) -> Iterator[str]:
     yield ""
     rows = [
         (_MARKS[one.outcome], _code(name_case(one)), _plain(one.group.replace("_", " ")),
-         _code(shorten(one_line(one.text), 160)), _code(shorten(one_line(one.detail), 300)))
+         _code(shorten(one_line(text_of(one)), 160)), _code(shorten(one_line(one.detail), 300)))
         for one in wrong
     ]  # fmt: skip
     yield from _table(("", "skill", "kind", "case", "what happened"), rows, most)
@@ -254,6 +254,12 @@ def name_case(one: CaseOutcome) -> str:
     """Return the skill of a case, with the model and the number of the repeat where it has them."""
     more = [one.model, f"run {one.data['run']}" if one.data.get("run") else ""]
     return " ".join(filter(None, (one.skill, *more)))
+
+
+def text_of(one: CaseOutcome) -> str:
+    """Return what a case asks, with the id of a script's case: others may differ in input only."""
+    known = one.group != "script" or not one.id or one.id in one.text
+    return one.text if known else f"{one.id}: {one.text}"
 
 
 def measure_names(report: EvalReport) -> list[str]:
@@ -644,7 +650,7 @@ def _html_cases(cases: Sequence[CaseOutcome]) -> Iterator[str]:
                 (
                     _html(name_case(one)),
                     _html(one.group.replace("_", " ")),
-                    _html(shorten(one.text, 500)),
+                    _html(shorten(text_of(one), 500)),
                     f"<pre>{_html(shorten(one.detail, 4_000))}</pre>",
                 )
                 for one in found
