@@ -530,11 +530,12 @@ def test_the_model_is_changed_in_the_middle(chat: Callable[..., Done]) -> None:
 
 
 def test_skills_are_listed_and_searched(chat: Callable[..., Done]) -> None:
-    done = chat("/skills\n/skills greets people\n/skills zzz\n")
+    done = chat("/skills\n/skills greets people\n/skills zzz\n/skills what of people in Portugal\n")
     assert done.stdout.splitlines()[0].startswith("echo\t")
     assert done.stdout.splitlines()[-1].startswith("greet\t")
     assert "mute" not in done.stdout
     assert "no skill matches 'zzz'" in done.stderr
+    assert "no skill matches 'what of people in Portugal'" in done.stderr  # one shares a word
 
 
 def test_a_conversation_is_exported_and_nothing_overwritten(

@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 import threading
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -348,6 +349,8 @@ def test_a_result_in_the_cache_is_not_read_through_a_link(skills: Tree, model: S
         (("--report", "x.doc"), "ends in none of"),
         (("--report", "nowhere/x.html"), "nowhere is no folder"),
         (("--min", "recal=0.5"), "there is no measure 'recal'; there are recall, negatives"),
+        (("--sandbox", "cage"), "no sandbox named 'cage'"),
+        (("--baseline", "old"), "--baseline is for `eval run`"),
     ],
 )
 def test_wrong_options_cost_nothing(
@@ -607,6 +610,32 @@ def test_an_error_is_told_once(skills: Tree) -> None:
     assert (case["outcome"], case["detail"].count("out of order")) == ("error", 1)
 
 
+def test_many_errors_with_one_cause_are_one_line(skills: Tree) -> None:
+    rows = [{"query": f"a csv {number}", "should_trigger": True} for number in range(4)]
+    skills.write(f"{SKILLS}/csv-report/evals/evals.json", json.dumps(rows))
+    with serving(Refused(400, "out of order")) as server:
+        command = ("eval", "trigger", "csv-report", "--model", f"tiny@{server.url}")
+        [line] = [text for text in skills.run(*command).stderr.splitlines() if "order" in text]
+        every = skills.run(*command, "-v").stderr
+    assert ": 4 cases: " in line
+    assert every.count("out of order") == 4
+
+
+def test_the_side_without_the_skill_does_not_fail_in_junit(skills: Tree, model: Server) -> None:
+    evaluate(skills, model, "run", "--report", "r.xml")
+    [suite] = ET.parse(skills.path("project/r.xml")).getroot()
+    failed = [one.get("name", "") for one in suite if one.find("failure") is not None]
+    assert [name.split()[:2] for name in failed] == [["two", "with_skill"]]
+    assert suite.get("failures") == "1"
+    shown = [one.get("name", "").split()[:2] for one in suite if one.find("system-out") is not None]
+    assert shown == [["one", "without_skill"], ["two", "without_skill"]]
+
+
+def test_a_difference_of_few_tasks_is_called_so(skills: Tree, model: Server) -> None:
+    document = evaluate(skills, model, "run")
+    assert any("the difference rests on 2 tasks" in text for text in document["warnings"])
+
+
 def test_a_grader_that_is_a_program_says_what_to_write(skills: Tree, model: Server) -> None:
     case = {"prompt": "a csv", "assert": [{"type": "javascript", "value": "true"}]}
     skills.write(f"{SKILLS}/csv-report/evals/evals.json", json.dumps([case]))
@@ -645,6 +674,7 @@ def test_a_skill_without_tasks_is_told_what_to_add(skills: Tree) -> None:
     done = skills.run("eval", "run", "images", "--model", "offline")
     assert done.exit_code == 2
     assert "has no tasks" in done.stderr
+    assert str(skills.path(f"{SKILLS}/images/evals/evals.json")) in done.stderr
 
 
 # script
@@ -688,6 +718,9 @@ def test_scripts_are_run_and_checked(kit: Tree) -> None:
     }  # fmt: skip
     assert '-{"lines": 2}\n+{"lines": 1}' in found["wrong"]["detail"]
     assert "FileNotFoundError" in found["fails"]["detail"]
+    told = kit.run("eval", "script", SKILL, "--yes", "--report", "s.md").stderr
+    assert f"failed: {SKILL} script: wrong: scripts/count.py: " in told
+    assert "`wrong: scripts/count.py`" in kit.path("project/s.md").read_text()
     again = kit.run("eval", "script", SKILL, "--yes", "--json").document
     assert all(one["cached"] for one in again["cases"])
     assert kit.run("eval", "script", SKILL, "--yes", "--min", "0.5").exit_code == 0

@@ -136,7 +136,14 @@ def test_under_a_bar_is_a_no(skills: Tree) -> None:
         (("--min", "2"), "--min takes a share"),
         (("--min", "taste=0.5"), "there is no measure 'taste'"),
         (("--report", "r.doc"), "ends in none of"),
-        (("--set", "none.json"), "none.json: cannot be read"),
+        (("--set", "none.json"), "none.json: cannot be read: No such file or directory\n"),
+        (("--min", "80%"), "such as 0.8"),
+        (("--min", "recall@3=1"), "with --k 3 there is recall@3"),
+        (("--sandbox", "cage"), "no sandbox named 'cage'; there are: auto"),
+        (("--model", "offline"), "--model is for `eval trigger` and `eval run`"),
+        (("--judge", "offline"), "--judge is for `eval run`"),
+        (("--max-steps", "3"), "`skillbelt eval --help` shows what it takes"),
+        (("pdf-merge", "images", "--set", "s.json"), "`skillbelt eval --help` shows"),
     ],
 )
 def test_wrong_options_are_wrong_usage(skills: Tree, options: tuple[str, ...], said: str) -> None:
@@ -150,8 +157,10 @@ def test_a_wrong_file_is_named(skills: Tree) -> None:
     done = skills.run("eval", "route", "--json")
     assert done.exit_code == 2
     assert "images/evals/evals.json" in done.document["error"]["message"]
-    # A neighbour's mistake does not keep a skill from being measured.
-    assert skills.run("eval", "route", "csv-report").exit_code == 0
+    # A neighbour's mistake does not keep a skill from being measured, and is reported.
+    done = skills.run("eval", "route", "csv-report")
+    assert done.exit_code == 0
+    assert "images/evals/evals.json: its cases are left out: this is no" in done.stderr
 
 
 def test_an_unknown_skill_and_one_without_cases(skills: Tree) -> None:
@@ -160,13 +169,43 @@ def test_an_unknown_skill_and_one_without_cases(skills: Tree) -> None:
     assert "`skillbelt eval init images` writes the first" in done.stderr
 
 
+def test_a_bar_is_not_reached_by_what_nothing_measures(skills: Tree) -> None:
+    named = skills.run("eval", "route", "images", "pdf-merge", "--min", "0.1")
+    assert named.exit_code == 2
+    assert "images has no requests to measure; `skillbelt eval init images`" in named.stderr
+    measure = skills.run("eval", "route", "csv-report", "--min", "negatives=0.1")
+    assert measure.exit_code == 2
+    assert "no case counts for negatives" in measure.stderr
+    for name in SETS:
+        skills.path(f"{SKILLS}/{name}/evals/evals.json").unlink()
+    every = skills.run("eval", "route", "--min", "0.1")
+    assert every.exit_code == 2
+    assert "`skillbelt eval init NAME` writes the first" in every.stderr
+
+
+@pytest.mark.parametrize("action", ["route", "script", "trigger"])
+def test_a_set_that_is_empty_is_to_be_changed(skills: Tree, action: str) -> None:
+    path = skills.write(f"{SKILLS}/images/evals/evals.json", "[]")
+    options = ("--model", "offline") if action == "trigger" else ()
+    done = skills.run("eval", action, "images", *options)
+    assert f"to {path}" in done.stderr
+    assert "eval init" not in done.stderr
+
+
+def test_an_action_alone_needs_no_name(skills: Tree) -> None:
+    done = skills.run("eval")
+    assert done.exit_code == 2
+    assert "required: action\n" in done.stderr
+
+
 def test_the_cases_of_a_file(skills: Tree) -> None:
     skills.write("project/set.json", json.dumps([{"query": "resize", "should_trigger": True}]))
     done = skills.run("eval", "route", "--set", "set.json", "images", "--json")
     assert done.document["skills"][0]["measures"]["hit@1"]["rate"] == 1.0
     done = skills.run("eval", "route", "--set", "set.json")
     assert done.exit_code == 2
-    assert "does not say which skill" in done.stderr
+    assert "does not say which skill its cases are about; name it: " in done.stderr
+    assert "skillbelt eval route NAME --set set.json\n" in done.stderr
 
 
 def test_reports_hold_every_case_and_escape_what_skills_say(skills: Tree) -> None:
@@ -284,3 +323,11 @@ def test_scripts_get_a_first_case(skills: Tree) -> None:
 def test_a_terminal_shows_a_table_with_its_head(skills: Tree) -> None:
     screen = on_terminal(skills, "eval", "route", "csv-report")
     assert "hit@1" in str(screen)
+
+
+def test_a_narrow_terminal_names_and_shows_every_measure(skills: Tree) -> None:
+    screen = on_terminal(skills, "eval", "route", "csv-report", columns=70)
+    shown = [line.split("  ") for line in screen.lines if "(" in line]
+    for name in ("hit@1", "recall@5", "steals"):
+        [line] = [words for words in shown if name in words]
+        assert line[-1].endswith(")")

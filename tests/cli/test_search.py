@@ -85,7 +85,10 @@ def test_only_results_that_are_sure_enough(more: Tree) -> None:
     assert (found["name"], found["strength"]) == ("docker-debug", "strong")
     assert 0.6 <= found["confidence"] <= 1.0
     assert len(json.loads(more.run(*query, "0").stdout)["results"]) == 4
-    assert more.run(*query, "1").exit_code == 1
+    none = more.run(*query, "1")
+    assert none.exit_code == 1
+    assert "4 results below 1 left out, the first with 0." in none.stderr
+    assert "a lower --min-confidence shows more" in none.stderr
     for wrong in ("2", "-1", "nan", "much"):
         done = more.run(*query, wrong)
         assert done.exit_code == 2

@@ -583,7 +583,12 @@ def _dispatch(arguments: list[str]) -> int:
         parsed.words, parsed.typed = words, arguments
     except SystemExit as stop:
         return int(stop.code or 0)
-    code: int = import_module(f"skillbelt.cli.{COMMANDS[name].module}").run(parsed)
+    try:
+        code: int = import_module(f"skillbelt.cli.{COMMANDS[name].module}").run(parsed)
+    except UsageError as error:
+        if error.remedy == UsageError.remedy:
+            error.remedy = f"`{made.prog} --help` shows what it takes"
+        raise
     return code
 
 

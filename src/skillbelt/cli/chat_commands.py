@@ -23,6 +23,7 @@ from skillbelt.text import exact, one_line
 
 _WORKSPACE = Wanted(globs=("out/**", "work/**"), inline=True)
 _MAX_LISTED_SESSIONS = 20
+_MOST_FOUND = 10
 
 
 class ChatInterface(Protocol):
@@ -152,8 +153,8 @@ class ChatCommands:
         found = self._invocable()
         if words:
             runtime = self._chat.runner.agent.runtime
-            names = [one.skill.name for one in runtime.search(words) if one.skill.name in found]
-            found = {name: found[name] for name in names}
+            names = runtime.suggest(words, _MOST_FOUND)
+            found = {name: found[name] for name in names if name in found}
         listed = [{"name": name, "description": about} for name, about in found.items()]
         if self._chat.document("skills", skills=listed):
             return

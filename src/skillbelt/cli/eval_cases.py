@@ -13,9 +13,11 @@ from skillbelt.cli.output import count, show_progress, wants_progress
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError, UsageError
 from skillbelt.evals.budget import Budget
-from skillbelt.evals.cases import EvalSet
+from skillbelt.evals.cases import EvalProblem, EvalSet
+from skillbelt.evals.first_set import advise_cases
 from skillbelt.evals.read import read_eval_file, read_evals
 from skillbelt.format.skill import Skill
+from skillbelt.text import one_line, shell_word
 
 _REPORT_SECONDS = 0.1
 
@@ -27,6 +29,11 @@ def one_skill(args: argparse.Namespace, catalog: Catalog) -> Skill:
     return find_skill(args.names[0], catalog)
 
 
+def advise(args: argparse.Namespace, skill: Skill, wanted: str) -> str:
+    """Return how a skill gets the cases that it lacks, in its own folder or in `--set`."""
+    return f"add {wanted} to {one_line(args.set)}" if args.set else advise_cases(skill, wanted)
+
+
 def cases_of(
     args: argparse.Namespace,
     catalog: Catalog,
@@ -36,13 +43,13 @@ def cases_of(
 ) -> list[EvalSet]:
     """Return the cases of the named skills, or of all; with `all_too` of both.
 
-    A wrong file of a skill that was not named is skipped.
+    A wrong file of a skill that was not named is skipped, and reported as a problem.
     """
     wanted = [find_skill(name, catalog).name for name in args.names]
     if args.set:
         if len(wanted) > 1:
             raise UsageError("--set takes the cases of one skill")
-        return _split(read_eval_file(args.set, wanted[0] if wanted else ""))
+        return _split(read_eval_file(args.set, wanted[0] if wanted else ""), args)
     found: list[EvalSet] = []
     for skill in skills.values():
         named = not wanted or skill.name in wanted
@@ -53,17 +60,20 @@ def cases_of(
         except ConfigError as error:
             if named:
                 raise ConfigError(f"{skill.dir}/{error}") from None
+            path, _, fault = str(error).partition(": ")
+            problem = EvalProblem(f"{skill.dir}/{path}", "", f"its cases are left out: {fault}")
+            found.append(EvalSet(skill.name, problems=(problem,)))
     return found
 
 
-def _split(found: EvalSet) -> list[EvalSet]:
+def _split(found: EvalSet, args: argparse.Namespace) -> list[EvalSet]:
     """Return a set for each skill that the cases of one file are about."""
     cases = (found.triggers, found.tasks, found.scripts)
     names = dict.fromkeys(one.skill for each in cases for one in each)
     if "" in names:
         raise ConfigError(
-            f"{', '.join(found.files)}: does not say which skill its cases are about; add "
-            '"skill_name", or name the skill on the command line'
+            f"{', '.join(found.files)}: does not say which skill its cases are about; name it: "
+            f"skillbelt eval {args.action} NAME --set {shell_word(args.set)}"
         )
     return [
         found._replace(

@@ -12,12 +12,14 @@ from functools import partial
 from skillbelt.agent import Agent, Runner
 from skillbelt.agent.models import OFFLINE
 from skillbelt.cli.ask import ignore_warnings
-from skillbelt.cli.eval_cases import CaseProgress, cases_of, one_skill
+from skillbelt.cli.build import find_skill
+from skillbelt.cli.eval_cases import CaseProgress, advise, cases_of, one_skill
 from skillbelt.errors import ConfigError, UsageError
 from skillbelt.evals.budget import Budget, parse_price
 from skillbelt.evals.cache import EvalCache
 from skillbelt.evals.cases import EvalSet
 from skillbelt.evals.conversation import ConversationLimits, ConversationRunner, hide_skill
+from skillbelt.evals.first_set import EVAL_FILE, EVAL_FOLDER
 from skillbelt.evals.judge import INSTRUCTIONS
 from skillbelt.evals.last_results import keep_results
 from skillbelt.evals.outcome import EvalReport
@@ -150,9 +152,11 @@ def evaluate_trigger(args: argparse.Namespace) -> EvalReport:
         sets = cases_of(args, runtime.catalog, skills)
         cases = [case for one in sets for case in one.triggers if case.skill in skills]
         if not cases:
-            raise ConfigError(
-                "eval trigger: there are no requests; `skillbelt eval init NAME` writes the first"
-            )
+            named = [find_skill(name, runtime.catalog) for name in args.names]
+            advice = [advise(args, skill, "prompts") for skill in named] or [
+                "`skillbelt eval init NAME` writes the first"
+            ]
+            raise ConfigError(f"eval trigger: there are no requests; {'; '.join(advice)}")
         models = bench.models(runtime)
         talkers = {model: bench.talker(bench.agent(runtime, model)) for model in models}
         progress = CaseProgress(args, bench.budget)
@@ -174,9 +178,10 @@ def evaluate_run(args: argparse.Namespace) -> EvalReport:
         skill = one_skill(args, runtime.catalog)
         [found] = cases_of(args, runtime.catalog, {skill.name: skill}) or [EvalSet(skill.name)]
         if not found.tasks:
+            path = args.set or os.path.join(skill.dir, EVAL_FOLDER, EVAL_FILE)
             raise ConfigError(
-                f"eval run: {skill.name} has no tasks; add prompts with expectations to "
-                f"{skill.name}/evals/evals.json"
+                f"eval run: {skill.name} has no tasks; add a prompt with what is expected, such as "
+                f'"expect": {{"contains": "..."}}, to {one_line(path)}'
             )
         models = bench.models(runtime)
         sides = {model: _sides(args, bench, runtime, skill, model) for model in models}

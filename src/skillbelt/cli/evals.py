@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import shutil
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from skillbelt.cli.build import find_skill
-from skillbelt.cli.eval_cases import CaseProgress, cases_of, one_skill
-from skillbelt.cli.eval_models import evaluate_run, evaluate_trigger, open_cache
+from skillbelt.cli.eval_cases import CaseProgress, advise, cases_of, one_skill
+from skillbelt.cli.eval_models import NO_SKILL, evaluate_run, evaluate_trigger, open_cache
 from skillbelt.cli.live import LiveOutput
 from skillbelt.cli.output import (
     CLI_SESSION,
@@ -32,7 +35,14 @@ from skillbelt.errors import ConfigError, UsageError
 from skillbelt.evals.cases import EvalSet
 from skillbelt.evals.diff import compare_versions
 from skillbelt.evals.first_set import first_set, write_first_set
-from skillbelt.evals.outcome import Bar, EvalReport, judge_bars, parse_bar, require_measures
+from skillbelt.evals.outcome import (
+    Bar,
+    CaseOutcome,
+    EvalReport,
+    judge_bars,
+    parse_bar,
+    require_measures,
+)
 from skillbelt.evals.read import read_evals
 from skillbelt.evals.reports import (
     describe_difference,
@@ -42,6 +52,7 @@ from skillbelt.evals.reports import (
     measure_names,
     require_report_path,
     summarise,
+    text_of,
     version_diffs,
     write_report,
 )
@@ -52,6 +63,7 @@ from skillbelt.format.skill import Skill
 from skillbelt.install.content_store import incoming
 from skillbelt.install.revisions import export_revision, find_revision
 from skillbelt.running.call import Asker
+from skillbelt.sandbox.registry import AUTO, named_sandbox
 from skillbelt.settings import resolve
 from skillbelt.store import SessionKey
 from skillbelt.text import exact, one_line, shorten
@@ -65,13 +77,33 @@ _NO_CASES = "no skill here has cases to measure; `skillbelt eval init NAME` writ
 _JOBS = 4
 _SECONDS = 300.0
 _STEPS = 20
+_MODEL_DEFAULTS: Mapping[str, object] = MappingProxyType(
+    {
+        "model": [],
+        "repeat": 1,
+        "baseline": NO_SKILL,
+        "judge": None,
+        "max_cost": 0.0,
+        "max_tokens": 0,
+        "price": None,
+        "max_steps": _STEPS,
+        "output": None,
+    }
+)
+_RUN_ONLY = frozenset(("baseline", "judge", "output"))
+# Errors and timeouts with the same cause that are printed one by one.
+_MOST_ALIKE = 3
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `eval`."""
     parser.add_argument("action", choices=ACTIONS, help="what to measure, or init")
     parser.add_argument(
-        "names", metavar="NAME", nargs="*", help="a skill, or its folder (default: all with cases)"
+        "names",
+        metavar="NAME",
+        nargs="*",
+        default=[],
+        help="a skill, or its folder (default: all with cases)",
     )
     parser.add_argument(
         "--set", metavar="FILE", help="use the cases of this file in place of the skill's own"
@@ -129,7 +161,7 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--baseline",
         metavar="none|OLD",
-        default="none",
+        default=NO_SKILL,
         help="with run: compare with no skill, or with an old version, a folder or a git revision; "
         "an empty word compares with nothing (default: none)",
     )
@@ -173,6 +205,7 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Evaluate skills; return 1 when one is under a bar."""
+    _require_fitting(args)
     bars = [parse_bar(text) for text in args.min]
     if args.action == "script" and not bars:
         bars = [Bar("", 1.0)]  # a script that fails gives exit code 1
@@ -199,6 +232,18 @@ def run(args: argparse.Namespace) -> int:
     return _finish(judge_bars(report, bars), args)
 
 
+def _require_fitting(args: argparse.Namespace) -> None:
+    """UsageError for an option that the action does not read; ConfigError for no such sandbox."""
+    allowed = {"trigger": _MODEL_DEFAULTS.keys() - _RUN_ONLY, "run": _MODEL_DEFAULTS.keys()}
+    for name, default in _MODEL_DEFAULTS.items():
+        if getattr(args, name) != default and name not in allowed.get(args.action, ()):
+            where = "`eval run`" if name in _RUN_ONLY else "`eval trigger` and `eval run`"
+            option = name.replace("_", "-")
+            raise UsageError(f"eval {args.action}: --{option} is for {where}")
+    if args.sandbox and args.sandbox != AUTO:
+        named_sandbox(args.sandbox)
+
+
 def _finish(report: EvalReport, args: argparse.Namespace) -> int:
     for path in args.report:
         write_report(report, path)
@@ -217,7 +262,7 @@ def _print_report(report: EvalReport, args: argparse.Namespace) -> None:
         for one in report.skills
     ]  # fmt: skip
     if rows:
-        print_table(("skill", *names), rows)
+        _print_measures(("skill", *names), rows)
     _print_confusions(report, args)
     _print_cases(report, args)
     for problem in report.problems:
@@ -238,6 +283,21 @@ def _print_report(report: EvalReport, args: argparse.Namespace) -> None:
         say("no files are written; the same command goes on with what is left", args)
     _print_versions(facts, args)
     say(summarise(report), args)
+
+
+def _print_measures(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a row for each skill; on a narrow terminal for each measure, with its name."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    room = shutil.get_terminal_size().columns
+    if not sys.stdout.isatty() or sum(widths) + 2 * (len(widths) - 1) <= room:
+        print_table(head, rows)
+        return
+    long = [
+        ("" if place else row[0], *measure)
+        for row in rows
+        for place, measure in enumerate(zip(head[1:], row[1:], strict=True))
+    ]
+    print_table(("skill", "measure", "share"), long, wrap=True)
 
 
 def _print_confusions(report: EvalReport, args: argparse.Namespace) -> None:
@@ -270,18 +330,28 @@ def _print_cases(report: EvalReport, args: argparse.Namespace) -> None:
     if report.kind == "route" and not args.verbose:
         return
     lines: Counter[str] = Counter()
+    alike = Counter(_cause(case) for case in report.cases)
     for case in report.cases:
         if case.outcome in ("passed", "not-run") and not args.verbose:
             continue
-        text = shorten(one_line(case.text), 80)
+        text = shorten(one_line(text_of(case)), 80)
         detail = one_line(case.detail) if args.verbose else shorten(one_line(case.detail), 200)
         about = " ".join(filter(None, (case.skill, case.model, case.group.replace("_", " "))))
+        many = alike[_cause(case)]
+        if case.outcome in ("error", "timeout") and many > _MOST_ALIKE and not args.verbose:
+            about = " ".join(filter(None, (case.skill, case.model)))
+            lines[f"{case.outcome}: {about}: {count(many, 'case')}: {detail}"] = 1
+            continue
         lines[f"{case.outcome}: {about}: {text}: {detail}"] += 1
     for line, times in lines.items():
         say(f"{line} ({times} times)" if times > 1 else line, args)
     left = [case.detail for case in report.cases if case.outcome == "not-run"]
     if left and not args.verbose:
         say(f"not-run: {count(len(left), 'case')}: {one_line(left[0])}", args)
+
+
+def _cause(case: CaseOutcome) -> tuple[str, ...]:
+    return case.outcome, case.skill, case.model, case.detail
 
 
 # init
@@ -317,6 +387,7 @@ def _route(args: argparse.Namespace) -> EvalReport:
     skills = catalog.findable(filters)
     wanted = [find_skill(name, catalog).name for name in args.names]
     sets = cases_of(args, catalog, skills, all_too=True)
+    _require_requests(args, sets, [skills[name] for name in wanted if name in skills])
     catalog.index_for_search()
     with CaseProgress(args) as progress:
         report = route(
@@ -330,6 +401,17 @@ def _route(args: argparse.Namespace) -> EvalReport:
     return report if report.skills else report._replace(warnings=(_NO_CASES,))
 
 
+def _require_requests(
+    args: argparse.Namespace, sets: Sequence[EvalSet], named: Iterable[Skill]
+) -> None:
+    """ConfigError for a bar of a named skill without requests: nothing could be under it."""
+    measured = {case.skill for one in sets for case in one.triggers}
+    for skill in named:
+        if args.min and skill.name not in measured:
+            advice = advise(args, skill, "prompts")
+            raise ConfigError(f"--min: {skill.name} has no requests to measure; {advice}")
+
+
 # script
 
 
@@ -339,8 +421,8 @@ def _script(args: argparse.Namespace) -> EvalReport:
     [found] = cases_of(args, catalog, {skill.name: skill}) or [EvalSet(skill.name)]
     if not found.scripts:
         raise ConfigError(
-            f"eval script: {skill.name} has no cases for scripts; `skillbelt eval init` writes the "
-            "first, or add `scripts` to its evals/evals.json"
+            f"eval script: {skill.name} has no cases for scripts; "
+            f"{advise(args, skill, '`scripts`')}"
         )
     who = Asker(SessionKey(*CLI_SESSION), "user", once="whole")
     with (
@@ -393,6 +475,7 @@ def _compare(catalog: Catalog, args: argparse.Namespace, stack: ExitStack) -> Ev
             raise ConfigError(f"eval diff: {new.name} is not visible here, so it cannot be found")
         named = argparse.Namespace(**{**vars(args), "names": [new.name]})
         sets = cases_of(named, second, skills, all_too=True)
+        _require_requests(args, sets, [skills[new.name]])
         searches = (searcher_of(first, visible_filters(first)), searcher_of(second, filters))
         return compare_versions(old, new, sets, searches=searches, skills=skills, k=args.k)
 

@@ -87,7 +87,15 @@ def run(args: argparse.Namespace) -> int:
     _print(found, args)
     if len(found) < len(every):
         left_out = count(len(every) - len(found), "result")
-        say(f"{left_out} that hardly fit left out; --all shows more", args)
+        if args.min_confidence is None:
+            say(f"{left_out} that hardly fit left out; --all shows more", args)
+        else:
+            most = max(one.confidence for one in every if not _is_wanted(one, args))
+            say(
+                f"{left_out} below {args.min_confidence:g} left out, the first with {most:.2f}; "
+                "a lower --min-confidence shows more",
+                args,
+            )
     return 0 if found else 1
 
 

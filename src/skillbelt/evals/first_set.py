@@ -161,6 +161,14 @@ def _answers_help(skill: Skill, path: str) -> bool:
         return False
 
 
+def advise_cases(skill: Skill, wanted: str) -> str:
+    """Return how a skill gets what it lacks: a first set, or a change of the one it has."""
+    path = os.path.join(skill.dir, EVAL_FOLDER, EVAL_FILE)
+    if os.path.lexists(path):
+        return f"add {wanted} to {one_line(path)}"
+    return f"`skillbelt eval init {shell_word(skill.name)}` writes the first"
+
+
 def write_first_set(skill: Skill, document: dict[str, object]) -> str:
     """Write the set beside the SKILL.md, and return its path; ConfigError where that cannot be."""
     if skill.origin.kind != "local" or not os.path.isabs(skill.location):

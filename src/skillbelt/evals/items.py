@@ -94,8 +94,7 @@ def read_document(value: object, path: str, skill: str) -> EvalSet:
     if not is_eval_document(value) and value != [] and not _is_empty(value):
         raise ConfigError(
             f"{path}: this is no evaluation; it takes a list of objects with a prompt, or an "
-            'object such as {"skill_name": "NAME", "evals": [...]} (`skillbelt eval init` writes '
-            "one)"
+            'object such as {"skill_name": "NAME", "evals": [{"prompt": "..."}]}'
         )
     if isinstance(value, dict):
         named = value.get("skill_name", value.get("skill"))

@@ -18,7 +18,7 @@ EvalKind = Literal["route", "script", "trigger", "run", "diff"]
 OnProgress = Callable[[int, int, int], None]
 Outcome = Literal["passed", "failed", "error", "timeout", "ungraded", "not-run"]
 _NOTHING: Mapping[str, object] = MappingProxyType({})
-_FEW = 5  # cases; that all of them are right says little
+FEW_CASES = 5  # cases; that all of them are right says little
 
 
 class CaseOutcome(NamedTuple):
@@ -147,7 +147,8 @@ def parse_bar(text: str) -> Bar:
         least = -1.0
     if not 0.0 <= least <= 1.0:
         raise ConfigError(
-            f"--min takes a share from 0 to 1, or MEASURE=SHARE, not {one_line(text)!r}"
+            "--min takes a share from 0 to 1, such as 0.8, or MEASURE=SHARE, not "
+            f"{one_line(text)!r}"
         )
     return Bar(name.strip().lower(), least)
 
@@ -156,9 +157,12 @@ def require_measures(bars: Sequence[Bar], known: Sequence[str]) -> None:
     """ConfigError for a bar of a measure that is not known."""
     for bar in bars:
         if bar.measure and bar.measure not in known:
+            kind, _, k = bar.measure.partition("@")
+            has_k = kind == "recall" and k.isdecimal()
+            hint = f"; with --k {k} there is {bar.measure}" if has_k else ""
             raise ConfigError(
                 f"--min: there is no measure {one_line(bar.measure)!r}; there are "
-                f"{', '.join(known)}"
+                f"{', '.join(known)}{hint}"
             )
 
 
@@ -167,10 +171,17 @@ def judge_bars(report: EvalReport, bars: Sequence[Bar]) -> EvalReport:
     found: list[BarResult] = []
     known = list(dict.fromkeys(name for one in report.skills for name in one.measures))
     if bars and not known:
-        raise ConfigError("--min: there is nothing to measure")
+        raise ConfigError(
+            "--min: there is nothing to measure: no skill here has cases; `skillbelt eval init "
+            "NAME` writes the first"
+        )
     require_measures(bars, known)
     for bar in bars:
-        found += _judge(report, bar.measure or known[0], bar.least)
+        name = bar.measure or known[0]
+        reached = _judge(report, name, bar.least)
+        if not reached:
+            raise ConfigError(f"--min: there is nothing to measure: no case counts for {name}")
+        found += reached
     return report._replace(bars=tuple(found))
 
 
@@ -225,17 +236,25 @@ def warn_of_drafts(cases: Iterable[TriggerCase]) -> list[str]:
 
 
 def suspect(
-    name: str, positives: Rate, negatives: Rate | None = None, *, noun: str = "cases"
+    name: str,
+    positives: Rate,
+    negatives: Rate | None = None,
+    *,
+    noun: str = "cases",
+    cause: str = "at whether the skill is visible at all",
 ) -> list[str]:
-    """Return warnings about results that say more about the evaluation than about the skill."""
+    """Return warnings about results that say more about the evaluation than about the skill.
+
+    `cause` is what to look at when nothing is right.
+    """
     found = []
     if positives.total and not positives.hits:
         found.append(
             f"{name}: not one of {positives.total} is right; that is rarely the skill alone: look "
-            "at the cases, and at whether the skill is visible at all"
+            f"at the cases, and {cause}"
         )
     rates = [positives, *([negatives] if negatives else [])]
     total = sum(one.total for one in rates)
-    if total > _FEW and sum(one.hits for one in rates) == total:
+    if total > FEW_CASES and sum(one.hits for one in rates) == total:
         found.append(f"{name}: all {total} {noun} are right; harder ones would say more")
     return found

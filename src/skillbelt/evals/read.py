@@ -128,7 +128,8 @@ def _open(files: SkillFiles, path: str, shown: str) -> bytes:
         with files.open(path, MAX_EVAL_BYTES) as file:
             return file.read(MAX_EVAL_BYTES + 1)
     except (OSError, SkillbeltError) as error:
-        raise ConfigError(f"{one_line(shown)}: cannot be read: {one_line(str(error))}") from None
+        cause = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise ConfigError(f"{one_line(shown)}: cannot be read: {one_line(cause)}") from None
 
 
 def _json_of(files: SkillFiles, path: str, shown: str) -> Any:

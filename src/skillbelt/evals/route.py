@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from skillbelt.discovery.catalog import Catalog, Filters
 from skillbelt.evals.cases import EvalSet, TriggerCase
+from skillbelt.evals.first_set import advise_cases
 from skillbelt.evals.outcome import (
     CaseOutcome,
     Confusion,
@@ -101,7 +102,7 @@ def route(
     wanted = sorted(set(names) or {one.case.skill for one in routed})
     measured = tuple(_measure(name, routed, k) for name in wanted)
     mine = [one for one in routed if one.case.skill in wanted]
-    warnings = [text for one in measured for text in _warn(one, routed)]
+    warnings = [text for one in measured for text in _warn(one, routed, skills)]
     return EvalReport(
         kind="route",
         skills=measured,
@@ -150,13 +151,11 @@ def _facts(mine: Sequence[_Routed]) -> dict[str, object]:
     return {"ranking": {name: one._asdict() for name, one in report.measures.items()}}
 
 
-def _warn(one: MeasuredSkill, routed: Sequence[_Routed]) -> list[str]:
+def _warn(one: MeasuredSkill, routed: Sequence[_Routed], skills: Mapping[str, Skill]) -> list[str]:
     mine = [case.case for case in routed if case.case.skill == one.name]
     if not mine:
-        return [
-            f"{one.name}: there are no requests to measure; `skillbelt eval init {one.name}` "
-            "writes the first"
-        ]
+        advice = f"; {advise_cases(skills[one.name], 'prompts')}" if one.name in skills else ""
+        return [f"{one.name}: there are no requests to measure{advice}"]
     return suspect(one.name, one.measures[HIT], one.measures[NEGATIVES]) + warn_of_drafts(mine)
 
 

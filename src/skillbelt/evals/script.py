@@ -35,7 +35,7 @@ from skillbelt.running.outputs import OutputFile
 from skillbelt.running.trial.scripts import Script, scripts_of
 from skillbelt.running.trial.trial import ASKED_TYPES, TrialPlan, ask_once
 from skillbelt.scan.values import ObservedUse
-from skillbelt.text import one_line, shorten
+from skillbelt.text import one_line, shell_word, shorten
 
 PASS = "passed"
 CASE_SECONDS = 60.0
@@ -105,7 +105,9 @@ def _report(
     rate = count_rate(one.outcome == "passed" for one in results)
     called = {str(one.data.get("script")) for one in results}
     without = [path for path, one in scripts.items() if path not in called and not one.library]
-    warnings = suspect(skill.name, rate)
+    warnings = suspect(
+        skill.name, rate, cause=f"at what `skillbelt try {shell_word(skill.name)}` says"
+    )
     if without:
         shown = ", ".join(without[:5]) + (" ..." if len(without) > 5 else "")
         warnings.append(f"{skill.name}: without a case: {one_line(shown)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Literal, NamedTuple
@@ -16,6 +17,7 @@ from skillbelt.evals.checks import Grade, decide
 from skillbelt.evals.conversation import ConversationRunner, EvalConversation, read_conversation
 from skillbelt.evals.judge import NOT_GRADED, judge
 from skillbelt.evals.outcome import (
+    FEW_CASES,
     CaseOutcome,
     EvalReport,
     MeasuredSkill,
@@ -266,6 +268,11 @@ def _warn(
 ) -> list[str]:
     with_skill = [one for one in runs if one.configuration == "with_skill"]
     found = suspect(skill.name, _rate(with_skill), noun="expectations")
+    tasks = Counter(str(one["model"]) for one in pairs)
+    if tasks and (fewest := min(tasks.values())) < FEW_CASES:
+        few = count_of(fewest, "task")
+        found.append(f"{skill.name}: the difference rests on {few}; tasks that are not in the set "
+                     "may differ more than its interval says")  # fmt: skip
     worse = [one for one in pairs if float(str(one["with"])) < float(str(one["without"]))]
     if worse:
         shown = ", ".join(str(one["case"]) for one in worse[:5])

@@ -82,6 +82,19 @@ def choose(
     return choice_of(wanted, settings, progress).sandbox
 
 
+def named_sandbox(
+    wanted: str,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+    install: InstallTools | None = None,
+) -> Sandbox:
+    """Return the sandbox of that name, usable or not; ConfigError if there is none."""
+    known = {sandbox.name: sandbox for sandbox in sandboxes(settings, progress, install)}
+    if wanted not in known:
+        raise ConfigError(f"no sandbox named {wanted!r}; there are: {AUTO}, {', '.join(known)}")
+    return known[wanted]
+
+
 def choice_of(
     wanted: str = AUTO,
     settings: Settings | None = None,
@@ -95,14 +108,12 @@ def choice_of(
     """
     if wanted == AUTO:
         return _strongest(auto_sandboxes(settings, progress, install))
-    known = {sandbox.name: sandbox for sandbox in sandboxes(settings, progress, install)}
-    if wanted not in known:
-        raise ConfigError(f"no sandbox named {wanted!r}; there are: {AUTO}, {', '.join(known)}")
-    reason = known[wanted].unavailable()
+    found = named_sandbox(wanted, settings, progress, install)
+    reason = found.unavailable()
     if reason is not None:
         raise SandboxUnavailable(f"the sandbox {wanted!r} cannot be used: {reason}")
     warning = NOT_VERIFIED if wanted == SeatbeltSandbox.name else ""
-    return Choice(known[wanted], warning)
+    return Choice(found, warning)
 
 
 def not_held(sandbox: Sandbox) -> str:
