@@ -10,13 +10,17 @@ import sys
 import threading
 import typing
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+import skillbelt
 from skillbelt import Store
 from skillbelt.late import Late, made_once
 from skillbelt.records import NamedTuple
 from tests.desks import until
+
+SOURCE = Path(skillbelt.__file__).parent
 
 
 class Point(NamedTuple):
@@ -107,6 +111,25 @@ def test_a_record_is_matched_by_position() -> None:
     match POINT:
         case Point(x, _, label):
             assert (x, label) == (1, "a")
+
+
+def test_every_module_with_records_keeps_annotations_as_text() -> None:
+    """Python 3.14 gives a class no annotations before it is made, unless they are text."""
+    texts = {path: path.read_text("utf-8") for path in SOURCE.rglob("*.py")}
+    made = [path for path, text in texts.items() if "skillbelt.records import NamedTuple" in text]
+    assert made
+    future = "from __future__ import annotations\n"
+    assert [path for path in made if future not in texts[path]] == []
+
+
+def test_annotations_that_are_not_known_yet_are_an_error() -> None:
+    with pytest.raises(TypeError, match="from __future__ import annotations"):
+        type(NamedTuple)("Late", (NamedTuple,), {"__annotate_func__": None})
+
+
+def test_a_record_is_copied_with_changes_by_the_copy_module() -> None:
+    point: typing.Any = Point(1)
+    assert point.__replace__(x=3) == Point(3)
 
 
 def test_a_record_cannot_be_changed() -> None:
