@@ -199,3 +199,30 @@ def test_a_value_that_many_threads_want_is_made_once() -> None:
         inside.set()
     assert first.result() is second.result() is shared.value
     assert len(made) == 1
+
+
+def test_one_owner_does_not_wait_for_the_value_of_another() -> None:
+    begun, made_other = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    class Engine:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        @made_once
+        def client(self) -> str:
+            if self.name == "slow":
+                begun.set()
+                made_other.wait(10)
+            order.append(self.name)
+            return self.name
+
+    slow, quick = Engine("slow"), Engine("quick")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lambda: slow.client)
+        begun.wait(60)
+        assert quick.client == "quick"
+        made_other.set()
+        assert waiting.result() == "slow"
+    assert order == ["quick", "slow"]
+    assert vars(slow) == {"name": "slow", "client": "slow"}
