@@ -123,8 +123,9 @@ def test_every_module_with_records_keeps_annotations_as_text() -> None:
 
 
 def test_annotations_that_are_not_known_yet_are_an_error() -> None:
+    kind: typing.Any = type(NamedTuple)
     with pytest.raises(TypeError, match="from __future__ import annotations"):
-        type(NamedTuple)("Late", (NamedTuple,), {"__annotate_func__": None})
+        kind("Late", (NamedTuple,), {"__annotate_func__": None})
 
 
 def test_a_record_is_copied_with_changes_by_the_copy_module() -> None:

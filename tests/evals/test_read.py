@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from skillbelt.evals.cases import EvalCheck, EvalSet
 from skillbelt.evals.items import read_document
 from skillbelt.evals.read import read_eval_file, read_evals
 from skillbelt.files.manifest import LocalFiles
+from skillbelt.files.tree import TreeEntry
 from skillbelt.format.skill import Skill
 from tests.examples import examples
 from tests.tree import Tree
@@ -370,8 +371,13 @@ def test_input_files_of_many_tasks_are_looked_up_in_one_walk(
     def count_walks(tasks: int) -> int:
         walks: list[LocalFiles] = []
         entries = LocalFiles.entries
+
+        def count(files: LocalFiles) -> Iterable[TreeEntry]:
+            walks.append(files)
+            return entries(files)
+
         with monkeypatch.context() as patch:
-            patch.setattr(LocalFiles, "entries", lambda me: (walks.append(me), entries(me))[1])
+            patch.setattr(LocalFiles, "entries", count)
             text = "skill: review\ntasks:\n" + "- {prompt: hi}\n" * tasks
             assert len(read(kit, **{"eval.yaml": text}).tasks) == tasks
         return len(walks)
