@@ -10,13 +10,17 @@ import sys
 import threading
 import typing
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+import skillbelt
 from skillbelt import Store
 from skillbelt.late import Late, made_once
 from skillbelt.records import NamedTuple
 from tests.desks import until
+
+SOURCE = Path(skillbelt.__file__).parent
 
 
 class Point(NamedTuple):
@@ -109,6 +113,26 @@ def test_a_record_is_matched_by_position() -> None:
             assert (x, label) == (1, "a")
 
 
+def test_every_module_with_records_keeps_annotations_as_text() -> None:
+    """Python 3.14 gives a class no annotations before it is made, unless they are text."""
+    texts = {path: path.read_text("utf-8") for path in SOURCE.rglob("*.py")}
+    made = [path for path, text in texts.items() if "skillbelt.records import NamedTuple" in text]
+    assert made
+    future = "from __future__ import annotations\n"
+    assert [path for path in made if future not in texts[path]] == []
+
+
+def test_annotations_that_are_not_known_yet_are_an_error() -> None:
+    kind: typing.Any = type(NamedTuple)
+    with pytest.raises(TypeError, match="from __future__ import annotations"):
+        kind("Late", (NamedTuple,), {"__annotate_func__": None})
+
+
+def test_a_record_is_copied_with_changes_by_the_copy_module() -> None:
+    point: typing.Any = Point(1)
+    assert point.__replace__(x=3) == Point(3)
+
+
 def test_a_record_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         POINT.x = 2  # type: ignore[misc]
@@ -176,3 +200,30 @@ def test_a_value_that_many_threads_want_is_made_once() -> None:
         inside.set()
     assert first.result() is second.result() is shared.value
     assert len(made) == 1
+
+
+def test_one_owner_does_not_wait_for_the_value_of_another() -> None:
+    begun, made_other = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    class Engine:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        @made_once
+        def client(self) -> str:
+            if self.name == "slow":
+                begun.set()
+                made_other.wait(10)
+            order.append(self.name)
+            return self.name
+
+    slow, quick = Engine("slow"), Engine("quick")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lambda: slow.client)
+        begun.wait(60)
+        assert quick.client == "quick"
+        made_other.set()
+        assert waiting.result() == "slow"
+    assert order == ["quick", "slow"]
+    assert vars(slow) == {"name": "slow", "client": "slow"}

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from _thread import RLock
 from collections.abc import Callable
-from functools import cached_property, wraps
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, Generic, Self, TypeVar, overload
 
 _Made = TypeVar("_Made")
 
@@ -33,20 +32,31 @@ class Late:
         return found
 
 
-def made_once(make: Callable[[Any], _Made]) -> cached_property[_Made]:
-    """Make a property whose value is made once, also if several threads ask for it at a time.
+class made_once(Generic[_Made]):
+    """A property whose value is made once, also if several threads ask for it at a time.
 
-    `cached_property` alone has no lock since Python 3.12, and two threads would get two values.
+    `cached_property` has no lock since Python 3.12, and one lock for all owners before: a container
+    engine that does not answer would keep those of other projects waiting.
     """
-    lock = RLock()
 
-    @wraps(make)
-    def find_or_make(owner: Any) -> _Made:
-        with lock:
-            kept = vars(owner)
-            if make.__name__ not in kept:
-                kept[make.__name__] = make(owner)
-            found: _Made = kept[make.__name__]
+    def __init__(self, make: Callable[[Any], _Made]) -> None:
+        self._make, self._name = make, make.__name__
+        self.__doc__ = make.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: type[Any]) -> Self: ...
+
+    @overload
+    def __get__(self, owner: object, kind: type[Any] | None = None) -> _Made: ...
+
+    def __get__(self, owner: object | None, kind: type[Any] | None = None) -> Self | _Made:
+        """Return the value; once it is made, Python finds it with the owner."""
+        if owner is None:
+            return self
+        kept, name = vars(owner), self._name
+        with kept.setdefault(f"_making {name}", RLock()):
+            if name not in kept:
+                kept[name] = self._make(owner)
+            kept.pop(f"_making {name}", None)
+            found: _Made = kept[name]
             return found
-
-    return cached_property(find_or_make)

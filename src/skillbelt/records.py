@@ -31,6 +31,8 @@ else:
             """Make the class; a class derived from one with fields has the same fields."""
             if bases[0] is tuple or hasattr(bases[0], "_fields"):
                 return super().__new__(cls, name, bases, namespace)
+            if "__annotate_func__" in namespace:  # Python 3.14 knows no fields then
+                raise TypeError(f"{name}: its module needs `from __future__ import annotations`")
             fields = tuple(namespace.get("__annotations__", ()))
             defaults = {field: namespace[field] for field in fields if field in namespace}
             if tuple(defaults) != fields[len(fields) - len(defaults) :]:
@@ -81,6 +83,8 @@ else:
             if changes:
                 raise ValueError(f"Got unexpected field names: {list(changes)!r}")
             return made
+
+        __replace__ = _replace  # `copy.replace` of Python 3.13 calls it
 
         def _asdict(self):
             """Return the fields by their names."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillbelt.errors import ConfigError
+from skillbelt.evals import read as read_module
 from skillbelt.evals.cases import EvalCheck, EvalSet
 from skillbelt.evals.items import read_document
 from skillbelt.evals.read import read_eval_file, read_evals
+from skillbelt.files.manifest import LocalFiles
+from skillbelt.files.tree import TreeEntry
 from skillbelt.format.skill import Skill
 from tests.examples import examples
 from tests.tree import Tree
@@ -327,6 +331,58 @@ def test_a_skill_cannot_have_cases_without_end(kit: Tree) -> None:
         kit.write(f"{FOLDER}/evals/{number}.json", "[]")
     with pytest.raises(ConfigError, match="at most 500 files"):
         read(kit)
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("promptfooconfig.yaml", "prompts: ['{{a}}']\ntests:\n" + "- vars: {a: b}\n" * 10_002),
+        ("eval.yaml", "skill: review\ntasks:\n" + "- {prompt: hi}\n" * 10_002),
+    ],
+)
+def test_a_file_of_yaml_cannot_have_tasks_without_end(kit: Tree, name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{name}: a skill has at most 10,000 cases"):
+        read(kit, **{name: text})
+
+
+def test_promptfoo_fills_no_more_prompts_than_are_read(
+    kit: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled: list[str] = []
+    fill = read_module._fill_row
+
+    def count(text: str, row: Mapping[str, object]) -> str:
+        filled.append(text)
+        return fill(text, row)
+
+    monkeypatch.setattr(read_module, "_fill_row", count)
+    values = ", ".join(f"a{number}" for number in range(101))
+    prompts = "".join(f"- 'p{number} {{{{a}}}}'\n" for number in range(50))
+    found = read(
+        kit, **{"promptfooconfig.yaml": f"prompts:\n{prompts}tests:\n- vars: {{a: [{values}]}}\n"}
+    )
+    assert len(found.tasks) == 100
+    assert len(filled) < 300
+
+
+def test_input_files_of_many_tasks_are_looked_up_in_one_walk(
+    kit: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def count_walks(tasks: int) -> int:
+        walks: list[LocalFiles] = []
+        entries = LocalFiles.entries
+
+        def count(files: LocalFiles) -> Iterable[TreeEntry]:
+            walks.append(files)
+            return entries(files)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalFiles, "entries", count)
+            text = "skill: review\ntasks:\n" + "- {prompt: hi}\n" * tasks
+            assert len(read(kit, **{"eval.yaml": text}).tasks) == tasks
+        return len(walks)
+
+    assert count_walks(50) == count_walks(1)
 
 
 def test_assertions_with_a_phrase_a_pattern_or_only_a_description(kit: Tree) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from skillbelt.cli import main
+from skillbelt.cli.words import ProgressLine
 from skillbelt.install.hashes import hash_folder
 from skillbelt.install.signatures import SignatureCheck
 from skillbelt.install.signatures import check_signature as product_check
@@ -135,6 +137,25 @@ def test_a_password_is_read_from_its_file_and_a_wrong_one_is_refused(
     assert (refused.exit_code, "Incorrect password" in refused.stderr) == (2, True)
     assert not signature(skill).exists()
     assert tree.run(*words, "--password-file", str(tree.path("right"))).exit_code == 0
+
+
+def test_no_line_of_progress_is_shown_over_a_password_that_is_typed(
+    tree: Tree, skill: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+
+    def type_password(prompt: str) -> str:
+        shown.append(ProgressLine.text)
+        return "right"
+
+    monkeypatch.setattr(ProgressLine, "ticking", True)  # no thread draws it anew
+    monkeypatch.setattr("skillbelt.cli.sign.wants_progress", lambda args: True)
+    monkeypatch.setattr("skillbelt.cli.sign.can_ask", lambda: True)
+    monkeypatch.setattr("getpass.getpass", type_password)
+    mine = make_key(tree.root, "mine", password=b"right")
+    command = ["sign", str(skill), "--key", str(mine.private), "--project", str(tree.project)]
+    assert main(command) == 0
+    assert shown == [""]
 
 
 def test_a_signature_that_is_there_stays_without_force(tree: Tree, skill: Path) -> None:

@@ -441,6 +441,16 @@ def test_a_damaged_entry_is_taken_out_and_no_file_with_it(tree: Tree, words: lis
     assert evil.read_text() == own.read_text() == "kept"
 
 
+def test_damaged_entries_are_taken_out_once_and_in_the_order_of_the_lock(tree: Tree) -> None:
+    names = [f"skill-{number}" for number in range(12)]
+    document = {"version": 1, "skills": dict.fromkeys(names, 3)}
+    tree.write("project/skills-lock.json", json.dumps(document))
+    done = tree.run("remove", "--all", "--dry-run", "--json")
+    assert [one["name"] for one in done.document["changes"]] == names
+    done = tree.run("remove", names[0], names[0], "--json")
+    assert [one["name"] for one in done.document["changes"]] == names[:1]
+
+
 def test_what_differs_from_the_lock_is_said_without_private_folders(
     tree: Tree,
 ) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import zipfile
+from collections import OrderedDict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from skillbelt import Answer, Pending, PermissionDenied, Rule, Runtime
 from skillbelt.cli import main
+from skillbelt.format.skill import Skill
 from skillbelt.running.question_facts import facts
 from tests.tree import Tree
 
@@ -164,3 +167,31 @@ def test_a_request_for_a_remote_skill_that_is_too_old_to_be_scanned_is_refused(
             gate.require(old)
         with pytest.raises(PermissionDenied, match="a scan blocks it"):
             gate.require(gate.load_request(runtime.catalog.find("notes"), "user"))
+
+
+def test_a_remote_skill_is_known_to_other_threads_while_it_is_asked_for_again(
+    tree: Tree, remote: Path
+) -> None:
+    found = tree.settings(paths=[str(remote)])
+    with Runtime(settings=found) as runtime:
+        gate, skill = runtime.gate, runtime.catalog.find("notes")
+        request = gate.load_request(skill, "user")
+        looked: list[bool] = []
+
+        class Watched(OrderedDict[tuple[str, str], Skill]):
+            """Looks, after each step, whether another thread would find the skill."""
+
+            def pop(self, *arguments: Any) -> Any:
+                gone = super().pop(*arguments)
+                looked.append((request.skill, request.hash) in self)
+                return gone
+
+            def __setitem__(self, key: tuple[str, str], value: Skill) -> None:
+                super().__setitem__(key, value)
+                looked.append((request.skill, request.hash) in self)
+
+        gate._skills = Watched(gate._skills)
+        looked.clear()
+        gate.load_request(skill, "user")
+        assert looked
+        assert all(looked)

@@ -38,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
         lock = read_lock(place)
         names = tuple(lock.entries) if args.all else args.names
         linked = [name for name in names if is_linked(lock, name)]
-        bad = {one.name for one in lock.refused}
-        damaged = [name for name in (bad if args.all else names) if name in bad]
+        bad = dict.fromkeys(one.name for one in lock.refused)
+        damaged = [name for name in dict.fromkeys(bad if args.all else names) if name in bad]
         done = {*linked, *damaged}
         names = check_names(lock, [name for name in names if name not in done])
         result = _unlink(linked, lock, settings, args)

@@ -17,6 +17,7 @@ from skillbelt.cli.output import (
     show_progress,
     wants_progress,
 )
+from skillbelt.cli.words import clear_line
 from skillbelt.errors import ConfigError, UsageError
 from skillbelt.install.sign import SignedSkill, SigningMeans, sign_skill, write_signature
 from skillbelt.install.signature_file import SIGNATURE_FILE
@@ -75,12 +76,14 @@ def run(args: argparse.Namespace) -> int:
     )
     password = _Password(_path(args.password_file, base), args)
     rows = []
+    # A browser is opened by another package, which prints and asks on the same terminal.
+    progress = wants_progress(args) and not (args.sigstore and means.browser and not means.token)
     for folder in folders:
-        if wants_progress(args):
+        if progress:
             show_progress(f"signing {os.path.basename(folder)}")
         signed = sign_skill(folder, means, password)
         digest = "" if args.dry_run else write_signature(signed)
-        if wants_progress(args):
+        if progress:
             show_progress("")
         rows.append(_describe(signed, digest))
         _say(signed, args)
@@ -118,6 +121,7 @@ class _Password:
             if self._path:
                 self._known = _secret(self._path)
             elif can_ask() and not self._args.json:
+                clear_line()  # it counts the seconds, over what is typed
                 self._known = getpass.getpass(f"Password of {self._args.key}: ").encode()
             else:
                 raise ConfigError(

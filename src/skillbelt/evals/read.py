@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from fnmatch import fnmatchcase
-from itertools import islice, product
+from itertools import chain, islice, product
 from posixpath import dirname, join, normpath
 from typing import Any
 
@@ -64,8 +64,7 @@ def read_evals(skill: Skill, *, examples: bool = True) -> EvalSet:
     if len(paths) > _MAX_FILES:
         raise ConfigError(f"evals: a skill has at most {_MAX_FILES} files of cases")
     for path in paths:
-        if len(found.triggers) + len(found.scripts) > MAX_CASES:
-            raise ConfigError(f"{one_line(path)}: a skill has at most {MAX_CASES:,} cases")
+        _require_few(found, path)
         if _JSON.fullmatch(path):
             found = found.plus(_read_json(files, path, skill.name))
         elif match := _YAML.fullmatch(path):
@@ -151,6 +150,12 @@ def _read_json(files: SkillFiles, path: str, skill: str) -> EvalSet:
     return read_document(_json_of(files, path, path), path, skill)
 
 
+def _require_few(found: EvalSet, path: str) -> None:
+    """Raise ConfigError for more cases than a skill needs; the files are untrusted."""
+    if max(len(found.tasks), len(found.triggers) + len(found.scripts)) > MAX_CASES:
+        raise ConfigError(f"{one_line(path)}: a skill has at most {MAX_CASES:,} cases")
+
+
 # YAML: waza and promptfoo
 
 
@@ -196,25 +201,26 @@ def _read_waza(files: SkillFiles, document: Mapping[str, Any], path: str, skill:
     )
     found = EvalSet(skill, files=(path,))
     tasks = document.get("tasks") or []
+    known = frozenset(one.path for one in files.entries() if one.kind == "file")
     for number, one in enumerate(tasks if isinstance(tasks, list) else [tasks], 1):
+        _require_few(found, path)
         if isinstance(one, Mapping):
             place = EntryPlace(path, skill, f"tasks[{number}]")
             task = _waza_task(one, place, common)
-            found = found.plus(_with_trigger(_with_fixtures(task, files, path)))
+            found = found.plus(_with_trigger(_with_fixtures(task, known, path)))
             continue
         for file in _matching(files, dirname(path), one, f"{path}: tasks[{number}]"):
             entry = _yaml_of(files, file)
             task = _waza_task(entry, EntryPlace(file, skill, "task"), common)
-            found = found.plus(_with_trigger(_with_fixtures(task, files, path)))
+            found = found.plus(_with_trigger(_with_fixtures(task, known, path)))
     if document.get("tasks_from"):
         problem = EvalProblem(path, "tasks_from", "tables of tasks are not read")
         found = found._replace(problems=(*found.problems, problem))
     return found
 
 
-def _with_fixtures(task: TaskCase, files: SkillFiles, path: str) -> TaskCase:
+def _with_fixtures(task: TaskCase, known: Container[str], path: str) -> TaskCase:
     """Return the task with the paths of its input files; waza looks in `fixtures`."""
-    known = {one.path for one in files.entries() if one.kind == "file"}
     places = (dirname(path), join(dirname(path), "fixtures"), "fixtures")
     found = []
     for name in task.files:
@@ -275,6 +281,7 @@ def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalS
     usual = document.get("defaultTest")
     common = usual.get("assert") if isinstance(usual, Mapping) else None
     for number, test in enumerate(_listed(document.get("tests")), 1):
+        _require_few(found, path)
         place = EntryPlace(path, skill, f"tests[{number}]")
         if not isinstance(test, Mapping):
             problem = EvalProblem(path, place.place, "only tests that are written out are read")
@@ -283,7 +290,8 @@ def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalS
         given = test.get("vars")
         values = given if isinstance(given, Mapping) else {}
         texts = usable or [str(next(iter(values.values()), ""))]
-        prompts_of_test = [one for text in texts for one in _fill(text, values)]
+        every = chain.from_iterable(_fill(text, values) for text in texts)
+        prompts_of_test = list(islice(every, _MAX_VARIANTS + 1))
         for prompt in prompts_of_test[:_MAX_VARIANTS]:
             found = found.plus(_promptfoo_task(test, prompt, common, place))
         if len(prompts_of_test) > _MAX_VARIANTS:

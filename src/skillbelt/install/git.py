@@ -45,7 +45,8 @@ MAX_GIT_MEMORY_BYTES = 8 * 2**30
 _MAX_LISTING_BYTES = 512 * 2**20
 _MAX_KEPT_BYTES = 64 * 2**20
 _CHUNK = 64 * 2**10
-_TELLING = Lazy(r"(fatal|error|remote|ssh): ?|\S+@\S+: Permission denied")  # lines that say why
+# Lines that say why; what a server writes may be one long line.
+_TELLING = Lazy(r"(fatal|error|remote|ssh): ?|[^\s@]++@[^\s@]{1,255}: Permission denied")
 _ERROR_CHARS = 400
 _HASH = Lazy(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _LISTED = Lazy(rb"(\d{6}) \w+ ([0-9a-f]+)\t([^\0]+)\0")

@@ -6,6 +6,7 @@ Every action on a skill's behalf passes through here first, and every decision i
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import lru_cache
@@ -163,7 +164,7 @@ class Gate:
         self._recorded = True
         self._through: set[tuple[str, ...]] = set()
         # Recently requested skills, by name and hash: the facts that a question shows about them.
-        self._skills: dict[tuple[str, str], Skill] = {}
+        self._skills: OrderedDict[tuple[str, str], Skill] = OrderedDict()
         self._held: dict[str, list[Request]] = {}
         self._made: _Compiled | None = None
 
@@ -559,11 +560,7 @@ class Gate:
         `hash` is the hash of the staged copy, if there is one.
         """
         mark = hash or skill.files.digest()
-        self._skills.pop((skill.name, mark), None)  # to the end: it is the newest again
-        if len(self._skills) >= _MAX_SKILLS:
-            oldest, *_ = list(self._skills)  # a copy: other threads add to it meanwhile
-            self._skills.pop(oldest, None)
-        self._skills[skill.name, mark] = skill
+        self._note_skill(skill, mark)
         shown, origin = _describe_place(skill.origin, skill.dir, skill.scope)
         return Request(
             type="skill",
@@ -578,6 +575,18 @@ class Gate:
             origin=origin,
             trusted=skill.trusted,
         )
+
+    def _note_skill(self, skill: Skill, mark: str) -> None:
+        """Note a skill as the newest one; other threads find it at every moment."""
+        key = (skill.name, mark)
+        self._skills[key] = skill
+        try:
+            self._skills.move_to_end(key)
+        except KeyError:  # another thread needed the room
+            self._skills[key] = skill
+        if len(self._skills) > _MAX_SKILLS:
+            oldest, *_ = list(self._skills)  # a copy: other threads add to it meanwhile
+            self._skills.pop(oldest, None)
 
     def declared(
         self,

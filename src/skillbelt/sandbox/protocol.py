@@ -3,6 +3,8 @@
 `skillbelt.testing.suites.SandboxConformance` tests all of it.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Mapping
 from contextvars import copy_context

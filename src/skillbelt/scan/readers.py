@@ -97,8 +97,12 @@ _ADDRESSED = Lazy(
     r"|llm)\b"
 )
 _TAGS = Lazy("[\U000e0020-\U000e007f]{4,}")
-# Those of England, Scotland, Wales and others are spelled with the same characters.
-_FLAG = Lazy("\U0001f3f4[\U000e0061-\U000e007a]{4,6}\U000e007f")
+# The flags of England, Scotland and Wales are spelled with the same characters. Other letters
+# between the same ends could spell a message.
+_FLAG = Lazy(
+    "\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067"
+    "|\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f"
+)
 _BIDI = Lazy("[\u202a-\u202e\u2066-\u2069]")
 _REQUIREMENT = Lazy(
     r"(?m)^[ \t]*([A-Za-z0-9][\w.-]*(?:\[[^\]\n]*\])?(?:[=<>!~].*)?|git\+\S+"
@@ -199,13 +203,14 @@ def find_hidden_characters(text: str, ledger: Ledger) -> None:
     """Note characters that a reader does not see, and what they spell."""
     if text.isascii() or not _may_hide(text):
         return
-    for match in _TAGS.finditer(_FLAG.sub("", text)):
+    text = _FLAG.sub("", text)
+    for match in _TAGS.finditer(text):
         spelled = "".join(chr(ord(one) - 0xE0000) for one in match[0])
         ledger.find("hidden-characters", text.count("\n", 0, match.start()) + 1, repr(spelled))
         read_prose(spelled, text.count("\n", 0, match.start()) + 1, ledger)
         return
     # White space is looked at one by one, and there is much of it.
-    squeezed = _FLAG.sub("", text.removeprefix("\ufeff"))
+    squeezed = text.removeprefix("\ufeff")
     squeezed = squeezed.replace("\n", " ").replace("\t", " ")
     odd = [one for one in hidden(squeezed) if ord(one) > 0xA0]
     spread = [one for one in odd if one not in "\u200e\u200f\ufeff\u00ad"]

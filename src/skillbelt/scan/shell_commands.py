@@ -369,11 +369,15 @@ _SET = Lazy(
     r"(?m)^[ \t]*(?:export[ \t]{1,9})?(\w{1,60})="
     r"(\"[^\"\n`(]{1,300}\"|'[^'\n]{1,300}'|[^\s\"'`(]{1,300})"
 )
+_CHARS_OF_A_STEP = 10
 
 
 def _source(call: ShellCall, state: ShellState) -> Traced:
     for one in call.operands[:1]:
-        for match in _SET.finditer(state.ledger.read_sibling(one.known)):
+        text = state.ledger.read_sibling(one.known)
+        # A short line that names a long file again and again costs more than its own text.
+        state.ledger.spend(len(text) // _CHARS_OF_A_STEP)
+        for match in _SET.finditer(text):
             state.variables[match[1]] = Traced(text=match[2].strip("\"'").replace("$HOME", "~"))
     for one in call.operands[:1]:
         content = state.content(one, call.line)
