@@ -44,8 +44,8 @@ class Parsers(threading.local):
         if language not in self.made:
             # What is to replace this bound ends the process in every version of the binding so far.
             warnings.filterwarnings("ignore", "Use the progress_callback", DeprecationWarning)
-            parser = self.made[language] = Parser(_language(language))
-            parser.timeout_micros = int(PARSE_SECONDS * 1_000_000)
+            most = int(PARSE_SECONDS * 1_000_000)
+            self.made[language] = Parser(_language(language), timeout_micros=most)
         return self.made[language]
 
 
