@@ -13,6 +13,7 @@ from types import MappingProxyType
 from skillbelt.records import NamedTuple
 from skillbelt.scan.decoding import decode_text
 from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
+from skillbelt.scan.places import prints_token
 
 _NONE: Mapping[str, Traced] = MappingProxyType({})
 
@@ -138,6 +139,8 @@ def _printed(command: str) -> frozenset[str]:
         return frozenset(("environment", "command"))
     if words[:1] and words[0] in ("curl", "wget"):
         return frozenset(("net",))
+    if prints_token(command):
+        return frozenset(("service", "command"))
     if re.search(r"find-generic-password|dump-keychain", command):
         return frozenset(("credential", "command"))
     return frozenset(("command",))
@@ -233,7 +236,7 @@ def _socket(call: TracedCall, ledger: Ledger) -> Traced:
 
 def _send(call: TracedCall, ledger: Ledger) -> Traced:
     data = Traced(labels=merge(call.every))
-    strong = data.labels & {"credential", "history", "watch", "environment"}
+    strong = data.labels & {"credential", "history", "watch", "environment", "service"}
     if strong or any(one.startswith("variable:") for one in data.labels):
         ledger.sends(data, call.owner, call.line)
     return Traced(labels=data.labels)
