@@ -44,6 +44,7 @@ _WORDS: Mapping[CapabilityKind, tuple[str, str]] = {
     "agent-file": ("change your agent's", "change your agent's"),
     "instruction": ("tell the model", "tell the model"),
 }
+_ORDER: tuple[CapabilityKind, ...] = tuple(_WORDS)
 
 
 def to_diagnostics(scanned: ScannedSkill, folder: str) -> tuple[Diagnostic, ...]:
@@ -87,6 +88,15 @@ def describe_statement(statement: CapabilityStatement) -> Iterator[tuple[str, st
         if found:
             texts = [f"{one_line(value)}{_mark(origins)}" for value, origins in list(found.items())]
             yield kind, ", ".join(texts)
+
+
+def list_capabilities(capabilities: Iterable[Capability]) -> list[Capability]:
+    """Return capabilities as a person reads them: by kind, and what is said of a value together."""
+    given = list(capabilities)
+    first: dict[tuple[CapabilityKind, str], int] = {}
+    for number, one in enumerate(given):
+        first.setdefault((one.kind, one.value), number)
+    return sorted(given, key=lambda one: (_ORDER.index(one.kind), first[one.kind, one.value]))
 
 
 def _mark(origins: set[str]) -> str:
