@@ -149,6 +149,18 @@ def test_accepted_findings_need_a_reason_and_hold_for_one_content(
     assert main(["scan", folder]) == 1
 
 
+def test_a_rule_that_accepts_nothing_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, reason = write(tmp_path / "notes", THIEF), ["--reason", "a test of ours"]
+    accept = ["--accept", "miner", "--accept", "secret-to-network"]
+    main(["scan", folder, *accept, *reason])
+    assert "nothing was accepted for miner:" in (told := capsys.readouterr().err)
+    assert "secret-to-network" not in told
+    assert main(["scan", folder, "--accept", "secret-to-networks", *reason]) == 2
+    assert "closest: secret-to-network" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("level, shown", [("block", False), ("ask", True)])
 def test_the_level_chooses_what_is_shown(
     level: str, shown: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]

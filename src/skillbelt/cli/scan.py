@@ -97,12 +97,14 @@ def run(args: argparse.Namespace) -> int:
         return _stream(inspector, more, args)
     with ExitStack() as stack:
         results: list[ScanResult] = []
+        missing = set(args.accept)
         asked: list[tuple[Skill, ScannedSkill]] = []
         for skill in _skills(args, settings, stack):
             progress(f"scanning {skill.name}")
             if args.accept:
                 _accept(inspector.scan(skill), settings, args)
             scanned = inspector.scan(skill, more)
+            missing -= {one.finding.rule for one in scanned.suppressed}
             results.append(ScanResult(scanned, skill.dir))
             if args.model is not None:
                 asked.append((skill, scanned))
@@ -114,6 +116,8 @@ def run(args: argparse.Namespace) -> int:
                 ScanResult(one, skill.dir) for (skill, _), one in zip(asked, scans, strict=True)
             ]
         progress("")
+    for rule in sorted(missing):
+        say(f"skillbelt: nothing was accepted for {rule}: no finding is of that rule", args)
     _show(results, form, args)
     return 1 if any(one.scanned.level == "block" for one in results) else 0
 
