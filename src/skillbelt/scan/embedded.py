@@ -212,6 +212,24 @@ def find_code_words(text: str) -> Iterator[EmbeddedCode]:
             yield EmbeddedCode(language, code, text.count("\n", 0, match.start()))
 
 
+# A server of MCP, or a task: its program and the list of its words.
+_PROGRAM_AND_WORDS = Lazy(
+    r"\"command\"\s{0,40}:\s{0,40}(\"[^\"\\\n]{1,200}\")\s{0,40},\s{0,40}\"args\"\s{0,40}:\s{0,40}"
+    r"(\[(?:[^\[\]{}\"]|\"(?:[^\"\\\n]|\\.){0,2000}+\"){0,100}+\])"
+)
+
+
+def find_programs(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the command lines of a JSON text: `"command": "npx", "args": ["-y", "…"]`."""
+    for match in _PROGRAM_AND_WORDS.finditer(text) if '"args"' in text else ():
+        try:
+            words = [read_json(match[1]), *read_json(match[2])]
+        except ValueError:
+            continue
+        if all(isinstance(one, str) for one in words):
+            yield shlex.join(words), text.count("\n", 0, match.start())
+
+
 def find_command_strings(text: str) -> Iterator[tuple[str, int]]:
     """Yield the values that are commands, with their lines counted from 0.
 

@@ -84,6 +84,9 @@ _ANYWHERE = (
     _code("fetch-and-run", "ask", "exec.command(",
           r"http\.get\([\s\S]{0,600}exec\.command\(\s*\"(?:/bin/)?(?:ba|z)?sh\",\s*\"-c\",\s*"
           r"(?:string\(|\w+[,)])"),
+    _code("decode-and-run", "block", "pack(",
+          r"\b(?:system|exec|eval|qx)\b[^\n]{0,40}\bpack\(\s{0,9}['\"]H\*?['\"]\s{0,9},\s{0,9}['\"]"
+          r"[0-9a-f]{16}"),
     _code("decode-and-run", "block", "[scriptblock]",
           r"\[scriptblock\]::create\([^\n]{0,200}frombase64string"),
     _code("reflective-call", "ask", "gcm get-command",
@@ -120,7 +123,7 @@ _ANYWHERE = (
 _SINK = Lazy(
     r"(?i)\b(?:curl|wget|invoke-webrequest|invoke-restmethod|requests\.(?:post|put)|http\.post"
     r"|urlopen|fetch\(|axios|net/http"
-    r"|httpclient|uploadstring|uploadfile|sendbeacon|\.post\(|file_put_contents\(['\"]http"
+    r"|httpclient|uploadstring|uploadfile|sendbeacon|post\(|file_put_contents\(['\"]http"
     r"|lwp::useragent|net::http)"
 )
 _NEEDED = tuple(dict.fromkeys(word for pattern in _ANYWHERE for word in pattern.needs))

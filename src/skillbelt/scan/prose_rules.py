@@ -250,6 +250,15 @@ PATTERNS = (
         |priority)|prevails|overrides (?:this|the)|supersedes (?:this|the)
         |is (?:the )?(?:authoritative
         |binding))\b"""),
+    pattern("follow-remote-text", "ask", "http & open visi fetc load read chec & carr cont go proc "
+    "work & what list step ther", r"""
+        \b(?:open|visit|fetch|load|read|check)\b.{0,40}https?://\S++.{0,40}\b(?:carry on|continue
+        |go on|proceed)\b.{0,20}\b(?:what(?:ever)? is|what it|the (?:steps|list))\b"""),
+    pattern("ask-for-secret", "ask", "env & valu & quot incl past copy put ment list repe & "
+    "comm body "
+    "summ note mess answ repo outp", r"""
+        \.env\b[^\n]{0,60}\bvalues?\b[^\n]{0,60}\b(?:quote|include|paste|copy|put|mention|list
+        |repeat)\b[^\n]{0,40}\b(?:commit|body|summary|notes?|message|answer|report|output)\b"""),
     # Data to elsewhere
     pattern("send-instruction", "ask", "outp env envi prin sett conf hist sour & mail emai e-ma "
     "send "

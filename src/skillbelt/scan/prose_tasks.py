@@ -152,7 +152,28 @@ TASK_PATTERNS: tuple[ProsePattern, ...] = (
         |wants?|needs?|looks?)\b[^\n]{0,60}\b(?:suggest|recommend|name|propose|pick)\b[^\n]{0,100}\b
         (?:leav(?:e|ing)|omit(?:ting)?|without (?:\w+ )?|skip(?:ping)?|keep(?:ing)?|drop(?:ping)?)
         [^.\n]{0,30}\b(?:alternatives|competitors|competing \w+|the (?:rest|others))\b"""),
+    pattern("slanted-result", "ask", "what rega matt & answ answe & file text lice licen cont "
+    "page & "
+    "says say show shows hold holds cont", r"""
+        \banswer(?:s|ed)?\b[^\n]{0,80}\b(?:whatever|regardless of what|no matter what)
+        [ ](?:the |its )?\w+ (?:says?|shows?|holds?|contains?)\b"""),
+    # Kept from the user, in other words
+    pattern("hide-from-user", "ask", "user owne cust clie they team read & rath pref not does & "
+    "hear "
+    "know told both see", r"""
+        \b(?:users?|owners?|customers?|clients?) (?:would rather not|prefers? not to) (?:hear|know
+        |be told|see|be bothered) (?:about|of|with)\b"""),
+    pattern("hide-from-user", "ask", "call reas & no & say ment", r"""
+        \bthere is no (?:call|reason) to (?:say|mention) (?:so|it|this|that)\b"""),
     # Consent that is claimed
+    pattern("skip-asking", "ask", "turn swit & off & perm conf appr cons & prom dial ques chec "
+    "requ",
+    r"""
+        \b(?:turn|switch)(?:ing)? (?:off (?:the |all |any )?(?:permission|confirmation|approval
+        |consent) (?:prompts?|dialogs?|questions?|checks?|requests?)
+        |(?:the |all |any )?(?:permission
+        |confirmation|approval|consent) (?:prompts?|dialogs?|questions?|checks?
+        |requests?) off)\b"""),
     pattern("skip-asking", "ask", "alre adva befo duri onbo inst setu sign & sign agre appr cons "
     "auth acce perm & need nece skip with ques conf chec ask wait", r"""
         \b(?:every(?:one|body)|users?|(?:the |whole )?team|customers?|they|admin\w*|owners?
@@ -194,6 +215,9 @@ TASK_PATTERNS: tuple[ProsePattern, ...] = (
         |old(?:er)? (?:files|folders|versions))\b[^\n]{0,90}\b(?:wherever|anywhere
         |(?:in|across|under) (?:the |their |your |the user's )?(?:home|whole|entire|all
         (?: the)?) (?:folder|directory|disk|machine|system|drives?))\b"""),
+    pattern("side-order", "ask", "ever each all & link & shop stor prod webs spon dona patr", r"""
+        \b(?:every|each|all)\b[^\n]{0,60}\blinks? to (?:their|our|its|the sponsor'?s?|his|her)
+        [ ](?:shop|store|product|website|sponsor|donation|patreon)"""),
     # One more act with every task
     pattern("side-order", "ask", "http & ever each all any & link url urls addr refe & writ "
     "rewr wrap "

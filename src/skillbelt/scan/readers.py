@@ -598,6 +598,8 @@ def _read_values(text: str, line: int, ledger: Ledger, look: _Look) -> None:
         if len(one) > 40 and one not in dull and look.read_prose(one, line + number, ledger):
             dull.add(one)
     _read_commands(text, line, ledger)
+    for command, at in embedded.find_programs(text):
+        shell.read_shell(command, line + at, ledger)
     for code in embedded.find_code_words(text):
         read_code(code.text, code.language, line + code.line, ledger)
     if _OPENS_FOLDER in text:
