@@ -155,14 +155,13 @@ TASK_PATTERNS: tuple[ProsePattern, ...] = (
     pattern("slanted-result", "ask", "what rega matt & answ answe & file text lice licen cont "
     "page & "
     "says say show shows hold holds cont", r"""
-        \banswer(?:s|ed)?\b[^\n]{0,80}\b(?:whatever|regardless of what|no matter what)
+        \banswer(?:s|ed)?\b[^\n]{0,80}\b(?:what(?:ever)|regardless of what|no matter what)
         [ ](?:the |its )?\w+ (?:says?|shows?|holds?|contains?)\b"""),
     # Kept from the user, in other words
     pattern("hide-from-user", "ask", "user owne cust clie they team read & rath pref not does & "
-    "hear "
-    "know told both see", r"""
+    "hear know told both see", r"""
         \b(?:users?|owners?|customers?|clients?) (?:would rather not|prefers? not to) (?:hear|know
-        |be told|see|be bothered) (?:about|of|with)\b"""),
+        |be (?:told|bothered)|see) (?:about|of|with)\b"""),
     pattern("hide-from-user", "ask", "call reas & no & say ment", r"""
         \bthere is no (?:call|reason) to (?:say|mention) (?:so|it|this|that)\b"""),
     # Consent that is claimed
@@ -176,9 +175,9 @@ TASK_PATTERNS: tuple[ProsePattern, ...] = (
         |requests?) off)\b"""),
     pattern("skip-asking", "ask", "alre adva befo duri onbo inst setu sign & sign agre appr cons "
     "auth acce perm & need nece skip with ques conf chec ask wait", r"""
-        \b(?:every(?:one|body)|users?|(?:the |whole )?team|customers?|they|admin\w*|owners?
-        |management)\b[^.\n]{0,60}\b(?:signed off|agreed|approved|consented|authori[sz]ed|accepted)
-        \b[^.\n]{0,60}[\s\S]{0,90}?\b(?:no need to|need not|needn't|not (?:necessary|needed) to)
+        \b(?>(?:every(?:one|body)|users?|team|customers?|they|admin\w*|owners?|management)\b
+        [^.\n]{0,50}?\b(?:signed off|agreed|approved|consented|authori[sz]ed|accepted)\b)
+        [\s\S]{0,120}?\b(?:no need to|need not|needn't|not (?:necessary|needed) to)
         [ ](?:\w+ ){0,2}?(?:check (?:back|in)|ask|confirm|wait|consult|prompt|interrupt)\b
         |\b(?:already|in advance|beforehand) (?:signed off|agreed|approved|consented|authori[sz]ed
         |accepted)\b[\s\S]{0,90}?\b(?:confirmations?|questions?|prompts?|approvals?) (?:can|may
@@ -202,17 +201,15 @@ TASK_PATTERNS: tuple[ProsePattern, ...] = (
         |during|temporarily|by)\b)"""),
     # Money and files, once more: by what stands there
     pattern("harmful-order", "ask", "put use inse writ ente subs swap & paym acco invo iban "
-    "bank tran "
-    "& plac inst wher all ever alwa new now", r"""
+    "bank tran & plac inst wher all ever alwa new now", r"""
         \b(?:payment|accounts?|invoices?|iban|bank|transfers?)\b[\s\S]{0,120}?\b(?:put|use|insert
         |write
         |enter|substitute|swap in) (?:\w+ ){0,2}?[a-z]{2}\d{2}(?: ?[a-z0-9]{4}){3,7}\b"""),
     pattern("harmful-order", "ask", "clea dele remo purg wip wipe eras prun tidy free & back "
-    "snap orig "
-    "olde old & wher anyw home whol enti disk driv", r"""
+    "snap orig olde old & wher anyw home whol enti disk driv", r"""
         \b(?:clear(?:ing)?|cleans?|cleaning|delet(?:e|ing)|remov(?:e|ing)|purg(?:e|ing)|wip(?:e|ing)
         |eras(?:e|ing)|prun(?:e|ing)|tidy(?:ing)?)\b[^\n]{0,60}\b(?:backups?|snapshots?|originals
-        |old(?:er)? (?:files|folders|versions))\b[^\n]{0,90}\b(?:wherever|anywhere
+        |old(?:er)? (?:files|folders|versions))\b[^\n]{0,90}\b(?:where(?:ver)|anywhere
         |(?:in|across|under) (?:the |their |your |the user's )?(?:home|whole|entire|all
         (?: the)?) (?:folder|directory|disk|machine|system|drives?))\b"""),
     pattern("side-order", "ask", "ever each all & link & shop stor prod webs spon dona patr", r"""
