@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from skillbelt.cli.words import print_words
 from skillbelt.scan.report import list_capabilities
@@ -21,6 +21,7 @@ def print_capabilities(capabilities: Iterable[Capability], mark: str = "") -> No
 
 
 def _place(one: Capability) -> str:
-    words: Sequence[str] = (f"{one.path}:{one.line}" if one.line else one.path, one.outcome)
-    told = one_line(", ".join(filter(None, words)))
-    return f" ({told})" if told else ""
+    if one.outcome:
+        return f" ({one.origin}: {one.outcome})"
+    place = f"{one.path}:{one.line}" if one.line else one.path
+    return f" ({one_line(place)})" if place else ""
