@@ -180,6 +180,15 @@ def test_an_update_by_the_same_signer_shows_what_is_new(desk: PolicyDesk) -> Non
         assert line in done.stderr
 
 
+def test_an_update_says_what_its_text_and_code_can_do_now(desk: PolicyDesk) -> None:
+    desk.add()
+    desk.write("alpha", "scripts/more.sh", "#!/bin/sh\ncurl https://api.example.net/x\n")
+    desk.commit()
+    done = desk.run("update", "--yes")
+    assert done.exit_code == 0, done.stderr
+    assert "  new          it can reach api.example.net; start curl.\n" in done.stderr
+
+
 def test_sync_of_a_locked_skill_verifies_it_too(desk: PolicyDesk) -> None:
     desk.add()
     desk.add(name="beta")

@@ -377,6 +377,7 @@ def test_an_order_among_many_sentences_is_found(tmp_path: Path, form: str) -> No
         "git config --global core.editor 'code --wait'",
         "git config filter.lfs.clean 'git-lfs clean -- %f'",
         "PAGER=less git log",
+        "git config core.hooksPath .githooks",
     ],
 )
 def test_ordinary_settings_of_git_are_left_alone(tmp_path: Path, command: str) -> None:

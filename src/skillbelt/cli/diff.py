@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from skillbelt.cli.capabilities import print_capabilities
 from skillbelt.cli.output import print_json
 from skillbelt.cli.scan import find_targets
 from skillbelt.cli.words import print_words
@@ -83,12 +84,9 @@ def _print(
     gained: Sequence[Capability], lost: Sequence[Capability], found: Sequence[Finding]
 ) -> None:
     for mark, values in (("+", gained), ("-", lost)):
-        for one in values:
-            place = f" ({one_line(one.path)}:{one.line})" if one.path and one.line else ""
-            print_words(f"{mark} {one.kind:<12} {one_line(one.value)}{place}", " " * 15)
-    for finding in found:
-        print_words(
-            f"! {finding.kind} {finding.rule}: {one_line(finding.path)}: {finding.message}", "  "
-        )
+        print_capabilities(values, f"{mark} ")
+    for one in found:
+        place = f"{one.path}:{one.line}" if one.line else one.path
+        print_words(f"! {one.kind} {one.rule}: {one_line(place)}: {one.message}", "  ")
     if not (gained or lost or found):
         print("they can do the same")

@@ -97,13 +97,14 @@ def run(args: argparse.Namespace) -> int:
         return _stream(inspector, more, args)
     with ExitStack() as stack:
         results: list[ScanResult] = []
+        missing = set(args.accept)
         asked: list[tuple[Skill, ScannedSkill]] = []
-        accepted: set[str] = set()
         for skill in _skills(args, settings, stack):
             progress(f"scanning {skill.name}")
             if args.accept:
-                accepted |= _accept(inspector.scan(skill), settings, args)
+                _accept(inspector.scan(skill), settings, args)
             scanned = inspector.scan(skill, more)
+            missing -= {one.finding.rule for one in scanned.suppressed}
             results.append(ScanResult(scanned, skill.dir))
             if args.model is not None:
                 asked.append((skill, scanned))
@@ -115,9 +116,8 @@ def run(args: argparse.Namespace) -> int:
                 ScanResult(one, skill.dir) for (skill, _), one in zip(asked, scans, strict=True)
             ]
         progress("")
-    for rule in dict.fromkeys(args.accept):
-        if rule not in accepted:
-            say(f"skillbelt: no finding of {rule} in what was scanned: nothing accepted", args)
+    for rule in sorted(missing):
+        say(f"skillbelt: nothing was accepted for {rule}: no finding is of that rule", args)
     _show(results, form, args)
     return 1 if any(one.scanned.level == "block" for one in results) else 0
 
@@ -166,13 +166,12 @@ def _ask_model(
     return ask_opinions(found, args.model, settings, progress)
 
 
-def _accept(scanned: ScannedSkill, settings: Settings, args: argparse.Namespace) -> set[str]:
-    """Accept the findings of the given rules in this skill; return those that it has."""
+def _accept(scanned: ScannedSkill, settings: Settings, args: argparse.Namespace) -> None:
+    """Accept the findings of the given rules in this skill."""
     found = {one.rule for one in (*scanned.findings, *(one.finding for one in scanned.suppressed))}
     rules = [rule for rule in dict.fromkeys(args.accept) if rule in found]
     if rules:
         accept(settings.state_dir, scanned, rules, args.reason)
-    return set(rules)
 
 
 # Targets

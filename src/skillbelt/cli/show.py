@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from skillbelt.cli.capabilities import print_capabilities
 from skillbelt.cli.output import count, print_json, print_table
 from skillbelt.cli.scanning import open_catalog
 from skillbelt.console.catalogue import (
@@ -19,7 +20,6 @@ from skillbelt.evals.last_results import LastResult
 from skillbelt.format.skill import Skill
 from skillbelt.permission.judging import judge_by_rules
 from skillbelt.scan.inspector import SkillInspector
-from skillbelt.scan.report import describe_statement
 from skillbelt.settings import Settings
 from skillbelt.store import open_store
 from skillbelt.text import one_line
@@ -71,8 +71,9 @@ def _show_capabilities(skill: Skill, settings: Settings, args: argparse.Namespac
     if args.json:
         print_json(scanned.to_json())
         return 0
-    rows = list(describe_statement(scanned.statement))
-    print_table(("", ""), rows or [("", "nothing: it only gives instructions")], wrap=True)
+    print_capabilities(scanned.statement.capabilities)
+    if not scanned.statement.capabilities:
+        print("nothing: it only gives instructions")
     for missed in scanned.unseen:
         print(f"not seen: {one_line(missed)}")
     return 0

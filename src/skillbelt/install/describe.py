@@ -16,6 +16,7 @@ from skillbelt.records import NamedTuple
 from skillbelt.running.packages.declared import needs_of
 from skillbelt.scan.declared import declared_hosts
 from skillbelt.scan.report import summarize
+from skillbelt.scan.scanner import scan_skill
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
 from skillbelt.values import SKILL_FILE, Diagnostic
@@ -148,6 +149,21 @@ def describe_news(
         new = [one for one in getattr(now, label) if one not in known]
         if new:
             yield f"new {label}", _list(new)
+    if can_do := _summarize_new(version, place_folder if is_there else "", settings):
+        yield "new" if is_there else "undeclared", can_do
+
+
+def _summarize_new(version: NewVersion, place_folder: str, settings: Settings) -> str:
+    """Return what the new version can do by its scan and the one in this place could not."""
+    statement = version.judged.scanned.statement
+    try:
+        old = Skill.from_folder(place_folder) if place_folder else None
+    except SkillbeltError:
+        old = None
+    if old is None:
+        return summarize(statement)
+    known = scan_skill(old, cache_dir=settings.cache_dir).statement
+    return summarize(statement, known).removeprefix("New: ")  # the label says it
 
 
 def _count(number: int, noun: str) -> str:

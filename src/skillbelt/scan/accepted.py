@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Iterable
 
-from skillbelt.errors import ConfigError
+from skillbelt.errors import ConfigError, closest
 from skillbelt.files.locks import locked
 from skillbelt.files.private import make_folder, replace_file
 from skillbelt.records import NamedTuple
@@ -90,7 +90,9 @@ def _entry(one: object, path: str) -> AcceptedRule:
 def check_rule(rule: str, reason: str) -> None:
     """Raise ConfigError for an unknown rule or an empty reason."""
     if rule not in RULES:
-        raise ConfigError(f"there is no rule {rule[:60]!r}; `skillbelt scan` prints the rules")
+        near = ", ".join(closest(rule[:60], RULES))
+        advice = f"closest: {near}" if near else "`skillbelt scan` names the rule of each finding"
+        raise ConfigError(f"there is no rule {rule[:60]!r}; {advice}")
     if not reason.strip():
         raise ConfigError("--accept needs --reason: why the finding is no problem here")
 

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from skillbelt.records import NamedTuple
 from skillbelt.scan.decoding import decode_text
 from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
+from skillbelt.scan.places import place_class, prints_token
 
 _NONE: Mapping[str, Traced] = MappingProxyType({})
 
@@ -51,6 +52,7 @@ Judge = Callable[[TracedCall, Ledger], Traced]
 def judge_call(call: TracedCall, ledger: Ledger) -> Traced:
     """Note what a call does; return what is known of its result."""
     name = call.name.removeprefix("builtins.").removeprefix("__builtins__.")
+    name = name.removeprefix("node:").replace("fs/promises.", "fs.promises.", 1)
     judge = _EXACT.get(name) or _by_method(name)
     if judge is not None:
         if any(one.startswith("reflected:") for one in call.labels) and judge in _POWERS:
@@ -138,6 +140,8 @@ def _printed(command: str) -> frozenset[str]:
         return frozenset(("environment", "command"))
     if words[:1] and words[0] in ("curl", "wget"):
         return frozenset(("net",))
+    if prints_token(command):
+        return frozenset(("service", "command"))
     if re.search(r"find-generic-password|dump-keychain", command):
         return frozenset(("credential", "command"))
     return frozenset(("command",))
@@ -233,7 +237,7 @@ def _socket(call: TracedCall, ledger: Ledger) -> Traced:
 
 def _send(call: TracedCall, ledger: Ledger) -> Traced:
     data = Traced(labels=merge(call.every))
-    strong = data.labels & {"credential", "history", "watch", "environment"}
+    strong = data.labels & {"credential", "history", "watch", "environment", "service"}
     if strong or any(one.startswith("variable:") for one in data.labels):
         ledger.sends(data, call.owner, call.line)
     return Traced(labels=data.labels)
@@ -328,7 +332,13 @@ def _glob(call: TracedCall, ledger: Ledger) -> Traced:
     pattern = f"{call.owner.known}/{call.first.known}" if call.owner.text else call.first.known
     document = re.search(r"(?i)\.(?:docx?|xlsx?|pptx?|pdf|db|sqlite3?|ics|eml)\b", pattern)
     wide = document and not re.search(r"(?i)te?mp|cache|build|dist|log|\bout", pattern)
-    return Traced(text=pattern, labels=frozenset(("file", "listed") if wide else ("file",)))
+    labels = frozenset(("file", "listed") if wide else ("file",))
+    found = Traced(text=pattern, labels=labels)
+    return found._replace(items=(found,) if place_class(pattern) == "credential" else None)
+
+
+def _database(call: TracedCall, ledger: Ledger) -> Traced:
+    return Traced(labels=_read(call.argument(0, "database"), call.line, ledger), name="database")
 
 
 # --- secrets, decoding, the rest -----------------------------------------------------------------
@@ -428,6 +438,7 @@ _EXACT: dict[str, Judge] = _rows(
      "dns.resolver.resolve dns.resolver.query dns.promises.resolve", _resolve),
     ("wget.download", _download),
     ("open io.open codecs.open aiofiles.open", _open),
+    ("sqlite3.connect aiosqlite.connect", _database),
     ("os.getenv os.environ.get environ.get getenv os.environ.pop os.environb.get "
      "Deno.env.get", _variable),
     ("os.path.expanduser os.path.expandvars os.path.abspath os.path.realpath os.path.normpath "

@@ -30,6 +30,10 @@ _OFFLINE = Lazy(
     r"|\bworks offline\b|\bno external (?:api )?(?:calls|requests|services)\b"
 )
 
+_KEY = Lazy(r"([\w-]+)[ \t]*:")
+# Fields that speak of a skill and declare nothing that it needs.
+_ABOUT_ITSELF = frozenset(("name", "title", "description", "when_to_use", "when-to-use", "license"))
+
 
 def declared_hosts(skill: Skill) -> Iterator[str]:
     """Yield the hosts that a skill says it needs."""
@@ -41,8 +45,8 @@ def declared_hosts(skill: Skill) -> Iterator[str]:
             yield from (one for one in told if isinstance(one, str))
 
 
-def declared_capabilities(skill: Skill) -> tuple[Capability, ...]:
-    """Return what the head of a SKILL.md declares."""
+def declared_capabilities(skill: Skill, head: str = "") -> tuple[Capability, ...]:
+    """Return what the head of a SKILL.md declares; `head` is its text, from which lines come."""
     try:
         needs, front = skill.requirements, skill.frontmatter
         hosts = tuple(declared_hosts(skill))
@@ -55,17 +59,43 @@ def declared_capabilities(skill: Skill) -> tuple[Capability, ...]:
         ("tool", front.allowed_tools),
         ("read", needs.config),
     )
+    lines = _FieldLines(head)
     return tuple(
         Capability(
             kind=kind,
             value=shorten(one_line(value), 200),
             origin="declared",
             path=SKILL_FILE,
-            line=1,
+            line=lines.find(value),
         )
         for kind, values in rows
         for value in dict.fromkeys(values)
     )
+
+
+class _FieldLines:
+    """The lines of a head that declare something, by the words in them."""
+
+    def __init__(self, head: str) -> None:
+        self._lines: list[str] = []
+        told = False
+        for line in head.split("\n"):
+            if key := _KEY.match(line):
+                told = key[1].lower() not in _ABOUT_ITSELF
+            self._lines.append(line if told else "")
+        self._text = "\n".join(self._lines)
+        self._known: dict[str, int] = {}
+        for number, line in enumerate(self._lines, 1):
+            for word in line.replace(",", " ").split():
+                self._known.setdefault(word.strip("-[]\"'"), number)
+
+    def find(self, value: str) -> int:
+        """Return the first line that has the value; 1 if it is written in another way."""
+        known = self._known.get(value)
+        if known is not None:
+            return known
+        at = self._text.find(value)
+        return self._text.count("\n", 0, at) + 1 if at >= 0 and value else 1
 
 
 def covers(kind: CapabilityKind, declared: tuple[str, ...], value: str) -> bool:

@@ -190,6 +190,46 @@ def _find_string(text: str, value: str, start: int) -> int:
     return at if at >= 0 or value.isascii() else text.find(json.dumps(value)[1:-1], start)
 
 
+# The switch behind which a program takes code, and the code, in a list of words.
+_CODE_WORD = Lazy(
+    r"\"(?:-[a-z]{0,3}[ce]|--eval|-Command)\"\s{0,40},\s{0,40}(\"(?:[^\"\\\n]|\\.){10,4000}+\")"
+)
+_LANGUAGE_WORD = Lazy(r"\b(?:(python[\d.]{0,5}|pypy3?)|(node|bun|deno))\b")
+
+
+def find_code_words(text: str) -> Iterator[EmbeddedCode]:
+    """Yield the code in lists of words of a JSON text: `["python3", "-c", "…"]`."""
+    for match in _CODE_WORD.finditer(text):
+        try:
+            code = read_json(match[1])
+        except ValueError:
+            continue
+        before = _LANGUAGE_WORD.findall(text[max(match.start() - 200, 0) : match.start()])
+        language = "shell"
+        if before:
+            language = "python" if before[-1][0] else "javascript"
+        if isinstance(code, str):
+            yield EmbeddedCode(language, code, text.count("\n", 0, match.start()))
+
+
+# A server of MCP, or a task: its program and the list of its words.
+_PROGRAM_AND_WORDS = Lazy(
+    r"\"command\"\s{0,40}:\s{0,40}(\"[^\"\\\n]{1,200}\")\s{0,40},\s{0,40}\"args\"\s{0,40}:\s{0,40}"
+    r"(\[(?:[^\[\]{}\"]|\"(?:[^\"\\\n]|\\.){0,2000}+\"){0,100}+\])"
+)
+
+
+def find_programs(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the command lines of a JSON text: `"command": "npx", "args": ["-y", "…"]`."""
+    for match in _PROGRAM_AND_WORDS.finditer(text) if '"args"' in text else ():
+        try:
+            words = [read_json(match[1]), *read_json(match[2])]
+        except ValueError:
+            continue
+        if all(isinstance(one, str) for one in words):
+            yield shlex.join(words), text.count("\n", 0, match.start())
+
+
 def find_command_strings(text: str) -> Iterator[tuple[str, int]]:
     """Yield the values that are commands, with their lines counted from 0.
 

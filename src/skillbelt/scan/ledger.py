@@ -433,7 +433,8 @@ class Ledger:
         kind: FindingKind = min(kinds, key=KINDS.index) if kinds else "ask"
         if "decoded" in labels:
             kind = "block"
-        self.find("fetch-and-run", line, f"{how} {' '.join(origins)}"[:200], kind)
+        places = " ".join(one.removeprefix("://") for one in origins)
+        self.find("fetch-and-run", line, f"{how} {places}"[:200], kind)
 
     def runs_shell(self, command: Traced, line: int, how: str) -> None:
         """Note a command line that is handed to a shell."""

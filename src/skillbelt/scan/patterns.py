@@ -31,6 +31,12 @@ def _code(rule: str, kind: FindingKind, needs: str, form: str) -> _CodePattern:
     return _CodePattern(rule, kind, tuple(needs.split()), Lazy(form, re.IGNORECASE))
 
 
+# Hosts from which packages are usually installed.
+_USUAL_INDEX = (
+    r"(?:[\w-]{1,40}\.)?(?:npmjs\.(?:org|com)|yarnpkg\.com|pypi\.org|pythonhosted\.org|pytorch\.org"
+    r"|pkg\.github\.com|pkg\.dev|jsr\.io|npmmirror\.com|nvidia\.com|localhost|127\.0\.0\.1"
+    r"|[\w.-]{1,60}\.(?:amazonaws\.com|pkg\.dev|azure\.com|gitlab\.com))\b"
+)
 _ANYWHERE = (
     _code("reverse-shell", "block", "socket.socket( fsockopen( tcpsocket. "
           "sockets.tcpclient( net.socket() socket;",
@@ -60,12 +66,27 @@ _ANYWHERE = (
           r"\b(?:instance|class|module)_eval\b"),
     _code("fetch-and-run", "ask", "eval",
           r"\beval\b[ ({]{0,3}get ?\(? ?(?:qq?[{(/|]|['\"])https?:"),
+    _code("reverse-shell", "ask", "/inet/tcp/ /inet/udp/ /inet4/tcp/",
+          r"/inet4?/(?:tcp|udp)/\d[\s\S]{0,400}?[^|&]\|[ \t]{0,9}getline"),
+    _code("dynamic-code", "ask", "worker(",
+          r"\bnew\s{1,9}(?:\w{1,40}\.)?Worker\((?!\s{0,9}['\"`])[^\n]{0,200}\beval[\"']?\s{0,9}:"
+          r"\s{0,9}(?:true|!0)"),
+    _code("fetch-and-run", "ask", "file_get_contents curl_exec",
+          r"\$\w{1,60}\(\s{0,9}(?:file_get_contents\(\s{0,9}['\"]https?:|curl_exec\()"),
+    _code("package-elsewhere", "ask", "registry index-url index_url npmregistryserver",
+          r"(?:^|\n|\bset\s{1,9}|\bexport\s{1,9}|['\"])\s{0,9}(?:(?:global|install|user)\.)?(?:@[\w-]"
+          r"{1,40}:)?(?:registry|(?:extra-)?index-url|npmRegistryServer|(?:PIP|UV)_(?:EXTRA_|DEFAULT_)?"
+          r"INDEX_URL|NPM_CONFIG_REGISTRY)['\"]?\s{0,9}[=: ]\s{0,9}['\"]?https?://"
+          rf"(?!{_USUAL_INDEX})[\w.-]{{1,100}}"),
     _code("fetch-and-run", "ask", "array_map call_user_func array_walk usort",
           r"\b(?:array_map|call_user_func(?:_array)?|array_walk|usort)\([^\n]{0,120}"
           r"(?:file_get_contents\(\s*['\"]https?:|curl_exec\()"),
     _code("fetch-and-run", "ask", "exec.command(",
           r"http\.get\([\s\S]{0,600}exec\.command\(\s*\"(?:/bin/)?(?:ba|z)?sh\",\s*\"-c\",\s*"
           r"(?:string\(|\w+[,)])"),
+    _code("decode-and-run", "block", "pack(",
+          r"\b(?:system|exec|eval|qx)\b[^\n]{0,40}\bpack\(\s{0,9}['\"]H\*?['\"]\s{0,9},\s{0,9}['\"]"
+          r"[0-9a-f]{16}"),
     _code("decode-and-run", "block", "[scriptblock]",
           r"\[scriptblock\]::create\([^\n]{0,200}frombase64string"),
     _code("reflective-call", "ask", "gcm get-command",
@@ -102,7 +123,7 @@ _ANYWHERE = (
 _SINK = Lazy(
     r"(?i)\b(?:curl|wget|invoke-webrequest|invoke-restmethod|requests\.(?:post|put)|http\.post"
     r"|urlopen|fetch\(|axios|net/http"
-    r"|httpclient|uploadstring|uploadfile|sendbeacon|\.post\(|file_put_contents\(['\"]http"
+    r"|httpclient|uploadstring|uploadfile|sendbeacon|post\(|file_put_contents\(['\"]http"
     r"|lwp::useragent|net::http)"
 )
 _NEEDED = tuple(dict.fromkeys(word for pattern in _ANYWHERE for word in pattern.needs))
@@ -117,6 +138,20 @@ _RUNS_VALUE = Lazy(
     r"|eval\(?\s{0,9}\$\w|getruntime\(\)\.exec\(\s{0,9}[a-z])"
 )
 _OTHER_READS = frozenset(("credential", "history"))
+_SERVICE_READS = frozenset(("service", "settings"))
+_BETWEEN_PARTS = Lazy(r"['\"][ \t]{0,9},[ \t]{0,9}['\"]")
+# A request with a body, in a text that also reads a file.
+_POSTS = Lazy(
+    r"(?i)\b(?:post|put)(?:async|form|json|_form)?\s{0,3}\(|uploadstring|uploadfile|\.post\b"
+)
+_READS = Lazy(
+    r"(?i)\b(?:readfile|read_to_string|file\.read|file\.open|readalltext|readallbytes|io\.open"
+    r"|file_get_contents|slurp|get-content|readstring|files\.read\w{0,20})\b"
+)
+
+
+def _takes_file(text: str) -> bool:
+    return _POSTS.search(text) is not None and _READS.search(text) is not None
 
 
 def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool) -> None:
@@ -149,7 +184,8 @@ _TURNED = Lazy(r"\bstrrev\(\s{0,9}['\"](\w{3,40})['\"]")
 _HIDDEN_NAMES = frozenset(
     ("downloadstring", "downloadfile", "downloaddata", "iex", "invoke-expression", "system",
      "frombase64string", "shell_exec", "passthru", "popen", "proc_open", "assert", "eval", "exec",
-     "base64_decode", "create_function", "net.webclient", "invoke-webrequest", "scriptblock")
+     "base64_decode", "create_function", "str_rot13", "gzinflate",
+     "file_get_contents", "net.webclient", "invoke-webrequest", "scriptblock")
 )  # fmt: skip
 
 
@@ -193,13 +229,18 @@ def _search_unparsed(text: str, line: int, ledger: Ledger) -> None:
     if _FETCHES.search(text) and (runs := _RUNS_VALUE.search(text)):
         ledger.find("fetch-and-run", line + text.count("\n", 0, runs.start()), runs[0], "ask")
     sink = _SINK.search(text)
-    for path, at in find_paths(text):
-        number = line + text.count("\n", 0, at)
+    # Parts of a path that a call joins: `Join(home, ".kube", "config")`.
+    joined = _BETWEEN_PARTS.sub("/", text)
+    for path, at in find_paths(joined):
+        number = line + joined.count("\n", 0, at)
         if place_class(path) in _OTHER_READS:
             ledger.can("read", path, number)
             ledger.find("credential-access", number, path)
             if sink:
                 ledger.find("secret-to-network", number, path, "ask")
+        elif sink and place_class(path) in _SERVICE_READS and _takes_file(text):
+            ledger.can("read", path, number)
+            ledger.find("secret-to-network", number, path, "ask")
     for found in find_urls(text):
         if sink and classify(found.host, found.path) in ("drop", "tunnel", "address"):
             number = line + text.count("\n", 0, found.at)

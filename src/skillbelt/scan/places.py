@@ -114,6 +114,19 @@ def find_paths(text: str, most: int = 200) -> list[tuple[str, int]]:
     return found
 
 
+_PRINTS_TOKEN = Lazy(
+    r"gh auth (?:token|status \S{0,20}(?:-t|--show-token))|glab auth status \S{0,20}-t"
+    r"|gcloud auth (?:application-default )?print-\w{1,10}-token|az account get-access-token"
+    r"|aws configure (?:get|export-credentials)|op (?:read|item get)\b|pass show\b"
+    r"|bw (?:get|export|list)\b|vault (?:read|kv get|print token)|doppler secrets"
+)
+
+
+def prints_token(command: str) -> bool:
+    """Whether a command is that of a service's own program that prints the user's token."""
+    return bool(_PRINTS_TOKEN.match(command))
+
+
 _ENV_FILE = Lazy(r"(?:^|/)\.env(?:\.(?!example|sample|template|dist)\w+)?$")
 
 

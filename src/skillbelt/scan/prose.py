@@ -515,12 +515,16 @@ def _note(
     chosen = _weaken(one, match, folded, about=about)
     # With the rest of an address, at which a pattern may end.
     whole = match[0] + _REST_OF_WORD.match(folded, match.end())[0]  # type: ignore[index]
-    if one.rule in ("send-instruction", "side-order") and _own_host(whole, ledger):
+    if one.rule in _BY_HOST and _own_host(whole, ledger):
         chosen = "note"
     at = line + _line_of(text, match, folded)
     shown = " ".join(whole.split()).strip(" .,;:!")
     ledger.can("instruction", f"{one.rule}: {shown}"[:160], at)
     ledger.find(one.rule, at, shown, chosen)
+
+
+# Rules by which a host of the skill's own subject is nothing to ask about.
+_BY_HOST = ("send-instruction", "side-order", "follow-remote-text")
 
 
 def _weaken(one: ProsePattern, match: re.Match[str], folded: str, *, about: bool) -> FindingKind:

@@ -240,7 +240,33 @@ PATTERNS = (
     pattern("follow-remote-text", "ask", "http & foll exec run obey comp act carr", r"""
         \b(?:follow|execute|run|obey|comply with|act on|carry out)\b.{0,40}\b(?:instructions?|steps
         |commands?|directives?|prompt)\b.{0,60}\b(?:at|from|in|on|hosted)\b.{0,40}https?://"""),
+    pattern("follow-remote-text", "ask", "http & wins win take prev over supe auth bind & edit "
+    "vers "
+    "guid inst rule file onli snap copy", r"""
+        \b(?:edition|version|guide|guidance|instructions?|rules)\b[^\n]{0,60}https?://\S++
+        [\s\S]{0,160}?\b(?:the one online|the online (?:one|version|edition)|the (?:remote|web)
+        [ ](?:one|version|page)|that (?:page|one|version)|it) (?:always )?(?:wins
+        |takes (?:precedence
+        |priority)|prevails|overrides (?:this|the)|supersedes (?:this|the)
+        |is (?:the )?(?:authoritative
+        |binding))\b"""),
+    pattern("follow-remote-text", "ask", "http & open visi fetc load read chec & carr cont go proc "
+    "work & what list step ther", r"""
+        \b(?:open|visit|fetch|load|read|check)\b.{0,40}https?://\S++.{0,40}\b(?:carry on|continue
+        |go on|proceed)\b.{0,20}\b(?:what(?:ever)? is|what it|the (?:steps|list))\b"""),
+    pattern("ask-for-secret", "ask", "env & valu & quot incl past copy put ment list repe & "
+    "comm body "
+    "summ note mess answ repo outp", r"""
+        \.env\b[^\n]{0,60}\bvalues?\b[^\n]{0,60}\b(?:quote|include|paste|copy|put|mention|list
+        |repeat)\b[^\n]{0,40}\b(?:commit|body|summary|notes?|message|answer|report|output)\b"""),
     # Data to elsewhere
+    pattern("send-instruction", "ask", "outp env envi prin sett conf hist sour & mail emai e-ma "
+    "send "
+    "forw uplo post subm atta & @ http", r"""
+        \b(?:output of (?:env|printenv|set|history|ps)|environment|(?:project|user|machine)'?s?
+        [ ](?:settings|config\w*|source\w*|history))\b[^\n]{0,100}\b(?:mail|e-?mail|send|forward
+        |upload|post|submit) (?:it|them|this|that|both|all|the \w+)? ?(?:\w+ ){0,2}?to
+        [^\n]{0,20}?(?:https?://|(?<![\w.+-])[\w.+-]++@(?!example)[\w-]+\.[a-z]{2,})"""),
     pattern("send-instruction", "ask",
     f"{_SEND_STEMS} & {_SECRET_STEMS} {_DATA_STEMS} & {_AWAY_STEMS}", rf"""
         {_ORDER}{_SEND}.{{0,140}}\b(?:{SECRETS}|{_DATA})\b.{{0,160}}{_AWAY}
@@ -383,7 +409,8 @@ PATTERNS = (
         |will not work|won't work)
         |\b(?:before|first|prerequisite|required|requires|must
         |important)\b[\s\S]{0,160}\bdownload\b[\s\S]{0,120}(?:\.(?:exe|msi|dmg|pkg|scr|bat|zip|rar
-        |7z)\b|releases/download)[\s\S]{0,200}\b(?:run|open|execute|launch|extract|double-?click)"""),
+        |7z)\b|releases/download)[\s\S]{0,200}\b(?:run|open|execute|launch|extract
+        |double-?click)"""),
     pattern("paste-command", "ask", "past copy & term comm powe cons shel run exec & http", r"""
         \b(?:visit|open|go to|navigate to|follow|see|from)\b.{0,160}https?://\S++[\s\S]{0,160}?\b
         (?:copy|paste)\b.{0,100}\b(?:terminal|command prompt|powershell|console|shell|command line)
@@ -429,7 +456,8 @@ PATTERNS = (
         \b(?:add|append|write|insert|inject|save|store|put|persist|copy)\b.{0,120}\b(?:claude
         |agents|memory|soul|heartbeat|gemini|identity)\.md\b.{0,200}\b(?:always|every (?:session
         |conversation|time)|future (?:sessions|conversations)|permanent|persist|silently
-        |never (?:mention|remove|tell)|from now on)
+        |never (?:mention|remove|tell)|from now on|no confirmation|without (?:asking|confirm\w*)
+        |need(?:s)? no (?:confirmation|approval|permission)|not to be (?:asked|confirmed))
         |\b(?:remember|store|save|persist)\b.{0,60}\b(?:permanently|in (?:your )?(?:long-term
         |persistent) memory)\b.{0,120}\b(?:always|trust|recommend|approve|never|send|prefer)"""),
 )  # fmt: skip

@@ -127,6 +127,67 @@ TASK_PATTERNS: tuple[ProsePattern, ...] = (
         [ ](?:\w+ ){0,2}?(?:authorship|ownership|credit)\b
         |\b(?:claim|take|attribute) (?:\w+ ){0,2}?(?:authorship|ownership|credit) (?:of|on|for|to)
         [ ](?:all|every|any)\b"""),
+    pattern("slanted-result", "ask", "even also rega matt irre whet & chec test issu erro prob "
+    "vuln "
+    "& pass gree succ foun find clea & say stat repo writ clos end show clai decl conc line answ",
+    r"""
+        \b(?:says?|states?|reports?|writes?|closes?|ends?|shows?|claims?|declares?|concludes?
+        |answers?)\b[^\n]{0,60}\b(?:all (?:the )?(?:checks|tests) (?:have )?(?:pass(?:ed)?
+        |(?:are )?green|succeed(?:ed)?)|no (?:issues|errors|problems|vulnerabilities)(?: were)?
+        (?: found)?)\b.{0,60}?\b(?:even (?:if|when|though|where)|also (?:if|when|on|where)
+        |regardless|no matter|irrespective|whether or not)\b"""),
+    pattern("slanted-result", "ask", "secu vuln brea cve cves inci leak & desc pres list labe call "
+    "repo phra word ment drop omit leav remo & smal mino rout ordi regu gene impr fix cve cves",
+    r"""
+        \b(?:security|vulnerabilit(?:y|ies)|breach(?:es)?|cves?|incidents?|leaks?)\b[\s\S]{0,120}?\b
+        (?:describe|present|list|label|call|report|phrase|word|mention)\b (?:\w+ ){1,4}?as
+        (?: an?| just)*[ ](?:small|minor|routine|ordinary|regular|general)
+        (?: \w+)? ?(?:improvements?|fix(?:es)?|changes?|updates?|maintenance|matters?
+        |corrections?)\b
+        |\bsecurity\b[\s\S]{0,160}?\b(?:drop|omit|leave out|remove)\b (?:\w+ ){0,3}?cves?\b"""),
+    pattern("slanted-result", "ask", "when if & asks ask want need look & sugg reco name prop "
+    "pick & "
+    "leav omit with skip keep drop & alte comp rest othe", r"""
+        \b(?:when|if|whenever) (?:an? |the )?(?:users?|someone|customers?|people|they) (?:asks?
+        |wants?|needs?|looks?)\b[^\n]{0,60}\b(?:suggest|recommend|name|propose|pick)\b[^\n]{0,100}\b
+        (?:leav(?:e|ing)|omit(?:ting)?|without (?:\w+ )?|skip(?:ping)?|keep(?:ing)?|drop(?:ping)?)
+        [^.\n]{0,30}\b(?:alternatives|competitors|competing \w+|the (?:rest|others))\b"""),
+    pattern("slanted-result", "ask", "what rega matt & answ answe & file text lice licen cont "
+    "page & "
+    "says say show shows hold holds cont", r"""
+        \banswer(?:s|ed)?\b[^\n]{0,80}\b(?:what(?:ever)|regardless of what|no matter what)
+        [ ](?:the |its )?\w+ (?:says?|shows?|holds?|contains?)\b"""),
+    # Kept from the user, in other words
+    pattern("hide-from-user", "ask", "user owne cust clie they team read & rath pref not does & "
+    "hear know told both see", r"""
+        \b(?:users?|owners?|customers?|clients?) (?:would rather not|prefers? not to) (?:hear|know
+        |be (?:told|bothered)|see) (?:about|of|with)\b"""),
+    pattern("hide-from-user", "ask", "call reas & no & say ment", r"""
+        \bthere is no (?:call|reason) to (?:say|mention) (?:so|it|this|that)\b"""),
+    # Consent that is claimed
+    pattern("skip-asking", "ask", "turn swit & off & perm conf appr cons & prom dial ques chec "
+    "requ",
+    r"""
+        \b(?:turn|switch)(?:ing)? (?:off (?:the |all |any )?(?:permission|confirmation|approval
+        |consent) (?:prompts?|dialogs?|questions?|checks?|requests?)
+        |(?:the |all |any )?(?:permission
+        |confirmation|approval|consent) (?:prompts?|dialogs?|questions?|checks?
+        |requests?) off)\b"""),
+    pattern("skip-asking", "ask", "alre adva befo duri onbo inst setu sign & sign agre appr cons "
+    "auth acce perm & need nece skip with ques conf chec ask wait", r"""
+        \b(?>(?:every(?:one|body)|users?|team|customers?|they|admin\w*|owners?|management)\b
+        [^.\n]{0,50}?\b(?:signed off|agreed|approved|consented|authori[sz]ed|accepted)\b)
+        [\s\S]{0,120}?\b(?:no need to|need not|needn't|not (?:necessary|needed) to)
+        [ ](?:\w+ ){0,2}?(?:check (?:back|in)|ask|confirm|wait|consult|prompt|interrupt)\b
+        |\b(?:already|in advance|beforehand) (?:signed off|agreed|approved|consented|authori[sz]ed
+        |accepted)\b[\s\S]{0,90}?\b(?:confirmations?|questions?|prompts?|approvals?) (?:can|may
+        |should) be (?:skipped|left out|omitted)"""),
+    pattern("guard-off", "ask", "no-v noverify veri stra forc & main mast prot trun & push comm go "
+    "goes merg", r"""
+        \b(?:commit(?:s|ted)?|push(?:es|ed)?|go(?:es)?|merged?)\b[^\n]{0,60}
+        (?:--no-verify\b[^\n]{0,60}\b(?:main|master|trunk|protected)\b
+        |\b(?:straight|directly) to (?:main|master|trunk)\b[^\n]{0,60}
+        (?:--no-verify|\bforce[ -]push\w*|--force\b(?!-)))"""),
     # Safeguards
     pattern("guard-off", "ask", "disa turn remo skip bypa dele susp stop & audi bran csrf encr "
     "rate acce code appr moni logg cont mult", rf"""
@@ -138,7 +199,28 @@ TASK_PATTERNS: tuple[ProsePattern, ...] = (
         (?! (?:bypass|fail|issue|error)\w*)(?= ?[.,;:!)\n]| ?$| (?:and|to|so|for|before|when|on
         |while
         |during|temporarily|by)\b)"""),
+    # Money and files, once more: by what stands there
+    pattern("harmful-order", "ask", "put use inse writ ente subs swap & paym acco invo iban "
+    "bank tran & plac inst wher all ever alwa new now", r"""
+        \b(?:payment|accounts?|invoices?|iban|bank|transfers?)\b[\s\S]{0,120}?\b(?:put|use|insert
+        |write
+        |enter|substitute|swap in) (?:\w+ ){0,2}?[a-z]{2}\d{2}(?: ?[a-z0-9]{4}){3,7}\b"""),
+    pattern("harmful-order", "ask", "clea dele remo purg wip wipe eras prun tidy free & back "
+    "snap orig olde old & wher anyw home whol enti disk driv", r"""
+        \b(?:clear(?:ing)?|cleans?|cleaning|delet(?:e|ing)|remov(?:e|ing)|purg(?:e|ing)|wip(?:e|ing)
+        |eras(?:e|ing)|prun(?:e|ing)|tidy(?:ing)?)\b[^\n]{0,60}\b(?:backups?|snapshots?|originals
+        |old(?:er)? (?:files|folders|versions))\b[^\n]{0,90}\b(?:where(?:ver)|anywhere
+        |(?:in|across|under) (?:the |their |your |the user's )?(?:home|whole|entire|all
+        (?: the)?) (?:folder|directory|disk|machine|system|drives?))\b"""),
+    pattern("side-order", "ask", "ever each all & link & shop stor prod webs spon dona patr", r"""
+        \b(?:every|each|all)\b[^\n]{0,60}\blinks? to (?:their|our|its|the sponsor'?s?|his|her)
+        [ ](?:shop|store|product|website|sponsor|donation|patreon)"""),
     # One more act with every task
+    pattern("side-order", "ask", "http & ever each all any & link url urls addr refe & writ "
+    "rewr wrap "
+    "pref rout poin repl use form begi star", r"""
+        \b(?:every|each|all|any) (?:\w+ ){0,2}?(?:links?|urls?|addresses|references)\b[^\n]{0,80}
+        https?://[^\s?]{1,100}\?[^\s=]{1,30}=(?=[^\w&]|\{|\Z)"""),
     pattern("side-order", "ask", "alwa afte befo ever each any all when once & run exec call invo "
     "& back sync uplo tele coll repo trac beac moni logg", rf"""
         \b{_EVERY}\b[^.\n]{{0,100}}\b(?:run|execute|call|invoke)\b[^.\n]{{0,60}}?\b[\w/.-]*
@@ -180,7 +262,7 @@ TASK_PATTERNS: tuple[ProsePattern, ...] = (
     pattern("hide-from-user", "ask", "neve not does leav without with & brin ment out & up it", r"""
         \b(?:never|does not|do not|doesn't|don't) (?:bring|brings) (?:it|this|that|them) up\b
         |\bleave (?:it|this|that|them) out of (?:your|the|any) (?:summary|report|answer|reply
-        |response)\b"""),
+        |response)\b(?!,? but (?:say|tell|name|note|mention))"""),
     pattern("hide-from-user", "ask", "so & nobo no & wond noti asks sees", r"""
         \bso (?:that )?no(?:body| one) (?:wonders|notices|asks|sees)\b"""),
     pattern("hide-from-user", "ask", "not & subj & disc discl repo", r"""

@@ -603,6 +603,10 @@ def _read_notebook(text: str, ledger: Ledger) -> None:
             read_code(one.text, one.language, one.line, ledger)
 
 
+# An editor's task that runs as soon as the folder is opened.
+_OPENS_FOLDER = '"folderOpen"'
+
+
 def _read_values(text: str, line: int, ledger: Ledger, look: _Look) -> None:
     """Note instructions and commands in the long texts of a data file."""
     dull: set[str] = set()  # lines that come again and again
@@ -610,6 +614,14 @@ def _read_values(text: str, line: int, ledger: Ledger, look: _Look) -> None:
         if len(one) > 40 and one not in dull and look.read_prose(one, line + number, ledger):
             dull.add(one)
     _read_commands(text, line, ledger)
+    for command, at in embedded.find_programs(text):
+        shell.read_shell(command, line + at, ledger)
+    for code in embedded.find_code_words(text):
+        read_code(code.text, code.language, line + code.line, ledger)
+    if _OPENS_FOLDER in text:
+        at = line + text.count("\n", 0, text.index(_OPENS_FOLDER))
+        ledger.can("persistence", _OPENS_FOLDER, at)
+        ledger.find("persistence", at, _OPENS_FOLDER)
 
 
 # Lines of comments behind a line break, or the mark that opens a longer one.

@@ -44,6 +44,7 @@ _WORDS: Mapping[CapabilityKind, tuple[str, str]] = {
     "agent-file": ("change your agent's", "change your agent's"),
     "instruction": ("tell the model", "tell the model"),
 }
+_ORDER: tuple[CapabilityKind, ...] = tuple(_WORDS)
 
 
 def to_diagnostics(scanned: ScannedSkill, folder: str) -> tuple[Diagnostic, ...]:
@@ -89,6 +90,15 @@ def describe_statement(statement: CapabilityStatement) -> Iterator[tuple[str, st
             yield kind, ", ".join(texts)
 
 
+def list_capabilities(capabilities: Iterable[Capability]) -> list[Capability]:
+    """Return capabilities as a person reads them: by kind, and what is said of a value together."""
+    given = list(capabilities)
+    first: dict[tuple[CapabilityKind, str], int] = {}
+    for number, one in enumerate(given):
+        first.setdefault((one.kind, one.value), number)
+    return sorted(given, key=lambda one: (_ORDER.index(one.kind), first[one.kind, one.value]))
+
+
 def _mark(origins: set[str]) -> str:
     if origins == {"contained"}:
         return ""
@@ -102,29 +112,34 @@ def summarize(
 ) -> str:
     """Return in one short sentence what a skill can do beyond what it declares.
 
-    With `known`, what is new since then: what a person has to read before the next approval.
-    `kinds` are the only ones that count.
+    With `known`, what is new since then, declared or not: what a person has to read before the next
+    approval. `kinds` are the only ones that count.
     """
     before = set() if known is None else {(one.kind, one.value) for one in known.capabilities}
+    now = undeclared(statement) if known is None else statement.without_observed().capabilities
     found: dict[CapabilityKind, list[str]] = {}
-    for one in undeclared(statement):
+    for one in now:
         values = found.setdefault(one.kind, [])
         if (one.kind, one.value) not in before and one.value not in values:
             values.append(one.value)
-    parts = [
-        phrase(kind, values)
-        for kind in kinds or _ASKED_ABOUT
-        if (values := found.get(kind, []))
-    ]  # fmt: skip
+    said = {value for kind in _SAY_MORE for value in found.get(kind, [])}
+    for kind in ("read", "write"):
+        found[kind] = [value for value in found.get(kind, []) if value not in said]
+    usual = _ASKED_ABOUT if known is None else (*_ASKED_ABOUT, *_ALSO_NEW)
+    parts = [phrase(kind, values) for kind in kinds or usual if (values := found.get(kind, []))]
     if not parts:
         return ""
     start = "It can" if known is None else "New: it can"
     return f"{start} {'; '.join(parts)}."
 
 
+# Kinds that say more of a file than that it is read or written.
+_SAY_MORE: tuple[CapabilityKind, ...] = ("persistence", "agent-file")
 _ASKED_ABOUT: tuple[CapabilityKind, ...] = (
     "host", "variable", "persistence", "agent-file", "read", "write", "program", "package",
 )  # fmt: skip
+# What also counts where the person has seen an earlier version.
+_ALSO_NEW: tuple[CapabilityKind, ...] = ("instruction", "tool")
 
 
 # What a person has to know within seconds. Programs and packages are asked for when a run needs
@@ -139,6 +154,8 @@ _PLAIN_NAME = Lazy(r"[\w.,/~:@*$+=%{}\[\]()-]{1,80}")
 def phrase(kind: CapabilityKind, values: Sequence[str]) -> str:
     """Return what it can do in words: `reach a.example, b.example and 3 more`."""
     word = _WORDS[kind][len(values) > 1]
+    if kind == "instruction":  # without the rule
+        values = [value.partition(": ")[2] or value for value in values]
     named = ", ".join(_name(value) for value in values[:_MOST_NAMED])
     more = len(values) - _MOST_NAMED
     return f"{word} {named}{f' and {more} more' if more > 0 else ''}"
@@ -153,8 +170,9 @@ def _name(value: str) -> str:
 def summarize_briefly(
     statement: CapabilityStatement, known: CapabilityStatement | None = None
 ) -> str:
-    """Return the most important part of `summarize`, for a question."""
-    told = summarize(statement, known, _URGENT).removeprefix("New: ")
+    """Return the most important part of `summarize`, for a question; of what is new, all kinds."""
+    kinds = _URGENT if known is None else (*_URGENT, *_ALSO_NEW, "program", "package")
+    told = summarize(statement, known, kinds).removeprefix("New: ")
     return shorten(told[:1].upper() + told[1:], _BRIEF_CHARS)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from skillbelt.errors import SkillbeltError
 from skillbelt.files.manifest import holds
 from skillbelt.files.tree import TreeEntry
-from skillbelt.format.frontmatter import split
+from skillbelt.format.frontmatter import key_lines, split
 from skillbelt.format.skill import Skill
 from skillbelt.late import Late
 from skillbelt.scan.addresses import words_of
@@ -99,7 +99,7 @@ def _scan(skill: Skill, digest: str) -> tuple[ScannedSkill, bool]:
         key=lambda one: (KINDS.index(one.kind), one.path != SKILL_FILE, one.path, one.line or 0),
     )
     statement = CapabilityStatement(
-        capabilities=(*declared_capabilities(skill), *ledger.capabilities.values()),
+        capabilities=(*declared_capabilities(skill, reading.head), *ledger.capabilities.values()),
     )
     scanned = ScannedSkill(
         name=skill.name,
@@ -118,6 +118,8 @@ class _Reading:
         self.skill, self.ledger = skill, ledger
         self._left = MAX_BYTES
         self.is_whole = True
+        self.head = ""
+        self._keys: dict[str, int] = {}  # of the head, with their lines
         self._paths: frozenset[str] = frozenset()
         self._read: dict[str, str] = {}  # files that were read to their end, and their SHA-256
 
@@ -171,7 +173,8 @@ class _Reading:
         body = text
         first = 1
         if block is not None:
-            head = _decode(data[: block.end])
+            self.head = head = _decode(data[: block.end])
+            self._keys = key_lines(data)
             body, first = text[len(head) :], head.count("\n") + 1
             self.ledger.path = SKILL_FILE
             find_hidden_characters(head, self.ledger)
@@ -183,17 +186,18 @@ class _Reading:
         ledger, skill = self.ledger, self.skill
         ledger.path, ledger.first_line = SKILL_FILE, 1
         described = f"{skill.description}\n{skill.when_to_use}"
-        read_prose(described, 1, ledger)
+        line = self._keys.get("description", 1)
+        read_prose(described, line, ledger)
         lower = described.lower()
         if any(word in lower for word in _CATCHING) and (match := _CATCH_ALL.search(described)):
-            ledger.find("catch-all-trigger", 1, match[0])
+            ledger.find("catch-all-trigger", line, match[0])
         try:
             hooks = skill.frontmatter.hooks
         except SkillbeltError:
             return
         for command in _commands(hooks, 0):
-            ledger.can("persistence", f"hook: {command}", 1)
-            shell.read_shell(command, 1, ledger)
+            ledger.can("persistence", f"hook: {command}", self._keys.get("hooks", 1))
+            shell.read_shell(command, self._keys.get("hooks", 1), ledger)
 
     def _read_entry(self, entry: TreeEntry) -> None:
         self.ledger.path, self.ledger.first_line = entry.path, 1

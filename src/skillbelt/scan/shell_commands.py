@@ -11,7 +11,7 @@ from skillbelt.scan.decoding import decode_text
 from skillbelt.scan.embedded import find_command_strings
 from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
 from skillbelt.scan.package_names import judge_packages
-from skillbelt.scan.places import find_paths, place_class
+from skillbelt.scan.places import find_paths, place_class, prints_token
 from skillbelt.text import Lazy
 
 
@@ -156,7 +156,7 @@ def _unwrap(call: ShellCall, state: ShellState) -> ShellCall:
             option = rest.pop(0).known
             if option in _VALUED.get(name, ()) and rest:
                 rest.pop(0)
-        if name == "timeout" and rest:
+        if name in ("timeout", "chroot") and rest:
             rest.pop(0)
         if not rest:
             return call
@@ -426,11 +426,15 @@ def _request(call: ShellCall, state: ShellState) -> Traced:
     if address.known.startswith("-"):
         return UNKNOWN
     sent: list[Traced] = [_body(one, call, state) for one in parts["data"]]
-    if sent:
-        ledger.sends(Traced(labels=merge(sent)), address, line)
-    for one in parts["header"]:
-        ledger.sends(one, address, line, part="header")
-    answer = Traced(labels=ledger.fetches(address, line))
+    others = [one for one in parts["address"] if "://" in one.known and one is not address]
+    for to in (address, *others):
+        if sent:
+            ledger.sends(Traced(labels=merge(sent)), to, line)
+        for one in parts["header"]:
+            ledger.sends(one, to, line, part="header")
+    answer = Traced(
+        labels=ledger.fetches(address, line).union(*(ledger.fetches(one, line) for one in others))
+    )
     if call.has("-k", "--insecure", "--no-check-certificate"):
         ledger.find("guard-off", line, "certificates are not checked", "note")
     output = call.option("-o", "--output", "--output-document") or (
@@ -649,7 +653,10 @@ _COMMAND_KEY = Lazy(
 
 def _git(call: ShellCall, state: ShellState) -> Traced:
     if call.has("config") and (key := _COMMAND_KEY.search(call.whole)):
-        plain = not key[1] or call.texts[-1] in ("true", "false", "cat", "less")
+        # A folder of hooks in the checkout itself holds what is reviewed there.
+        here = key[1] == "hooksPath" and not re.match(r"[~/$]|\.\.|\Z", call.texts[-1])
+        own = here and not call.has("--global", "--system")
+        plain = not key[1] or own or call.texts[-1] in ("true", "false", "cat", "less")
         state.ledger.find("persistence", call.line, call.whole, "note" if plain else None)
         command = call.words[-1].known.removeprefix("!")
         state.ledger.runs_shell(Traced(text=command), call.line, "git config")
@@ -770,11 +777,26 @@ def _guard(call: ShellCall, state: ShellState) -> Traced:
 
 
 def _container(call: ShellCall, state: ShellState) -> Traced:
-    if call.has("run") and re.search(
-        r"--privileged|-v\s+/:|--volume[= ]/:|docker\.sock|--pid[= ]host", call.whole
-    ):
+    if not call.has("run", "create"):
+        return UNKNOWN
+    if _OPEN_CONTAINER.search(call.whole):
         state.ledger.find("privilege", call.line, call.whole)
+    if _HOME_MOUNT.search(call.whole):
+        state.ledger.find("credential-access", call.line, call.whole)
     return UNKNOWN
+
+
+_OPEN_CONTAINER = Lazy(r"--privileged|-v\s+/:|--volume[= ]/:|docker\.sock|--pid[= ]host")
+# The whole home of the user, with all keys in it.
+_HOME_MOUNT = Lazy(
+    r"(?:-v|--volume|--mount)[= ](?:\S{0,40}source=)?(?:~|\$\{?HOME\}?|/root|/home|/Users)/?[:,]"
+)
+
+
+def _service_token(call: ShellCall, state: ShellState) -> Traced:
+    """Return what programs of services print when they are asked for the token of the user."""
+    asked = prints_token(f"{call.name} {' '.join(call.texts)}")
+    return Traced(labels=frozenset(("service",))) if asked else UNKNOWN
 
 
 def _unpack(call: ShellCall, state: ShellState) -> Traced:
@@ -868,7 +890,8 @@ _HANDLERS: dict[str, Handler] = _table(
         ("dd mkfs mkfs.ext4 mkfs.xfs wipefs diskutil", _disk),
         ("history", _history),
         ("setenforce ufw iptables csrutil spctl xattr set-mppreference netsh sc", _guard),
-        ("docker podman", _container),
+        ("docker podman nerdctl", _container),
+        ("gh glab gcloud az aws op pass bw vault doppler", _service_token),
         ("unzip 7z 7za unrar rar tar", _unpack),
         ("pip pipx uv uvx npm npx pnpm yarn bunx gem cargo go brew poetry conda", _packages),
         ("insmod modprobe", _insmod),
