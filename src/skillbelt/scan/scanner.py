@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from skillbelt.errors import SkillbeltError
 from skillbelt.files.manifest import holds
 from skillbelt.files.tree import TreeEntry
-from skillbelt.format.frontmatter import key_lines, split
+from skillbelt.format.frontmatter import split
 from skillbelt.format.skill import Skill
 from skillbelt.late import Late
 from skillbelt.scan.addresses import words_of
@@ -119,7 +119,6 @@ class _Reading:
         self._left = MAX_BYTES
         self.is_whole = True
         self.head = ""
-        self._keys: dict[str, int] = {}  # of the head, with their lines
         self._paths: frozenset[str] = frozenset()
         self._read: dict[str, str] = {}  # files that were read to their end, and their SHA-256
 
@@ -174,7 +173,6 @@ class _Reading:
         first = 1
         if block is not None:
             self.head = head = _decode(data[: block.end])
-            self._keys = key_lines(data)
             body, first = text[len(head) :], head.count("\n") + 1
             self.ledger.path = SKILL_FILE
             find_hidden_characters(head, self.ledger)
@@ -186,7 +184,7 @@ class _Reading:
         ledger, skill = self.ledger, self.skill
         ledger.path, ledger.first_line = SKILL_FILE, 1
         described = f"{skill.description}\n{skill.when_to_use}"
-        line = self._keys.get("description", 1)
+        line = self._line_of("description")
         read_prose(described, line, ledger)
         lower = described.lower()
         if any(word in lower for word in _CATCHING) and (match := _CATCH_ALL.search(described)):
@@ -196,8 +194,13 @@ class _Reading:
         except SkillbeltError:
             return
         for command in _commands(hooks, 0):
-            ledger.can("persistence", f"hook: {command}", self._keys.get("hooks", 1))
-            shell.read_shell(command, self._keys.get("hooks", 1), ledger)
+            ledger.can("persistence", f"hook: {command}", self._line_of("hooks"))
+            shell.read_shell(command, self._line_of("hooks"), ledger)
+
+    def _line_of(self, key: str) -> int:
+        """Return the line of a key of the head, 1 if it is not found."""
+        starts = (line.startswith(f"{key}:") for line in self.head.split("\n"))
+        return next((number for number, found in enumerate(starts, 1) if found), 1)
 
     def _read_entry(self, entry: TreeEntry) -> None:
         self.ledger.path, self.ledger.first_line = entry.path, 1
