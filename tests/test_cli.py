@@ -20,7 +20,7 @@ from skillbelt import __version__, cli
 from skillbelt.cli import COMMANDS
 from skillbelt.cli.failure import INTERRUPTED
 from skillbelt.cli.helping import EXAMPLES, GROUPS, TOPICS, suggest
-from skillbelt.errors import SkillbeltError
+from skillbelt.errors import SkillbeltError, UsageError
 from skillbelt.settings import DEFAULTS
 from tests import needs, warm
 from tests.examples import MANY, first_one
@@ -122,6 +122,11 @@ def test_no_command_gives_the_overview(tree: Tree) -> None:
         assert re.search(rf"^  {name} ", done.stdout, re.M)
         assert f"{name} {command.summary}" in shown
     assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_what_may_be_left_out_is_not_called_required() -> None:
+    with pytest.raises(UsageError, match="are required: CLIENT$"):
+        cli.parser("export").parse_args([])
 
 
 @pytest.mark.parametrize("word", ["--help", "-h", "help"])

@@ -487,6 +487,9 @@ def parser(name: str) -> argparse.ArgumentParser:
         formatter_class=_formatter,
     )
     import_module(f"skillbelt.cli.{command.module}").configure(made)
+    for one in made._get_positional_actions():
+        if one.nargs == "*":  # or an error would call it required
+            one.required = False
     common = made.add_argument_group("options of every command")
     common.add_argument("--json", action="store_true", help=command.json)
     common.add_argument(

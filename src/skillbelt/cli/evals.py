@@ -102,7 +102,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "names",
         metavar="NAME",
         nargs="*",
-        default=[],
         help="a skill, or its folder (default: all with cases)",
     )
     parser.add_argument(
