@@ -125,7 +125,7 @@ def test_no_command_gives_the_overview(tree: Tree) -> None:
 
 
 def test_what_may_be_left_out_is_not_called_required() -> None:
-    with pytest.raises(UsageError, match="are required: CLIENT$"):
+    with pytest.raises(UsageError, match=r"are required: CLIENT$"):
         cli.parser("export").parse_args([])
 
 
