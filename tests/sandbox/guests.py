@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -232,3 +234,13 @@ def hosts() -> Settings:
     folder = os.path.join(tempfile.gettempdir(), f"skillbelt-test-hosts-{os.getuid()}")
     os.makedirs(folder, 0o700, exist_ok=True)
     return Settings(cache_dir=folder)
+
+
+def copy_hosts(target: str) -> None:
+    """Copy the host components into another cache folder while other tests add theirs."""
+    for kind in ("wasm", "wasm-hosts"):
+        folder = os.path.join(hosts().cache_dir, kind)
+        os.makedirs(os.path.join(target, kind), 0o700)
+        for name in os.listdir(folder):
+            with suppress(FileNotFoundError):  # a part that got its final name
+                shutil.copy2(os.path.join(folder, name), os.path.join(target, kind, name))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -87,7 +86,7 @@ def test_an_ordinary_user_is_as_safe(sandbox: WasmSandbox, place: Place) -> None
     python(sandbox, place, "pass")  # the component is there and compiled
     with tempfile.TemporaryDirectory(prefix="skillbelt-") as folder:
         cache = os.path.join(folder, "cache")
-        shutil.copytree(guests.hosts().cache_dir, cache)
+        guests.copy_hosts(cache)
         if os.getuid() == 0:
             subprocess.run(["chown", "-R", "61999:61999", folder], check=True)
         done = subprocess.run(
