@@ -347,7 +347,7 @@ def test_a_result_in_the_cache_is_not_read_through_a_link(skills: Tree, model: S
     ("options", "said"),
     [
         (("--report", "x.doc"), "ends in none of"),
-        (("--report", "nowhere/x.html"), "nowhere is no folder"),
+        (("--report", "nowhere/x.html"), "give a file in a folder that exists"),
         (("--min", "recal=0.5"), "there is no measure 'recal'; there are recall, negatives"),
         (("--sandbox", "cage"), "no sandbox named 'cage'"),
         (("--baseline", "old"), "--baseline is for `eval run`"),
@@ -377,7 +377,7 @@ def test_lines_name_the_model_and_equal_ones_are_one(skills: Tree, model: Server
 
 def test_the_offline_runner_is_not_taken_for_a_model(skills: Tree) -> None:
     done = skills.run("eval", "trigger", "csv-report")
-    assert "offline is no model" in done.stderr
+    assert "offline is not a model" in done.stderr
     assert "--model" in done.stderr
 
 

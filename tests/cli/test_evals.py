@@ -160,7 +160,7 @@ def test_a_wrong_file_is_named(skills: Tree) -> None:
     # A neighbour's mistake does not keep a skill from being measured, and is reported.
     done = skills.run("eval", "route", "csv-report")
     assert done.exit_code == 0
-    assert "images/evals/evals.json: its cases are left out: this is no" in done.stderr
+    assert "images/evals/evals.json: its cases are left out: this is not an" in done.stderr
 
 
 def test_an_unknown_skill_and_one_without_cases(skills: Tree) -> None:

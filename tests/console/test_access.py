@@ -257,7 +257,7 @@ def test_a_proxy_that_names_no_one_needs_another_way_to_sign_in(tmp_path: Path) 
     path = tmp_path / "access.toml"
     table = '[proxy]\nclient_header = "X-Forwarded-For"\nfrom = ["10.0.0.1"]\n'
     path.write_text(table, "utf-8")
-    with pytest.raises(ConfigError, match="says how no one signs in"):
+    with pytest.raises(ConfigError, match="names no way to sign in"):
         AccessFile(str(path))
     path.write_text(table + OIDC, "utf-8")
     assert AccessFile(str(path))().proxy == TrustedProxy("", ("10.0.0.1",), "x-forwarded-for")

@@ -50,7 +50,7 @@ def test_a_name_that_cannot_be_shown_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "says how no one signs in"),
+        ("", "names no way to sign in"),
         ("x = 1", "'x' is unknown"),
         ("[proxy]\n", "proxy.header"),
         ('[proxy]\nheader = "x"', "proxy.from lists the addresses"),

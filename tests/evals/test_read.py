@@ -201,7 +201,7 @@ def test_a_request_that_contradicts_itself_is_left_out(kit: Tree) -> None:
     ("value", "said"),
     [
         ("{", "evals/evals.json: is not JSON"),
-        ([{"id": 1}], "this is no evaluation"),
+        ([{"id": 1}], "this is not an evaluation"),
         ({"evals": [{"prompt": 3}]}, "evals 1: needs a text"),
         ([{"query": "a", "should_trigger": "yes"}], "should_trigger takes true or false"),
         ([{"prompt": "a", "expected_skill": 3}], "expected_skill takes the name"),

@@ -114,7 +114,7 @@ def test_only_the_skill_of_a_path_is_taken(
     (skill,) = fetch_skills(source(repository), settings, into, skill_path="skills/beta/SKILL.md")
     assert skill.name == "beta"
     os.mkdir(f"{into}/more")
-    with pytest.raises(SourceFailure, match="not there any more"):
+    with pytest.raises(SourceFailure, match="no longer there"):
         fetch_skills(source(repository), settings, f"{into}/more", skill_path="gone/SKILL.md")
 
 

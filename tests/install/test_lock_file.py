@@ -150,7 +150,7 @@ def test_the_user_lock_is_where_skills_has_it(tree: Tree, state: str, expected: 
         ('{"version": 1}', "has no object `skills`"),
         ("[]", "has no object `skills`"),
         ('{"version": 1, "skills": {"a": {},\n"a": {}}}', r":2: the lock has the key 'a' twice"),
-        ('{\n<<<<<<< HEAD\n"version": 1\n=======\n>>>>>>> x\n}', r":2: the lock holds a conflict"),
+        ('{\n<<<<<<< HEAD\n"version": 1\n=======\n>>>>>>> x\n}', r":2: the lock has merge"),
         ('{"version": 1, "skills": {}, "x": NaN}', "NaN is not JSON"),
         ("\ud800", "is not UTF-8"),
         ("[" * 100_000, "nested too deeply"),

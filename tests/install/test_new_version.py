@@ -62,7 +62,7 @@ def test_parts_are_raised_as_versions_are_counted() -> None:
     "version", ["", "1", "1.2", "1.2.3\nname: x", '1.2.3"', "v1.2.3", "1.2.3 "]
 )
 def test_a_version_that_is_none_is_refused(version: str) -> None:
-    with pytest.raises(ConfigError, match="no version"):
+    with pytest.raises(ConfigError, match="is not a version"):
         set_version((HEAD + BODY).encode(), version)
 
 

@@ -226,7 +226,7 @@ def _keep(
 
 def _offline_note(models: Sequence[str]) -> list[str]:
     """Return a note that the offline runner is not a model."""
-    message = "offline is no model: it follows the search, and says nothing of how models choose"
+    message = "offline is not a model: it follows the search, and does not show how models choose"
     return [f"{message}; name one with --model"] if OFFLINE in models else []
 
 

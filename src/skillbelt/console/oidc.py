@@ -91,7 +91,7 @@ class OidcSignIn:
             told = query.get("error_description") or query["error"]
             raise HttpRefusal("forbidden", f"the provider says: {told[:300]}")
         if query.get("iss", self.provider.issuer) != self.provider.issuer:
-            raise HttpRefusal("forbidden", "the answer is of another provider")
+            raise HttpRefusal("forbidden", "the answer comes from another provider")
         if not query.get("code"):
             raise HttpRefusal("forbidden", "the provider sent no code")
         try:
@@ -170,7 +170,7 @@ class OidcSignIn:
         provider = self.provider
         name = claims.get(provider.name_claim)
         if not isinstance(name, str) or not name:
-            raise HttpRefusal("forbidden", f"the provider told no {provider.name_claim}")
+            raise HttpRefusal("forbidden", f"the provider did not send {provider.name_claim}")
         if provider.name_claim == "email" and claims.get("email_verified") is not True:
             raise HttpRefusal(
                 "forbidden",

@@ -200,7 +200,7 @@ def read_access(path: str) -> AccessRules:
         oidc=_read_oidc(_table(found, "oidc", path), path),
     )
     if rules.oidc is None and not (rules.proxy is not None and rules.proxy.header):
-        raise ConfigError(f"{path}: says how no one signs in; add [oidc], or [proxy] with a header")
+        raise ConfigError(f"{path}: names no way to sign in; add [oidc], or [proxy] with a header")
     if rules.groups and rules.oidc is None:
         raise ConfigError(f"{path}: only an OpenID provider names groups; add [oidc]")
     return rules

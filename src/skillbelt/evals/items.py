@@ -93,7 +93,7 @@ def read_document(value: object, path: str, skill: str) -> EvalSet:
     """Read a whole document; ConfigError, with the entry, for one that cannot be used."""
     if not is_eval_document(value) and value != [] and not _is_empty(value):
         raise ConfigError(
-            f"{path}: this is no evaluation; it takes a list of objects with a prompt, or an "
+            f"{path}: this is not an evaluation; it takes a list of objects with a prompt, or an "
             'object such as {"skill_name": "NAME", "evals": [{"prompt": "..."}]}'
         )
     if isinstance(value, dict):

@@ -176,7 +176,7 @@ def _enum(
     if not isinstance(schema["enum"], list):
         raise UnknownKeyword("enum takes a list")
     if not me.is_choice(value, schema["enum"]):
-        yield f"{at}: is none of the {len(schema['enum'])} values that are allowed"
+        yield f"{at}: is not one of the {len(schema['enum'])} allowed values"
 
 
 def _const(
@@ -307,7 +307,7 @@ def _one_of(
 
 def _not(me: _Checker, value: Any, schema: Mapping[str, Any], at: str, depth: int) -> Iterator[str]:
     if me.fits(value, schema["not"], at, depth):
-        yield f"{at}: is what it must not be"
+        yield f"{at}: matches what `not` forbids"
 
 
 def _ref(me: _Checker, value: Any, schema: Mapping[str, Any], at: str, depth: int) -> Iterator[str]:

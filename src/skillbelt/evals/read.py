@@ -183,8 +183,8 @@ def _read_yaml(files: SkillFiles, path: str, skill: str, kind: str) -> EvalSet:
         task = _waza_task(document, EntryPlace(path, skill, "task"), NOTHING)
         return EvalSet(skill, tasks=(task,), files=(path,))
     raise ConfigError(
-        f"{one_line(path)}: this is no evaluation; it takes `tasks` (waza), `tests` (promptfoo), "
-        "or should_trigger_prompts and should_not_trigger_prompts"
+        f"{one_line(path)}: this is not an evaluation; it takes `tasks` (waza), `tests` "
+        "(promptfoo), or should_trigger_prompts and should_not_trigger_prompts"
     )
 
 

@@ -56,7 +56,7 @@ def require_report_path(path: str) -> None:
         )
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder) or os.path.isdir(path):
-        raise ConfigError(f"--report {one_line(path)}: {one_line(folder)} is no folder to write to")
+        raise ConfigError(f"--report {one_line(path)}: give a file in a folder that exists")
 
 
 def _ending(path: str) -> str:

@@ -202,7 +202,7 @@ def _read_document(folder: str, name: str) -> Mapping[str, Any] | None:
     except (ValueError, PathEscape) as error:
         raise ConfigError(f"{path}: {error}") from error
     if not isinstance(document, dict):
-        raise ConfigError(f"{path}: is no object of JSON")
+        raise ConfigError(f"{path}: is not a JSON object")
     return document
 
 
@@ -237,7 +237,7 @@ def _of_gh(folder: str) -> SkillRecord | None:
     reference = parse_source(_text(metadata, "github-repo"))
     ref = metadata.get("github-pinned") or metadata.get("github-ref") or ""
     if not isinstance(ref, str):
-        raise ConfigError(f"{folder}/{SKILL_FILE}: `metadata.github-ref` is no text")
+        raise ConfigError(f"{folder}/{SKILL_FILE}: `metadata.github-ref` is not a text")
     ref = ref.removeprefix("refs/heads/").removeprefix("refs/tags/")
     if ref:
         reference = reference._replace(ref=check_ref(ref, reference.source))

@@ -90,7 +90,7 @@ def stored_skill(
 ) -> Iterator[str]:
     """Yield the folder of a stored skill, which stays until the end of the block.
 
-    `fetch` returns a folder to copy it from if it is not there whole. SourceError if that holds
+    `fetch` returns a folder to copy it from if the store lacks it. SourceError if that holds
     something else.
     """
 

@@ -68,7 +68,7 @@ def portable_source(reference: SourceReference, place: InstallPlace) -> str:
 
 
 def reference_of(entry: LockEntry, place: InstallPlace) -> SourceReference:
-    """Return where the skill of an entry comes from; SourceError for what is no source.
+    """Return where the skill of an entry comes from; SourceError for an invalid source.
 
     A lock may come from a stranger: its texts are read as if they were typed.
     """
@@ -129,7 +129,7 @@ def install_request(entries: Iterable[LockEntry]) -> Request:
 
 
 def _shown_source(entry: LockEntry) -> str:
-    """Return the source of an entry, with the address that is opened where that is another.
+    """Return the source of an entry, with the address that is opened if that is different.
 
     A lock may come from a stranger, and can give any address a good name.
     """
@@ -139,7 +139,7 @@ def _shown_source(entry: LockEntry) -> str:
 
 
 def stored_of(entry: LockEntry) -> StoredSkill | None:
-    """Return what names the skill of an entry in the store; None for one of another tool."""
+    """Return the store key of an entry; None for an entry that another tool wrote."""
     if not entry.content_digest or not entry.tree_sha:
         return None
     return StoredSkill(entry.content_digest, entry.tree_sha)

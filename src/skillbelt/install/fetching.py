@@ -184,7 +184,7 @@ def _find(
     if skill_path:
         folder = join(skill_path).rpartition("/")[0]
         if not tree.is_file(join(folder, SKILL_FILE)):
-            return SourceSkills((), (SkippedSkill(skill_path, "it is not there any more"),))
+            return SourceSkills((), (SkippedSkill(skill_path, "it is no longer there"),))
         skill = read_skill(tree, folder)
         if isinstance(skill, SkippedSkill):
             return SourceSkills((), (skill,))

@@ -459,7 +459,7 @@ class GitTree:
         git.ask(f"{commit}^{{commit}}")
         words = git.line().split()
         if len(words) != 3 or words[1] != b"commit":
-            raise _failure(self._url, "what the ref names is no commit")
+            raise _failure(self._url, "the ref does not name a commit")
         text = git.take(int(words[2]) + 1)
         tree = re.match(rb"tree ([0-9a-f]+)\n", text)
         when = re.search(rb"^committer .*> (\d{1,15}) [+-]\d+$", text, re.MULTILINE)
@@ -546,7 +546,7 @@ class GitTree:
     def _id(self, path: str) -> str:
         identifier = self._find(path)[1]
         if not identifier:
-            raise Refusal(f"{path!r} is no file in the repository")
+            raise Refusal(f"{path!r} is not a file in the repository")
         return identifier
 
     def ready(self, path: str) -> bytes | None:
@@ -629,7 +629,7 @@ class GitTree:
                     missing.append(path)
                     continue
                 if len(words) != 3 or words[1] != b"blob":
-                    raise Refusal(f"{path!r} is no file in the repository")
+                    raise Refusal(f"{path!r} is not a file in the repository")
                 chunks = _take_chunks(git, int(words[2]))
                 yield path, chunks
                 for _ in chunks:  # skip what the caller did not read

@@ -97,7 +97,7 @@ _ALWAYS = frozenset(("source", "source_type", "folder_hash"))
 
 
 class RefusedEntry(NamedTuple):
-    """An entry that is kept in the file and never acted on, and why."""
+    """An entry that stays in the file but is never used, and why."""
 
     name: str
     message: str
@@ -214,7 +214,7 @@ def _parse(place: InstallPlace, data: bytes) -> dict[str, Any]:
     if marker:
         line = data.count(b"\n", 0, marker.start()) + 1
         remedy = f"resolve it, then {place.command('sync --check')}"
-        raise _fault(path, line, "holds a conflict of a merge", remedy)
+        raise _fault(path, line, "has merge conflicts", remedy)
     try:
         document = read_json(data, unique=True)
     except BadJson as error:
@@ -263,7 +263,7 @@ def _fault(path: str, line: int, reason: str, remedy: str) -> ConfigError:
 
 
 def _entry(name: str, written: object, place: InstallPlace) -> LockEntry:
-    """Return an entry; ValueError, with the reason, for one that is never acted on."""
+    """Return an entry; ValueError, with the reason, for an entry that no command may use."""
     if fault := name_fault(name):
         raise ValueError(f"is not the name of a skill: it {fault}")
     if not isinstance(written, dict):
@@ -400,7 +400,7 @@ def locked_place(place: InstallPlace, settings: Settings) -> Iterator[None]:
 
 
 def journal_path(place: InstallPlace, settings: Settings) -> str:
-    """Return the file that says what a killed process was doing to the place."""
+    """Return the path of the place's journal, from which an interrupted change is finished."""
     return os.path.join(settings.state_dir, "install", f"{place_id(place)}.journal")
 
 

@@ -110,9 +110,9 @@ def read_packages(entry: LockEntry, place: InstallPlace) -> dict[str, LockedPack
 
 
 def locked_files(skill: Skill, settings: Settings) -> Mapping[str, LockedPackages]:
-    """Return what the lock says of a skill's packages; nothing for a skill that is in no lock.
+    """Return what the lock says of a skill's packages; nothing for a skill that no lock has.
 
-    ConfigError for a lock that is none, RunRefused for packages that cannot be read.
+    ConfigError for an invalid lock file, RunRefused for packages that cannot be read.
     """
     if not skill.dir or skill.origin.remote:
         return {}

@@ -134,7 +134,7 @@ def _from_object(source: Any, name: str) -> PluginSource:
     else:
         raise _refusal(name, f"a source of the kind {str(kind)[:40]!r} is not fetched")
     if found.kind not in ("github", "gitlab", "git", "download"):
-        raise _refusal(name, "its source is no repository and no archive")
+        raise _refusal(name, "its source is neither a repository nor an archive")
     path = os.path.normpath(texts.get("path", "."))
     if os.path.isabs(path) or path.startswith(".."):
         raise _refusal(name, "its path leads out of the repository")

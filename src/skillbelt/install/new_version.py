@@ -28,7 +28,7 @@ class VersionChange(NamedTuple):
 
 
 def read_version(data: bytes, path: str) -> str:
-    """Return the version that a SKILL.md has, "" for none; ConfigError for one without a head."""
+    """Return the version that a SKILL.md has, "" for none; ConfigError without frontmatter."""
     parsed = parse(data, path=path, folder="", derive=False)
     if parsed.state == "skipped" or split(data) is None:
         raise ConfigError(f"{path} has no frontmatter; `skillbelt check {path}` says what it lacks")
@@ -39,13 +39,13 @@ def read_version(data: bytes, path: str) -> str:
 
 
 def next_version(before: str, part: VersionPart) -> str:
-    """Return the version that follows; ConfigError for one that is not counted in three numbers."""
+    """Return the version that follows; ConfigError unless it is `X.Y.Z`."""
     if not before:
         return FIRST_VERSION
     found = _VERSION.fullmatch(before)
     if found is None:
         raise ConfigError(
-            f"the version {before[:80]!r} is not like 1.2.3; give the new one by --to"
+            f"the version {before[:80]!r} is not like 1.2.3; give the new one with --to"
         )
     major, minor, patch = (int(found[number]) for number in (1, 2, 3))
     if part == "major":
@@ -59,7 +59,7 @@ def set_version(data: bytes, version: str, path: str = SKILL_FILE) -> VersionCha
     ConfigError for a version that is none, and where the place for it is not found.
     """
     if not _VERSION.fullmatch(version):
-        raise ConfigError(f"{version[:80]!r} is no version; it is like 1.2.3 or 2.0.0-rc.1")
+        raise ConfigError(f"{version[:80]!r} is not a version such as 1.2.3 or 2.0.0-rc.1")
     before = read_version(data, path)
     found = split(data)
     assert found is not None

@@ -148,9 +148,9 @@ def _parse(data: bytes, source: str) -> dict[str, Any]:
     try:
         document = read_json(data)
     except ValueError as error:
-        raise _refusal(source, "its manifest is no JSON") from error
+        raise _refusal(source, "its manifest is not JSON") from error
     if not isinstance(document, dict):
-        raise _refusal(source, "its manifest is no JSON object")
+        raise _refusal(source, "its manifest is not JSON object")
     return document
 
 
@@ -158,7 +158,7 @@ def _check(digest: str, found: str, source: str) -> None:
     if digest != f"sha256:{found}":
         raise SourceFailure(
             source,
-            f"what is called {digest} has the digest sha256:{found}",
+            f"the content under {digest} has the digest sha256:{found}",
             code="remote-digest-mismatch",
             remedy="it was discarded; ask its publisher",
         )

@@ -30,7 +30,7 @@ class PackageLocks(NamedTuple):
     def of(self, skill: Skill) -> Mapping[str, LockedPackages]:
         """Return what the lock says, by the file that declares it.
 
-        ConfigError for a lock that is none, RunRefused for packages that cannot be read.
+        ConfigError for an invalid lock file, RunRefused for packages that cannot be read.
         """
         settings = self.settings() if callable(self.settings) else self.settings
         found: Mapping[str, LockedPackages] = packages_module().locked_files(skill, settings)

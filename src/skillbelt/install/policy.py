@@ -1,6 +1,6 @@
 """The policy of a user and a team for installed skills: sources, signers, age, scan.
 
-The user's settings and those of the project are judged each by itself, and what either refuses is
+The user's settings and those of the project are applied separately, and what either refuses is
 refused: a project can tighten, and never loosen. A lock comes with the project. What it says of a
 skill counts against the demands of the project, and never against the user's own.
 """

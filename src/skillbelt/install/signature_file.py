@@ -185,7 +185,7 @@ def _bytes(value: object, where: str) -> bytes:
     except (binascii.Error, ValueError) as error:
         raise _wrong(where, "is not base64") from error
     if not data:
-        raise _wrong(where, "is empty or no text")
+        raise _wrong(where, "is empty or not a text")
     return data
 
 

@@ -78,7 +78,7 @@ def check_signature(
 
 
 def verify_bundle(bundle: SignatureBundle, trusted: TrustedSigner) -> SkillSigner:
-    """Return the signer if the bundle was signed by who is trusted; SignatureFault otherwise."""
+    """Return the signer if a trusted signer signed the bundle; SignatureFault otherwise."""
     crypto = load_crypto("verifying a signature")
     signer: SkillSigner
     if trusted.method == "key":

@@ -73,7 +73,7 @@ class _Fragment(NamedTuple):
 
 
 def parse_source(text: str, *, folder: str = "", github_host: str = GITHUB) -> SourceReference:
-    """Return what the text names; raise SourceFailure for what no source can be.
+    """Return what the text names; raise SourceFailure for an invalid source.
 
     A relative path begins at `folder`. `github_host` is the host that `owner/repo` is on.
     """
@@ -89,9 +89,9 @@ def parse_source(text: str, *, folder: str = "", github_host: str = GITHUB) -> S
 
 
 def check_ref(ref: str, source: str) -> str:
-    """Return the name of a branch, a tag or a commit; raise SourceFailure for what is none."""
+    """Return the name of a branch, a tag or a commit; raise SourceFailure for an invalid name."""
     if ref and (len(ref) > 255 or not _REF.fullmatch(ref)):
-        _refuse(source, f"{ref[:100]!r} is no name of a branch, a tag or a commit", "fix the ref")
+        _refuse(source, f"{ref[:100]!r} is not a branch, a tag or a commit", "fix the ref")
     return ref
 
 
@@ -133,7 +133,7 @@ def _parse_ours(text: str, folder: str) -> SourceReference | None:
 def _parse_registry(name: str, text: str) -> SourceReference:
     if not _OCI_NAME.fullmatch(name) or ".." in name:
         _refuse(
-            text, "is no reference of a registry", "write oci://HOST/NAME:TAG or @sha256:DIGEST"
+            text, "is not a reference to a registry", "write oci://HOST/NAME:TAG or @sha256:DIGEST"
         )
     return SourceReference(kind="oci", source=text, url=text)
 
@@ -141,7 +141,7 @@ def _parse_registry(name: str, text: str) -> SourceReference:
 def _parse_clawhub(name: str, text: str) -> SourceReference:
     slug, _, version = name.partition("@")
     if not _SLUG.fullmatch(slug) or (version and not _VERSION.fullmatch(version)):
-        _refuse(text, "is no skill of ClawHub", "write clawhub:SLUG or clawhub:SLUG@VERSION")
+        _refuse(text, "is not a skill of ClawHub", "write clawhub:SLUG or clawhub:SLUG@VERSION")
     return SourceReference(kind="clawhub", source=slug, url=f"{_CLAWHUB}{slug}", ref=version)
 
 
@@ -295,7 +295,7 @@ def _parse_shorthand(text: str, github_host: str) -> SourceReference | None:
 
 def _parse_scp(text: str) -> SourceReference:
     if "::" in text or not _SCP.fullmatch(text):
-        reason = "is no path, no repository and no address"
+        reason = "is not a path, a repository or an address"
         _refuse(text, reason, "write ./folder, owner/repo or https://…; `skillbelt add --help`")
     return SourceReference(kind="git", source=text, url=text)
 
@@ -303,7 +303,7 @@ def _parse_scp(text: str) -> SourceReference:
 def _parse_other_scheme(text: str, parts: SplitResult) -> SourceReference:
     if parts.scheme not in _GIT_SCHEMES:
         remedy = "use https, ssh or file, or an address that `skillbelt add --help` lists"
-        _refuse(text, f"{parts.scheme}: is no protocol that skills are fetched by", remedy)
+        _refuse(text, f"{parts.scheme}: is not a protocol for fetching skills", remedy)
     if parts.scheme == "file":
         return _parse_file(text, parts)
     _check_credentials(text, parts)

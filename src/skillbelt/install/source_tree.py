@@ -258,6 +258,6 @@ def _read_chunks(handle: int, path: str) -> Iterator[bytes]:
         return
     with os.fdopen(open_beneath(handle, path, READ_FILE), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise Refusal(f"{path!r} is no regular file")
+            raise Refusal(f"{path!r} is not a regular file")
         while chunk := file.read(_CHUNK):
             yield chunk

@@ -167,12 +167,12 @@ def _compare(
             kind, message = "extra-file", "is not part of what was locked"
         elif old.kind == "link" or new.kind == "link":
             kind = "changed-link"
-            message = f"leads to {one_line(new.target)!r}" if new.target else "is no link any more"
+            message = f"leads to {one_line(new.target)!r}" if new.target else "is no longer a link"
         elif old.sha256 != new.sha256:
             kind, message = "changed-file", "was changed"
         else:
             kind = "changed-mode"
-            message = "is executable now" if new.executable else "is not executable any more"
+            message = "is executable now" if new.executable else "is no longer executable"
         yield _drift(entry, kind, os.path.join(folder, path), message, _keep(place))
 
 

@@ -62,13 +62,13 @@ def read_accepted(path: str, *, required: bool = False) -> tuple[AcceptedRule, .
         return tuple(_entry(one, path) for one in found["accepted"])
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
-            f"{path}: is no list of accepted findings ({one_line(str(error))}): fix it or remove it"
+            f"{path}: is not a list of accepted findings ({one_line(str(error))}): fix or remove it"
         ) from None
 
 
 def _entry(one: object, path: str) -> AcceptedRule:
     if not isinstance(one, dict):
-        raise TypeError("an entry is no object")
+        raise TypeError("an entry is not an object")
     skill, digest, rule, reason = (one.get(key) for key in ("skill", "digest", "rule", "reason"))
     if not (isinstance(rule, str) and rule in RULES):
         raise ValueError(f"there is no rule {str(rule)[:60]!r}")
@@ -94,7 +94,7 @@ def check_rule(rule: str, reason: str) -> None:
         advice = f"closest: {near}" if near else "`skillbelt scan` names the rule of each finding"
         raise ConfigError(f"there is no rule {rule[:60]!r}; {advice}")
     if not reason.strip():
-        raise ConfigError("--accept needs --reason: why the finding is no problem here")
+        raise ConfigError("--accept needs --reason: why the finding is not a problem here")
 
 
 def accept(state_dir: str, scanned: ScannedSkill, rules: Iterable[str], reason: str) -> None:

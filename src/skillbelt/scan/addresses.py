@@ -1,4 +1,4 @@
-"""Hosts in a text: which there are, and which hide who is behind them."""
+"""Find the hosts in a text, and those that hide their owner."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOLE = "\ufffc"
 
 HostClass = Literal["", "drop", "tunnel", "address", "short", "own", "hosting"]
 
-# Where anyone can receive, read or serve a text without saying who they are.
+# Services where anyone can receive, read or serve a text anonymously.
 _DROPS = """
 webhook.site requestbin.com requestbin.net pipedream.net hookbin.com requestcatcher.com
 beeceptor.com interact.sh oast.fun oast.live oast.site oast.online oast.pro oast.me
@@ -39,14 +39,14 @@ _SHORT = """
 bit.ly tinyurl.com goo.gl is.gd v.gd t.ly cutt.ly rb.gy shorturl.at ow.ly buff.ly rebrand.ly
 tiny.cc soo.gd s.id clck.ru
 """
-# Where anyone puts a server up in a minute, under a name that says nothing.
+# Services where anyone can start a server in a minute, under a meaningless name.
 _HOSTING = """
 onrender.com herokuapp.com vercel.app netlify.app workers.dev pages.dev glitch.me repl.co replit.app
 replit.dev fly.dev railway.app deno.dev surge.sh web.app firebaseapp.com azurewebsites.net
 cloudfunctions.net run.app on.aws amplifyapp.com pythonanywhere.com 000webhostapp.com
 infinityfreeapp.com koyeb.app cyclic.app ondigitalocean.app gradio.live modal.run
 """
-# Whose install scripts half of the world runs; a fetch from another host is asked about.
+# Hosts of widely used install scripts; a fetch from any other host needs a question.
 _INSTALLERS = """
 astral.sh bun.sh bun.com deno.land sh.rustup.rs rustup.rs get.docker.com sdkman.io get.sdkman.io
 install.python-poetry.org get.pnpm.io fnm.vercel.app cli.github.com nodejs.org deb.nodesource.com
@@ -135,7 +135,7 @@ def clean_host(text: str) -> str:
 
 
 def classify(host: str, path: str = "") -> HostClass:
-    """Return why a host hides who is behind it; "" if it does not."""
+    """Return how a host hides its owner; "" if it does not."""
     if host in ("localhost", "127.0.0.1", "0.0.0.0", "::1") or host.endswith(".localhost"):
         return "own"
     address = _address(host)

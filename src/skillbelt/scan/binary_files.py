@@ -1,4 +1,4 @@
-"""Look into files that are no text: programs, archives, and the metadata of images and documents.
+"""Look into files that are not text: programs, archives, and the metadata of images and documents.
 
 Nothing is unpacked to the disk. Every step has a bound: members, bytes, depth.
 """

@@ -29,7 +29,7 @@ from skillbelt.scan.values import (
 )
 
 FOLDER = "scans"
-# Results that are kept, and the bytes of one: a skill with more to tell is scanned each time.
+# Results that are kept, and the bytes of one: a skill with a larger result is scanned each time.
 MAX_RESULTS = 30_000
 MAX_RESULT_BYTES = 256 * 2**10
 _FORM = 1

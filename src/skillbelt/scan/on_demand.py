@@ -1,4 +1,4 @@
-"""Open the inspector for those who rarely need one: only then are readers and rules imported."""
+"""Open the inspector on first use, so that readers and rules are imported only when needed."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ nodemailer socket.io uuid ethers web3 discord.js node-fetch request async bluebi
 cheerio jsonwebtoken bcrypt sharp ws yargs inquirer rimraf glob semver vite esbuild tailwindcss
 zod prisma openai docx pptxgenjs nodemon mocha jest babel-core fs-extra cross-spawn
 """
-# Published as malware, and written about by the registries or by those who found them.
+# Published as malware and reported by the registries or by researchers.
 _BAD = """
 python3-dateutil jeilyfish colourama python-sqlite libpeshnx setup-tools pytz3-dev acqusition
 apidev-coop  urlib3  djanga djago easyinstall pyscrapy  diango crossenv cross-env.js

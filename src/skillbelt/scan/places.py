@@ -13,7 +13,7 @@ PlaceClass = Literal[
 ]
 
 _TABLE: tuple[tuple[PlaceClass, str], ...] = (
-    # Keys that open everything, wallets, browsers, keychains.
+    # Keys with wide access, wallets, browsers, keychains.
     (
         "credential",
         r"(?:^|/)\.ssh(?:/(?!config|known_hosts|authorized_keys|.{0,200}\.pub)|$)|(?:^|/)id_(?:rsa|dsa"

@@ -141,7 +141,7 @@ def _split_sentences(plain: str) -> str:
 
 
 def _unmark(match: re.Match[str]) -> str:
-    """Return what markup stands for: a space at the edge of a word, itself elsewhere."""
+    """Return a space for markup at the edge of a word, otherwise the markup itself."""
     run, text, (start, end) = match[0], match.string, match.span()
     before = start > 0 and text[start - 1].isalnum()
     after = end < len(text) and text[end].isalnum()

@@ -1,4 +1,4 @@
-"""Findings in the words of other reports: diagnostics, and the rules of SARIF."""
+"""Convert findings for other reports: diagnostics, and the rules of SARIF."""
 
 from __future__ import annotations
 

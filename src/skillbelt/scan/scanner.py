@@ -82,7 +82,7 @@ def _scan(skill: Skill, digest: str) -> tuple[ScannedSkill, bool]:
     ledger.read_code = lambda text, language, line, book: read_code(text, language, line, book)
     reading = _Reading(skill, ledger)
     # The files of a skill that a server lists are fetched together, not one by one; and none of
-    # them if the SKILL.md is not what the list says: such a skill is not used at all.
+    # them if the SKILL.md is not what the list says: such a skill is never used.
     if fetch_ahead := getattr(skill.files, "fetch_ahead", None):
         skill.files.open(SKILL_FILE).close()
         fetch_ahead(MAX_BYTES)
@@ -90,8 +90,8 @@ def _scan(skill: Skill, digest: str) -> tuple[ScannedSkill, bool]:
         reading.run()
     except ScanExhausted:
         ledger.path, ledger.first_line, ledger.weaker = SKILL_FILE, 1, False
-        ledger.find("unseen-part", 1, "it takes more work than a scan has")
-        ledger.miss("the rest of the skill: it takes more work than a scan has")
+        ledger.find("unseen-part", 1, "it takes more work than a scan may do")
+        ledger.miss("the rest of the skill: it takes more work than a scan may do")
     if not has_parsers():
         ledger.miss(WITHOUT)
     findings = sorted(
@@ -125,7 +125,7 @@ class _Reading:
     def run(self) -> None:
         """Read the SKILL.md first, then what programs and models act on, then data.
 
-        So data cannot use up what a scan may read. Among the like the nearest come first.
+        So data cannot use up what a scan may read. Within each kind, the nearest files come first.
         """
         entries = list(self.skill.files.entries())
         self._paths = frozenset(one.path for one in entries if one.kind == "file")

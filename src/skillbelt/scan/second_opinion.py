@@ -64,7 +64,7 @@ def add_opinion(scanned: ScannedSkill, answer: str, model: str) -> ScannedSkill:
     """Return the result with what a model named; it says so if the answer cannot be read."""
     rows = read_list(answer)
     if rows is None:
-        return without_opinion(scanned, model, "its answer is no JSON list")
+        return without_opinion(scanned, model, "its answer is not a JSON list")
     added = [_finding(row, model) for row in rows[:_MAX_FINDINGS] if isinstance(row, dict)]
     findings = sorted((*scanned.findings, *added), key=lambda one: KINDS.index(one.kind))
     return scanned._replace(findings=tuple(findings))

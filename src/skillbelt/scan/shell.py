@@ -29,7 +29,7 @@ _BODIES = frozenset(
      "case_statement", "case_item", "function_definition", "negated_command", "ERROR",
      "test_command", "binary_expression", "unary_expression", "parenthesized_expression")
 )  # fmt: skip
-# What honest text calls by its name.
+# Programs that honest text calls by their plain name.
 _POWERS = frozenset(
     ("curl", "wget", "nc", "ncat", "bash", "sh", "eval", "python", "python3", "perl", "base64",
      "crontab", "ssh", "scp")
