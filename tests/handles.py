@@ -1,33 +1,38 @@
-"""Handles that a part of a test left open in this process.
+"""Handles and threads that a part of a test left in this process.
 
-Other tests ran here before: what they left may end at any time, so a plain count may fall or, while
-one of their threads works, rise. Only a handle that is new and stays is one that was left.
+Other tests ran here before. What they left may end at any time, and a thread of theirs may open
+something for a moment: so fewer are never a failure, and more only if they stay.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from tests.desks import until
 
-Handle = tuple[int, int, int]
+FOLDER = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 
 
-def open_handles() -> set[Handle]:
-    """Return the open handles of this process, each with what it leads to."""
-    found: set[Handle] = set()
-    for name in os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"):
-        with suppress(OSError):  # that of the folder itself, and those that are closed meanwhile
-            info = os.fstat(int(name))
-            found.add((int(name), info.st_dev, info.st_ino))
-    return found
+def count_handles() -> int:
+    """Return how many handles this process has open."""
+    return len(os.listdir(FOLDER))
 
 
 @contextmanager
 def no_handle_left(most: int = 0) -> Iterator[None]:
-    """Require that at most so many handles that the block opens stay open."""
-    before = open_handles()
+    """Require that no more than so many handles that the block opens stay open."""
+    before = count_handles()
     yield
-    until(lambda: len(open_handles() - before) <= most)
+    until(lambda: count_handles() <= before + most)
+
+
+@contextmanager
+def no_thread_left() -> Iterator[None]:
+    """Require that every thread that the block starts ends."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        until(lambda thread=thread: not thread.is_alive())
