@@ -34,5 +34,5 @@ def no_thread_left() -> Iterator[None]:
     """Require that every thread that the block starts ends."""
     before = set(threading.enumerate())
     yield
-    for thread in set(threading.enumerate()) - before:
-        until(lambda thread=thread: not thread.is_alive())
+    begun = set(threading.enumerate()) - before
+    until(lambda: not any(thread.is_alive() for thread in begun))

@@ -20,9 +20,9 @@ from skillbelt.sandbox.wasm import pool as wasm_pool
 from skillbelt.sandbox.wasm.engine import EngineProcess
 from skillbelt.sandbox.wasm.pool import WasmPool
 from skillbelt.values import Limits
-from tests.handles import no_handle_left
 from tests import needs
 from tests.bounds import bounds
+from tests.handles import no_handle_left
 
 
 def test_turns_are_taken_in_the_order_of_coming() -> None:
