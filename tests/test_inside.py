@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 
 import pytest
 
 from tests import inside
+from tests.handles import no_handle_left, no_thread_left
 from tests.tree import Tree
 
 
@@ -34,12 +34,12 @@ def test_it_is_the_same(skills: Tree, words: list[str]) -> None:
 
 def test_nothing_stays_as_the_command_had_it(skills: Tree) -> None:
     def state() -> tuple[object, ...]:
-        streams = (sys.stdin, sys.stdout, sys.stderr)
-        return os.getcwd(), *streams, len(os.listdir("/proc/self/fd")), threading.active_count()
+        return os.getcwd(), sys.stdin, sys.stdout, sys.stderr
 
     before = state()
-    assert skills.run("show", "nope").exit_code == 3
-    assert skills.run("list").exit_code == 0
+    with no_handle_left(), no_thread_left():
+        assert skills.run("show", "nope").exit_code == 3
+        assert skills.run("list").exit_code == 0
     assert state() == before
 
 

@@ -214,14 +214,14 @@ def test_one_owner_does_not_wait_for_the_value_of_another() -> None:
         def client(self) -> str:
             if self.name == "slow":
                 begun.set()
-                made_other.wait(10)
+                made_other.wait(150)
             order.append(self.name)
             return self.name
 
     slow, quick = Engine("slow"), Engine("quick")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(lambda: slow.client)
-        begun.wait(60)
+        assert begun.wait(150)
         assert quick.client == "quick"
         made_other.set()
         assert waiting.result() == "slow"

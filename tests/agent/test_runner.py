@@ -261,14 +261,17 @@ def test_calls_of_one_answer_are_carried_out_at_the_same_time(belt: Runtime) -> 
 
 
 def test_no_more_calls_than_runs_are_carried_out_at_once(tree: Tree) -> None:
-    going, most, lock = 0, 0, threading.Lock()
+    begun, going, most, lock = 0, 0, 0, threading.Lock()
+    together = threading.Barrier(3)
 
     def work(_: object) -> str:
-        nonlocal going, most
+        nonlocal begun, going, most
         with lock:
-            going += 1
+            begun, going = begun + 1, going + 1
             most = max(most, going)
-        time.sleep(0.01)
+            first = begun <= 3
+        if first:
+            together.wait(150)
         with lock:
             going -= 1
         return "done"

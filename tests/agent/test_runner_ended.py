@@ -292,6 +292,8 @@ def test_a_program_ends_though_its_runner_was_not_closed(belt: Runtime) -> None:
         "import sys\n"
         "from skillbelt import Runtime\n"
         "from skillbelt.agent import Agent, Runner\n"
+        "import skillbelt.agent.runner as module\n"
+        "module._END_SECONDS = 1_000_000.0\n"
         "runner = Runner(Agent(Runtime(sys.argv[1])))\n"
         "print(len(list(runner.run_sync('ada', 'chat', 'Greet people'))) > 1)\n"
         "left = runner.run_sync('ada', 'chat', 'Greet people')\n"
@@ -300,7 +302,7 @@ def test_a_program_ends_though_its_runner_was_not_closed(belt: Runtime) -> None:
     done = warm.run(
         [sys.executable, "-c", code, belt.settings.project],
         capture_output=True,
-        timeout=20,  # less than a runner waits for an end
+        timeout=500,  # less than a runner waits for an end
         check=True,
     )
     assert (done.stdout, done.stderr) == (b"True\n", b"")

@@ -285,9 +285,10 @@ def test_verbose_says_what_was_enforced(sums: Tree) -> None:
 
 
 def test_who_interrupts_it_leaves_nothing_running(sums: Tree) -> None:
-    sums.write(f"{FOLDER}/scripts/slow6125.sh", "echo begun; while :; do :; done\n")
+    slow = f"slow{time.time_ns()}"
+    sums.write(f"{FOLDER}/scripts/{slow}.sh", "echo begun; while :; do :; done\n")
     with warm.Popen[bytes](
-        [sys.executable, "-m", "skillbelt", "exec", "sums", "--yes", "--script", "slow6125"],
+        [sys.executable, "-m", "skillbelt", "exec", "sums", "--yes", "--script", slow],
         cwd=sums.project,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -297,9 +298,9 @@ def test_who_interrupts_it_leaves_nothing_running(sums: Tree) -> None:
         os.kill(child.pid, signal.SIGINT)
         assert child.wait(150) == 130
     deadline = time.monotonic() + 150
-    while running("slow6125") and time.monotonic() < deadline:
+    while running(slow) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not running("slow6125")
+    assert not running(slow)
 
 
 def running(argument: str) -> list[str]:

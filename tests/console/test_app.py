@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from skillbelt import Runtime
 from skillbelt.console.app import MAX_FORM_BYTES, PAGES
-from skillbelt.console.live import MAX_STREAMS_OF_ONE
+from skillbelt.console.live import MAX_STREAMS_OF_ONE, Live
 from skillbelt.console.parts import ConsoleParts
 from skillbelt.console.people import AccessRules, Person, TrustedProxy
 from skillbelt.console.sign_in import COOKIE
+from skillbelt.permission.waiting import EveryRequest
 from skillbelt.serving.tokens import Holder, TokenBook, hash_token
 from tests.console.desks import TOKEN, console, fill
 from tests.tree import Tree
@@ -247,6 +249,15 @@ async def test_a_preview_does_not_use_a_link_up(belt: Runtime) -> None:
         answer = await browser.client.head(f"/sign-in?token={token}")
         assert "set-cookie" not in answer.headers
         assert COOKIE in (await browser.get(f"/sign-in?token={token}")).headers["set-cookie"]
+
+
+async def test_nothing_looks_at_the_store_once_the_streams_are_closed(belt: Runtime) -> None:
+    before = set(threading.enumerate())
+    live = Live(belt, EveryRequest(belt.store))
+    assert live.open("ada") is not None
+    live.close()
+    left = set(threading.enumerate()) - before
+    assert not [one for one in left if one.name == "skillbelt-live"]
 
 
 async def test_one_person_has_so_many_streams(belt: Runtime) -> None:

@@ -12,6 +12,7 @@ from skillbelt.disclosure.body import nameable, read_file, walk
 from skillbelt.errors import FileTooLarge, FileTypeRefused, FileUnreadable, PathEscape
 from skillbelt.files.tree import SkillTree
 from skillbelt.format.skill import Skill
+from tests.handles import no_handle_left
 from tests.tree import Tree
 
 MOST = 1_000
@@ -202,12 +203,11 @@ def test_no_handle_stays_open(folder: Path, skill: Skill, kernel: str) -> None:
     os.mkfifo(folder / "pipe.md")
     (folder / "link.md").symlink_to("/etc/hostname")
     read_file(skill, "SKILL.md", MOST)
-    before = len(os.listdir("/proc/self/fd"))
-    for path in ("SKILL.md", "pipe.md", "link.md", "references", "missing.md", "SKILL.md/x"):
-        for most in (MOST, 0):
-            attempt_any(skill, path, most)
-    next(walk(skill))
-    assert len(os.listdir("/proc/self/fd")) == before
+    with no_handle_left():
+        for path in ("SKILL.md", "pipe.md", "link.md", "references", "missing.md", "SKILL.md/x"):
+            for most in (MOST, 0):
+                attempt_any(skill, path, most)
+        next(walk(skill))
 
 
 def attempt_any(skill: Skill, path: str, most: int) -> None:

@@ -351,7 +351,7 @@ def test_promptfoo_fills_no_more_prompts_than_are_read(
     filled: list[str] = []
     fill = read_module._fill_row
 
-    def count(text: str, row: Mapping[str, object]) -> str:
+    def count(text: str, row: Mapping[str, str]) -> str:
         filled.append(text)
         return fill(text, row)
 
@@ -363,6 +363,19 @@ def test_promptfoo_fills_no_more_prompts_than_are_read(
     )
     assert len(found.tasks) == 100
     assert len(filled) < 300
+
+
+@pytest.mark.parametrize(
+    "prompts, tests, said",
+    [
+        ("'" + "{{a}}" * 20_000 + "'", f"- vars: {{a: {'b' * 20_000}}}\n", "at most 200,000"),
+        (f"'{'x' * 190_000} {{{{a}}}}'", "- vars: {a: b}\n" * 200, "too long together"),
+    ],
+)
+def test_promptfoo_cannot_fill_memory(kit: Tree, prompts: str, tests: str, said: str) -> None:
+    """Of the first each prompt would have 400 MB."""
+    with pytest.raises(ConfigError, match=said):
+        read(kit, **{"promptfooconfig.yaml": f"prompts: [{prompts}]\ntests:\n{tests}"})
 
 
 def test_input_files_of_many_tasks_are_looked_up_in_one_walk(

@@ -45,6 +45,17 @@ def test_names_of_outputs_stay_in_their_folder(tree: Tree) -> None:
     assert all(outputs in one.parents for one in tree.root.rglob("*evil*"))
 
 
+def test_numbers_that_end_the_count_do_not_end_the_search_for_a_free_one(tree: Tree) -> None:
+    """A checkout can have them, and then it went on for ever, after everything was paid for."""
+    for name in ("iteration-999999", "iteration-1000000"):
+        tree.write(f"project/work/{name}/kept", "kept")
+    described = Skill.from_folder(str(tree.skill("project/.agents/skills/pdf")))
+    folder = iteration_folder(str(tree.path("project/work")))
+    run = run_of({})
+    made = write_workspace(folder, described, [run], report_tasks(described, [run], 1))
+    assert Path(made) == tree.path("project/work/iteration-1000001")
+
+
 def test_what_is_not_graded_is_no_expectation(tree: Tree) -> None:
     skill = tree.skill("project/.agents/skills/pdf")
     described = Skill.from_folder(str(skill))

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from skillbelt.discovery.sources.bounds import Deadline
 from skillbelt.discovery.sources.failure import SourceFailure
 from skillbelt.errors import SourceError
 from skillbelt.install.fetching import fetch_skills, open_source
+from skillbelt.install.git import GitFetch, GitRepository
 from skillbelt.install.source_syntax import parse_source
 from skillbelt.install.values import SourceReference
 from skillbelt.settings import Settings, load_settings
@@ -181,6 +183,29 @@ def test_a_server_that_always_speaks_of_another_hash_is_asked_twice(
         with pytest.raises(SourceFailure, match="mismatched algorithms"):
             fetch_skills(parse_source(f"{server.url}/source.git"), settings, into)
     assert len(server.requests) <= 6
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "upload-pack: not our ref " + "1" * 40,
+        "Server does not allow request for unadvertised object " + "1" * 40,
+        "mismatched algorithms: client sha1; server sha256",
+    ],
+)
+def test_a_server_that_takes_back_what_it_has_is_a_clear_failure(
+    into: str, tmp_path: Path, said: str
+) -> None:
+    """As one does whose history was rewritten meanwhile."""
+    repository = BareRepository(tmp_path / "served/source.git")
+    repository.commit({"SKILL.md": skill_text("alpha")})
+    with serving(tmp_path / "served") as server:
+        url = f"{server.url}/source.git"
+        fetched = GitRepository(into, GitFetch(url), Deadline(url, 500))
+        fetched.fetch_commit()
+        server.error = said
+        with pytest.raises(SourceFailure, match=said[:20]):
+            fetched.fetch_objects(["1" * 40])
 
 
 def test_a_server_that_is_not_there_is_a_clear_failure(settings: Settings, into: str) -> None:

@@ -28,6 +28,7 @@ from skillbelt.permission.audit_events import decode_event
 from skillbelt.testing.suites import AuditConformance
 from tests import needs, warm
 from tests.examples import examples
+from tests.handles import no_handle_left
 from tests.tree import Tree
 
 BOUND = len('"seq":1,"prev":"",') + 64  # the keys that link a record to the one before
@@ -589,16 +590,14 @@ def test_following_a_log_that_outran_the_follower(log: AuditLog) -> None:
     following.close()
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc to count open files")
 def test_following_leaves_no_handle_open(log: AuditLog) -> None:
     fill(log, *events(1))
-    before = os.listdir("/proc/self/fd")
-    following = log.follow(seconds=0.01)
-    next(following)
-    fill(log, *events(2))
-    next(following)
-    following.close()
-    assert os.listdir("/proc/self/fd") == before
+    with no_handle_left():
+        following = log.follow(seconds=0.01)
+        next(following)
+        fill(log, *events(2))
+        next(following)
+        following.close()
 
 
 # Where and who

@@ -11,6 +11,7 @@ import pytest
 
 from skillbelt.errors import RunRefused
 from skillbelt.running.workspace import Workspace, open_workspace
+from tests.handles import no_handle_left
 from tests.running.test_inputs import SECRET, at, files, put, put_host
 from tests.running.test_workspace import KEY, RUNNER, as_user, needs_root
 from tests.tree import NOBODY, Tree
@@ -212,8 +213,7 @@ def test_nothing_stays_open_whatever_is_refused(
                 put(workspace, f"workspace://{name}", "work/x")
 
     use()
-    before = os.listdir("/proc/self/fd")
-    for _ in range(5):
-        use()
-    assert os.listdir("/proc/self/fd") == before
+    with no_handle_left():
+        for _ in range(5):
+            use()
     assert os.listdir(at(workspace, "private")) == []

@@ -17,6 +17,7 @@ from skillbelt.files.tree import relative_target
 from skillbelt.running.staging import Staged, stage, stamp
 from skillbelt.running.workspace import Workspace, open_workspace
 from tests.bounds import bounds
+from tests.handles import no_handle_left
 from tests.running.test_workspace import KEY, RUNNER, as_user, mode, needs_root
 from tests.tree import NOBODY, Tree, settle
 
@@ -343,10 +344,9 @@ def test_nothing_stays_open_whatever_is_refused(workspace: Workspace, source: Pa
             staged(workspace, source, expected_hash="sha256:0")
 
     use()
-    before = os.listdir("/proc/self/fd")
-    for _ in range(5):
-        use()
-    assert os.listdir("/proc/self/fd") == before
+    with no_handle_left():
+        for _ in range(5):
+            use()
     assert os.listdir(os.path.join(workspace.path, "private")) == []
 
 

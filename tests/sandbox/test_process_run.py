@@ -28,6 +28,7 @@ from skillbelt.sandbox.process.watch import Guard
 from skillbelt.sandbox.protocol import Outcome, Sandbox, run
 from skillbelt.testing.sandbox_suite import DAEMON, Place
 from tests.examples import MANY
+from tests.handles import no_handle_left
 
 KILLS = 12 if MANY else 4
 SANDBOXES: dict[str, type[Sandbox]] = {
@@ -112,31 +113,28 @@ def test_nothing_is_alive_when_a_killed_run_returns(sandbox: Sandbox, place: Pla
 def test_a_sandbox_that_can_not_start_is_refused(place: Place) -> None:
     """Its output is in the message, and nothing stays open."""
     job = place.job("true")
-    before = len(os.listdir("/proc/self/fd"))
     plan = LaunchPlan(
         ("/bin/sh", "-c", "echo broken >&2; exit 3"),
         {},
         Guard(job.limits, job.workspace),
         lambda said: f"because {said}",
     )
-    with pytest.raises(SandboxUnavailable, match="because broken"):
-        ProcessRun(plan, job, None)
     missing = plan._replace(argv=("/no/such/program",))
-    with pytest.raises(SandboxUnavailable, match="No such file"):
-        ProcessRun(missing, job, None)
-    assert len(os.listdir("/proc/self/fd")) == before
+    with no_handle_left():
+        with pytest.raises(SandboxUnavailable, match="because broken"):
+            ProcessRun(plan, job, None)
+        with pytest.raises(SandboxUnavailable, match="No such file"):
+            ProcessRun(missing, job, None)
 
 
 def test_a_command_that_is_too_long_is_refused(sandbox: Sandbox, place: Place) -> None:
-    before = len(os.listdir("/proc/self/fd"))
     if sandbox.level != 2:
         outcome = run(sandbox, place.job("true", "x" * 2**18))
         assert outcome.exit_code == 126
         assert b"too long" in outcome.stderr.data
         return
-    with pytest.raises(RunRefused, match="too long"):
+    with no_handle_left(), pytest.raises(RunRefused, match="too long"):
         run(sandbox, place.job("true", "x" * 2**18))
-    assert len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.parametrize(

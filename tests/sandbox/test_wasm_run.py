@@ -23,6 +23,7 @@ from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.settings import Settings
 from skillbelt.testing.sandbox_suite import HANG_SECONDS, Place
 from tests.bounds import bounds
+from tests.handles import no_handle_left
 from tests.sandbox import guests
 from tests.sandbox.guests import ECHO, SLEEP, SPIN
 
@@ -78,17 +79,26 @@ def engine(sandbox: WasmSandbox) -> int:
 
 
 def test_more_runs_than_workers_wait_their_turn(sandbox: WasmSandbox, place: Place) -> None:
-    """In the order they came; what the time of a run is counts from its turn."""
+    """In the order they came; what the time of a run is counts from its turn.
+
+    On a busy machine what takes a moment may take longer than it has: then it gets more.
+    """
+    assert not all(wait_turns(sandbox, place, seconds) for seconds in (1.0, 8.0, 64.0))
+
+
+def wait_turns(sandbox: WasmSandbox, place: Place, seconds: float) -> bool:
+    """Let two runs wait for longer than they have; return whether one used its time up."""
     first, second = begun(sandbox, place, "1.wasm"), begun(sandbox, place, "2.wasm")
-    third = sandbox.start(guests.job(place, guests.hello(), name="3.wasm", timeout_seconds=2.0))
-    fourth = sandbox.start(guests.job(place, guests.hello(), name="3.wasm", timeout_seconds=2.0))
-    assert third.wait(2.5) is None
+    job = guests.job(place, guests.hello(), name="3.wasm", timeout_seconds=seconds)
+    third, fourth = sandbox.start(job), sandbox.start(job)
+    assert third.wait(1.25 * seconds) is None
     first.close_stdin()
-    assert ended(third).exit_code == 0
-    assert not ended(third).timed_out
-    assert ended(fourth).exit_code == 0
+    outcomes = [ended(third), ended(fourth)]
     second.close_stdin()
     assert ended(second).stdout.data == b"ready"
+    timed_out = any(one.timed_out for one in outcomes)
+    assert timed_out or [one.exit_code for one in outcomes] == [0, 0]
+    return timed_out
 
 
 def test_one_that_waits_can_be_ended(sandbox: WasmSandbox, place: Place) -> None:
@@ -220,17 +230,16 @@ def test_a_stopped_worker_is_ended(sandbox: WasmSandbox, place: Place) -> None:
 
 def test_closing_leaves_nothing(place: Place) -> None:
     """No process, no handle, no folder; afterwards it can be used again."""
-    handles = len(os.listdir("/proc/self/fd"))
     made = WasmSandbox()
     job = guests.job(place, guests.hello())
-    assert run(made, job).exit_code == 0
-    pids = [engine(made), *descendants(engine(made))]
-    folder = made._pool.root()
-    made.close()
-    made.close()
+    with no_handle_left():
+        assert run(made, job).exit_code == 0
+        pids = [engine(made), *descendants(engine(made))]
+        folder = made._pool.root()
+        made.close()
+        made.close()
     assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
     assert not os.path.exists(folder)
-    assert len(os.listdir("/proc/self/fd")) == handles
     assert run(made, job).exit_code == 0
     made.close()
 

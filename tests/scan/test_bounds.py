@@ -30,7 +30,7 @@ from skillbelt.discovery.sources import folder as folder_source
 from skillbelt.format import arguments, yaml_repair
 from skillbelt.format.skill import Skill
 from skillbelt.install import git
-from skillbelt.scan import grammars, ledger
+from skillbelt.scan import grammars, ledger, shell
 from skillbelt.scan.ledger import MAX_FINDINGS, Ledger
 from skillbelt.scan.readers import MAX_TEXT
 from skillbelt.scan.scanner import MAX_FILE_BYTES, MAX_FILES, scan_skill
@@ -352,6 +352,32 @@ def test_a_file_that_a_script_reads_again_and_again_takes_no_more_than_a_scan_ha
     (folder / "settings").write_text("A=b\n" * 4_000, "utf-8")
     found = scan_file(folder, "a.sh", b". ./settings\n" * 600)
     assert {one.rule for one in found.findings} == {"unseen-part"}
+
+
+@pytest.mark.parametrize("command", ["bash f", "./f", "cat f | python3", "cat f | node"])
+def test_a_text_that_a_script_runs_again_and_again_takes_no_more_than_a_scan_has(
+    tmp_path: Path, command: str
+) -> None:
+    """The text has no command that could count as a step."""
+    mark = "//" if "node" in command else "#"
+    text = f"cat > f <<'E'\n{mark} {'a ' * 20_000}\nE\n" + f"{command}\n" * 300
+    found = scan_file(tmp_path / "notes", "a.sh", text.encode())
+    assert {one.rule for one in found.findings} == {"unseen-part"}
+
+
+def test_a_program_that_sends_is_looked_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in the whole text, and what is sent may be there thousands of times."""
+    searched: list[str] = []
+
+    class Counted:
+        def search(self, content: str) -> None:
+            searched.append(content)
+
+    monkeypatch.setattr(shell, "_SENDER", Counted())
+    scan_file(tmp_path / "notes", "a.sh", b"${{ toJSON(env) }}\n" * 50)
+    assert len(searched) == 1
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ from skillbelt.files.manifest import LocalFiles
 from skillbelt.files.result_cache import ResultCache
 from skillbelt.scan import cache, scanner
 from skillbelt.values import Origin
+from tests.handles import no_handle_left
 
 THIEF = """\
 ---
@@ -107,6 +108,12 @@ def test_a_file_that_a_server_holds_back_is_a_finding(
     monkeypatch.setattr(LocalFiles, "open", hold_back)
     found = scan_skill(skill._replace(origin=Origin("url", "https://there.example"))).findings
     assert [one.path for one in found if one.rule == "unseen-part"] == ["more.md"]
+
+
+def test_a_folder_in_place_of_a_result_costs_no_handle(tmp_path: Path) -> None:
+    (tmp_path / "one.json").mkdir()
+    with no_handle_left():
+        assert ResultCache(str(tmp_path)).get("one") is None
 
 
 def test_the_oldest_results_go(tmp_path: Path) -> None:

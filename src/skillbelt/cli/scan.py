@@ -127,9 +127,10 @@ def _stream(
 ) -> int:
     """Print the results of all skills as they come, so that thousands take little memory."""
     levels: set[str] = set()
+    skills = open_catalog(args).all()  # an error in it is a document of its own
 
     def scan_all() -> Iterator[object]:
-        for skill in open_catalog(args).all():
+        for skill in skills:
             scanned = inspector.scan(skill, more)
             levels.add(scanned.level)
             yield _document(scanned, args.level or "note")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import closing
+from contextlib import closing, suppress
 
-from skillbelt.errors import log_warning
+from skillbelt.errors import SkillbeltError, log_warning
 from skillbelt.permission.waiting import EveryRequest
 from skillbelt.running.history import TOPIC
 from skillbelt.runtime.runtime import Runtime
@@ -76,6 +76,7 @@ class Live:
         self._lock = threading.Lock()
         self._streams: set[NewsStream] = set()
         self._over = threading.Event()  # replaced with each set of threads
+        self._threads: list[threading.Thread] = []
         self._closed = False
         self._waiting: int | None = None  # requests that were already reported
 
@@ -96,13 +97,16 @@ class Live:
                 stream.tell("inbox", {"count": self._waiting})
             if len(self._streams) == 1:
                 self._over = threading.Event()
+                self._threads = [one for one in self._threads if one.is_alive()]
                 for watch in (self._watch_requests, self._watch_runs, self._watch_log):
-                    threading.Thread(
+                    thread = threading.Thread(
                         target=self._guard,
                         args=(watch, self._over),
                         name="skillbelt-live",
                         daemon=True,
-                    ).start()
+                    )
+                    thread.start()
+                    self._threads.append(thread)
         stream.tell("hello", {})
         return stream
 
@@ -114,12 +118,17 @@ class Live:
                 self._over.set()
 
     def close(self) -> None:
-        """End all streams."""
+        """End all streams, and wait for the threads: afterwards none of them uses the store."""
         with self._lock:
             self._closed = True
             self._over.set()
             for stream in self._streams:
                 stream.end()
+        with suppress(SkillbeltError):  # else they end when they look the next time
+            self._belt.store.wake(TOPIC)
+            self._requests.wake()
+        for thread in self._threads:
+            thread.join(2 * _LOOK_SECONDS)
 
     def tell(self, kind: str, document: object) -> None:
         """Send an event to all browsers, from any thread."""

@@ -26,6 +26,7 @@ from skillbelt.evals.expectations import (
 )
 from skillbelt.evals.items import (
     MAX_CASES,
+    MAX_PROMPT_CHARS,
     EntryPlace,
     id_of,
     is_eval_document,
@@ -48,6 +49,7 @@ _YAML = re.compile(r"(?:evals?/)?(?P<name>eval|trigger_tests|promptfooconfig)\.y
 _SCENARIO = re.compile(r"evals/(?P<name>[^/]+)/task\.md")
 _MAX_FILES = 500  # of one skill
 _MAX_VARIANTS = 100  # prompts of one test of promptfoo
+_MAX_FILLED_CHARS = 32 * 2**20  # of all prompts that a file of promptfoo makes
 _VARIABLE = re.compile(r"\{\{\s*([\w.-]+)\s*\}\}")
 
 
@@ -280,6 +282,7 @@ def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalS
         found = found._replace(problems=(problem,))
     usual = document.get("defaultTest")
     common = usual.get("assert") if isinstance(usual, Mapping) else None
+    left = _MAX_FILLED_CHARS
     for number, test in enumerate(_listed(document.get("tests")), 1):
         _require_few(found, path)
         place = EntryPlace(path, skill, f"tests[{number}]")
@@ -290,27 +293,39 @@ def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalS
         given = test.get("vars")
         values = given if isinstance(given, Mapping) else {}
         texts = usable or [str(next(iter(values.values()), ""))]
-        every = chain.from_iterable(_fill(text, values) for text in texts)
+        every = chain.from_iterable(_fill(text, values, place) for text in texts)
         prompts_of_test = list(islice(every, _MAX_VARIANTS + 1))
         for prompt in prompts_of_test[:_MAX_VARIANTS]:
             found = found.plus(_promptfoo_task(test, prompt, common, place))
+            left -= len(prompt)
+            if left < 0:
+                raise ConfigError(f"{path}: its prompts are too long together")
         if len(prompts_of_test) > _MAX_VARIANTS:
             problem = EvalProblem(path, place.place, f"only the first {_MAX_VARIANTS} are read")
             found = found._replace(problems=(*found.problems, problem))
     return found
 
 
-def _fill(text: str, values: Mapping[str, Any]) -> list[str]:
-    """Return the prompt for each combination of the values; a list has several."""
+def _fill(text: str, values: Mapping[str, Any], place: EntryPlace) -> list[str]:
+    """Return the prompt for each combination of the values; a list has several.
+
+    ConfigError for one that is too long: a short file can say a long value thousands of times.
+    """
     used = [name for name in dict.fromkeys(_VARIABLE.findall(text)) if name in values]
     choices = [(one if isinstance(one, list) else [one])[:_MAX_VARIANTS + 1]
                for one in (values[name] for name in used)]  # fmt: skip
-    rows = islice(product(*choices), _MAX_VARIANTS + 1)
-    return [_fill_row(text, dict(zip(used, row, strict=True))) for row in rows]
+    made: list[str] = []
+    for chosen in islice(product(*choices), _MAX_VARIANTS + 1):
+        row = {name: str(value) for name, value in zip(used, chosen, strict=True)}
+        more = (len(row[one[1]]) - len(one[0]) for one in _VARIABLE.finditer(text) if one[1] in row)
+        if len(text) + sum(more) > MAX_PROMPT_CHARS:
+            raise ConfigError(f"{place.text}: a prompt has at most {MAX_PROMPT_CHARS:,} characters")
+        made.append(_fill_row(text, row))
+    return made
 
 
-def _fill_row(text: str, row: Mapping[str, object]) -> str:
-    return _VARIABLE.sub(lambda found: str(row.get(found[1], found[0])), text)
+def _fill_row(text: str, row: Mapping[str, str]) -> str:
+    return _VARIABLE.sub(lambda found: row.get(found[1], found[0]), text)
 
 
 def _promptfoo_task(

@@ -56,7 +56,7 @@ def write_workspace(
 
     It is complete when it appears: the files are written to a new folder, which is then renamed.
     """
-    root = os.path.dirname(folder)
+    root, number = os.path.dirname(folder), int(folder.rpartition("-")[2])
     part = os.path.join(root, f".iteration-{os.urandom(8).hex()}")
     os.mkdir(part)
     try:
@@ -68,7 +68,8 @@ def write_workspace(
             except OSError as error:
                 if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                     raise
-                folder = os.path.join(root, f"iteration-{_last_number(root) + 1}")
+                number += 1
+                folder = os.path.join(root, f"iteration-{number}")
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise

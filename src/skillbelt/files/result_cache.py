@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from skillbelt.files.contain import READ_FILE
+from skillbelt.files.contain import READ_FILE, read_handle
 from skillbelt.files.private import make_folder
 from skillbelt.untrusted_json import BadJson, read_json
 
@@ -42,10 +41,8 @@ class ResultCache:
             return None
         try:
             # Not through a link, and without waiting at a pipe.
-            with os.fdopen(os.open(self._path(key), READ_FILE), "rb") as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    return None
-                found = read_json(file.read(self._most_bytes), most=self._most_bytes)
+            data = read_handle(os.open(self._path(key), READ_FILE), self._most_bytes)
+            found = read_json(data, most=self._most_bytes)
         except (OSError, BadJson):
             return None
         return found if isinstance(found, dict) else None

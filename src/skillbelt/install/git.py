@@ -249,7 +249,7 @@ class GitRepository:
         """
         if not _HASH.fullmatch(commit):
             return False
-        self._run_fetch("--filter=blob:none", "origin", "+refs/heads/*:refs/heads/*")
+        self._fetch_more("--filter=blob:none", "origin", "+refs/heads/*:refs/heads/*")
         with self.read("cat-file", "--batch-check", stdin=(commit,)) as reader:
             return reader.line().split()[1:2] == [b"commit"]
 
@@ -264,7 +264,14 @@ class GitRepository:
             )
         noop = ("-c", "fetch.negotiationAlgorithm=noop")
         options = ("--filter=blob:none", "--no-write-fetch-head", "--stdin", "origin")
-        self._run_fetch(*options, before=noop, stdin="".join(f"{one}\n" for one in ids))
+        self._fetch_more(*options, before=noop, stdin="".join(f"{one}\n" for one in ids))
+
+    def _fetch_more(self, *words: str, before: Sequence[str] = (), stdin: str = "") -> None:
+        """Fetch what should be there; SourceFailure, also if the server says that it is not."""
+        try:
+            self._run_fetch(*words, before=before, stdin=stdin)
+        except _ServerAnswer as error:
+            raise _failure(self._fetch.url, str(error)) from None
 
     def _run_fetch(self, *words: str, before: Sequence[str] = (), stdin: str = "") -> None:
         command = [
@@ -734,11 +741,15 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-class _MissingRef(Exception):
+class _ServerAnswer(Exception):
+    """What a server says that another request may make good."""
+
+
+class _MissingRef(_ServerAnswer):
     """The server does not have this branch or tag."""
 
 
-class _OtherHash(Exception):
+class _OtherHash(_ServerAnswer):
     """The repository has ids of SHA-256."""
 
 

@@ -273,6 +273,10 @@ class EveryRequest:
         """Return a subscription to changes of any project's requests."""
         return self._store.watch(_EVERYWHERE)
 
+    def wake(self) -> None:
+        """Wake every such subscription, so that its thread can end."""
+        self._store.wake(_EVERYWHERE)
+
     def waiting(self) -> dict[str, Posted]:
         """Return the pending requests in the store, by id, oldest first."""
         projects: dict[str, dict[str, SessionInfo]] = {}

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterator
 
 from skillbelt.records import NamedTuple
+from skillbelt.scan.markdown import number_lines
 from skillbelt.text import Lazy
 from skillbelt.untrusted_json import read_json
 
@@ -199,7 +200,7 @@ _LANGUAGE_WORD = Lazy(r"\b(?:(python[\d.]{0,5}|pypy3?)|(node|bun|deno))\b")
 
 def find_code_words(text: str) -> Iterator[EmbeddedCode]:
     """Yield the code in lists of words of a JSON text: `["python3", "-c", "…"]`."""
-    for match in _CODE_WORD.finditer(text):
+    for match, line in number_lines(_CODE_WORD.finditer(text), text):
         try:
             code = read_json(match[1])
         except ValueError:
@@ -209,7 +210,7 @@ def find_code_words(text: str) -> Iterator[EmbeddedCode]:
         if before:
             language = "python" if before[-1][0] else "javascript"
         if isinstance(code, str):
-            yield EmbeddedCode(language, code, text.count("\n", 0, match.start()))
+            yield EmbeddedCode(language, code, line)
 
 
 # A server of MCP, or a task: its program and the list of its words.
@@ -221,13 +222,14 @@ _PROGRAM_AND_WORDS = Lazy(
 
 def find_programs(text: str) -> Iterator[tuple[str, int]]:
     """Yield the command lines of a JSON text: `"command": "npx", "args": ["-y", "…"]`."""
-    for match in _PROGRAM_AND_WORDS.finditer(text) if '"args"' in text else ():
+    found = _PROGRAM_AND_WORDS.finditer(text) if '"args"' in text else iter(())
+    for match, line in number_lines(found, text):
         try:
             words = [read_json(match[1]), *read_json(match[2])]
         except ValueError:
             continue
         if all(isinstance(one, str) for one in words):
-            yield shlex.join(words), text.count("\n", 0, match.start())
+            yield shlex.join(words), line
 
 
 def find_command_strings(text: str) -> Iterator[tuple[str, int]]:

@@ -44,6 +44,7 @@ MAX_FINDINGS = 200
 _MAX_OF_A_RULE = 5
 # Texts inside texts: a shell command in a Python string in a shell command.
 MAX_NESTING = 6
+_CHARS_OF_A_STEP = 10
 _SHOWN_CHARS = 90
 _NO_LABELS: frozenset[str] = frozenset()
 _SECRET_NAME = Lazy(
@@ -447,6 +448,8 @@ class Ledger:
             self._nested(command.text, line, "shell")
 
     def _nested(self, text: str, line: int, language: str) -> None:
+        # A short command that runs a long text again and again costs more than its own length.
+        self.spend(len(text) // _CHARS_OF_A_STEP)
         self.nesting += 1
         try:
             if language == "shell":

@@ -13,6 +13,7 @@ from skillbelt.records import NamedTuple
 from skillbelt.scan.addresses import classify, find_urls, is_installer
 from skillbelt.scan.decoding import decode_text, opaque_blob
 from skillbelt.scan.ledger import Ledger
+from skillbelt.scan.markdown import number_lines
 from skillbelt.scan.places import find_paths, place_class
 from skillbelt.scan.values import FindingKind
 from skillbelt.text import Lazy
@@ -167,7 +168,7 @@ def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool) -> None:
                 ledger.find(rule, at, match[0], _usual(match[0]) or kind)
                 break
     for name, at in find_composed(folded):
-        ledger.find("reflective-call", line + text.count("\n", 0, at), name)
+        ledger.find("reflective-call", line + at, name)
     blob = opaque_blob(text)
     if blob is not None:
         _judge_blob(blob, text, line, ledger)
@@ -190,21 +191,22 @@ _HIDDEN_NAMES = frozenset(
 
 
 def find_composed(folded: str) -> Iterator[tuple[str, int]]:
-    """Yield names of functions that run or fetch and that a text puts together, with places."""
-    for match in _PARTS_IN_ORDER.finditer(folded) if "-f" in folded else ():
+    """Yield names of functions that run or fetch and that a text puts together, with lines."""
+    ordered = _PARTS_IN_ORDER.finditer(folded) if "-f" in folded else iter(())
+    for match, line in number_lines(ordered, folded):
         parts = re.findall(r"['\"]([^'\"]+)['\"]", match[3])
         order = [int(one) for one in re.findall(r"\d", match[2])]
         name = "".join(parts[one] for one in order if one < len(parts))
         if name in _HIDDEN_NAMES:
-            yield name, match.start()
+            yield name, line
     if "<?php" in folded:
-        for match in _PARTS_JOINED.finditer(folded):
+        for match, line in number_lines(_PARTS_JOINED.finditer(folded), folded):
             name = "".join(re.findall(r"[\w:-]+", match[0]))
             if name in _HIDDEN_NAMES:
-                yield name, match.start()
-        for match in _TURNED.finditer(folded):
+                yield name, line
+        for match, line in number_lines(_TURNED.finditer(folded), folded):
             if match[1][::-1] in _HIDDEN_NAMES:
-                yield match[1][::-1], match.start()
+                yield match[1][::-1], line
 
 
 def _usual(text: str) -> FindingKind | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
+from skillbelt.scan.markdown import number_lines
 from skillbelt.scan.parsers import parse_or_none
 from skillbelt.scan.shell_commands import ShellCall, ShellState, run_call
 from skillbelt.scan.shell_words import split_pipelines
@@ -88,14 +89,12 @@ def _weigh(data: bytes) -> int:
 
 def _look_at_text(text: str, line: int, ledger: Ledger) -> None:
     """Note what is plain in the text, however the rest of it is spelled."""
-    for match in _FORK_BOMB.finditer(text):
-        ledger.find("endless-work", line + text.count("\n", 0, match.start()), match[0])
-    for match in _ALL_SECRETS.finditer(text) if "${{" in text else ():
-        if _SENDER.search(text):
-            at = line + text.count("\n", 0, match.start())
+    for match, at in number_lines(_FORK_BOMB.finditer(text), text, line):
+        ledger.find("endless-work", at, match[0])
+    if "${{" in text and _SENDER.search(text):
+        for match, at in number_lines(_ALL_SECRETS.finditer(text), text, line):
             ledger.find("environment-to-network", at, match[0])
-    for match in _SOCKET.finditer(text):
-        at = line + text.count("\n", 0, match.start())
+    for match, at in number_lines(_SOCKET.finditer(text), text, line):
         ledger.can("host", match[1], at)
         ledger.find("reverse-shell", at, match[0])
 
