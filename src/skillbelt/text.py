@@ -56,7 +56,7 @@ else:
         """
 
         def __init__(self, pattern, flags=0):
-            self.source = pattern, flags
+            self.source, self.pattern = (pattern, flags), pattern
 
         def __getattr__(self, name):
             method = getattr(re.compile(*self.source), name)

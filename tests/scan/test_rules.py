@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
+from subprocess import run
 
 import pytest
 from hypothesis import given, settings
@@ -106,3 +108,15 @@ def test_every_rule_says_why_and_what_to_do() -> None:
 @given(st.text())
 def test_no_text_makes_a_scan_fail(text: str) -> None:
     assert scan_text(f"{HEAD}{text}\n```bash\n{text}\n```\n```python\n{text}\n```").digest
+
+
+def test_a_scan_reads_the_forms_of_patterns_whose_words_a_text_has() -> None:
+    count = (
+        "from skillbelt.scan.scanner import scan_skill; from skillbelt.format.skill import Skill; "
+        "from skillbelt.scan.prose_rules import PATTERNS, find_words; "
+        f"scan_skill(Skill.from_text({HEAD!r})); "
+        "print(len(PATTERNS), find_words.cache_info().currsize)"
+    )
+    done = run([sys.executable, "-c", count], capture_output=True, text=True, check=True)
+    known, read = map(int, done.stdout.split())
+    assert read < known / 2

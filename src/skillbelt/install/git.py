@@ -49,6 +49,10 @@ _CHUNK = 64 * 2**10
 _TELLING = Lazy(r"(fatal|error|remote|ssh): ?|[^\s@]++@[^\s@]{1,255}: Permission denied")
 _ERROR_CHARS = 400
 _HASH = Lazy(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+# An entry of a folder's object, by the digits of its ids.
+_TREE_ENTRY = {
+    digits: Lazy(rb"(?s)([^ \0]+) ([^\0]+)\0(.{%d})" % (digits // 2)) for digits in (40, 64)
+}
 _LISTED = Lazy(rb"(\d{6}) \w+ ([0-9a-f]+)\t([^\0]+)\0")
 _MAX_REFS_BYTES = 64 * 2**20
 # Up to this many objects are requested one by one from the running process.
@@ -64,6 +68,7 @@ _MODES: dict[bytes, tuple[ItemKind, bool]] = {
 }
 _FOLDER = b"040000"
 _SHA1_DIGITS = 40
+_TIME_DIGITS = 16  # more than any time has
 _SHA256_CONFIG = (
     "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = sha256\n"
 )
@@ -144,8 +149,7 @@ class GitRepository:
         # The same objects without a promisor remote: git must not fetch missing ones
         # one by one while it reads.
         self._view = os.path.join(folder, "view.git")
-        for place in (self._own, self._view):
-            _make_bare(place)
+        _make_bare(self._view)
         self._objects = os.path.join(self._own, "objects")
         self._environment = self._make_environment()
 
@@ -238,9 +242,8 @@ class GitRepository:
     def _use_sha256(self) -> None:
         """Read and fetch objects with the longer ids that a repository may have."""
         self._has_long_ids = True
-        for place in (self._own, self._view):
-            with open(os.path.join(place, "config"), "w", encoding="ascii") as file:
-                file.write(_SHA256_CONFIG)
+        for place in filter(os.path.isdir, (self._own, self._view)):
+            _write_sha256_config(place)
 
     def _fetch_branches(self, commit: str) -> bool:
         """Fetch all branches with their history; return whether the commit is among it.
@@ -274,6 +277,10 @@ class GitRepository:
             raise _failure(self._fetch.url, str(error)) from None
 
     def _run_fetch(self, *words: str, before: Sequence[str] = (), stdin: str = "") -> None:
+        if not os.path.isdir(self._own):
+            _make_bare(self._own)
+            if self._has_long_ids:
+                _write_sha256_config(self._own)
         command = [
             *_limit_command(),
             self._git,
@@ -468,11 +475,14 @@ class GitTree:
         if len(words) != 3 or words[1] != b"commit":
             raise _failure(self._url, "the ref does not name a commit")
         text = git.take(int(words[2]) + 1)
-        tree = re.match(rb"tree ([0-9a-f]+)\n", text)
-        when = re.search(rb"^committer .*> (\d{1,15}) [+-]\d+$", text, re.MULTILINE)
-        if tree is None:
+        first, *others = text.partition(b"\n\n")[0].split(b"\n")
+        key, _, tree = first.partition(b" ")
+        if key != b"tree" or not _HASH.fullmatch(tree.decode("latin-1")):
             raise _failure(self._url, "the commit is damaged")
-        return words[0].decode(), tree[1].decode(), int(when[1]) if when else 0
+        lines = (one for one in others if one.startswith(b"committer "))
+        when = next(lines, b"").rpartition(b"> ")[2].partition(b" ")[0]
+        time = int(when) if when.isdigit() and len(when) < _TIME_DIGITS else 0
+        return words[0].decode(), tree.decode(), time
 
     def list_all(self) -> None:
         """Read all folders at once, which is faster than one by one."""
@@ -518,16 +528,14 @@ class GitTree:
         if len(words) != 3 or words[1] != b"tree" or int(words[2]) > _MAX_LISTING_BYTES:
             raise _failure(self._url, "git cannot read the commit")
         size = int(words[2])
-        data, at, digits = git.take(size + 1), 0, len(identifier) // 2
-        while at < size:
-            blank = data.find(b" ", at, size)
-            end = data.find(b"\0", blank, size)
-            after = end + 1 + digits
-            if not at < blank < end or after > size:
-                raise _failure(self._url, "a folder of the commit is damaged")
-            name = data[blank + 1 : end].decode("utf-8", "surrogateescape")
-            yield name, data[at:blank].rjust(6, b"0"), data[end + 1 : after].hex()
-            at = after
+        data, form = git.take(size + 1), _TREE_ENTRY[len(identifier)]
+        whole = 0
+        for match in form.finditer(data, 0, size):
+            mode, name, digits = match.groups()
+            whole += len(match[0])
+            yield name.decode("utf-8", "surrogateescape"), mode.rjust(6, b"0"), digits.hex()
+        if whole != size:
+            raise _failure(self._url, "a folder of the commit is damaged")
 
     def _find(self, path: str) -> tuple[bytes, str]:
         """Return the mode and the id of an entry; empty ones where there is none."""
@@ -687,6 +695,11 @@ def _make_bare(folder: str) -> None:
         file.write(b"ref: refs/heads/none\n")
     with open(os.path.join(folder, "config"), "xb") as file:
         file.write(b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
+
+
+def _write_sha256_config(folder: str) -> None:
+    with open(os.path.join(folder, "config"), "w", encoding="ascii") as file:
+        file.write(_SHA256_CONFIG)
 
 
 def _scratch_file(folder: str) -> IO[bytes]:

@@ -487,7 +487,8 @@ def _remove_stages(place: InstallPlace, settings: Settings) -> None:
     for client in CLIENTS:
         with suppress(ConfigError):
             folder = _folder_of(place, client, settings)
-            folders.add(os.path.dirname(os.path.realpath(folder)))
+            if os.path.exists(os.path.dirname(folder)):  # most clients have none
+                folders.add(os.path.dirname(os.path.realpath(folder)))
     for folder in folders:
         try:
             names = [name for name in os.listdir(folder) if name.startswith(prefix)]

@@ -11,7 +11,8 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, reduce
+from functools import cache, lru_cache, reduce
+from itertools import accumulate
 from operator import or_
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from skillbelt.records import NamedTuple
 from skillbelt.scan.addresses import find_urls, words_of
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.prose_languages import OTHER_LANGUAGES
-from skillbelt.scan.prose_rules import PATTERNS, STEM, ProsePattern
+from skillbelt.scan.prose_rules import PATTERNS, STEM, ProsePattern, lengthen
 from skillbelt.scan.prose_tasks import TASK_PATTERNS
 from skillbelt.scan.values import FindingKind
 from skillbelt.text import Lazy
@@ -437,7 +438,7 @@ class _WordBits(dict[str, int]):
 def _bits_of(word: str) -> int:
     if word.isalnum():
         return _bits_of_part(word)
-    bits = _BITS["@"][0][1] if "@" in word else 0
+    bits = _bits_of_part("@") if "@" in word else 0
     for part in {*_WORDS.findall(word), *_WORDS.findall(word.replace("_", " "))}:
         bits |= _bits_of_part(part)
     return bits
@@ -445,7 +446,7 @@ def _bits_of(word: str) -> int:
 
 def _bits_of_part(word: str) -> int:
     bits = 0
-    for begin, its_bits in _BITS.get(word[:STEM], ()):
+    for begin, its_bits in _BITS[word[:STEM]]:
         if word.startswith(begin):
             bits |= its_bits
     return bits
@@ -470,31 +471,59 @@ def _choose_complete(complete: int) -> tuple[_Plan, ...]:
 _ALL = (*PATTERNS, *TASK_PATTERNS, *OTHER_LANGUAGES)
 
 
-def _plan() -> tuple[list[_Plan], dict[str, list[tuple[str, int]]]]:
-    """Give each group of stems a bit: return the bits that a pattern needs, those of beginnings.
+def _plan() -> tuple[list[_Plan], dict[str, list[tuple[ProsePattern, int]]]]:
+    """Give each group of stems a bit: return the bits that a pattern needs, those of the stems.
 
     The bits of a pattern stand together, and the one above them belongs to none.
     """
     plans: list[_Plan] = []
-    bits: dict[str, int] = {}
+    stems: dict[str, list[tuple[ProsePattern, int]]] = {}
     groups = 0
     for one in _ALL:
         if not one.needs:
             continue
         first = groups
         for group in one.needs:
-            for begin in group:
-                bits[begin] = bits.get(begin, 0) | 1 << groups
+            for stem in group:
+                stems.setdefault(stem, []).append((one, 1 << groups))
             groups += 1
         plans.append((one, (1 << groups) - (1 << first)))
         groups += 1
-    by_stem: dict[str, list[tuple[str, int]]] = {}
-    for begin, its_bits in bits.items():
-        by_stem.setdefault(begin[:STEM], []).append((begin, its_bits))
-    return plans, by_stem
+    return plans, stems
 
 
-_PLANS, _BITS = _plan()
+_PLANS, _STEMS = _plan()
+
+
+class _BeginningBits(dict[str, tuple[tuple[str, int], ...]]):
+    """The beginnings of words with their bits, by the stem of a text's word."""
+
+    def __missing__(self, start: str) -> tuple[tuple[str, int], ...]:
+        if len(self) >= _MAX_WORDS:
+            self.clear()
+        found: dict[str, int] = {}
+        for stem in accumulate(start):
+            if stem in _STEMS:
+                for begin, bits in _lengthen_all(stem).items():
+                    if begin[:STEM] == start:
+                        found[begin] = found.get(begin, 0) | bits
+        return self.setdefault(start, tuple(found.items()))
+
+
+@cache
+def _lengthen_all(stem: str) -> dict[str, int]:
+    """Return the words that a stem stands for in all patterns, with their bits.
+
+    The forms of all patterns together are long, and a text has words of some.
+    """
+    found: dict[str, int] = {}
+    for one, bit in _STEMS[stem]:
+        for begin in lengthen(stem, one):
+            found[begin] = found.get(begin, 0) | bit
+    return found
+
+
+_BITS = _BeginningBits()
 _LASTS = [needed + (needed & -needed) for _, needed in _PLANS]
 _FIRST_BITS = sum(needed & -needed for _, needed in _PLANS)
 _LAST_BITS = sum(_LASTS)

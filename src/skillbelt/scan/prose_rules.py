@@ -9,6 +9,7 @@ words without which a pattern cannot match, in groups of which each must be ther
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from skillbelt.records import NamedTuple
 from skillbelt.scan.values import FindingKind
@@ -39,25 +40,36 @@ def pattern(
 ) -> ProsePattern:
     """Return a pattern; line breaks in a form are for its reader alone."""
     squeezed = "".join([part.lstrip() for part in form.split("\n")])
-    words, parts = _find_words(squeezed)
-    groups = tuple(
-        frozenset[str]().union(
-            *(_lengthen(word.lstrip("~./<")[:STEM], words, parts) for word in group.split())
-        )
-        for group in needs.split("&")
-        if group
-    )
     return ProsePattern(
         rule=rule,
         kind=kind,
-        needs=groups,
+        needs=tuple(
+            frozenset([word.lstrip("~./<")[:STEM] for word in group.split()])
+            for group in needs.split("&")
+            if group
+        ),
         form=Lazy(squeezed),
         negatable=negatable,
         spans=any(span in squeezed for span in _SPANS),
     )
 
 
-def _find_words(form: str) -> tuple[dict[str, set[str]], tuple[str, ...]]:
+def lengthen(stem: str, one: ProsePattern) -> set[str]:
+    """Return the whole words of a form that begin with a stem, which fewer texts have.
+
+    A stem of which a word of the form may be only a part, or that has none, stays as it is.
+    """
+    words, parts = find_words(one.form.pattern)
+    if stem.startswith(parts):
+        return {stem}
+    if len(stem) == STEM:
+        return words.get(stem) or {stem}
+    begun = {word for same in words.values() for word in same if word.startswith(stem)}
+    return begun or {stem}
+
+
+@cache
+def find_words(form: str) -> tuple[dict[str, set[str]], tuple[str, ...]]:
     """Return the words of a form, by their stems, and those that may be a part of a longer one."""
     words: dict[str, set[str]] = {}
     parts: set[str] = set()
@@ -69,22 +81,9 @@ def _find_words(form: str) -> tuple[dict[str, set[str]], tuple[str, ...]]:
     return words, tuple(parts)
 
 
-def _lengthen(stem: str, words: dict[str, set[str]], parts: tuple[str, ...]) -> set[str]:
-    """Return the whole words of a form that begin with a stem, which fewer texts have.
-
-    A stem of which a word of the form may be only a part, or that has none, stays as it is.
-    """
-    if stem.startswith(parts):
-        return {stem}
-    if len(stem) == STEM:
-        return words.get(stem) or {stem}
-    begun = {word for same in words.values() for word in same if word.startswith(stem)}
-    return begun or {stem}
-
-
-_ESCAPE = re.compile(r"\\[a-zA-Z]")
+_ESCAPE = Lazy(r"\\[a-zA-Z]")
 # A word of a form, what makes its last letter one of many, and what may be a part of the word.
-_WORD = re.compile(r"([a-z0-9][a-z0-9'-]*)([?*]|\{[\d,]+\})?([a-z(\[.\\])?")
+_WORD = Lazy(r"([a-z0-9][a-z0-9'-]*)([?*]|\{[\d,]+\})?([a-z(\[.\\])?")
 
 _USER = (
     r"(?:the |any |your |an? )?(?:end )?(?:user|human|operator|customer|developer|anyone|owner"
