@@ -727,6 +727,39 @@ def test_scripts_are_run_and_checked(kit: Tree) -> None:
 
 
 @needs.linux
+@pytest.mark.parametrize("given", [{"stdin": "x\n"}, {"input": {"a": "b"}}])
+def test_checks_read_an_output_that_is_longer_than_a_model_gets(
+    kit: Tree, given: dict[str, Any]
+) -> None:
+    text = "import json, sys\nsys.stdin.read()\nprint(json.dumps({'rows': [*range(9_000)]}))\n"
+    kit.write(f"{FOLDER}/scripts/count.py", text)
+    schema = {"properties": {"rows": {"minItems": 9_000}}}
+    script_cases(kit, {**given, "expect": {"json_schema": schema, "contains": "8999"}})
+    done = kit.run("eval", "script", SKILL, "--yes", "--json")
+    assert (done.exit_code, done.document["cases"][0]["outcome"]) == (0, "passed")
+
+
+@needs.linux
+def test_an_output_without_end_is_not_decided_by_its_beginning(kit: Tree) -> None:
+    kit.write(f"{FOLDER}/scripts/count.py", "print('x' * 2_000_000, 'end')\n")
+    script_cases(kit, {"expect": {"contains": "end"}})
+    [case] = kit.run("eval", "script", SKILL, "--yes", "--json").document["cases"]
+    assert case["outcome"] == "ungraded"
+    assert "the output is too long" in case["detail"]
+
+
+@needs.linux
+@pytest.mark.parametrize("given", [{}, {"input": {"a": "b"}}])
+def test_a_set_asks_for_no_more_time_than_its_user_gives(kit: Tree, given: dict[str, Any]) -> None:
+    kit.write(f"{FOLDER}/scripts/count.py", "while True:\n    pass\n")
+    script_cases(kit, {**given, "timeout": 10**9})
+    done = kit.run("eval", "script", SKILL, "--yes", "--timeout", "1", "--json")
+    [case] = done.document["cases"]
+    assert (done.exit_code, case["outcome"]) == (1, "timeout")
+    assert "took longer than 1 s, the most (it asks for 1e+09" in case["detail"]
+
+
+@needs.linux
 def test_a_changed_script_is_run_again(kit: Tree) -> None:
     script_cases(kit, {"stdin": "x\n"})
     assert kit.run("eval", "script", SKILL, "--yes").exit_code == 0

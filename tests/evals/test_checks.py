@@ -113,3 +113,20 @@ def test_evidence_says_what_was_found(tmp_path: Path) -> None:
 def test_text_that_is_not_json_does_not_equal_a_value(tmp_path: Path) -> None:
     check = EvalCheck("equals", {"rows": 3})
     assert decide(check, EvalEvidence("three rows"), LocalFiles(str(tmp_path))).passed is False
+
+
+def test_what_a_part_of_the_output_lacks_is_not_decided(tmp_path: Path) -> None:
+    seen, files = EvalEvidence("first", cut=True, exit_code=0), LocalFiles(str(tmp_path))
+
+    def grade(*given: object, negated: bool = False) -> bool | None:
+        check = EvalCheck(*given, negated=negated)  # type: ignore[arg-type]
+        return decide(check, seen, files).passed
+
+    assert grade("contains", ("first",)) is True
+    assert grade("contains", ("last",)) is None
+    assert grade("contains", ("last",), negated=True) is None
+    assert grade("contains", ("first",), negated=True) is False
+    assert grade("regex", "^last$") is None
+    assert grade("is-json") is None
+    assert grade("exit-code", 0) is True
+    assert grade("exit-code", 1) is False

@@ -97,6 +97,19 @@ def test_a_trigger_set_has_no_tasks(kit: Tree) -> None:
     assert found.tasks == ()
 
 
+def test_lists_by_what_they_are_for(kit: Tree) -> None:
+    found = evals(kit, {"positive": [{"prompt": "join"}], "negative": [{"prompt": "hi"}]})
+    assert [one.should_trigger for one in found.triggers] == [True, False]
+    found = evals(kit, {"evaluations": [{"prompt": "join", "should_trigger": True}]})
+    assert [one.query for one in found.triggers] == ["join"]
+
+
+def test_sentences_that_are_expected(kit: Tree) -> None:
+    [task] = evals(kit, [{"prompt": "join", "expect": ["One file is left", "It is small"]}]).tasks
+    assert task.expectations == ("One file is left", "It is small")
+    assert task.checks == ()
+
+
 def test_waza_with_tasks_graders_and_triggers(kit: Tree) -> None:
     found = read(
         kit,
@@ -208,7 +221,12 @@ def test_a_request_that_contradicts_itself_is_left_out(kit: Tree) -> None:
         ([{"prompt": "a", "files": 3}], "files: takes a text or a list"),
         ([{"prompt": "a", "expect": {"smells": "good"}}], "unknown check 'smells'"),
         ([{"prompt": "a", "expect": {"exit_code": "0"}}], "takes a number"),
+        ([{"prompt": "a", "expect": {"exit_code": 10**400}}], "takes a number from 0 to"),
+        ('[{"prompt": "a", "expect": {"max_seconds": 1e999}}]', "takes a number from 0 to"),
         ({"scripts": [{"arguments": []}]}, "scripts[1]: needs a script"),
+        ('{"scripts": [{"script": "a.py", "timeout": 1e999}]}', "timeout: takes a number"),
+        ({"scripts": [{"script": "a.py", "timeout": -1}]}, "timeout: takes a number"),
+        ({"scripts": [{"script": "a.py", "timeout": 10**400}]}, "timeout: takes a number"),
         ("[" * 100_000, "is nested too deeply"),
     ],
 )

@@ -57,7 +57,14 @@ from skillbelt.evals.reports import (
     write_report,
 )
 from skillbelt.evals.route import route, searcher_of
-from skillbelt.evals.script import CASE_SECONDS, PASS, ScriptBounds, evaluate_scripts
+from skillbelt.evals.script import (
+    CASE_SECONDS,
+    MOST_CASE_SECONDS,
+    PASS,
+    STREAM_BYTES,
+    ScriptBounds,
+    evaluate_scripts,
+)
 from skillbelt.evals.trigger import NEGATIVES, RECALL
 from skillbelt.format.skill import Skill
 from skillbelt.install.content_store import incoming
@@ -137,8 +144,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         type=float,
         default=0.0,
-        help=f"seconds for each case (default: {CASE_SECONDS:g} for a script, {_SECONDS:g} for a "
-        "conversation)",
+        help=f"the most seconds of each case (default: {_SECONDS:g} for a conversation; "
+        f"{CASE_SECONDS:g} for a script, {MOST_CASE_SECONDS:g} if its case asks for them)",
     )
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
     yes_option(parser)
@@ -220,7 +227,8 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--timeout takes a number of seconds above 0, not {args.timeout:g}")
     if not 0 <= args.max_cost < math.inf:
         raise ConfigError(f"--max-cost takes dollars, not {args.max_cost:g}")
-    args.timeout = args.timeout or (CASE_SECONDS if args.action == "script" else _SECONDS)
+    if args.action != "script":
+        args.timeout = args.timeout or _SECONDS
     if args.action in _MEASURES:
         require_measures(bars, _MEASURES[args.action])
     for path in args.report:
@@ -426,11 +434,12 @@ def _script(args: argparse.Namespace) -> EvalReport:
     who = Asker(SessionKey(*CLI_SESSION), "user", once="whole")
     with (
         LiveOutput() as live,
-        open_workbench(catalog, args, live) as bench,
+        open_workbench(catalog, args, live, stream_bytes=STREAM_BYTES) as bench,
         CaseProgress(args) as progress,
     ):
         bounds = ScriptBounds(
-            seconds=args.timeout,
+            seconds=args.timeout or CASE_SECONDS,
+            most_seconds=args.timeout or MOST_CASE_SECONDS,
             at_once=args.jobs,
             sandbox=args.sandbox or catalog.settings.sandbox,
         )

@@ -158,9 +158,17 @@ def asker_of(args: argparse.Namespace) -> Asker:
     return Asker(SessionKey(*CLI_SESSION[:2], args.session), "user")
 
 
-def open_workbench(catalog: Catalog, args: argparse.Namespace, live: LiveOutput) -> Workbench:
-    """Open a workbench that asks for permission at the terminal and shows progress."""
+def open_workbench(
+    catalog: Catalog, args: argparse.Namespace, live: LiveOutput, *, stream_bytes: int = 0
+) -> Workbench:
+    """Open a workbench that asks for permission at the terminal and shows progress.
+
+    `stream_bytes`: the least that a result has room for of each stream.
+    """
     settings: Settings = catalog.settings
+    limits = settings.limits
+    room = max(limits.max_stream_bytes, stream_bytes)
+    settings = settings._replace(limits=limits._replace(max_stream_bytes=room))
     if args.sandbox:
         settings = with_sandbox(settings, args.sandbox)
     gate = open_gate(settings, args)

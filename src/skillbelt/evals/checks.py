@@ -28,6 +28,7 @@ class EvalEvidence(NamedTuple):
 
     `files` are the outputs by name. `surprises` are uses that the skill does not declare, and
     `reported` are uses that only the output of a script mentions. An exit code of None: no run.
+    `cut`: the text is only the beginning of the output.
     """
 
     text: str
@@ -42,6 +43,7 @@ class EvalEvidence(NamedTuple):
     reported: tuple[str, ...] = ()
     seconds: float = 0.0
     tokens: int = 0
+    cut: bool = False
 
 
 class Grade(NamedTuple):
@@ -98,7 +100,10 @@ def _on_text(
         if text is None:
             there = ", ".join(sorted(seen.files)[:10]) or "none"
             return check.negated, f"there is no file {check.file!r}; files: {one_line(there)}"
-        return decide_text(text, check, references)
+        holds, evidence = decide_text(text, check, references)
+        if seen.cut and not holds and not check.file:
+            raise _Undecided(f"the output is too long: only {len(text):,} characters were read")
+        return holds, evidence
 
     return decided
 

@@ -16,6 +16,7 @@ from skillbelt.text import one_line, shorten
 
 _MAX_SHOWN = 200
 MAX_EXPECTATIONS = 500  # in one list of a case
+_LARGEST = 10**12  # number of a check
 # Names of the same checks in other formats.
 _ALIASES = {
     "contains-all": "contains",
@@ -113,7 +114,7 @@ def make_check(kind: str, value: object, where: str, *, file: str = "") -> tuple
     negated = name.startswith("not-")
     name = name.removeprefix("not-")
     if name in _MILLISECONDS:
-        seconds = _number(value, where) / 1000
+        seconds = read_number(value, where) / 1000
         return (EvalCheck(_MILLISECONDS[name], seconds, negated=negated),)
     name = _ALIASES.get(name, name)
     if name not in CHECKS:
@@ -122,7 +123,7 @@ def make_check(kind: str, value: object, where: str, *, file: str = "") -> tuple
     if takes == "none":
         return (EvalCheck(name, None, file, negated != (value is False)),)
     if takes == "number":
-        return (EvalCheck(name, _number(value, where), file, negated),)
+        return (EvalCheck(name, read_number(value, where), file, negated),)
     if takes == "any":
         return (EvalCheck(name, value, file, negated),)
     texts = texts_of(value, where)
@@ -133,9 +134,10 @@ def make_check(kind: str, value: object, where: str, *, file: str = "") -> tuple
     return tuple(EvalCheck(name, one, file, negated) for one in texts)
 
 
-def _number(value: object, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise ConfigError(f"{where}: takes a number of 0 or more, not {_show(value)}")
+def read_number(value: object, where: str) -> float:
+    """Return a number that a set gives; ConfigError for none, and for one too large to use."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LARGEST:
+        raise ConfigError(f"{where}: takes a number from 0 to {_LARGEST:,}, not {_show(value)}")
     return value
 
 

@@ -14,6 +14,7 @@ from skillbelt.evals.expectations import (
     read_assertions,
     read_behavior,
     read_expect,
+    read_number,
     sentence,
     texts_of,
 )
@@ -27,6 +28,7 @@ _PROMPTS = ("prompt", "question", "query", "request", "input", "task")
 _LISTS: Mapping[str, bool | None] = MappingProxyType(
     {
         "evals": None,
+        "evaluations": None,
         "cases": None,
         "tests": None,
         "queries": None,
@@ -34,6 +36,8 @@ _LISTS: Mapping[str, bool | None] = MappingProxyType(
         "trigger_evals": None,
         "triggers": None,
         "tasks": None,
+        "positive": True,
+        "negative": False,
         "positive_cases": True,
         "negative_cases": False,
         "should_trigger": True,
@@ -250,8 +254,9 @@ def read_expected(entry: Mapping[str, Any], where: str) -> Expected:
         found = found.plus(Expected(sentences=(sentence(f"This does not happen: {text}"),)))
     for script in texts_of(entry.get("expected_script"), f"{where}: expected_script"):
         found = found.plus(Expected((EvalCheck("script-run", script),)))
-    if entry.get("expect") is not None:
-        found = found.plus(read_expect(entry["expect"], f"{where}: expect"))
+    if (expect := entry.get("expect")) is not None:
+        read = read_assertions if isinstance(expect, list) else read_expect
+        found = found.plus(read(expect, f"{where}: expect"))
     if isinstance(entry.get("expected"), Mapping):
         found = found.plus(_read_waza_expected(entry["expected"], f"{where}: expected"))
     return found
@@ -286,11 +291,10 @@ def _script(entry: object, origin: EntryPlace) -> ScriptCase:
             f"{', '.join(sorted(_SCRIPT_KEYS))}"
         )
     expected = read_expect(entry.get("expect") or {}, f"{origin.text}: expect")
-    stdin, seconds = entry.get("stdin", ""), entry.get("timeout", 0)
+    seconds = read_number(entry.get("timeout", 0), f"{origin.text}: timeout")
+    stdin = entry.get("stdin", "")
     if not isinstance(stdin, str):
         raise ConfigError(f"{origin.text}: stdin takes a text")
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds < 0:
-        raise ConfigError(f"{origin.text}: timeout takes a number of seconds")
     arguments = entry.get("arguments", [])
     if not isinstance(arguments, list) or not all(isinstance(one, str) for one in arguments):
         raise ConfigError(f"{origin.text}: arguments takes a list of texts")

@@ -39,18 +39,24 @@ from skillbelt.text import one_line, shell_word, shorten
 
 PASS = "passed"
 CASE_SECONDS = 60.0
+MOST_CASE_SECONDS = 600.0  # that a set may ask for
+STREAM_BYTES = 2**20  # of the output, which checks read as a whole
 CASES_AT_ONCE = 2
 _USUAL = (EvalCheck("exit-code", 0),)
 _ALWAYS = EvalCheck("no-surprises")
 _KEPT = ("passed", "failed", "ungraded")  # outcomes that the cache holds
 _SHOWN_CHARS = 200  # of the input of a JSON call
-_MAX_STREAM_CHARS = 200_000
+_CUT = "stdout truncated"  # the warning of a run
 
 
 class ScriptBounds(NamedTuple):
-    """The time limit of a case, how many run at once, and the sandbox, which is part of the key."""
+    """The time limit of a case, how many run at once, and the sandbox, which is part of the key.
+
+    A case may ask for another time limit, of at most `most_seconds`: a set is untrusted.
+    """
 
     seconds: float = CASE_SECONDS
+    most_seconds: float = MOST_CASE_SECONDS
     at_once: int = CASES_AT_ONCE
     sandbox: str = ""
 
@@ -156,8 +162,11 @@ class _CaseRunner:
         plain["files"] = dict(case.files)
         return key_of(
             kind="script", skill=self._digest, case=plain, sandbox=self._bounds.sandbox,
-            seconds=self._bounds.seconds,
+            seconds=self._seconds(case),
         )  # fmt: skip
+
+    def _seconds(self, case: ScriptCase) -> float:
+        return min(case.seconds or self._bounds.seconds, self._bounds.most_seconds)
 
     def open_gate(self, cases: Sequence[ScriptCase], one_question: bool) -> Gate:
         """Return the gate for all cases; with one question it has been asked."""
@@ -189,7 +198,7 @@ class _CaseRunner:
             command = (*script.command, *case.arguments)
             call = RunCall(command=command, cwd=script.cwd, stdin=case.stdin.encode())
         return call._replace(
-            timeout_seconds=case.seconds or self._bounds.seconds,
+            timeout_seconds=self._seconds(case),
             inputs=self._inputs(case),
             all_outputs=True,
         )
@@ -245,9 +254,10 @@ class _CaseRunner:
         except SkillbeltError as error:
             return {"outcome": "error", "detail": one_line(str(error)), "grades": []}
         if timed_out:
-            seconds = case.seconds or self._bounds.seconds
-            return {"outcome": "timeout", "detail": f"took longer than {seconds:g} s",
-                    "seconds": seen.seconds, "grades": []}  # fmt: skip
+            detail = f"took longer than {self._seconds(case):g} s"
+            if case.seconds > self._bounds.most_seconds:
+                detail += f", the most (it asks for {case.seconds:g}; --timeout sets both)"
+            return {"outcome": "timeout", "detail": detail, "seconds": seen.seconds, "grades": []}
         return grade_case(case, seen, self._skill)
 
     def _asker(self, gate: Gate) -> Asker:
@@ -260,8 +270,9 @@ class _CaseRunner:
             result = self._bench.finish(run)
             run.workspace.wanted = False
         seen = EvalEvidence(
-            text=result.stdout[:_MAX_STREAM_CHARS],
-            error_text=result.stderr[:_MAX_STREAM_CHARS],
+            text=result.stdout,
+            error_text=result.stderr,
+            cut=_CUT in result.warnings,
             files=_texts(result.output_files),
             exit_code=result.exit_code,
             surprises=_undeclared(result.observed),
@@ -279,15 +290,16 @@ class _CaseRunner:
             case.json,
             who=self._asker(gate),
             script=case.script,
-            timeout_ms=int((case.seconds or self._bounds.seconds) * 1000),
+            timeout_ms=int(self._seconds(case) * 1000),
             inputs=self._inputs(case),
             all_outputs=True,
             observed=True,
             watch=follower.watch,
         )
         seen = EvalEvidence(
-            text=done.stdout[:_MAX_STREAM_CHARS],
-            error_text=done.stderr[:_MAX_STREAM_CHARS],
+            text=done.stdout,
+            error_text=done.stderr,
+            cut=_CUT in done.warnings,
             files=_texts(done.output_files),
             exit_code=done.exit_status.code,
             surprises=_undeclared(done.observed),
