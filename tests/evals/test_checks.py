@@ -118,9 +118,8 @@ def test_text_that_is_not_json_does_not_equal_a_value(tmp_path: Path) -> None:
 def test_what_a_part_of_the_output_lacks_is_not_decided(tmp_path: Path) -> None:
     seen, files = EvalEvidence("first", cut=True, exit_code=0), LocalFiles(str(tmp_path))
 
-    def grade(*given: object, negated: bool = False) -> bool | None:
-        check = EvalCheck(*given, negated=negated)  # type: ignore[arg-type]
-        return decide(check, seen, files).passed
+    def grade(kind: str, expected: object = None, *, negated: bool = False) -> bool | None:
+        return decide(EvalCheck(kind, expected, negated=negated), seen, files).passed
 
     assert grade("contains", ("first",)) is True
     assert grade("contains", ("last",)) is None
