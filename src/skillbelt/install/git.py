@@ -755,7 +755,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 class _ServerAnswer(Exception):
-    """What a server says that another request may make good."""
+    """An answer of a server after which another request may succeed."""
 
 
 class _MissingRef(_ServerAnswer):
