@@ -32,7 +32,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
     objects = tmp_path_factory.mktemp("objects")
     # What nodes build for the WASM sandbox takes minutes, and is the same for all tests.
     cache = hosts().cache_dir
-    made = TestCluster(SKILLBELT_OBJECTS=objects.as_uri(), SKILLBELT_CACHE_DIR=cache)
+    # No containers: to attack them on each node takes as long as all others.
+    made = TestCluster(
+        SKILLBELT_OBJECTS=objects.as_uri(),
+        SKILLBELT_CACHE_DIR=cache,
+        SKILLBELT_CONTAINER_ENGINE="unix:///none",
+    )
     try:
         made.start("one", "--processors", "1")
         made.start("two", "--processors", "2", SKILLBELT_MAX_PROCESSES="50")

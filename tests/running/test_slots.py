@@ -8,6 +8,7 @@ from skillbelt.errors import RunRefused
 from skillbelt.running import slots
 from skillbelt.running.slots import RunSlots
 from tests.benches import GUARDING, Bench, need
+from tests.sandbox.guests import copy_hosts
 
 # Runs the command with ever more handles, from none to enough, and counts those that stay open.
 _STEPS = """
@@ -53,9 +54,12 @@ def test_handles_are_closed_wherever_they_run_out(bench: Bench, sandbox: str) ->
     assert results[-1] == "done"
 
 
-@pytest.mark.long  # it compiles an interpreter first
+@pytest.mark.long
 def test_handles_of_the_wasm_sandbox_are_closed_wherever_they_run_out(bench: Bench) -> None:
     need("wasm")
+    cache = bench.tree.path("home/prepared")  # to compile the interpreter takes long
+    copy_hosts(str(cache))
+    bench.tree.setenv("SKILLBELT_CACHE_DIR", str(cache))
     bench.write("a.py", "print(1)")
     bench.tree.setenv("SKILLBELT_SANDBOX", "wasm")
     results, left = bench.as_user(_STEPS.format(command="python a.py", options="{}", step=3))

@@ -240,6 +240,7 @@ def copy_hosts(target: str) -> None:
     """Copy the host components into another cache folder while other tests add theirs."""
     for kind in ("wasm", "wasm-hosts"):
         folder = os.path.join(hosts().cache_dir, kind)
+        os.makedirs(folder, 0o700, exist_ok=True)
         os.makedirs(os.path.join(target, kind), 0o700)
         for name in os.listdir(folder):
             with suppress(FileNotFoundError):  # a part that got its final name
