@@ -3,7 +3,8 @@
 `python scripts/measure_tests.py -m "not long"` gives its arguments to pytest. Wall time says how
 busy a machine is; processor time much less so. What a test takes beyond it is waiting, also for a
 processor. `build/measured_tests.json` has both times of all tests. With `--record` later runs begin
-with what was slowest in this one (`tests/module_seconds.json`).
+with what was slowest in this one (`tests/module_seconds.json`); with MANY_EXAMPLES it counts for
+`make test-all`.
 
 Each worker gets a cgroup of its own, so that all counts which its tests start, also what outlives
 them. Needs root and `cpuacct` of cgroups.
@@ -102,8 +103,10 @@ def record(notes: list[tuple[str, float, float]]) -> None:
         if "::" in name:
             taken[name.partition("::")[0]] += wall
     slow = {name: round(wall, 1) for name, wall in taken.items() if wall >= RECORDED_SECONDS}
-    ordered = dict(sorted(slow.items(), key=lambda each: -each[1]))
-    RECORD.write_text(json.dumps(ordered, indent=1) + "\n")
+    kind = "long" if "MANY_EXAMPLES" in os.environ else "short"
+    recorded = json.loads(RECORD.read_text())
+    recorded[kind] = dict(sorted(slow.items(), key=lambda each: -each[1]))
+    RECORD.write_text(json.dumps(recorded, indent=1) + "\n")
 
 
 def main(arguments: list[str]) -> int:

@@ -23,7 +23,7 @@ from skillbelt.store.sqlite import SqliteStore
 from tests import warm
 from tests.benches import Bench
 from tests.bounds import restored
-from tests.examples import load_profile
+from tests.examples import MANY, load_profile
 from tests.outputs import workspace as workspace
 from tests.postgres import own_postgres as own_postgres
 from tests.postgres import postgres_server as postgres_server
@@ -57,7 +57,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 HERE = Path(__file__).parent
 # What the slow files take, as `scripts/measure_tests.py --record` wrote it.
-SECONDS: dict[str, float] = json.loads((HERE / "module_seconds.json").read_text("utf-8"))
+SECONDS: dict[str, float] = json.loads((HERE / "module_seconds.json").read_text("utf-8"))[
+    "long" if MANY else "short"
+]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
