@@ -129,6 +129,8 @@ class Ledger:
         self._counts: Counter[tuple[str, str, FindingKind]] = Counter()
         self._of_a_kind: Counter[str] = Counter()
         self.read_shell: Callable[[str, int, Ledger], object] = lambda text, line, ledger: None
+        # Modules and packages of Python that the skill has, as paths without the ending.
+        self.own_modules: frozenset[str] = frozenset()
         # The text of a file that lies beside the one being read, or below the skill; "" if none.
         self.read_sibling: Callable[[str], str] = lambda path: ""
         self.read_code: Callable[[str, str, int, Ledger], object] = lambda *_: None

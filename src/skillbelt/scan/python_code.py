@@ -11,6 +11,7 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from posixpath import dirname, join
 from typing import TYPE_CHECKING
 
 from skillbelt.format.python_source import MAX_SOURCE_BYTES, parse_python
@@ -179,6 +180,8 @@ class PythonReader:
             local = alias.asname or (alias.name if base else alias.name.partition(".")[0])
             self.names[local] = Traced(name=whole if alias.asname or base else local)
         module = base or node.names[0].name
+        if isinstance(node, ast.ImportFrom) and node.level:
+            return
         judge_import(module.partition(".")[0], self.line(node), self.ledger)
 
     def _assign_one(self, node: ast.AnnAssign | ast.AugAssign, depth: int) -> None:
@@ -698,8 +701,18 @@ _EXPRESSIONS: dict[type[ast.expr], Callable[..., Traced]] = {
 
 
 def judge_import(module: str, line: int, ledger: Ledger) -> None:
-    """Note a module that is imported, unless Python has it."""
+    """Note a module that is imported, unless Python or the skill has it."""
     if module in ("pynput", "pyxhook", "pyHook"):
         ledger.find("surveillance", line, f"import {module}", "ask")
-    if module and module not in sys.stdlib_module_names:
+    if module and module not in sys.stdlib_module_names and not _is_own(module, ledger):
         judge_package("pip", module, line, ledger)
+
+
+def _is_own(module: str, ledger: Ledger) -> bool:
+    """Whether the skill has the module, beside the text that is read or in a folder above it."""
+    folder = ledger.path
+    while folder:
+        folder = dirname(folder)
+        if join(folder, module) in ledger.own_modules:
+            return True
+    return False

@@ -129,6 +129,7 @@ class _Reading:
         """
         entries = list(self.skill.files.entries())
         self._paths = frozenset(one.path for one in entries if one.kind == "file")
+        self.ledger.own_modules = _own_modules(self._paths)
         self.ledger.read_sibling = self._read_sibling
         self._read_safely(SKILL_FILE, self._read_skill_text)
         self._read_safely(SKILL_FILE, self._read_head)
@@ -266,6 +267,17 @@ class _Reading:
             self.ledger.miss(f"{path}: only the first {MAX_TEXT:,} bytes were read")
             if is_acted_on(path, text):
                 self._doubt(path, f"only the first {MAX_TEXT:,} bytes were read")
+
+
+def _own_modules(paths: Iterable[str]) -> frozenset[str]:
+    """Return the paths of the modules and packages of Python among files, without the ending."""
+    found = set[str]()
+    for path in paths:
+        if path.endswith(".py"):
+            found.add(path[:-3])
+            while path := dirname(path):
+                found.add(path)
+    return frozenset(found)
 
 
 def _is_acted_on(entry: TreeEntry) -> bool:
