@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.anyio]
 every_era = pytest.mark.parametrize("mode", first_one("auto", "legacy"))
 S = "/v1/sessions/chat"
 META: Any = {"skillbelt/session": "chat"}
+STEPS = 2  # of each of a thousand conversations
 
 
 @pytest.fixture(params=["postgres", pytest.param("sqlite", marks=pytest.mark.long)])
@@ -270,7 +271,7 @@ async def test_a_thousand_conversations_over_three_servers(shared: Tree) -> None
                     body = f"{name} {number}".encode()
                     await client.put(f"/v1/sessions/c{name}/artifacts/note", content=body)
 
-            for number in range(3):
+            for number in range(STEPS):
                 async with anyio.create_task_group() as group:
                     for name in fast:
                         group.start_soon(step, name, number)
@@ -279,15 +280,15 @@ async def test_a_thousand_conversations_over_three_servers(shared: Tree) -> None
                             group.start_soon(add, second, name, f"second {number}")
             for name in fast:
                 at = f"/v1/sessions/c{name}/artifacts/note?version="
-                kept = [(await client.get(f"{at}{number}")).text for number in range(3)]
-                assert kept == [f"{name} {number}" for number in range(3)]
+                kept = [(await client.get(f"{at}{number}")).text for number in range(STEPS)]
+                assert kept == [f"{name} {number}" for number in range(STEPS)]
             for name in fast[::10]:
                 at = f"/v1/sessions/both{name}"
                 assert (await client.get(at)).json()["loaded"] == ["pdf"]
                 both = [
                     (await client.get(f"{at}/artifacts/both?version={number}")).text
-                    for number in range(6)
+                    for number in range(2 * STEPS)
                 ]
                 for who in ("first", "second"):
                     own = [one for one in both if one.startswith(who)]
-                    assert own == [f"{who} {number}" for number in range(3)]
+                    assert own == [f"{who} {number}" for number in range(STEPS)]
