@@ -150,7 +150,7 @@ def _parse(data: bytes, source: str) -> dict[str, Any]:
     except ValueError as error:
         raise _refusal(source, "its manifest is not JSON") from error
     if not isinstance(document, dict):
-        raise _refusal(source, "its manifest is not JSON object")
+        raise _refusal(source, "its manifest is not a JSON object")
     return document
 
 
