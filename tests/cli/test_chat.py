@@ -27,6 +27,9 @@ from tests.tree import Done, Tree
 SKILLS = "project/.agents/skills"
 ECHO = "import json, sys\nprint(json.dumps({'got': json.load(sys.stdin)}))\n"
 HANG_SECONDS = 500
+# Stands in an empty prompt alone: answers may have "> " in them, and what is typed before the
+# prompt is read by a terminal that makes a new line of Enter.
+PROMPT = "a question, @file or /help"
 # An answer that cannot be stopped, and a runner that cannot be closed.
 STUCK = """
 import threading
@@ -48,8 +51,8 @@ raise SystemExit(main())
 class Talk:
     """Somebody at a terminal."""
 
-    def __init__(self, handle: int) -> None:
-        self._handle, self.written = handle, ""
+    def __init__(self, handle: int, prompt: str) -> None:
+        self._handle, self._prompt, self.written = handle, prompt, ""
         self._seen = 0
 
     def until(self, text: str) -> str:
@@ -80,7 +83,7 @@ class Talk:
 
     def say(self, line: str) -> None:
         """Type a line at the prompt."""
-        self.until("> ")
+        self.until(self._prompt)
         self.type(f"{line}\r")
 
 
@@ -104,7 +107,7 @@ def talking(
     )
     os.close(theirs)
     try:
-        yield Talk(ours)
+        yield Talk(ours, "> " if term == "dumb" else PROMPT)
         assert child.wait(HANG_SECONDS) == exit_code
     finally:
         child.kill()
@@ -159,7 +162,7 @@ def test_an_answer_and_the_end(skilled: Tree) -> None:
 
 def test_the_end_of_the_input_ends_the_talk(skilled: Tree) -> None:
     with talking(skilled) as talk:
-        talk.until("> ")
+        talk.until(PROMPT)
         talk.type("\x04")
 
 
@@ -184,7 +187,7 @@ def test_permission_is_asked_for_between_the_lines(skilled: Tree) -> None:
 )
 def test_what_was_typed_before_the_question_is_no_answer(skilled: Tree, more: str) -> None:
     with talking(skilled) as talk:
-        talk.until("> ")
+        talk.until(PROMPT)
         talk.type(f"An echo, please\r{more}")
         talk.until(CHOICE)
         talk.type("\r")
@@ -196,7 +199,7 @@ def test_what_was_typed_before_the_question_is_no_answer(skilled: Tree, more: st
 
 def test_two_lines_that_are_pasted_do_not_answer_what_the_first_one_leads_to(skilled: Tree) -> None:
     with talking(skilled) as talk:
-        talk.until("> ")
+        talk.until(PROMPT)
         talk.type("\x1b[200~An echo, please\na\n\x1b[201~\r")
         talk.until(CHOICE)
         talk.type("\r")
@@ -222,17 +225,17 @@ def sent_when_typed(tree: Tree, *keys: tuple[str, str]) -> list[str]:
 @pytest.mark.parametrize("end", ["\n", "\r"])
 def test_a_pasted_block_is_one_message(skilled: Tree, end: str) -> None:
     block = end.join(["first line", "  second line", "", "third"])
-    keys = [("> ", f"\x1b[200~{block}\x1b[201~"), ("third", "\r")]
+    keys = [(PROMPT, f"\x1b[200~{block}\x1b[201~"), ("third", "\r")]
     assert sent_when_typed(skilled, *keys) == ["first line\n  second line\n\nthird"]
 
 
 def test_a_pasted_block_that_ends_in_a_newline_waits_for_enter(skilled: Tree) -> None:
-    keys = [("> ", "\x1b[200~first\nsecond\n\x1b[201~"), ("second", "and more\r")]
+    keys = [(PROMPT, "\x1b[200~first\nsecond\n\x1b[201~"), ("second", "and more\r")]
     assert sent_when_typed(skilled, *keys) == ["first\nsecond\nand more"]
 
 
 def test_alt_enter_begins_a_new_line(skilled: Tree) -> None:
-    keys = [("> ", "first\x1b\r"), ("first", "second\r")]
+    keys = [(PROMPT, "first\x1b\r"), ("first", "second\r")]
     assert sent_when_typed(skilled, *keys) == ["first\nsecond"]
 
 
@@ -272,15 +275,15 @@ def test_an_interrupt_at_the_question_is_a_no_and_not_the_end_of_the_talk(skille
 
 def test_names_of_skills_and_commands_are_completed(skilled: Tree) -> None:
     with talking(skilled) as talk:
-        talk.until("> ")
+        talk.until(PROMPT)
         talk.type("/gre\t")
         talk.until("/greet")
         talk.type("\r")
         talk.until("mellifluous")
-        talk.until("> ")
+        talk.until(PROMPT)
         talk.type("/mut\t\r")  # nothing to complete: it is no skill for users
         talk.until("there is no command or skill /mut, and nothing was sent")
-        talk.until("> ")
+        talk.until(PROMPT)
         talk.type("/qu\t\r")
 
 
@@ -353,12 +356,11 @@ def test_conversations_are_gone_on_with_at_a_terminal(skilled: Tree) -> None:
 
 def test_an_interrupt_at_the_prompt_gives_up_the_line(skilled: Tree) -> None:
     with talking(skilled) as talk:
-        talk.until("> ")
+        talk.until(PROMPT)
         talk.type("half a line")
         talk.until("half a line")
         talk.type("\x03")
-        talk.until("a question")
-        talk.type("/quit\r")
+        talk.say("/quit")
 
 
 def test_an_interrupt_of_a_question_ends_the_answer(skilled: Tree) -> None:
@@ -376,7 +378,7 @@ def test_what_was_typed_is_remembered_for_the_next_time(skilled: Tree) -> None:
         talk.until("/reload")
         talk.say("/quit")
     with talking(skilled) as talk:
-        talk.until("> ")
+        talk.until(PROMPT)
         talk.type("\x1b[A\x1b[A\r")  # the line before the last
         talk.until("/reload")
         talk.say("/quit")
@@ -394,7 +396,7 @@ def test_a_dumb_terminal_will_do(skilled: Tree) -> None:
 
 def test_a_new_skill_is_there_after_a_reload(skilled: Tree) -> None:
     with talking(skilled) as talk:
-        talk.until("> ")
+        talk.until(PROMPT)
         skilled.skill(f"{SKILLS}/fresh", "Is new.")
         talk.type("/reload\r")
         talk.until("added: fresh")

@@ -120,7 +120,7 @@ def running() -> Iterator[Server]:
         thread.join()
 
 
-def eventually(what: Callable[[], bool], seconds: float = 20) -> None:
+def eventually(what: Callable[[], bool], seconds: float = 500) -> None:
     """Wait until the condition holds; fail if it never does."""
     end = time.monotonic() + seconds
     while not what():
