@@ -135,6 +135,8 @@ test_packages() {
         apt_install openssh-server docker-registry ||
             say "the tests of sources will need openssh-server and docker-registry"
     fi
+    have soffice || apt_install libreoffice-writer-nogui ||
+        say "the tests of conversions will need LibreOffice, which may not be installed here"
     have npm || apt_install nodejs npm || say "building JavaScript will need Node.js with npm"
 }
 

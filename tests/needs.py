@@ -48,6 +48,10 @@ sshd = needs(os.path.exists("/usr/sbin/sshd"), "needs an ssh server: apt install
 node = needs(
     shutil.which("node", path="/usr/bin:/bin") is not None, "needs Node.js: apt install nodejs"
 )
+libreoffice = needs(
+    shutil.which("soffice") is not None,
+    "needs LibreOffice: apt install libreoffice-writer-nogui",
+)
 llvm_mc = needs(shutil.which("llvm-mc") is not None, "needs llvm-mc: apt install llvm")
 keyring = needs(find_spec("keyring") is not None, "needs keyring: pip install 'skillbelt[secrets]'")
 atheris = needs(find_spec("atheris") is not None, "needs atheris: pip install atheris")

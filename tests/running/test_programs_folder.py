@@ -210,10 +210,7 @@ def test_what_libreoffice_cannot_do_under_landlock_is_said_in_one_line(
 
 
 @pytest.mark.long
-@pytest.mark.skipif(
-    not shutil.which("soffice"),
-    reason="needs LibreOffice (600 MB): apt-get install libreoffice-writer",
-)
+@needs.libreoffice
 @pytest.mark.parametrize("sandbox", SANDBOXES)
 def test_libreoffice_converts_in_every_sandbox(echo: Bench, sandbox: str) -> None:
     echo.write("a b.txt", "hello")

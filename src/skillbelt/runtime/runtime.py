@@ -170,7 +170,7 @@ class Runtime:
         )
         self._progress = progress
         self.gate = Gate(
-            lambda: self.settings,
+            lambda: self.catalog.settings,
             lambda: self.store,
             rules=rules,
             ask=ask,
@@ -207,7 +207,7 @@ class Runtime:
         from skillbelt.runtime.runs import RuntimeRuns  # cost: 60 ms, only for a run
 
         return RuntimeRuns(
-            lambda: self.settings,
+            lambda: self.catalog.settings,
             self.gate,
             self.get_skill,
             skills=self.skills,
