@@ -254,8 +254,7 @@ attempt(*(lambda way=way, pid=pid: way(pid) for way in ways
         allowed="""
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (50, 100))
-os.nice(1)
-os.setpriority(os.PRIO_PROCESS, 0, 5)
+os.setpriority(os.PRIO_PROCESS, 0, max(5, os.nice(1)))
 os.sched_setaffinity(0, os.sched_getaffinity(0))
 os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 """,
