@@ -98,17 +98,17 @@ class Trust:
 
         A different folder at the path of a trusted one is not trusted.
         """
-        return self._covering("project", os.path.realpath(folder)) is not None
+        return self._find_covering("project", os.path.realpath(folder)) is not None
 
     def origin(self, origin: Origin) -> bool:
         """Whether the origin is a trusted one or lies below one, on the same host and port."""
-        return self._covering("origin", normal_url(origin.url)) is not None
+        return self._find_covering("origin", normal_url(origin.url)) is not None
 
     def covering(self, value: str) -> TrustEntry | None:
         """Return the entry that makes this path or URL trusted: its own, or that of a parent."""
         if "://" in value:
-            return self._covering("origin", normal_url(_url(value)))
-        return self._covering("project", os.path.realpath(value))
+            return self._find_covering("origin", normal_url(_url(value)))
+        return self._find_covering("project", os.path.realpath(value))
 
     def add(self, value: str, record: Record | None = None) -> TrustEntry:
         """Trust a folder, or an origin by its URL; an existing entry is kept as it is.
@@ -202,7 +202,7 @@ class Trust:
             if (above is None or entry.value in above) and _is_exchanged(entry)
         )
 
-    def _covering(self, kind: str, value: str) -> TrustEntry | None:
+    def _find_covering(self, kind: str, value: str) -> TrustEntry | None:
         self._reload()
         entries = self._entries
         if kind == "origin" and value:

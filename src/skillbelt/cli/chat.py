@@ -87,10 +87,10 @@ class _Chat:
         hello = f"model {model}; session {one_line(self.session)}; /help lists the commands"
         self.say("\n".join(self.screen.render_own(hello)) if self.screen else hello)
         for line in lines:
-            if line.strip() and not self._take(line):
+            if line.strip() and not self._take_line(line):
                 return
 
-    def _take(self, line: str) -> bool:
+    def _take_line(self, line: str) -> bool:
         """Handle the line; an interrupt stops that, a second one ends the chat."""
         with _Interrupts(self._begin_stop) as interrupts:
             try:
@@ -246,10 +246,10 @@ class _Interrupts:
 def _leave_soon() -> None:
     """End the process in a moment, even if it waits for a lock, a thread or an import."""
     # A signal handler must not start a `threading.Thread`: that takes locks that it may hold.
-    _thread.start_new_thread(_leave, ())
+    _thread.start_new_thread(_end_process, ())
 
 
-def _leave() -> None:
+def _end_process() -> None:
     time.sleep(_LEAVE_SECONDS)
     restore_all()
     os._exit(INTERRUPTED)

@@ -235,7 +235,7 @@ def _list(settings: Settings, args: argparse.Namespace) -> int:
     if args.json:
         print_json({"clients": [one._asdict() for one in files]})
         return 0
-    rows = [(one.client, one.scope, one.state, _short(one.path, settings)) for one in files]
+    rows = [(one.client, one.scope, one.state, _shorten_path(one.path, settings)) for one in files]
     print_table(("client", "scope", "skillbelt", "file"), rows, wrap=True)
     for one in files:
         if one.problem:
@@ -302,13 +302,13 @@ def print_snippets(args: argparse.Namespace) -> None:
     for clients, snippet in group_snippets(words):
         for client in clients:
             paths = [find_file(client, scope, settings) for scope in SCOPES]
-            shown = " or ".join(one_line(_short(path, settings)) for path in paths if path)
+            shown = " or ".join(one_line(_shorten_path(path, settings)) for path in paths if path)
             print(f"{client.title}: {shown}")
         print(f"\n{_indent(snippet)}\n")
     print("To serve at this terminal nevertheless: --stdio. To serve over HTTP: --http.")
 
 
-def _short(path: str, settings: Settings) -> str:
+def _shorten_path(path: str, settings: Settings) -> str:
     project = os.path.join(settings.worktree or settings.project, "")
     home = os.path.join(settings.home, "")
     if path.startswith(project):

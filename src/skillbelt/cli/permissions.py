@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
     if args.skill and args.type == "skill":
         raise ConfigError("--skill needs a --type: of the type skill, SUBJECT is the skill itself")
     if args.action == "why":
-        return _why(args)
+        return _explain(args)
     if args.action == "revoke":
         return _revoke(_gate(args), args)
     if args.action == "answer":
@@ -215,7 +215,7 @@ def _location(rule: Rule) -> str:
     return "built in" if rule.source == "default" else f"{rule.source}{place}"
 
 
-def _why(args: argparse.Namespace) -> int:
+def _explain(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     gate = Gate(catalog.settings, lambda: open_store(catalog.settings))
     found = {who: gate.explain(_request(gate, catalog, who, args)) for who in _INITIATORS}

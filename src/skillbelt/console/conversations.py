@@ -188,7 +188,7 @@ def tell_moments(events: Sequence[Event]) -> Iterator[Moment]:
     """Yield the events of a conversation, each with the tokens of all texts so far."""
     total = 0
     for event in events:
-        told = _tell(event)
+        told = _describe_event(event)
         if told is None:
             continue
         kind, speaker, text, calls = told
@@ -206,7 +206,7 @@ def tell_moments(events: Sequence[Event]) -> Iterator[Moment]:
         )
 
 
-def _tell(event: Event) -> tuple[str, str, str, tuple[tuple[str, str], ...]] | None:
+def _describe_event(event: Event) -> tuple[str, str, str, tuple[tuple[str, str], ...]] | None:
     data = event.data
     if event.type == "message":
         role = str(data.get("role") or "other")

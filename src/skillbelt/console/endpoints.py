@@ -60,7 +60,7 @@ _ANSWERS = ("once", "conversation", "always", "reject")
 
 def list_catalog(request: ApiRequest) -> object:
     """List every skill with its client and its state, as `list --json`."""
-    belt = _unbound(request)
+    belt = _require_operator(request)
     catalog, after = belt.catalog, request.query.get("after", "")
     clients = clients_of(catalog)
     every = sorted(
@@ -126,12 +126,12 @@ def change_skill(request: ApiRequest) -> object:
     if "enabled" in body:
         check_switch(switch(belt.catalog, skill.name, body["enabled"]), skill.name)
     if body.get("forget"):
-        forget_answers(belt, skill, _who(request))
+        forget_answers(belt, skill, _name_caller(request))
     return {"name": skill.name, "enabled": belt.settings.for_skill(skill.name).enabled}
 
 
 def _find_skill(request: ApiRequest) -> tuple[Runtime, Skill]:
-    belt = _unbound(request)
+    belt = _require_operator(request)
     belt.look()
     return belt, find_any(belt.catalog, request.path["name"])
 
@@ -145,14 +145,14 @@ def add_skills(request: ApiRequest) -> object:
     """Begin to fetch a source, or a new version of a skill; nothing is installed yet."""
     belt, body = _answering(request), request.body
     if "update" in body:
-        job = begin_update(parts_of(belt), body["update"], by=_who(request))
+        job = begin_update(parts_of(belt), body["update"], by=_name_caller(request))
     else:
         names = tuple(body.get("skills", ()))
         job = begin_add(
             parts_of(belt),
             body.get("source", ""),
             scope=body.get("scope", "project"),
-            by=_who(request),
+            by=_name_caller(request),
             names=names,
         )
     return job.document()
@@ -174,14 +174,14 @@ def answer_install(request: ApiRequest) -> object:
     job.answer(
         agreed=request.body["answer"] == "go",
         chosen=request.body.get("skills", ()),
-        by=_who(request),
+        by=_name_caller(request),
     )
     return {"answered": True}
 
 
 def list_history(request: ApiRequest) -> object:
     """List the runs of every process that shares the store, the newest first."""
-    belt = _unbound(request)
+    belt = _require_operator(request)
     runs, after = RunHistory(belt.store).select(
         skill=request.query.get("skill", ""),
         state=request.query.get("state", ""),
@@ -194,7 +194,7 @@ def list_history(request: ApiRequest) -> object:
 
 def show_history(request: ApiRequest) -> object:
     """Show one run with what it printed."""
-    history = RunHistory(_unbound(request).store)
+    history = RunHistory(_require_operator(request).store)
     run = history.find(request.path["id"])
     if run is None:
         raise HttpRefusal("not_found", "there is no such run")
@@ -204,7 +204,7 @@ def show_history(request: ApiRequest) -> object:
 def stop_history(request: ApiRequest) -> object:
     """Ask the process of a run to end it."""
     belt = _answering(request)
-    return {"stopped": RunHistory(belt.store).stop(request.path["id"], _who(request))}
+    return {"stopped": RunHistory(belt.store).stop(request.path["id"], _name_caller(request))}
 
 
 def repeat_history(request: ApiRequest) -> object:
@@ -216,7 +216,7 @@ def repeat_history(request: ApiRequest) -> object:
 
 def read_run_file(request: ApiRequest) -> object:
     """Give the bytes of a file that a run got, kept as an artifact or left in its workspace."""
-    belt = _unbound(request)
+    belt = _require_operator(request)
     found = open_file(belt, find_run(belt, request.path["id"]), request.path["name"])
     return _download(found.file, found.size)
 
@@ -224,7 +224,7 @@ def read_run_file(request: ApiRequest) -> object:
 def list_conversations(request: ApiRequest) -> object:
     """List the conversations of every user, the last used first."""
     talks, after = list_talks(
-        _unbound(request).store, request.query.get("after", ""), min(_most(request), 200)
+        _require_operator(request).store, request.query.get("after", ""), min(_most(request), 200)
     )
     found = [
         {
@@ -244,7 +244,7 @@ def list_conversations(request: ApiRequest) -> object:
 
 def show_conversation(request: ApiRequest) -> object:
     """Show what was said and loaded in a conversation, and the tokens of it."""
-    belt, key = _unbound(request), _talk_key(request)
+    belt, key = _require_operator(request), _talk_key(request)
     return talk_document(belt, key)
 
 
@@ -255,7 +255,7 @@ def _talk_key(request: ApiRequest) -> SessionKey:
 
 def list_requests(request: ApiRequest) -> object:
     """List what was sent to the model in a conversation, as far as that is kept."""
-    belt, key = _unbound(request), _talk_key(request)
+    belt, key = _require_operator(request), _talk_key(request)
     after, most = request.query.get("after", "0"), min(_most(request), 200)
     found = RequestLog(belt.store, key).summaries(
         after=int(after) if after.isdecimal() and len(after) < 10 else 0, limit=most
@@ -267,13 +267,13 @@ def list_requests(request: ApiRequest) -> object:
 
 def show_request(request: ApiRequest) -> object:
     """Show one request to the model, and what it shares with the one before."""
-    belt, key = _unbound(request), _talk_key(request)
+    belt, key = _require_operator(request), _talk_key(request)
     return find_request(belt.store, key, request.path["number"]).document()
 
 
 def examine(request: ApiRequest) -> object:
     """Say what `doctor --json` finds, with the results of the last attacks on the sandboxes."""
-    return health_document(parts_of(_unbound(request)))
+    return health_document(parts_of(_require_operator(request)))
 
 
 def attack(request: ApiRequest) -> object:
@@ -283,7 +283,7 @@ def attack(request: ApiRequest) -> object:
 
 def list_log(request: ApiRequest) -> object:
     """List events of the audit log, the oldest first, as `log --json`; `until` goes back."""
-    belt, query = _unbound(request), request.query
+    belt, query = _require_operator(request), request.query
     events = belt.gate.audit.read(
         type=query.get("type"),
         skill=query.get("skill"),
@@ -297,7 +297,7 @@ def list_log(request: ApiRequest) -> object:
 
 def show_usage(request: ApiRequest) -> object:
     """Say which skills are used, how often, with what success and how long."""
-    book = parts_of(_unbound(request)).usage
+    book = parts_of(_require_operator(request)).usage
     book.start()
     complete = book.wait(USAGE_SECONDS)
     return {"skills": [one.document() for one in book.skills()], "complete": complete}
@@ -312,7 +312,7 @@ def list_inbox(request: ApiRequest) -> object:
 def answer_inbox(request: ApiRequest) -> object:
     """Answer a permission question of any project."""
     parts = parts_of(_answering(request))
-    answer = Answer(request.body["answer"], request.body.get("message", ""), _who(request))
+    answer = Answer(request.body["answer"], request.body.get("message", ""), _name_caller(request))
     if not give_answer(parts, request.path["id"], answer):
         raise HttpRefusal("not_found", "no such question waits for an answer")
     return {"answered": True}
@@ -331,11 +331,11 @@ def _describe(parts: ConsoleParts, posted: Posted) -> dict[str, object]:
     }
 
 
-def _who(request: ApiRequest) -> str:
+def _name_caller(request: ApiRequest) -> str:
     return f"http {request.holder.app}/{request.user}"
 
 
-def _unbound(request: ApiRequest) -> Runtime:
+def _require_operator(request: ApiRequest) -> Runtime:
     if request.holder.is_bound:
         raise HttpRefusal("forbidden", "this token is bound to a user or an app")
     return request.belt
@@ -344,7 +344,7 @@ def _unbound(request: ApiRequest) -> Runtime:
 def _answering(request: ApiRequest) -> Runtime:
     if not request.holder.answers:
         raise HttpRefusal("forbidden", "this token answers no permission questions")
-    return _unbound(request)
+    return _require_operator(request)
 
 
 def _most(request: ApiRequest) -> int:

@@ -172,13 +172,13 @@ class InstallDesk:
     ) -> InstallJob:
         """Start fetching a source."""
         # A source with a password is refused; the typed text is not shown to others.
-        job = self._new(by, redact(source), scope)
+        job = self._add_job(by, redact(source), scope)
         return self._start(job, lambda: self._add(job, source, tuple(names)))
 
     def update(self, locked: LockedSkill, *, by: str) -> InstallJob:
         """Start looking for a new version of a skill."""
         scope = locked.lock.place.scope
-        job = self._new(by, locked.entry.source, scope)
+        job = self._add_job(by, locked.entry.source, scope)
         return self._start(job, lambda: self._update(job, locked))
 
     def close(self) -> None:
@@ -187,7 +187,7 @@ class InstallDesk:
             with suppress(HttpRefusal):  # it is not waiting, or was answered just now
                 job.answer(agreed=False)
 
-    def _new(self, by: str, source: str, scope: str) -> InstallJob:
+    def _add_job(self, by: str, source: str, scope: str) -> InstallJob:
         with self._lock:
             if sum(one.is_open for one in self._jobs.values()) >= MAX_OPEN:
                 raise HttpRefusal("busy", "too many installations wait for an answer; end some")

@@ -93,7 +93,7 @@ def materialize(
     left = [] if in_system else materials
     if len(taken) == len(materials) and "#" not in "".join(landed):
         left = _put_alone(result, materials, homes)
-    places = _places(left, homes, _calls(found, result, landed), landed) if left else {}
+    places = _assign_blocks(left, homes, _calls(found, result, landed), landed) if left else {}
     _mark_unloaded(result, skills, homes, taken.union(places), landed)
     _put_blocks(result, places)
     _put_note(result, note)
@@ -302,7 +302,7 @@ def _put_alone(
     return left
 
 
-def _places(
+def _assign_blocks(
     materials: Sequence[Material],
     homes: Mapping[str, int | None],
     calls: _Calls,
@@ -377,20 +377,20 @@ def _part(text: str) -> Message:
     return {"type": "text", "text": text}
 
 
-def _text(part: object) -> str:
+def _part_text(part: object) -> str:
     text = part.get("text") if isinstance(part, Mapping) else part
     return text if isinstance(text, str) else ""
 
 
-def _whole(message: Message) -> str:
+def _full_text(message: Message) -> str:
     content = message.get("content") or ""
     if isinstance(content, str):
         return content
-    return "\n".join(map(_text, content))
+    return "\n".join(map(_part_text, content))
 
 
 def _lines(message: Message) -> list[str]:
-    return _whole(message).split("\n")
+    return _full_text(message).split("\n")
 
 
 def _amend(messages: list[Message], index: int, names: Container[str], text: str) -> None:
@@ -401,7 +401,7 @@ def _amend(messages: list[Message], index: int, names: Container[str], text: str
         changed = text if _is_stub(content, names) else _append_text(content, names, text)
     else:
         part = _part(text)
-        kept = [each for each in content if each != part and not _is_stub(_text(each), names)]
+        kept = [each for each in content if each != part and not _is_stub(_part_text(each), names)]
         changed = [*kept, part]
     messages[index] = {**messages[index], "content": changed}
 
@@ -421,7 +421,7 @@ def _put_system(messages: list[Message], texts: Sequence[str]) -> None:
         messages.insert(0, {"role": "system", "content": ""})
     for text in texts:
         content = messages[0].get("content") or ""
-        whole = _whole(messages[0])
+        whole = _full_text(messages[0])
         merged = merge(whole, Overview(text=text, tokens=0, shown=0, names_only=0, omitted=0))
         if merged != whole:
             changed = merged if isinstance(content, str) else [*content, _part(text)]

@@ -99,7 +99,7 @@ def cut_body(text: str, max_lines: int, max_chars: int, hint: str = "") -> Cut:
     room = max_chars - _NOTE_CHARS - len(hint)
     blocks = _blocks(text)
     if len(blocks) < 2:
-        kept = [_beginning(text, max_lines - 2, room)]
+        kept = [_cut_at_paragraph(text, max_lines - 2, room)]
         note = _describe_rest(text, kept[0])
     else:
         chosen = _Choice(blocks, max_lines - 2, room).kept
@@ -193,7 +193,7 @@ class _Choice:
         block = self._blocks[place]
         text = block.text
         if not self._fits(place, 1, max_lines, max_chars):
-            text = _beginning(text, max_lines, max_chars)
+            text = _cut_at_paragraph(text, max_lines, max_chars)
             text = "" if block.level and _is_bare(text) else text
         if text:
             self.kept[place] = text
@@ -223,7 +223,7 @@ class _Choice:
             nearest = block.level if place in self.kept else min(nearest, block.level)
 
 
-def _beginning(text: str, max_lines: int, max_chars: int) -> str:
+def _cut_at_paragraph(text: str, max_lines: int, max_chars: int) -> str:
     """Return the beginning up to the end of a paragraph; close an open code fence."""
     room = min(len(pages(text, 1, max(max_lines, 0))), max(max_chars, 0))
     if room < 1:

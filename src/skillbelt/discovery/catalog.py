@@ -167,7 +167,7 @@ class Catalog(Mapping[str, Skill]):
         When a settings file changes they are loaded again; given ones by `reload`, if there is one.
         """
         if settings is None:
-            reload = partial(load_settings, project, overrides=_plain(overrides))
+            reload = partial(load_settings, project, overrides=_normalize_overrides(overrides))
             settings = reload()
         elif project is not None or overrides:
             raise TypeError("give settings, or a project and single settings, not both")
@@ -198,7 +198,7 @@ class Catalog(Mapping[str, Skill]):
         return len(self.snapshot)
 
     def __repr__(self) -> str:
-        known = self._known
+        known = self._last_snapshot
         count = "not scanned yet" if known is None else f"{len(known)} skills"
         return f"<Catalog of {self.settings.project}: {count}>"
 
@@ -219,7 +219,7 @@ class Catalog(Mapping[str, Skill]):
         if (
             self.take_over_settings()
             or self._renewed
-            or self._known is None
+            or self._last_snapshot is None
             or age >= max(self.settings.rescan_seconds, self._pause())
         ):
             self._rescan(refresh=False)
@@ -374,7 +374,7 @@ class Catalog(Mapping[str, Skill]):
 
     def refresh(self) -> Changes:
         """Read every file again, ask remote sources again, and return what changed."""
-        before = self._known or Snapshot({})
+        before = self._last_snapshot or Snapshot({})
         self._rescan(refresh=True)
         return _changes(before, self.snapshot)
 
@@ -382,7 +382,7 @@ class Catalog(Mapping[str, Skill]):
         """Yield the changes on disk as they happen, until `stop` is set."""
         before = self.snapshot
         signalled, followed = False, -float("inf")
-        for changed in ticks(self._watched, self.settings.watch_seconds, stop):
+        for changed in ticks(self._watched_folders, self.settings.watch_seconds, stop):
             # The pause after a periodic scan does not delay a change that was signalled.
             signalled = self.take_over_settings() or signalled or changed
             now = time.monotonic()
@@ -397,7 +397,7 @@ class Catalog(Mapping[str, Skill]):
                 yield changes
 
     @property
-    def _known(self) -> Snapshot | None:
+    def _last_snapshot(self) -> Snapshot | None:
         """The last snapshot; None before the first scan."""
         return self.__dict__.get("snapshot")
 
@@ -408,7 +408,7 @@ class Catalog(Mapping[str, Skill]):
             return 0.0
         return cost / MAX_SCAN_SHARE
 
-    def _watched(self) -> list[str]:
+    def _watched_folders(self) -> list[str]:
         return [s.root.path for s in self._scans if s.exists and not s.stalled]
 
     def _rescan(self, *, refresh: bool) -> None:
@@ -443,7 +443,7 @@ class Catalog(Mapping[str, Skill]):
             )
         self._scans = [stalled[root] if root in stalled else next(fresh) for root in roots]
         found = merge(self._scans, diagnostics, self.settings)
-        if self._renewed or not found.same_as(self._known):
+        if self._renewed or not found.same_as(self._last_snapshot):
             self.snapshot = found
             self._renewed = False
         self._scanned_at = time.monotonic()
@@ -704,7 +704,7 @@ def _index(settings: Settings) -> Index:
     return SqliteIndex(settings.index_file, "-".join(map(str, (*rules, int(settings.strict)))))
 
 
-def _plain(overrides: Mapping[str, object]) -> dict[str, object]:
+def _normalize_overrides(overrides: Mapping[str, object]) -> dict[str, object]:
     """Convert path objects and single paths to the types of settings."""
     plain = dict(overrides)
     paths = plain.get("paths")

@@ -133,7 +133,8 @@ class _Worker(threading.Thread):
         walker.walk()
         if not walker.exists or pulse.stopped:
             return Scan(
-                root, diagnostics=(*walker.diagnostics, *_missing(root, walker.diagnostics))
+                root,
+                diagnostics=(*walker.diagnostics, *_diagnose_missing(root, walker.diagnostics)),
             )
         known = index.load(root.path) if walker.found else {}
         trusted = self._judge.trusts(root)
@@ -187,7 +188,7 @@ def rules(settings: Settings) -> WalkRules:
     )
 
 
-def _missing(root: Root, diagnostics: Iterable[Diagnostic]) -> Iterable[Diagnostic]:
+def _diagnose_missing(root: Root, diagnostics: Iterable[Diagnostic]) -> Iterable[Diagnostic]:
     if root.required and not any(True for _ in diagnostics):
         message = "skill path not found: there is no such folder"
         remedy = "create it, or remove it from the settings"

@@ -342,7 +342,7 @@ def _walk(folder: str, fence: str) -> tuple[TreeEntry, ...]:
         with SkillTree(folder, fence) as tree:
             return tuple(tree.entries())
     except (OSError, PathEscape) as error:
-        return (TreeEntry("", "folder", problem="unreadable", reason=_why(error)),)
+        return (TreeEntry("", "folder", problem="unreadable", reason=_describe_error(error)),)
 
 
 def _hash_files(
@@ -402,7 +402,7 @@ def _diagnose(folder: str, entry: TreeEntry) -> Diagnostic:
 
 
 def _unreadable(path: str, error: str | Exception) -> Diagnostic:
-    why = error if isinstance(error, str) else _why(error)
+    why = error if isinstance(error, str) else _describe_error(error)
     return Diagnostic(
         code="unreadable",
         severity="error",
@@ -413,7 +413,7 @@ def _unreadable(path: str, error: str | Exception) -> Diagnostic:
     )
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return f"cannot be read: {getattr(error, 'strerror', '') or error}"
 
 

@@ -163,7 +163,7 @@ class RayExecutor(Sandboxes):
 
     def __init__(self, settings: Settings, progress: Callable[[str], None] | None = None) -> None:
         super().__init__(settings, progress)
-        self._open_named = self._announced
+        self._open_named = self._find_announced
         with _CONNECTING:
             if not ray.is_initialized():
                 connect(settings.ray_address)
@@ -196,7 +196,7 @@ class RayExecutor(Sandboxes):
                 self._slots.resize(max(1, int(processors)) * RUNS_AT_ONCE)
             return self._nodes
 
-    def _announced(self, name: str) -> Choice:
+    def _find_announced(self, name: str) -> Choice:
         """Return the sandbox of that name, if a node announces it."""
         known = [one for one in (_AUTO if name == AUTO else (name,)) if one in _LEVELS]
         for one in known:
@@ -216,7 +216,7 @@ class RayExecutor(Sandboxes):
         find_placement(self._announced_nodes(), wanted)
         return sandbox
 
-    def _place(self, run: Run) -> NodePlacement:
+    def _find_nodes(self, run: Run) -> NodePlacement:
         """Return the nodes that may take the run."""
         kind = run.sandbox.name
         needs = NodeNeeds(
@@ -229,7 +229,7 @@ class RayExecutor(Sandboxes):
 
     def open_network(self, run: Run, hosts: tuple[str, ...], owner: int | None) -> Any:
         """Return the record of a network that the node opens."""
-        return _noted(NodeNetwork())
+        return _as_context(NodeNetwork())
 
     @property
     def counts(self) -> dict[str, int]:
@@ -240,7 +240,7 @@ class RayExecutor(Sandboxes):
 
     def start(self, run: Run, job: Job, listener: Listener | None = None) -> Running:
         """Queue the command for a node; RunRefused when the queue is full."""
-        self._place(run)
+        self._find_nodes(run)
         return RemoteRun(self, run, job, listener)
 
     def close(self) -> None:
@@ -270,7 +270,7 @@ class RayExecutor(Sandboxes):
         Reserve the actor in the block. It is the actor of the conversation, else the least loaded
         one; counted at once, so that runs that start together do not all choose the same one.
         """
-        place = self._place(run)
+        place = self._find_nodes(run)
         with self._guard:
             loads = [self._load.get(f"{place.name}-{n}", 0) for n in range(place.actors)]
             number = loads.index(min(loads))
@@ -593,7 +593,7 @@ class RemoteRun:
     def _take_back(self, actor: _Actor, known: _Known, reply: NodeReply) -> Outcome:
         """Write the changed files into the workspace here; return the outcome of the command."""
         run = self._run
-        self._put(actor, known, reply.carried)
+        self._apply_changes(actor, known, reply.carried)
         run.warnings += tuple(
             f"{one_line(path)} stays on the node, and is not in the result: it has {_TOO_LARGE}; "
             "write it in smaller parts"
@@ -604,7 +604,7 @@ class RemoteRun:
             run.egress.limits_hit = reply.limits_hit
         return reply.outcome
 
-    def _put(self, actor: _Actor, known: _Known, carried: Carried) -> None:
+    def _apply_changes(self, actor: _Actor, known: _Known, carried: Carried) -> None:
         with known.lock:
             put(self._run.workspace, carried)
             known.actor = actor.id
@@ -624,7 +624,7 @@ class RemoteRun:
                 if (error := error_of(run.skill.name, told)) is not None:
                     raise error
                 batch = read_carried(told)
-                self._put(actor, known, batch)
+                self._apply_changes(actor, known, batch)
             except (SkillbeltError, exceptions.RayError) as error:
                 shown = ", ".join(last.later[:_MAX_SHOWN])
                 run.warnings += (
@@ -642,7 +642,7 @@ def _batch_bytes(run: Run) -> int:
 
 
 @contextmanager
-def _noted(network: NodeNetwork) -> Iterator[NodeNetwork]:
+def _as_context(network: NodeNetwork) -> Iterator[NodeNetwork]:
     yield network
 
 

@@ -197,7 +197,7 @@ class NodeBench:
             workspace = self._enter(order, stack)
             held = stack.enter_context(self._holding(order))
             with held.lock:
-                lacks = self._bring(workspace, order, held, facts, sent.contents)
+                lacks = self._apply_changes(workspace, order, held, facts, sent.contents)
             if lacks.contents:
                 return Performed(Outcome(0), Carried({}, (), {}), lacks=lacks)
             stdin = None if order.stdin is None else sent.contents.get(order.stdin, b"")
@@ -276,7 +276,7 @@ class NodeBench:
             with self._lock:
                 held.runs, held.used = held.runs - 1, time.monotonic()
 
-    def _bring(
+    def _apply_changes(
         self,
         workspace: Workspace,
         order: RunOrder,

@@ -184,12 +184,12 @@ class Kits:
         """Return the kit of that conversation, the same one each time."""
         key, kits = (user, session), self._kits
         with self._lock:
-            kits[key] = kit = kits.pop(key, None) or self._make(user, session)
+            kits[key] = kit = kits.pop(key, None) or self._make_kit(user, session)
             while len(kits) > MAX_SERVED_SESSIONS:
                 del kits[next(iter(kits))]
             return kit
 
-    def _make(self, user: str, session: str) -> Kit:
+    def _make_kit(self, user: str, session: str) -> Kit:
         return Kit(self._belt.session(user, session, agent=self._agent, **self._options))
 
 

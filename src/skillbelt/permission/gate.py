@@ -178,14 +178,14 @@ class Gate:
     @property
     def policy(self) -> Policy:
         """The rules in order, weakest first, with their diagnostics."""
-        return self._compiled().policy
+        return self._compile_rules().policy
 
     @property
     def rules(self) -> RuleSet:
         """The rules, compiled for deciding."""
-        return self._compiled().rules
+        return self._compile_rules().rules
 
-    def _compiled(self) -> _Compiled:
+    def _compile_rules(self) -> _Compiled:
         settings, made = self.settings, self._made
         if made is None or made.settings is not settings:
             trusted = Trust(settings.state_dir).project(settings.project)
@@ -206,7 +206,7 @@ class Gate:
     @property
     def hides_skills(self) -> bool:
         """Whether any rule could hide a skill from an agent."""
-        return self._compiled().hides_skills
+        return self._compile_rules().hides_skills
 
     def permitted(self, agent: str | None, skills: Mapping[str, Skill]) -> Mapping[str, Skill]:
         """Return the skills that a model working as this agent may see."""
@@ -273,7 +273,7 @@ class Gate:
         A named project may have another path on each machine, so a skill's place in it is the path
         inside the project.
         """
-        request, settings = _spell(request), self.settings
+        request, settings = _normalize_patterns(request), self.settings
         place = below(request.origin, settings.worktree)
         if place and named_project(settings, self.policy.project_trusted):
             request = request._replace(origin=f"{_IN_PROJECT}{place}")
@@ -376,7 +376,7 @@ class Gate:
         if settled.by in ("once", "conversation", "always"):
             self.let_through(request)
             if settled.by == "conversation":
-                self._hold(request)
+                self._keep_for_conversation(request)
             self._note_approval(request, settled)
             return Decision(
                 allowed=True,
@@ -438,7 +438,7 @@ class Gate:
         """Return what the user allowed for a conversation; only this process keeps it."""
         return tuple(self._held.get(session, ()))
 
-    def _hold(self, request: Request) -> None:
+    def _keep_for_conversation(self, request: Request) -> None:
         if request.session and memorable(request):
             if len(self._held) >= _MAX_THROUGH:
                 self._held.clear()
@@ -747,7 +747,7 @@ def named_project(settings: Settings, trusted: bool) -> str:
     return settings.project_name if counts else ""
 
 
-def _spell(request: Request) -> Request:
+def _normalize_patterns(request: Request) -> Request:
     """Return the request with hosts and packages in the normal form of rules."""
     texts = request.patterns
     if request.type == "network":

@@ -110,11 +110,11 @@ class _Reader:
 
     def _value(self, token: str, line: int) -> None:
         if token not in "],}=.":
-            self._record(self._place(), line)
+            self._record(self._next_key(), line)
         if token == "[":
-            self._open.append((self._place(), 0))
+            self._open.append((self._next_key(), 0))
         elif token == "{":
-            self._open.append((self._place(), -1))
+            self._open.append((self._next_key(), -1))
             self._reading = "key"
         elif token in "]}" and self._open:
             self._open.pop()
@@ -128,7 +128,7 @@ class _Reader:
         else:
             self._open[-1] = (at, number + 1)
 
-    def _place(self) -> Key:
+    def _next_key(self) -> Key:
         """Return the key of the next value."""
         if self._open and self._open[-1][1] >= 0:
             return (*self._open[-1][0], self._open[-1][1])[:_TOO_DEEP]
@@ -325,7 +325,7 @@ class _File:
             for key, table in self._mapping(at, agent).items():
                 if key != "permission":
                     fault = f"unknown key {_quote(key)} of agent {_quote(name)}"
-                    raise self._wrong((*at, key), f"{fault}; only 'permission' is known")
+                    raise self._make_error((*at, key), f"{fault}; only 'permission' is known")
                 yield from self._table((*at, key), table, like._replace(source="agent", agent=name))
 
     def _table(self, at: Key, value: object, like: Rule) -> Iterator[Rule]:
@@ -343,7 +343,9 @@ class _File:
         type = value.replace("-", "_") if isinstance(value, str) else ""
         if type != "*" and type not in TYPES:
             known = f"; known are {', '.join(TYPES)} and *"
-            raise self._wrong(at, f"unknown type {_quote(value)}{_closest(type, TYPES) or known}")
+            raise self._make_error(
+                at, f"unknown type {_quote(value)}{_closest(type, TYPES) or known}"
+            )
         return type
 
     def _read_typed(self, at: Key, value: object, like: Rule) -> Iterator[Rule]:
@@ -362,7 +364,7 @@ class _File:
             type = self._type((*place, "type"), fields.pop("type", None))
             pattern = fields.pop("pattern", "*")
             if not isinstance(pattern, str):
-                raise self._wrong(
+                raise self._make_error(
                     (*place, "pattern"), f"pattern must be text, not {_quote(pattern)}"
                 )
             named = like._replace(type=type, pattern=pattern)
@@ -373,7 +375,7 @@ class _File:
     ) -> Iterator[Rule]:
         if len(like.pattern) > MAX_PATTERN_CHARS:
             most = f"a pattern may have {MAX_PATTERN_CHARS} characters"
-            raise self._wrong(written, f"{most}, this one has {len(like.pattern)}")
+            raise self._make_error(written, f"{most}, this one has {len(like.pattern)}")
         for key, value in fields.items():
             like = self._narrow((*at, key), key, value, like)
         self._check_host(written, like)
@@ -383,11 +385,11 @@ class _File:
 
     def _check_host(self, at: Key, rule: Rule) -> None:
         if fault := _no_host(rule):
-            raise self._wrong(at, fault)
+            raise self._make_error(at, fault)
 
     def _check_path(self, at: Key, rule: Rule) -> None:
         if fault := _matches_nothing(rule, self._home):
-            raise self._wrong(at, fault)
+            raise self._make_error(at, fault)
 
     def _narrow(self, at: Key, key: str, value: object, like: Rule) -> Rule:
         if key == "action":
@@ -400,9 +402,9 @@ class _File:
             return like._replace(agent=value)
         if key == "skill" and isinstance(value, str) and 0 < len(value) <= MAX_PATTERN_CHARS:
             return like._replace(skill=value)
-        raise self._wrong(at, self._unfit(key, value, like))
+        raise self._make_error(at, self._find_field_fault(key, value, like))
 
-    def _unfit(self, key: str, value: object, like: Rule) -> str:
+    def _find_field_fault(self, key: str, value: object, like: Rule) -> str:
         if key not in _FIELDS:
             known = f"; known are {', '.join(_FIELDS)}"
             return f"unknown key {_quote(key)}{_closest(key, _FIELDS) or known}"
@@ -422,7 +424,7 @@ class _File:
                 else []
             )
             if not rules:
-                raise self._wrong(place, f"{_quote(text)} is not a rule{_EXAMPLES}")
+                raise self._make_error(place, f"{_quote(text)} is not a rule{_EXAMPLES}")
             for rule in rules:
                 self._check_host(place, rule)
                 self._check_path(place, rule)
@@ -432,17 +434,17 @@ class _File:
         for action in ACTIONS:
             if value == action:
                 return action
-        raise self._wrong(at, f"action must be {_FIELDS['action']}, not {_quote(value)}")
+        raise self._make_error(at, f"action must be {_FIELDS['action']}, not {_quote(value)}")
 
     def _mapping(self, at: Key, value: object) -> Mapping[str, object]:
         if isinstance(value, dict):
             return value
-        raise self._wrong(at, f"{'.'.join(map(str, at))} must be a table, not {_quote(value)}")
+        raise self._make_error(at, f"{'.'.join(map(str, at))} must be a table, not {_quote(value)}")
 
     def _list(self, at: Key, value: object) -> list[object]:
         if isinstance(value, list):
             return value
-        raise self._wrong(at, f"{'.'.join(map(str, at))} must be a list, not {_quote(value)}")
+        raise self._make_error(at, f"{'.'.join(map(str, at))} must be a list, not {_quote(value)}")
 
     def _line(self, at: Key) -> int:
         if self._json:
@@ -452,7 +454,7 @@ class _File:
             key = key[:-1]
         return self._lines.get(key, 1)
 
-    def _wrong(self, at: Key, what: str) -> ConfigError:
+    def _make_error(self, at: Key, what: str) -> ConfigError:
         return ConfigError(f"{self._path}:{self._line(at)}: {what}")
 
 
@@ -622,7 +624,7 @@ def _find_covered(rules: Iterable[Rule]) -> Iterator[Diagnostic]:
             agent = rule.agent if rule.source == "agent" else ""
             tables.setdefault((rule.path, rule.source, agent), []).append(rule)
     for table in tables.values():
-        later = RuleSet(_covering(rule) for rule in table)
+        later = RuleSet(_covering_rule(rule) for rule in table)
         for number, rule in enumerate(table):
             asked = Request(rule.type, ())
             places = [later.last(asked, form) for form in forms(rule.pattern)]
@@ -630,7 +632,7 @@ def _find_covered(rules: Iterable[Rule]) -> Iterator[Diagnostic]:
                 yield _diagnose_covered(rule, table[places[0]])
 
 
-def _covering(rule: Rule) -> Rule:
+def _covering_rule(rule: Rule) -> Rule:
     """Return the rule if it can cover others entirely, else one that matches nothing.
 
     Only rules without conditions and with one wildcard at an end count, because a look-up finds

@@ -256,10 +256,14 @@ def forms(pattern: str) -> tuple[str, ...]:
 
 def meet(one: str, other: str) -> bool:
     """Whether some text may match both patterns; False is certain."""
-    return any(_near(a, b) and _near(a[::-1], b[::-1]) for a in forms(one) for b in forms(other))
+    return any(
+        _may_overlap(a, b) and _may_overlap(a[::-1], b[::-1])
+        for a in forms(one)
+        for b in forms(other)
+    )
 
 
-def _near(one: str, other: str) -> bool:
+def _may_overlap(one: str, other: str) -> bool:
     """Whether a text may begin as both patterns do."""
     mine, others = _literal_prefix(one), _literal_prefix(other)
     if mine == one:
@@ -330,12 +334,12 @@ class RuleSet:
                 rules, projects = self._theirs
                 self._untrusting = RuleSet(rules, projects, project_trusted=False)
             return self._untrusting.decide(request)
-        rule = self._decisive(request)
+        rule = self._find_deciding(request)
         if self._bounds is not None:
-            rule = self._stricter(rule, self._bounds._decisive(request))
+            rule = self._pick_stricter(rule, self._bounds._find_deciding(request))
         return rule.action, rule
 
-    def _decisive(self, request: Request) -> Rule:
+    def _find_deciding(self, request: Request) -> Rule:
         view = self._view(request)
         least = self._strictest_tool(request) if request.tools else -1
         decisive: Rule | None = None
@@ -348,7 +352,7 @@ class RuleSet:
                 if request.type == "run":
                     rule = self._run(view, text, rule)
                 elif request.type == "host_file" and not LOOKING_TOOLS.isdisjoint(request.tools):
-                    rule = self._stricter(rule, self._strictest_inside(view, text))
+                    rule = self._pick_stricter(rule, self._strictest_inside(view, text))
             if decisive is None or _weight(rule) > _weight(decisive):
                 decisive = rule
         return decisive or self._found[-1]
@@ -377,9 +381,9 @@ class RuleSet:
         for inner in begun.commands:
             if depth < _MAX_DEPTH and not inner.startswith(OPAQUE):
                 found = self._found[view.last(inner)]
-                rule = self._stricter(rule, self._run(view, inner, found, depth + 1))
+                rule = self._pick_stricter(rule, self._run(view, inner, found, depth + 1))
         if begun.unclear or (begun.commands and depth >= _MAX_DEPTH):
-            rule = self._stricter(rule, self._ask_for_hidden(view, text))
+            rule = self._pick_stricter(rule, self._ask_for_hidden(view, text))
         return rule
 
     def _ask_for_hidden(self, view: _View, text: str) -> Rule:
@@ -415,9 +419,9 @@ class RuleSet:
         """Apply deny and ask rules by name at every path; an allow rule needs the path."""
         program, blank, rest = text.partition(" ")
         named = self._found[view.last(f"{program.rpartition('/')[2]}{blank}{rest}")]
-        return self._stricter(rule, named)
+        return self._pick_stricter(rule, named)
 
-    def _stricter(self, rule: Rule, other: Rule) -> Rule:
+    def _pick_stricter(self, rule: Rule, other: Rule) -> Rule:
         """Return the other rule if it is explicit and the stricter of the two."""
         return other if self._is_strict(other) and _weight(other) > _weight(rule) else rule
 

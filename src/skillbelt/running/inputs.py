@@ -311,7 +311,7 @@ class Inputs:
         self._names: list[str] = []
         try:
             for each in wanted:
-                self._taken.append(self._take(each))
+                self._taken.append(self._copy_input(each))
         except BaseException:
             self.close()
             raise
@@ -364,10 +364,10 @@ class Inputs:
                 raise one.fault
         for one in self._taken:
             with _name_input_in_errors(one.wanted):
-                self._put(one)
+                self._place_input(one)
         return [one.staged for one in self._taken]
 
-    def _take(self, wanted: _ParsedInput) -> _CopiedInput:
+    def _copy_input(self, wanted: _ParsedInput) -> _CopiedInput:
         """Copy one input to the private folder."""
         with _name_input_in_errors(wanted):
             if wanted.scheme == "artifact":
@@ -585,7 +585,7 @@ class Inputs:
             write(keep(os.open(name, NEW_FILE, 0o600, dir_fd=self._private())))
         return name
 
-    def _put(self, taken: _CopiedInput) -> None:
+    def _place_input(self, taken: _CopiedInput) -> None:
         """Move one to its destination; an existing file is replaced, never written to."""
         last = posixpath.basename(taken.wanted.to)
         if taken.link:

@@ -173,7 +173,7 @@ class PackageProvider(NamedTuple):
         try:
             return left, self.plan(needs, self._known_builds(needs))
         except RunRefused as refused:
-            absent = _absent(needs, _full_message(refused))
+            absent = _find_absent(needs, _full_message(refused))
             if absent:
                 lasting = {one: why for one, why in absent.items() if not why.startswith(_FAULT)}
                 self._remember(needs, lasting)
@@ -374,7 +374,7 @@ def named_request(request: Request, needs: Needs) -> Request:
     return request._replace(type="install", patterns=names_of(needs), always=(), summary=about)
 
 
-def _absent(needs: Needs, said: str) -> dict[str, str]:
+def _find_absent(needs: Needs, said: str) -> dict[str, str]:
     """Return the optional packages that the index does not have, by the installer's message."""
     words = " ".join(said.lower().split())
     found = {}

@@ -410,11 +410,11 @@ class Runtime:
 
         Search is offered for many skills only; `crowded` says whether they count as many.
         """
-        if not self._more or not (self._crowded(skills) if crowded is None else crowded):
+        if not self._more or not (self._is_crowded(skills) if crowded is None else crowded):
             return self.names
         return {**self.names, **self._more}
 
-    def _crowded(self, skills: Skills) -> bool:
+    def _is_crowded(self, skills: Skills) -> bool:
         """Return whether there are too many skills to describe each to a model."""
 
         def make() -> bool:
@@ -688,7 +688,9 @@ class Runtime:
             secrets=_texts(secrets),
         )
         skill = self._visible_skill(name, session)
-        return self.workbench.run(skill, call, _who("user", session), followed(Watch(listener)))
+        return self.workbench.run(
+            skill, call, _make_asker("user", session), followed(Watch(listener))
+        )
 
     run = run_async = cancelling(run_sync)
 
@@ -718,7 +720,7 @@ class Runtime:
         return self._runs.execute(
             self._visible_skill(name, session),
             input,
-            who=_who("user", session),
+            who=_make_asker("user", session),
             script=script,
             wasm_module=wasm_module,
             timeout_ms=timeout_ms,
@@ -751,7 +753,7 @@ class Runtime:
         return self._runs.try_skill(
             self._visible_skill(name, None),
             seconds=timeout_seconds,
-            who=_who("user"),
+            who=_make_asker("user"),
             only=_texts(scripts),
             told=told,
             watch=followed(UNWATCHED),
@@ -1146,7 +1148,7 @@ class RuntimeSession:
             delta[self._key("known")] = known
         if self._key("system") not in state:
             delta[self._key("system")] = self._system(skills, state)
-            delta[self._key("crowded")] = "yes" if runtime._crowded(skills) else "no"
+            delta[self._key("crowded")] = "yes" if runtime._is_crowded(skills) else "no"
         if note:
             notes = read_notes(state.get(self._key("notes"), ""))
             delta[self._key("notes")] = write_notes([*notes, Note(mark, note)])
@@ -1189,7 +1191,7 @@ class RuntimeSession:
         skills = self.skills()
         return [name for name in kept.split("\n") if name in skills]
 
-    def _crowded(self, state: Mapping[str, str]) -> bool | None:
+    def _was_crowded(self, state: Mapping[str, str]) -> bool | None:
         """Return whether there were too many skills to describe when the conversation began."""
         if self.searching:
             return True
@@ -1214,7 +1216,7 @@ class RuntimeSession:
         With `inline` they are those for a host that calls them with `inline`: none that would
         change an earlier answer.
         """
-        crowded = self._crowded(self.session.state())
+        crowded = self._was_crowded(self.session.state())
         made = self.runtime._tools_for(
             self.skills(),
             listing=listing,
@@ -1303,7 +1305,7 @@ class RuntimeSession:
     def _offered_names(self) -> Collection[str]:
         """Return the names of the tools of this conversation."""
         state = self.session.state()
-        return self.runtime._names_for(self.skills(), self._crowded(state)).values()
+        return self.runtime._names_for(self.skills(), self._was_crowded(state)).values()
 
     def _caller(
         self,
@@ -1323,7 +1325,7 @@ class RuntimeSession:
             key=self.session.key,
             session=self.session,
             state=state,
-            names=self.runtime._names_for(skills, self._crowded(state)),
+            names=self.runtime._names_for(skills, self._was_crowded(state)),
             executors=lambda: self.runtime._runs,
             watch=watch,
             inline=inline,
@@ -1468,7 +1470,7 @@ def _input_list(inputs: Iterable[str | Mapping[str, object]]) -> list[Mapping[st
     return [{"from": one} if isinstance(one, str) else one for one in given]
 
 
-def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Asker:
+def _make_asker(initiator: Initiator, session: RuntimeSession | None = None) -> Asker:
     if session is None:
         return Asker(SessionKey(APP, "", "shared"), initiator, once="whole")
     return Asker(session.session.key, initiator, session.session.agent, session.gate)

@@ -126,10 +126,10 @@ class Survivors:
             given = () if name in self._withheld else self._given[name]
             lacking = find_lacking(self._materials[name], given, results)
             if lacking is not None:
-                found[name] = lacking._replace(text=lacking.text + self._place(name))
+                found[name] = lacking._replace(text=lacking.text + self._folder_line(name))
         return found
 
-    def _place(self, name: str) -> str:
+    def _folder_line(self, name: str) -> str:
         """Return the line that names a skill's folder, for a model that knows the folder."""
         folder = self._folders.get(name)
         return f"\n\n{PLACE} {folder}" if folder else ""

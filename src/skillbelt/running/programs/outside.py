@@ -130,23 +130,23 @@ def _may_show(path: str, private: frozenset[str]) -> bool:
     if holds_private(path, private) or blocking_folder(path) is not None:
         return False
     owners = {0, os.getuid()}
-    for one in (path, *_above(path)):
+    for one in (path, *_parents_of(path)):
         found = os.stat(one)
         shared = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
         if found.st_uid not in owners or shared:
             return False
-    return _readable(os.stat(path))
+    return _is_readable(os.stat(path))
 
 
-def _readable(found: os.stat_result) -> bool:
+def _is_readable(found: os.stat_result) -> bool:
     return current_identity().uid == found.st_uid or bool(found.st_mode & stat.S_IROTH)
 
 
 def _only_root(path: str) -> bool:
-    return all(os.stat(one).st_uid == 0 for one in (path, *_above(path)))
+    return all(os.stat(one).st_uid == 0 for one in (path, *_parents_of(path)))
 
 
-def _above(path: str) -> Iterator[str]:
+def _parents_of(path: str) -> Iterator[str]:
     while path != "/":
         path = os.path.dirname(path)
         yield path

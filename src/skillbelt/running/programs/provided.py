@@ -146,7 +146,7 @@ def _is_online() -> bool:
     return bool(os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy"))
 
 
-def _real(name: str) -> str:
+def _real_program(name: str) -> str:
     """Return the program of that name that this one replaces on the PATH; "" for none."""
     own = os.path.dirname(os.path.abspath(__file__))
     folders = [os.path.join(own, ".real"), "/usr/local/bin", "/usr/bin", "/bin"]
@@ -172,7 +172,7 @@ def _uv(words: list[str]) -> int:
         _require("uv sync", _project())
         print("the packages of the project were provided", file=sys.stderr)
         return 0
-    real = _real("uv")
+    real = _real_program("uv")
     if real:
         os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")
         if not _is_online():
@@ -333,7 +333,7 @@ def _pip_install(rest: list[str], words: list[str], shown: str) -> int:
 
 def _install_really(words: list[str], shown: str) -> None:
     """Run the real installer, where the run has a network; return if there is none."""
-    real = _real("uv") if shown == "uv pip" else ""
+    real = _real_program("uv") if shown == "uv pip" else ""
     if real:
         _become(real, "pip", *words)
     if shown == "pip" and util.find_spec("pip") is not None:

@@ -155,14 +155,14 @@ def judge(script: Script, ended: Ended) -> Verdict:
     text = f"{ended.stderr}\n{ended.stdout}"
     if ended.timed_out:
         # A server may work without a missing thing; one that raised an error for it does not.
-        fault = _lacking(ended, text) if _find_exception(ended.stderr) else None
+        fault = _judge_lack(ended, text) if _find_exception(ended.stderr) else None
         return fault or Verdict("waits")
     if ended.exit_code == 0:
         if script.example is not None:
             return Verdict("example")
         usage = bool(_USAGE.search(text))
         return Verdict("imports" if script.library else "help" if usage else "ran")
-    verdict = _lacking(ended, text) or _on_its_own(ended, text)
+    verdict = _judge_lack(ended, text) or _on_its_own(ended, text)
     if verdict.how != "input" or not ended.missing:
         return verdict
     kind = ended.missing[0].kind
@@ -170,7 +170,7 @@ def judge(script: Script, ended: Ended) -> Verdict:
     return verdict._replace(how=how, lacked=ended.missing)
 
 
-def _lacking(ended: Ended, text: str) -> Verdict | None:
+def _judge_lack(ended: Ended, text: str) -> Verdict | None:
     """Return the verdict on a script that failed on something missing; None for others."""
     for check in (_module, _program, _limit, _permission):
         found = check(ended, text)

@@ -122,7 +122,7 @@ class ContainerWatch:
         )
 
     def _find_hoard(self) -> Hoard:
-        pids = descendants(self._pid) if _visible(self._pid) else []
+        pids = descendants(self._pid) if _can_inspect(self._pid) else []
         return find_hoard(pids, self._workspace, self._temporary)
 
     def _check_counters(self) -> str | None:
@@ -149,7 +149,7 @@ class ContainerWatch:
         return hit | ({"max_cpu_seconds"} if cpu_seconds >= self._limits.max_cpu_seconds else set())
 
 
-def _visible(pid: int) -> bool:
+def _can_inspect(pid: int) -> bool:
     """Whether we may inspect the processes of the container."""
     return pid > 0 and can_see(user_of(pid))
 
@@ -163,7 +163,7 @@ def limits_enforced(
     uncounted = "rlimit in a user namespace" if own_users else "not enforced: the engine does not"
     unseen = "not enforced for all together; rlimit for each process"
     name = "cgroup of the container"
-    whole = counted_enforced(name if held else "", _visible(pid))
+    whole = counted_enforced(name if held else "", _can_inspect(pid))
     watched = whole["memory"] if pid else unseen
     return {
         **whole,

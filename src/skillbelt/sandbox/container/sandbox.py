@@ -147,7 +147,7 @@ class ContainerSandbox:
     def _start(self, job: Job, listener: Listener | None, pool: ContainerPool) -> Running:
         shape = self._shape(job)
         key = (shape, identities(shape.mounts))
-        make = partial(self._make, job, shape, key)
+        make = partial(self._start_container, job, shape, key)
         container = pool.take(key, make, _PATIENCE_SECONDS)
         try:
             enforced = self._describe_enforced(job, container)
@@ -181,7 +181,7 @@ class ContainerSandbox:
     def _system(self, network: bool) -> tuple[Mount, ...]:
         return system_mounts(network) if self._image.system else ()
 
-    def _make(self, job: Job, shape: ContainerShape, key: Hashable) -> Container:
+    def _start_container(self, job: Job, shape: ContainerShape, key: Hashable) -> Container:
         places = [mount.target for mount in shape.mounts]
         text = source_of("container").encode()
         start = keeper.START.format(size=len(text))

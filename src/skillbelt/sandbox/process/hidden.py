@@ -138,7 +138,7 @@ class _Search:
             if self._temporary is not None and not self._bounded:
                 self._bounded = _devices(pid, self._temporary) - _device(self._workspace)
             for thread in os.listdir(f"/proc/{pid}/task"):
-                self._places(f"/proc/{pid}/task/{thread}")
+                self._count_places(f"/proc/{pid}/task/{thread}")
                 if int(thread) == pid or not _same_table(pid, int(thread)):
                     self._handles(pid, int(thread))
                 if self.late():
@@ -178,7 +178,7 @@ class _Search:
             if self.late():
                 return
 
-    def _places(self, thread: str) -> None:
+    def _count_places(self, thread: str) -> None:
         """Count the program and the folders of a thread."""
         for name in _PLACES:
             with suppress(FileNotFoundError):
@@ -211,7 +211,7 @@ class _Search:
         if key in self._known:
             return
         try:
-            found = os.stat(f"/proc/{pid}/map_files/{_short(place)}")
+            found = os.stat(f"/proc/{pid}/map_files/{_strip_zeros(place)}")
         except OSError:  # only root may follow these
             self._known.add(key)
             if key[0] == _memory_device():
@@ -236,7 +236,7 @@ def _read_maps(pid: int) -> bytes:
     return b""
 
 
-def _short(place: bytes) -> str:
+def _strip_zeros(place: bytes) -> str:
     """Return the addresses as in map_files: without leading zeros."""
     return "-".join(f"{int(part, 16):x}" for part in place.split(b"-"))
 

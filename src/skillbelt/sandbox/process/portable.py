@@ -49,7 +49,7 @@ class PortableRun(Piped):
         super().__init__()
         try:
             self._disk = DiskWatch(job.workspace, job.limits)
-            self._bring_up(listener)
+            self._start_chain(listener)
         except OSError as error:
             self._give_back()
             raise SandboxUnavailable(f"the command cannot be started: {error}") from error
@@ -63,7 +63,7 @@ class PortableRun(Piped):
             with suppress(BlockingIOError):
                 os.write(self._nudge, b"1")
 
-    def _bring_up(self, listener: Listener | None) -> None:
+    def _start_chain(self, listener: Listener | None) -> None:
         taken, given = self._pipe()
         said, output = self._pipe()
         shown, errors = self._pipe()
@@ -86,12 +86,12 @@ class PortableRun(Piped):
         """Supervise the run from the start to the outcome; the body of its thread."""
         reason = "cancelled"
         try:
-            reason = self._carry()
+            reason = self._forward()
         finally:
             self._stop()
             self._conclude(reason)
 
-    def _carry(self) -> str:
+    def _forward(self) -> str:
         """Forward the streams; return why the run must end, or nothing when it ended by itself."""
         poll = select.poll()
         sinks = {sink.fd: sink for sink in self._sinks}

@@ -90,7 +90,7 @@ class ProcessRun(Piped):
         self._unattended = job.waited and current_thread() is not main_thread()
         try:
             self._wake = self._own(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
-            self._bring_up(listener)
+            self._start_chain(listener)
             if not self._unattended:
                 _thread.start_new_thread(self._pump, ())
         except (OSError, ValueError) as error:
@@ -118,7 +118,7 @@ class ProcessRun(Piped):
     def _wake_up(self) -> None:
         os.eventfd_write(self._wake, 1)  # closed only when no check is running
 
-    def _bring_up(self, listener: Listener | None) -> None:
+    def _start_chain(self, listener: Listener | None) -> None:
         given, answer = self._pipe()
         said, ready = self._pipe()
         shown, errors = self._terminal() if self._job.terminal else self._pipe()
@@ -191,14 +191,14 @@ class ProcessRun(Piped):
     def _pump(self) -> None:
         """Supervise the run from the answer to the outcome; the body of its thread."""
         try:
-            ending, gone = self._carry()
+            ending, gone = self._forward()
         except BaseException:
             # No thread would supervise it any more.
             self._conclude(Ending(cancelled=True), self._stop())
             raise
         self._conclude(ending, gone)
 
-    def _carry(self) -> tuple[Ending, bool]:
+    def _forward(self) -> tuple[Ending, bool]:
         """Forward the streams until the command ends or must end; also return whether all ended."""
         poll = select.poll()
         sinks = {sink.fd: sink for sink in self._sinks}

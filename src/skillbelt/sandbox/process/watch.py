@@ -213,7 +213,7 @@ class Guard:
         self._limits, self._members = limits, members
         self._workspace, self._temporary = workspace, temporary
         self._disk = DiskWatch(workspace, limits)
-        self._processes = ProcessWatch(limits, temporary, self._all)
+        self._processes = ProcessWatch(limits, temporary, self._list_members)
         self._group: ControlGroup | None = None
         self._looked = False
 
@@ -222,14 +222,14 @@ class Guard:
         if not self._looked:
             self._looked = True
             self._group = open_group(self._limits)
-            self._all(pid)
+            self._list_members(pid)
 
         def hoard() -> Hoard:
             return find_hoard(self._members(pid), self._workspace, self._temporary)
 
         return self._disk.look(hoard) or self._group_limit() or self._processes.look(pid, hoard)
 
-    def _all(self, pid: int) -> list[int]:
+    def _list_members(self, pid: int) -> list[int]:
         """Return all processes, and add them to the group; their children join by themselves.
 
         Processes that were started meanwhile join at a later check.

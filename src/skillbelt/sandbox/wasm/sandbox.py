@@ -92,7 +92,7 @@ class WasmSandbox:
         """Run a tiny module like a real run, until that has worked once."""
         if self._works:
             return
-        reason = _missing()
+        reason = _find_missing()
         if reason is not None:
             raise SandboxUnavailable(reason)
         folder = self._pool.temporary()
@@ -195,7 +195,7 @@ class WasmSandbox:
             self._reachable.add(parent)
 
 
-def _missing() -> str | None:
+def _find_missing() -> str | None:
     if not packages():
         return "the package 'wasmtime' is not installed: pip install 'skillbelt[wasm]'"
     if sys.platform != "linux":

@@ -170,7 +170,7 @@ class Database:
                 error = self._find_reason(raised)
                 if not _is_transient(error):
                     raise self._describe_error(error, unknown=changes and again) from error
-                again = again or not _gave_up(error)
+                again = again or not _had_no_effect(error)
                 if time.monotonic() + pause > until:
                     raise self._away(error, unknown=changes and again) from error
             self._drop_broken()
@@ -396,7 +396,7 @@ def _is_transient(error: Exception) -> bool:
     return str(state).startswith(_TRANSIENT)
 
 
-def _gave_up(error: Exception) -> bool:
+def _had_no_effect(error: Exception) -> bool:
     """Whether the statement certainly had no effect, and will have none."""
     if isinstance(error, PoolTimeout | PoolClosed):
         return True

@@ -57,12 +57,12 @@ class Listener:
             with suppress(psycopg.Error, OSError), self._connect() as db:
                 db.execute("LISTEN skillbelt")
                 pause = 0.1
-                self._hear(db)
+                self._receive(db)
             self._set_hearing(False)
             self._ended.wait(pause)
             pause = min(2 * pause, 2.0)
 
-    def _hear(self, db: "psycopg.Connection[Any]") -> None:
+    def _receive(self, db: "psycopg.Connection[Any]") -> None:
         own = mark_topic(self._own)
         poll = select.poll()
         poll.register(db.fileno(), select.POLLIN)
