@@ -336,7 +336,7 @@ def _is_exchanged(entry: TrustEntry) -> bool:
 
 def _diagnose_exchange(entry: TrustEntry, path: str) -> Diagnostic:
     if entry.identity:
-        message = f"{entry.value} is another folder than the one that was trusted there"
+        message = f"{entry.value} is not the folder that was trusted at this path"
     else:
         message = f"{entry.value} was trusted by its path alone, which another folder may have"
     remedy = f"look at it, then trust it again with `{trust_command(entry.value)}`"
@@ -381,7 +381,7 @@ def _normal_place(scheme: str, place: str) -> str:
     """Return host and port; "" for a user name, an escape, or an impossible port."""
     if "@" in place or "%" in place:
         return ""
-    # The colons of an IPv6 address stand in brackets.
+    # The colons of an IPv6 address are in brackets.
     end = place.find(":", place.rfind("]") + 1)
     host, digits = (place[:end], place[end + 1 :]) if end >= 0 else (place, "")
     host = host.lower() if host.isascii() else host

@@ -36,7 +36,7 @@ def test_another_folder_at_a_trusted_path_is_not_trusted(trust: Trust, tmp_path:
     assert trust.covering(str(folder)) is None
     [said] = trust.exchanged(str(folder / "deep"))
     assert said.code == "trust-exchanged"
-    assert "is another folder than the one that was trusted there" in said.message
+    assert "is not the folder that was trusted at this path" in said.message
     assert f"skillbelt trust add {folder}" in said.remedy
     assert trust.exchanged(str(tmp_path / "away")) == ()
     second = trust.add(str(folder))

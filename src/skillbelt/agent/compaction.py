@@ -1,7 +1,7 @@
 """Replace the older part of a long history by a summary.
 
 Loaded skills survive, and so do those whose text was shown in this turn: the next request puts them
-into a message of their own after the system message, as for every other host.
+into a separate message after the system message, as for every other host.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ MODEL_IDLE_SECONDS = 600.0
 # An answer with its reasoning and calls; far beyond the limit of any model.
 MAX_ANSWER_CHARS = 8_000_000
 OLLAMA_URL = "http://localhost:11434/v1"
-# A key of its own: the one for OpenAI must not go to another server.
+# A separate key: the one for OpenAI must not go to another server.
 COMPATIBLE_KEY = "OPENAI_COMPATIBLE_API_KEY"
 _OFFICIAL = "api.openai.com"
 # The provider packages of the extra; for the others pydantic-ai reports what is missing.

@@ -274,7 +274,7 @@ def _key(job: PendingCall) -> str:
 class ToolRunner:
     """Runs calls for one context, at most as many at a time as a session may have runs.
 
-    `fork` runs a skill in a session of its own and returns its result.
+    `fork` runs a skill in a separate session and returns its result.
     """
 
     def __init__(

@@ -221,7 +221,7 @@ def _close_block(draft: Draft) -> Draft:
     return draft._replace(
         block=draft.block[: ended[0]],
         after=f"---{draft.eol}{rest}{draft.after}",
-        shaped="closed the frontmatter with a line of its own",
+        shaped="closed the frontmatter with a separate line",
     )
 
 

@@ -359,8 +359,8 @@ class Console:
             holder = self.doors.tokens.find(token)
             person = admit_holder(holder) if holder is not None else None
         if person is None:
-            told = "This link was used already." if once else "This token signs no one in."
-            return self._show_sign_in(request, told, 403)
+            notice = "This link was used already." if once else "This token signs no one in."
+            return self._show_sign_in(request, notice, 403)
         return self._welcome(request, person)
 
     def _check_tries(self, request: Request) -> None:
@@ -405,9 +405,13 @@ class Console:
         return answer
 
     def _show_sign_in(
-        self, request: Request, told: str = "", status: int = 200, *, elsewhere: str = ""
+        self, request: Request, notice: str = "", status: int = 200, *, elsewhere: str = ""
     ) -> Response:
-        facts = {"told": told, "has_oidc": self._find_oidc() is not None, "elsewhere": elsewhere}
+        facts = {
+            "notice": notice,
+            "has_oidc": self._find_oidc() is not None,
+            "elsewhere": elsewhere,
+        }
         return self._draw(request, ShownPage("sign_in.html", facts, status), {})
 
     def _welcome(

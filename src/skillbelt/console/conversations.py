@@ -113,7 +113,7 @@ class ReadTalk(NamedTuple):
 def read_talk(belt: Runtime, key: SessionKey) -> ReadTalk:
     """Read a conversation; HttpRefusal if there is none."""
     if key.app.startswith(_OWN):
-        raise HttpRefusal("not_found", "this is no conversation")
+        raise HttpRefusal("not_found", "this is not a conversation")
     events = belt.store.events(key)
     if not events:
         raise HttpRefusal("not_found", "there is no such conversation")
@@ -188,10 +188,10 @@ def tell_moments(events: Sequence[Event]) -> Iterator[Moment]:
     """Yield the events of a conversation, each with the tokens of all texts so far."""
     total = 0
     for event in events:
-        told = _describe_event(event)
-        if told is None:
+        described = _describe_event(event)
+        if described is None:
             continue
-        kind, speaker, text, calls = told
+        kind, speaker, text, calls = described
         size = tokens(text) + sum(tokens(one[1]) for one in calls)
         total += size if event.type == "message" else 0
         yield Moment(

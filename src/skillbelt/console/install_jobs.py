@@ -111,13 +111,13 @@ class InstallJob:
     def answer(self, *, agreed: bool, chosen: Sequence[str] = (), by: str = "") -> None:
         """Continue, or cancel. Each state takes one answer.
 
-        A choice of skills is no answer to `ready`: the person has not yet seen what is installed.
+        A choice of skills does not answer `ready`: the person has not yet seen what is installed.
         """
         with self._lock:
             waits = self.state in ("choose", "ready") and not self._answered.is_set()
             if not waits or (chosen and self.state == "ready"):
                 raise HttpRefusal(
-                    "wrong_arguments", f"this does not wait for such an answer: {self.state}"
+                    "wrong_arguments", f"this answer is not possible in the state {self.state}"
                 )
             self._agreed, self._chosen, self.answered_by = agreed, tuple(chosen), by or self.by
             self._answered.set()

@@ -167,7 +167,7 @@ async def serve_with_console(
 def _shared_sign_ins(store: Store, tokens: TokenBook) -> SignIns:
     """Return the sign-ins that servers with the same store and tokens share.
 
-    The digests of tokens may be in a file that others can read, so they alone are no key.
+    The digests of tokens may be in a file that others can read, so they do not suffice as a key.
     """
     secret = hmac.new(_shared_key(store), b"console\0" + tokens.secret, hashlib.sha256)
     return SignIns(secret.digest())

@@ -41,7 +41,7 @@ from skillbelt.values import SKILL_FILE
 
 PAGE = 50
 MAX_TEXT_BYTES = 512 * 2**10
-_TOLD = {
+_NOTICES = {
     "enabled": "Enabled.",
     "disabled": "Disabled: models, commands and servers no longer get it.",
     "revoked": "What was approved for this skill is forgotten.",
@@ -202,7 +202,7 @@ def show_one(visit: Visit) -> ShownPage:
             "use": use.document() if use else None,
             "scanned": scanned,
             "abilities": describe_abilities(scanned),
-            "told": _TOLD.get(visit.query.get("told", ""), ""),
+            "notice": _NOTICES.get(visit.query.get("notice", ""), ""),
             **_describe_versions(visit, skill, str(document["hash"])),
             "cases": cases,
             "results": results,
@@ -267,10 +267,10 @@ def change(visit: Visit) -> Response:
     if what in ("enable", "disable"):
         catalog = visit.parts.belt.catalog
         check_switch(switch(catalog, skill.name, what == "enable"), skill.name)
-        return visit.go_to(f"/skills/{skill.name}", told=f"{what}d")
+        return visit.go_to(f"/skills/{skill.name}", notice=f"{what}d")
     if what == "revoke":
         forget_answers(visit.parts.belt, skill, f"console {visit.person.name}")
-        return visit.go_to(f"/skills/{skill.name}", told="revoked")
+        return visit.go_to(f"/skills/{skill.name}", notice="revoked")
     raise HttpRefusal("wrong_arguments", "the change is enable, disable or revoke")
 
 

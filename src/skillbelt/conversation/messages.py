@@ -78,7 +78,7 @@ def materialize(
     `landed` names the tool call whose answer first held a skill's body (`name`), one of its
     documents (`name#path`) or all of them (`name#*`); an empty id means that no answer did. A skill
     it does not name is put into the last answer to a loading call for it. Texts that have no answer
-    in this history go into one message of their own after the system message; `context` makes its
+    in this history go into one separate message after the system message; `context` makes its
     text from the blocks, "" for none.
     """
     result = _without_ours(messages)
@@ -123,7 +123,7 @@ def _with_documents(parts: list[str], docs: Sequence[tuple[str, str]]) -> str:
         return "\n\n".join(parts)
     named, paths = len(parts) - 1, []
     for path, text in docs:
-        # A file name may contain a line break; it must not forge a line of its own.
+        # A file name may contain a line break; it must not forge a separate line.
         path = _line(path)
         paths.append(path)
         parts += ("[Doc] " + path, text)

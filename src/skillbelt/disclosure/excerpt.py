@@ -214,7 +214,7 @@ class _Choice:
         self._keep(place, self._lines, self._chars)
 
     def _drop_bare(self) -> None:
-        """Drop headings without text of their own if no section below them was kept."""
+        """Drop headings that have no text if no section below them was kept."""
         nearest = 0  # the lowest level up to the next kept block; 0 if there is none
         for place in range(len(self._blocks) - 1, -1, -1):
             block = self._blocks[place]

@@ -202,7 +202,7 @@ def changes_note(
     """Return the note for the next user message; empty when the model sees no change.
 
     The mappings hold what the model may use, by name. Only what an overview shows counts: a changed
-    body is no change here.
+    body does not.
     """
     lines = list(_changes(_visible_by_name(before), _visible_by_name(after)))
     if not lines:
@@ -442,7 +442,7 @@ def _expand_braces(globs: Sequence[str]) -> list[list[str]]:
 
 
 def _rejoin(globs: Iterable[str]) -> list[str]:
-    """Rejoin globs that were split at commas inside braces, when all stood on one line."""
+    """Rejoin globs that were split at commas inside braces, when all were on one line."""
     whole: list[str] = []
     for glob in globs:
         if whole and whole[-1].count("{") > whole[-1].count("}"):

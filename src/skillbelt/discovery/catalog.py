@@ -462,7 +462,7 @@ class Catalog(Mapping[str, Skill]):
         return sorted(roots, key=lambda root: place(root.scope))
 
     def _with_commands(self, remote: list[str], diagnostics: list[Diagnostic]) -> list[str]:
-        """Add the MCP servers to start, which have a setting of their own."""
+        """Add the MCP servers to start, which are in a separate setting."""
         wrong = [url for url in remote if url.lower().startswith(sources.MCP_COMMAND)]
         commands = []
         for text in self.settings.mcp_commands:

@@ -209,7 +209,7 @@ class Cluster:
         calls: Iterable[tuple[NodeState, object]],
         seconds: float = _SILENT_SECONDS,
     ) -> dict[str, NodeAnswer]:
-        """Call a generator function on each node, with an argument of its own.
+        """Call a generator function on each node, each time with another argument.
 
         Return what each node yielded, also when it failed or was silent for `seconds`. Nodes of one
         machine take turns, so that they do not disturb each other.

@@ -25,7 +25,7 @@ from skillbelt.errors import (
 )
 from skillbelt.fleet.facts import label_of
 from skillbelt.fleet.fair_queue import FairSlots, QueuePlace
-from skillbelt.fleet.live_output import FEED_END, TOLD_BYTES
+from skillbelt.fleet.live_output import FEED_END, REPORT_BYTES
 from skillbelt.fleet.node import CONCURRENCY, RUNS_AT_ONCE, WorkspaceActor
 from skillbelt.fleet.placing import (
     CPU,
@@ -523,11 +523,11 @@ class RemoteRun:
             self._actor, killed = actor, self._killed
         if killed:
             raise RunRefused("the call was cancelled")
-        told = self._call(actor, data, sealed, private, write_facts(facts), contents, skills)
+        answer = self._call(actor, data, sealed, private, write_facts(facts), contents, skills)
         executor.hear(actor)
-        if (error := error_of(run.skill.name, told)) is not None:
+        if (error := error_of(run.skill.name, answer)) is not None:
             raise error
-        reply = read_reply(told)
+        reply = read_reply(answer)
         if reply.ran:
             self._pass_on_rest(reply.outcome)
         if not reply.lacks["skills"]:
@@ -565,8 +565,8 @@ class RemoteRun:
         """Wait for the end; for a long run, pass on the output as it arrives."""
         while True:
             with suppress(exceptions.GetTimeoutError):
-                told: object = ray.get(end, timeout=LIVE_SECONDS if self._listener else None)
-                return told
+                result: object = ray.get(end, timeout=LIVE_SECONDS if self._listener else None)
+                return result
             self._listen(actor, actor.handle.follow, self._id, group="followers")
 
     def _listen(self, actor: _Actor, method: Any, *sent: Any, group: str = "runs") -> object:
@@ -574,7 +574,7 @@ class RemoteRun:
         call = method.options(
             concurrency_group=group, name="skillbelt.run", num_returns="streaming"
         )
-        taken = told = 0
+        taken = reported = 0
         for ref in call.remote(*sent):
             name, value = ray.get(ref)
             if name == FEED_END:
@@ -584,10 +584,10 @@ class RemoteRun:
                 self._listener(name, value)
             self._heard = True
             taken += len(value)
-            if taken - told >= TOLD_BYTES:
+            if taken - reported >= REPORT_BYTES:
                 tell = actor.handle.note_taken.options(concurrency_group="control")
                 tell.remote(self._id, taken)
-                told = taken
+                reported = taken
         return None
 
     def _take_back(self, actor: _Actor, known: _Known, reply: NodeReply) -> Outcome:
@@ -620,10 +620,10 @@ class RemoteRun:
             method = actor.handle.collect.options(concurrency_group="runs")
             names = tenant_of(run), hash_texts(*run.who.key, run.workspace.name)
             try:
-                told = ray.get(method.remote(*names, run.folder))
-                if (error := error_of(run.skill.name, told)) is not None:
+                answer = ray.get(method.remote(*names, run.folder))
+                if (error := error_of(run.skill.name, answer)) is not None:
                     raise error
-                batch = read_carried(told)
+                batch = read_carried(answer)
                 self._apply_changes(actor, known, batch)
             except (SkillbeltError, exceptions.RayError) as error:
                 shown = ", ".join(last.later[:_MAX_SHOWN])

@@ -109,8 +109,8 @@ class WorkspaceActor:
             return {"error": plain_error(error, self._node), "node": self._node}
         except Exception as error:  # a follower of the output would wait for its end forever
             _log.exception("an order failed")
-            told = {"kind": RunLost.kind, "message": f"{type(error).__name__}: {error}"}
-            return {"error": told, "node": self._node}
+            failure = {"kind": RunLost.kind, "message": f"{type(error).__name__}: {error}"}
+            return {"error": failure, "node": self._node}
 
     def _admit(self, order: RunOrder, feed: OutputFeed) -> _NodeRun:
         with self._changed:

@@ -266,7 +266,7 @@ def _accept_misplaced(
     line = text.count("\n", 0, block.start) + 1
     note = file.diagnose(
         "yaml-repaired",
-        f"{block.reason}; the block was read nevertheless",
+        f"{block.reason}; the block was read anyway",
         "begin the file with a line `---` and end the block with one",
         line,
     )

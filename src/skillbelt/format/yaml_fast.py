@@ -73,12 +73,12 @@ CONSTANTS: dict[str, object] = {
 _WORDS = frozenset(CONSTANTS)
 _INTEGER = Lazy(r"(?:0|[1-9][0-9]{0,15})\Z")
 _FLOAT = Lazy(r"[0-9]{1,15}\.[0-9]{1,15}\Z")
-# No number goes on like these; a date stays text.
+# No number continues like these; a date stays text.
 _DIGIT_TEXT = Lazy(
     r"[0-9][A-Za-z0-9.]*(?: +[A-Za-z(]|(?:\.[0-9]+){2}\Z)|[0-9]{4}-[0-9]{2}-[0-9]{2}\Z"
     r"|[0-9][0-9.]*[acdf-wyzACDF-WYZ(]"
 )
-# From the first blank of a run, which an escaped blank may stand before.
+# From the first blank of a run; an escaped blank may come before it.
 _FOLDED = r"(?<!(?<!\\) ) *+\n((?: *+\n)*+) *+"
 _FOLD = Lazy(_FOLDED)
 _FOLD_OR_ESCAPE = Lazy(rf"{_FOLDED}|(?={_ESCAPED})\\(\n +|u.{{4}}|U.{{8}}|.)")

@@ -3,7 +3,7 @@
 A framework keeps its own history and sends it unchanged. So the text of a skill goes into that
 history, as the answer to the call that loaded it. It stays there byte for byte: a prompt cache can
 serve it, and a resumed history still has it. When the framework cuts that history, the text goes
-into a message of its own at the beginning of each request, which no history keeps.
+into a separate message at the beginning of each request, which no history keeps.
 """
 
 from __future__ import annotations

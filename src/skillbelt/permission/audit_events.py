@@ -374,7 +374,7 @@ class Check:
         elif missing < 0 and link.prev == NONE:
             self._blame(at, "a new chain begins here: the head of the one before was lost")
         elif missing < 0:
-            self._blame(at, f"record {link.seq} stands in the wrong place, after {last.seq}")
+            self._blame(at, f"record {link.seq} is in the wrong place, after {last.seq}")
         elif link.prev != self._hash:
             blamed = self._at if self._last is not None else at
             self._blame(blamed, "is not what was written: the record after it was bound to another")

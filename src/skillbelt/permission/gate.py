@@ -73,7 +73,7 @@ Ask = Callable[[Pending], Answer | None]
 ASKER: ContextVar[Mapping[str, object]] = ContextVar("ASKER", default=MappingProxyType({}))
 _MAX_THROUGH = 4096  # skills already allowed in conversations
 _MAX_HELD = 256  # requests that are allowed for one conversation
-_MAX_SKILLS = 4096  # skills that were asked for lately; far more than wait at one time
+_MAX_SKILLS = 4096  # skills that were requested recently; far more than wait at one time
 _STALE = "it cannot be scanned any more for this old request: ask for the skill again"
 # Initiators that answer without reading the question.
 _UNREAD = ("--yes", "try")

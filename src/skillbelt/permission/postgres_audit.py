@@ -1,7 +1,7 @@
 """The audit log of many machines in PostgreSQL, with the promises of the one in files.
 
-Each machine has a chain of records of its own: one chain for all would make each machine wait for
-the disk once for every record of every other (design/fleet.md has the figures). Of the events
+Each machine has its own chain of records: with one chain for all, each would wait for the disk
+once for every record of every other (design/fleet.md has the figures). Of the events
 that threads of a process append at once, one thread writes all.
 """
 

@@ -67,7 +67,7 @@ def _tokens(text: str) -> Iterator[str]:
 
 
 class _Reader:
-    """Follows the tokens of a TOML text. It does not recurse, so nesting depth is no problem."""
+    """Follows the tokens of a TOML text. It does not recurse, so deep nesting does no harm."""
 
     def __init__(self) -> None:
         self.lines: dict[Key, int] = {}

@@ -552,7 +552,7 @@ def _is_skill(named: str, skill: str) -> bool:
 
 
 def _is_asker(rule: Rule, initiator: str, trusted: bool) -> bool:
-    # A name is no proof: an allow rule for a skill's name does not hold for an untrusted checkout.
+    # A name proves nothing: an allow rule for a skill's name does not cover an untrusted checkout.
     by_name = bool(rule.skill) and rule.action == "allow" and rule.trusted is None
     return rule.initiator in ("", initiator) and (True if by_name else rule.trusted) in (
         None,

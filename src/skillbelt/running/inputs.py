@@ -234,7 +234,7 @@ def _check_apart(wanted: Iterable[_ParsedInput]) -> None:
         if other != one.source:
             raise RunRefused(
                 f"two inputs go to {one.to[:200]!r}: {other[:200]!r} and {one.source[:200]!r}; "
-                "give one of them a `to` of its own (FROM=TO at the command line)"
+                "give one of them another `to` (FROM=TO at the command line)"
             )
 
 

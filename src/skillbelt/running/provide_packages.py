@@ -152,7 +152,7 @@ class PackageProvider(NamedTuple):
                 reasons[text] = f"the rule {one_line(rule.pattern)!r} denies it"
             elif action == "allow" and text in needs.unknown and rule.pattern != name:
                 reasons[text] = (
-                    f"it is no known package, and the rule {one_line(rule.pattern)!r} is too "
+                    f"it is not a known package, and the rule {one_line(rule.pattern)!r} is too "
                     f"general for a guess; allow {name} itself, or run with --with {name}"
                 )
         kept = needs.without(reasons)
@@ -296,7 +296,7 @@ class PackageProvider(NamedTuple):
     # What was tried
 
     def _known_builds(self, needs: Needs) -> SourceBuilds:
-        """Return the packages that were built for the same needs lately."""
+        """Return the packages that were recently built for the same needs."""
         path = self._record(needs, _BUILT)
         try:
             age = time.time() - os.stat(path).st_mtime
@@ -413,7 +413,7 @@ def _warn(left: _Remaining) -> tuple[str, ...]:
     """Return warnings about the packages that were left out, grouped by reason."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     unlocked = left.wanted.unlocked
-    warnings = (f"{unlocked}; they are resolved anew: see `skillbelt verify`",) if unlocked else ()
+    warnings = (f"{unlocked}; they are resolved again: see `skillbelt verify`",) if unlocked else ()
     for text, why in left.reasons.items():
         about = "not declared"
         if text in left.wanted.unused:

@@ -179,7 +179,7 @@ def another(
     summary: str,
     facts: Mapping[str, object],
 ) -> Request:
-    """Return a request for another permission of the same run, bound to facts of its own."""
+    """Return a request for another permission of the same run, bound to its own facts."""
     return request._replace(
         type=type,
         patterns=patterns,

@@ -30,7 +30,7 @@ from skillbelt.conversation.messages import Material, Message, block, join_conte
 from skillbelt.conversation.plain import plain_messages
 from skillbelt.conversation.requests import RequestLog, forget_requests, split_sent
 from skillbelt.conversation.state import LoadedSkill, LoadRequest, Session
-from skillbelt.conversation.vendors.answers import find_calls, read_told
+from skillbelt.conversation.vendors.answers import find_calls, read_answer
 from skillbelt.conversation.vendors.read import find_vendor
 from skillbelt.conversation.vendors.shapes import (
     CallAnswer,
@@ -308,7 +308,7 @@ class Runtime:
         """Return the skills that a model working as this agent may see, as of the last scan.
 
         With `files`, the paths in play, a skill made for some files is included only if one of them
-        matches. A `gate` with rules of its own replaces the runtime's.
+        matches. A `gate` with other rules replaces the runtime's.
         """
         return self._audience(agent, visible=visible, files=files, gate=gate).view(self.skills())
 
@@ -663,7 +663,7 @@ class Runtime:
     ) -> RunResult:
         """Run a command of a skill in its sandbox, as the user.
 
-        Without a session it has an empty workspace of its own, which is removed afterwards. A
+        Without a session it has a separate, empty workspace, which is removed afterwards. A
         sequence of words is run as it is, a text by `bash -c`. A command that fails is a normal
         result; RunRefused, PermissionDenied and SandboxUnavailable mean that nothing was run.
         Copies of the output files go to the folder `output_dir`, if it is given. `packages` are
@@ -1268,7 +1268,7 @@ class RuntimeSession:
         list of the vendor's parts. In `answer_calls_async` it may be a coroutine.
         """
         answers = [
-            read_told(self._answer(call, others, watch), call, format)
+            read_answer(self._answer(call, others, watch), call, format)
             for call in find_calls(reply, format)
         ]
         return find_vendor(format).answer(answers)
@@ -1286,7 +1286,7 @@ class RuntimeSession:
         for call in find_calls(reply, format):
             given = await self._answer_async(call, others, watch)
             result = await given if isawaitable(given) else given
-            answers.append(read_told(result, call, format))
+            answers.append(read_answer(result, call, format))
         return find_vendor(format).answer(answers)
 
     def _answer(self, call: HistoryCall, others: OtherTools | None, watch: Watch | None) -> object:

@@ -40,7 +40,7 @@ class AnthropicMessages:
         return [{**found, "content": content}]
 
     def read(self, items: Sequence[Item], where: Sequence[str]) -> list[Message]:
-        """Return the messages; each result is one of its own."""
+        """Return the messages; each result becomes a separate one."""
         found: list[Message] = []
         for index, (item, at) in enumerate(zip(items, where, strict=True)):
             if item["role"] == "assistant":

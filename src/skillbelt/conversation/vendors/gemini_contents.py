@@ -54,7 +54,7 @@ class GeminiContents:
         return [{**found, "parts": made}]
 
     def read(self, items: Sequence[Item], where: Sequence[str]) -> list[Message]:
-        """Return the messages; each response to a call is one of its own."""
+        """Return the messages; each response to a call becomes a separate one."""
         found: list[Message] = []
         for index, item in enumerate(items):
             if item.get("role") == "model":

@@ -245,7 +245,7 @@ def _nothing_found(url: str, tried: list[SourceFailure]) -> SourceFailure:
     reasons = "; ".join(f"{urlsplit(failure.source).path} {failure.reason}" for failure in tried)
     return SourceFailure(
         url,
-        f"has no list of skills and is no archive ({reasons})",
+        f"has no list of skills and is not an archive ({reasons})",
         code="remote-no-skills",
         remedy="give the address of an archive, a SKILL.md or a folder with an index.json",
     )
@@ -266,7 +266,7 @@ async def _pull_index(web: WebPull, document: str) -> Update:
             fresh_seconds=response.fresh_seconds,
         )
     found = await _pull_skills(web, skill_index.parse(bytes(body), response.url))
-    # A 304 may stand for the whole source only when no skill has to be requested again.
+    # A 304 may cover the whole source only when no skill has to be requested again.
     settled = (
         found.finished
         and not found.problems

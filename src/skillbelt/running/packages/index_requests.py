@@ -1,6 +1,6 @@
 """One request over HTTP or HTTPS, with the user's certificate authorities and proxies.
 
-A module of its own, since `ssl` and `urllib.request` take 13 ms to import, and most runs with
+A separate module, since `ssl` and `urllib.request` take 13 ms to import, and most runs with
 packages find theirs installed.
 """
 

@@ -1,6 +1,6 @@
 """Parse a command line for what it starts: scripts, modules, code, and packages that it names.
 
-It only decides which packages are proposed, and those need a permission of their own. So a wrong
+It only decides which packages are proposed, and those need a separate permission. So a wrong
 guess is harmless, and a word that cannot be parsed is skipped.
 """
 
@@ -25,7 +25,7 @@ _BEFORE = frozenset(("time", "nohup", "exec", "env", "command", "sudo", "nice", 
 _SEPARATOR = re.compile(r"[;|&()<>]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _HERE = re.compile(r"(?<!<)<<-?[ \t]{0,20}(['\"]?)(\w{1,100})\1")
-# Options with a value of their own, of the programs that start others.
+# Options that take a value, of the programs that start others.
 _PYTHON_VALUES = frozenset(("-W", "-X", "--check-hash-based-pycs"))
 _UV_VALUES = frozenset(
     ("--python", "-p", "--project", "--directory", "--index", "--extra", "--group", "--env-file",

@@ -21,7 +21,7 @@ from skillbelt.sandbox.linux.identity import interpreter
 
 PROGRAMS = ".programs"  # the folder beside the workspaces
 REAL = ".real"  # the programs that ours replace on the PATH
-# A folder of its own: it comes before the package's program where that cannot start.
+# A separate folder: it comes before the package's program where that cannot start.
 TSX = ".tsx"
 MODULES = ".modules.cjs"
 _OURS = ("pip", "pip3", "uv", "uvx")

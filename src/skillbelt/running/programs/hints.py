@@ -244,7 +244,7 @@ def _modules(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
             said = f"the {kind} package {found[2]} that the command asks for was not provided"
             if not facts.is_package("node" if found[1] == "npx" else "python", found[2]):
                 # Any script can print that line: it must not choose what a user installs.
-                yield Hint("missing_module", found[2], f"{said}, and is no known package")
+                yield Hint("missing_module", found[2], f"{said}, and it is not a known package")
                 continue
             said = f"{said}: {_advise_package(facts.skill, found[2])}"
             yield Hint("missing_module", found[2], said, found[2])

@@ -85,7 +85,7 @@ def folder_of_programs(path: str) -> tuple[str, str]:
 
 
 def _of_system(path: str) -> bool:
-    # macOS has nothing of its own in /usr/local.
+    # macOS itself has nothing in /usr/local.
     return in_system(path) and not (sys.platform == "darwin" and path.startswith("/usr/local/"))
 
 

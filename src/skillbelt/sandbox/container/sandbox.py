@@ -286,7 +286,7 @@ def _mounts(job: Job) -> Iterator[Mount]:
 
 
 def _task(job: Job, shape: ContainerShape, own_users: bool) -> dict[str, object]:
-    """Return the task for the first process; `own_users`: in a user namespace of its own."""
+    """Return the task for the first process; `own_users`: in its own user namespace."""
     network, processes = bool(job.bridge), job.capabilities.processes
     taken = {os.path.normpath(mount.target) for mount in shape.mounts}
     followed = seccomp.FOLLOWED if network or not processes else ()

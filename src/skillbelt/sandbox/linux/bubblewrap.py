@@ -184,7 +184,7 @@ def bubblewrap_arguments(
         arguments += ("--bind" if mount.writable else "--ro-bind", mount.source, mount.target)
     for name, value in job.env.items():
         arguments += ("--setenv", name, value)
-    # The first process starts the command, and may load a filter of its own first, as the bridge
+    # The first process starts the command, and may load its own filter first, as the bridge
     # does. That filter allows no further one, and no process where the job may start none.
     followed = network or (bool(first) and not job.capabilities.processes)
     more = seccomp.FOLLOWED if followed else ()

@@ -341,11 +341,11 @@ def _describe_enforced(job: Job, port: int | None) -> dict[str, str]:
         "memory": "not enforced: macOS keeps no limit of it",
         "memory beside processes": "not enforced: macOS keeps no limit of it",
         "kernel memory": "not enforced: macOS keeps no limit of it",
-        "files without a name": "not enforced: only what has a name is counted",
+        "files without a name": "not enforced: only files with a name are counted",
         "process count": "rlimit, counted with the user's others",
         "cpu": "rlimit for each process",
         "file size": "rlimit",
         "open files": "rlimit",
         "disk": "watched, the workspace alone",
-        "temporary files": "not enforced: /tmp is shared with everybody",
+        "temporary files": "not enforced: /tmp is shared with all users",
     }

@@ -25,7 +25,7 @@ _PROBE_SECONDS = 2.0
 
 
 class Listener:
-    """One connection that listens for all watches of a process, in a thread of its own."""
+    """One connection that listens for all watches of a process, in its own thread."""
 
     def __init__(
         self,

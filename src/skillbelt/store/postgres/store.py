@@ -148,7 +148,7 @@ class PostgresStore:
             where += f" AND ({_ORDER}) > (%s, %s, %s)"
             values += map(encode_text, after)
         values.append(limit)
-        # Sessions with long keys have an index of their own; see schema.py.
+        # Sessions with long keys have a separate index; see schema.py.
         usual, long = (
             f"(SELECT {_COLUMNS} FROM skillbelt.session WHERE {kind}{where}"
             f" ORDER BY {_ORDER} LIMIT %s)"
@@ -357,8 +357,8 @@ class PostgresStore:
 def encode_text(text: str) -> str:
     """Return the text as PostgreSQL can hold it, in the same order.
 
-    It has no NUL and no lone surrogates. Two characters stand for each of these, and for the two
-    characters that begin such a pair.
+    It has no NUL and no lone surrogates. Each of these is encoded as two characters, and so are
+    the two characters that begin such a pair.
     """
     return text.translate(_ESCAPES)
 
