@@ -76,7 +76,7 @@ def test_an_exchanged_project_is_asked_for_again(tree: Tree) -> None:
     catalog = tree.catalog()
     assert not catalog.find("pdf").trusted
     assert [one.code for one in catalog.diagnostics] == ["trust-exchanged"]
-    assert "is another folder" in tree.run("trust", "list").stderr
+    assert "is not the folder that was trusted" in tree.run("trust", "list").stderr
 
 
 @pytest.mark.parametrize("by", ["project", "user"])

@@ -28,6 +28,7 @@ from skillbelt.discovery.describe import diagnostics_json
 from skillbelt.errors import ConfigError
 from skillbelt.permission.command_lines import simple_commands
 from skillbelt.permission.gate import Explanation, Gate, rule_json
+from skillbelt.permission.normal_forms import host_text, path_texts
 from skillbelt.permission.remembered import Remembered
 from skillbelt.permission.rule_files import (
     add_rule,
@@ -44,7 +45,6 @@ from skillbelt.permission.rules import (
     Request,
     Rule,
 )
-from skillbelt.permission.spelling import host_text, path_texts
 from skillbelt.permission.waiting import Pending
 from skillbelt.running.question_facts import facts
 from skillbelt.settings import load_settings

@@ -30,7 +30,7 @@ from skillbelt.fleet.ray_parts import (
     ray_state,
     ray_worker,
 )
-from skillbelt.fleet.reach import CONNECT_SECONDS, check_reachable
+from skillbelt.fleet.reachability import CONNECT_SECONDS, check_reachable
 from skillbelt.sandbox.registry import AUTO
 from skillbelt.text import one_line
 

@@ -60,11 +60,11 @@ from skillbelt.trust import Trust
 from skillbelt.values import Diagnostic, Origin, is_remote
 
 if TYPE_CHECKING:
-    from skillbelt.permission import spelling
+    from skillbelt.permission import normal_forms
     from skillbelt.scan.inspector import SkillInspector
     from skillbelt.store import Store
 else:
-    spelling = Late("skillbelt.permission.spelling")  # cost: 1 ms, only for hosts and paths
+    spelling = Late("skillbelt.permission.normal_forms")  # cost: 1 ms, only for hosts and paths
 
 # Answers a request, or returns None to leave it to other listeners.
 Ask = Callable[[Pending], Answer | None]
@@ -752,7 +752,7 @@ def _normalize_patterns(request: Request) -> Request:
     texts = request.patterns
     if request.type == "network":
         texts = tuple(
-            text if text.startswith(_SPELLED) else spelling.host_text(text) for text in texts
+            text if text.startswith(_SPELLED) else normal_forms.host_text(text) for text in texts
         )
     elif request.type == "install":
         texts = tuple(dict.fromkeys(form for text in texts for form in asked_texts(text)))
@@ -800,7 +800,7 @@ def tool_request(
     """
     names = _names(tool)
     kind = type_of(names[-1]) if argument else "tool"
-    if kind == "network" and spelling.is_file_url(argument):
+    if kind == "network" and normal_forms.is_file_url(argument):
         kind = "host_file"
     about = f"use {one_line(tool)}" + (f" on {exact(argument)}" if argument else "")
     if kind == "tool":
@@ -817,9 +817,9 @@ def tool_request(
         names = tuple(dict.fromkeys((*names, *SHELL_TOOLS)))
         patterns = simple_commands(argument)
     elif kind == "network":
-        patterns = (spelling.host_text(argument),)
+        patterns = (normal_forms.host_text(argument),)
     elif kind == "host_file":
-        patterns = spelling.path_texts(argument, home, folder)
+        patterns = normal_forms.path_texts(argument, home, folder)
     else:
         patterns = (argument,)
     return Request(

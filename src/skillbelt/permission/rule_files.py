@@ -36,9 +36,9 @@ from skillbelt.text import read_toml, toml_value
 from skillbelt.values import Diagnostic
 
 if TYPE_CHECKING:
-    from skillbelt.permission import spelling
+    from skillbelt.permission import normal_forms
 else:  # cost: 1 ms, only for hosts and paths
-    spelling = Late("skillbelt.permission.spelling")
+    spelling = Late("skillbelt.permission.normal_forms")
 
 # A key with all keys above it; a number is the index in a list.
 Key = tuple[str | int, ...]
@@ -492,7 +492,7 @@ def _no_host(rule: Rule) -> str:
     if rule.type != "network":
         return ""
     try:
-        spelling.host_pattern(rule.pattern.removesuffix(":*"))
+        normal_forms.host_pattern(rule.pattern.removesuffix(":*"))
     except ValueError as error:
         fault = f"{_quote(rule.pattern)} is not a host that a request can name: {error}"
         return f"{fault}; write example.com, *.example.com or an address"
@@ -507,7 +507,7 @@ def _matches_nothing(rule: Rule, home: str) -> str:
     if rule.type == "secret" and not {"/", "*", "?"}.intersection(rule.pattern):
         named = _quote(f"*/{rule.pattern}")
         return f"{_quote(rule.pattern)} is not a secret of a skill; write SKILL/NAME, or {named}"
-    plain = spelling.path_pattern(rule.pattern, home) if rule.type == "host_file" else ""
+    plain = normal_forms.path_pattern(rule.pattern, home) if rule.type == "host_file" else ""
     if not plain or plain.startswith(("/", "*", "?", UNCLEAR)):
         return ""
     return (
@@ -522,7 +522,7 @@ def spelled(rule: Rule, home: str) -> Iterator[Rule]:
     Paths and hosts get the normal form of requests, so that no other spelling evades the rule.
     """
     if rule.type == "host_file":
-        plain = spelling.path_pattern(rule.pattern, home)
+        plain = normal_forms.path_pattern(rule.pattern, home)
         if plain != rule.pattern:
             yield rule._replace(pattern=plain)
     if rule.type == "network":
@@ -535,7 +535,7 @@ def _host_rules(rule: Rule) -> Iterator[Rule]:
     bare = rule.pattern[:-2] if every_port else rule.pattern
     # A file with an invalid host was refused before; in code it matches nothing else.
     with suppress(ValueError):
-        plain = spelling.host_pattern(bare)
+        plain = normal_forms.host_pattern(bare)
         if plain != bare:
             yield rule._replace(pattern=plain)
         bare = plain

@@ -89,7 +89,7 @@ from skillbelt.running.job import (
     write_editor,
 )
 from skillbelt.running.named_files import ground_of
-from skillbelt.running.needs import StartedIn, Wishes, find_needs
+from skillbelt.running.needed_packages import StartedIn, Wishes, find_needs
 from skillbelt.running.observed import add_observed
 from skillbelt.running.outputs import (
     HINT,
@@ -136,7 +136,7 @@ from skillbelt.tracing import skill_attributes, span
 from skillbelt.values import Capabilities, Limits
 
 if TYPE_CHECKING:
-    from skillbelt.running.keeper import WorkspaceKeeper
+    from skillbelt.running.workspace_keeper import WorkspaceKeeper
 
 # An unused workspace is removed after a week.
 WORKSPACE_IDLE_SECONDS = 7 * 24 * 3600.0
@@ -243,7 +243,8 @@ class Workbench:
         """Return the keeper that shares workspaces with other machines; None on one machine."""
         if not self.settings.objects:
             return None
-        from skillbelt.running.keeper import WorkspaceKeeper  # cost: 20 ms, only with many machines
+        # cost: 20 ms, only with many machines
+        from skillbelt.running.workspace_keeper import WorkspaceKeeper
 
         # Machines that share a project by its name may have it in different folders.
         name = named_project(self.settings, self.gate.policy.project_trusted)

@@ -78,7 +78,7 @@ from skillbelt.permission.gate import Ask, Gate, session_id, tool_request
 from skillbelt.permission.rules import Decision, Initiator, Request, Rule
 from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.following import UNWATCHED, Watch
-from skillbelt.runtime.survivors import Survivors
+from skillbelt.runtime.restored_texts import RestoredTexts
 from skillbelt.runtime.threads import cancelling, followed, in_thread
 from skillbelt.scan.on_demand import open_inspector
 from skillbelt.settings import Settings
@@ -1012,12 +1012,12 @@ class RuntimeSession:
         state = self._begin_turn(plain, new_turn)
         self._declared = []
         noted = with_notes(plain, self._notes(state))
-        survivors = self._find_survivors(state, restore_tokens)
-        made = self._materialize(noted, survivors, state, continued=continued)
+        restored = self._find_restored(state, restore_tokens)
+        made = self._materialize(noted, restored, state, continued=continued)
         self.session.after_request()
         results = (one.get("content") for one in made if one.get("role") == "tool")
         self._shown = frozenset(text for text in results if isinstance(text, str))
-        self._put_back = survivors.blocks
+        self._put_back = restored.blocks
         return made
 
     def compact(
@@ -1046,10 +1046,10 @@ class RuntimeSession:
         plain, state = read_messages(items, format), self.session.state()
         self._move_mark(plain, state)
         noted = with_notes(plain, self._notes(state))
-        survivors = self._find_survivors(state, restore_tokens)
-        survivors.cuts = True
-        self._materialize(noted, survivors, state)
-        return survivors.made._replace(messages=items, kept=found.sources_of(kept))
+        restored = self._find_restored(state, restore_tokens)
+        restored.cuts = True
+        self._materialize(noted, restored, state)
+        return restored.made._replace(messages=items, kept=found.sources_of(kept))
 
     compact_async = in_thread(compact)
 
@@ -1066,18 +1066,18 @@ class RuntimeSession:
         history lacks come back in one message right after the system's: once each, as they were
         loaded, the most recently used within `restore_tokens`. Keep the history as it was given.
         """
-        survivors = self._find_survivors(self.session.state(), restore_tokens)
+        restored = self._find_restored(self.session.state(), restore_tokens)
         found = read_turns(messages, format)
-        own = survivors.find_own(found.turns)
+        own = restored.find_own(found.turns)
         kept = found.items_of(own)
         items = [found.items[index] for index in kept]
-        text = survivors.context(read_messages(items, format), {})
-        survivors.remember_context()
-        self._put_back = survivors.blocks
+        text = restored.context(read_messages(items, format), {})
+        restored.remember_context()
+        self._put_back = restored.blocks
         if text:
             head = count_system([found.turns[index] for index in own])
             items.insert(len(found.items_of(own[:head])), user_item(text, format))
-        return survivors.made._replace(messages=items, kept=found.sources_of(kept))
+        return restored.made._replace(messages=items, kept=found.sources_of(kept))
 
     restore_async = in_thread(restore)
 
@@ -1094,7 +1094,7 @@ class RuntimeSession:
     def _materialize(
         self,
         messages: Sequence[Message],
-        survivors: Survivors,
+        restored: RestoredTexts,
         state: Mapping[str, str],
         *,
         continued: bool = False,
@@ -1109,22 +1109,22 @@ class RuntimeSession:
 
         def context(blocks: Mapping[str, str]) -> str:
             if not continued:
-                return survivors.context(messages, blocks)
+                return restored.context(messages, blocks)
             return join_context({n: b for n, b in blocks.items() if begins and not landed.get(n)})
 
         return materialize(
             messages,
-            survivors.for_requests(),
+            restored.for_requests(),
             placement=self.settings.placement,
             overview=state.get(self._key("system"), ""),
             landed=landed,
             context=context,
         )
 
-    def _find_survivors(
+    def _find_restored(
         self, state: Mapping[str, str], restore_tokens: int | None = None
-    ) -> Survivors:
-        return Survivors(self.session, self._caller(state), self._texts, restore_tokens)
+    ) -> RestoredTexts:
+        return RestoredTexts(self.session, self._caller(state), self._texts, restore_tokens)
 
     def _begin_turn(self, messages: Sequence[Message], new_turn: bool | None) -> Mapping[str, str]:
         """Begin a turn if there is a new question; return the state after that."""

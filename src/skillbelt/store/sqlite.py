@@ -23,7 +23,7 @@ from skillbelt.events import Event, NewEvent
 from skillbelt.files.private import create_file, is_missing, make_folder
 from skillbelt.late import Late
 from skillbelt.metrics import count
-from skillbelt.store.notifications import Bell, Bells
+from skillbelt.store.notifications import TopicCounts, TopicWatch
 from skillbelt.store.values import (
     NO_CHANGE,
     EventRow,
@@ -101,7 +101,7 @@ class SqliteStore:
         self.path = os.path.abspath(path)
         self._db: sqlite3.Connection | None = None
         self._identity: Identity | None = None
-        self._bells = Bells()
+        self._notifications = TopicCounts()
         with _LOCK:
             _STORES.add(self)
 
@@ -295,18 +295,18 @@ class SqliteStore:
         """Release the lease."""
         query = f"DELETE FROM lease WHERE number = ? AND {_NAMED}"
         self._write(lambda db: db.execute(query, (number, *_cells(key))))
-        self._bells.ring(lease_topic(key))
+        self._notifications.notify(lease_topic(key))
 
-    def watch(self, topic: str) -> Bell:
+    def watch(self, topic: str) -> TopicWatch:
         """Return a watch that waits for `wake` here, or for any change by another process."""
-        return Bell(self._bells, topic, self._look, _LOOK_SECONDS)
+        return TopicWatch(self._notifications, topic, self._look, _LOOK_SECONDS)
 
     def wake(self, topic: str) -> None:
         """Wake the watchers of the topic in this process.
 
         Other processes notice the changed file.
         """
-        self._bells.ring(topic)
+        self._notifications.notify(topic)
 
     def now(self) -> float:
         """Return the time of this machine, the only one that uses the store."""

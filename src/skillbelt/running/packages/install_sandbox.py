@@ -36,7 +36,7 @@ from skillbelt.sandbox.linux.identity import (
     interpreter,
     run_identity,
 )
-from skillbelt.sandbox.linux.prefixes import shown_of
+from skillbelt.sandbox.linux.python_files import shown_of
 from skillbelt.sandbox.macos.seatbelt import SeatbeltSandbox
 from skillbelt.sandbox.network.proxy import SOCKET_NAME, Egress, bridge
 from skillbelt.sandbox.protocol import Job, Mount, Sandbox, run

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from skillbelt.files.contain import inside
 from skillbelt.running.programs.table import LOOKED_FOR
 from skillbelt.sandbox.linux.identity import blocking_folder, current_identity, in_system
-from skillbelt.sandbox.linux.prefixes import holds_private, private_folders
+from skillbelt.sandbox.linux.python_files import holds_private, private_folders
 
 # The entries of a folder that holds only a Node.js.
 _NODE = {"bin", "include", "lib", "share", "README.md", "LICENSE", "CHANGELOG.md"}

@@ -23,14 +23,14 @@ from skillbelt.sandbox.linux.identity import (
     run_identity,
     trusted_program,
 )
-from skillbelt.sandbox.process.hidden import can_copy, can_see
+from skillbelt.sandbox.process.hidden_usage import can_copy, can_see
+from skillbelt.sandbox.process.limit_checks import TICK_SECONDS
 from skillbelt.sandbox.process.limits import (
     OWN_PROCESSES,
     counted_enforced,
     process_limits,
     programs_enforced,
 )
-from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.mounts import mounts_of
 from skillbelt.sandbox.process.run import LaunchPlan, ProcessRun, check_job, try_start
 from skillbelt.sandbox.process.watch import Guard

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from skillbelt.errors import SandboxUnavailable
-from skillbelt.sandbox.linux.prefixes import shown_of
+from skillbelt.sandbox.linux.python_files import shown_of
 
 # Unused by default: it needs no entry in a passwd file, and should have none.
 RUN_ID = 62_000

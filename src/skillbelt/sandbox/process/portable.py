@@ -15,8 +15,8 @@ from typing import NamedTuple
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.linux.identity import run_identity
+from skillbelt.sandbox.process.limit_checks import TICK_SECONDS
 from skillbelt.sandbox.process.limits import process_limits
-from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.run import END_SECONDS, LOST
 from skillbelt.sandbox.process.spawn import Ends, spawn
 from skillbelt.sandbox.process.streams import Ending, Feed, Piped, Sink, outcome_of
@@ -69,10 +69,18 @@ class PortableRun(Piped):
         shown, errors = self._pipe()
         self._wake, self._nudge = self._pipe()
         os.set_blocking(self._nudge, False)
-        # We see EOF when the keeper ends, and the keeper ends when it sees EOF.
+        # We see EOF when the launcher ends, and the launcher ends when it sees EOF.
         self._hold, theirs = (self._own(end.detach()) for end in socket.socketpair())
         task = self._own(_task_file(self._chain, self._job))
-        argv = (launcher_python(), "-I", "-S", "-c", source_of("keeper"), str(task), str(theirs))
+        argv = (
+            launcher_python(),
+            "-I",
+            "-S",
+            "-c",
+            source_of("portable_launch"),
+            str(task),
+            str(theirs),
+        )
         self._pid = spawn(argv, Ends(taken, output, errors, (task, theirs)))
         self._close(taken, output, errors, task, theirs)
         keep = self._job.limits.max_stream_bytes
@@ -115,7 +123,7 @@ class PortableRun(Piped):
                 return limit
 
     def _stop(self) -> None:
-        """Close the connection to the keeper, which then kills everything, and wait for its end."""
+        """Close the connection to the launcher, which then kills everything; wait for its end."""
         end = socket.socket(fileno=os.dup(self._hold))
         with end, suppress(OSError):
             end.shutdown(socket.SHUT_WR)
@@ -155,7 +163,7 @@ class PortableRun(Piped):
 
 
 def _task_file(chain: Chain, job: Job) -> int:
-    """Write the keeper's task to an unnamed file: every user can read a command line."""
+    """Write the launcher's task to an unnamed file: every user can read a command line."""
     task = {
         "argv": chain.argv,
         "missing": chain.missing,

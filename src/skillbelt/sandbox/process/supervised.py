@@ -11,7 +11,7 @@ from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.linux import seccomp
 from skillbelt.sandbox.linux.cgroups import Hierarchy, hierarchy
 from skillbelt.sandbox.linux.identity import Identity, current_identity, interpreter, run_identity
-from skillbelt.sandbox.process.hidden import can_copy, can_see
+from skillbelt.sandbox.process.hidden_usage import can_copy, can_see
 from skillbelt.sandbox.process.limits import counted_enforced, process_limits
 from skillbelt.sandbox.process.run import LaunchPlan, check_job
 from skillbelt.sandbox.process.watch import Guard

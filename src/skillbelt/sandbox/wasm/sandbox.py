@@ -16,9 +16,9 @@ from skillbelt.sandbox.linux import seccomp
 from skillbelt.sandbox.linux.cgroups import hierarchy
 from skillbelt.sandbox.linux.identity import blocking_folder, current_identity, run_identity
 from skillbelt.sandbox.linux.landlock import version
-from skillbelt.sandbox.process.hidden import can_see
+from skillbelt.sandbox.process.hidden_usage import can_see
+from skillbelt.sandbox.process.limit_checks import TICK_SECONDS
 from skillbelt.sandbox.process.limits import counted_enforced
-from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.run import check_job
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Job, Listener, Mount, Running, refusal
 from skillbelt.sandbox.wasm.command import MISSING, NotRunnable, Program, parse_command

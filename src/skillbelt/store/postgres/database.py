@@ -24,7 +24,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from skillbelt.errors import ConfigError, StoreUnavailable
 from skillbelt.metrics import count
-from skillbelt.store.notifications import Bell, Bells
+from skillbelt.store.notifications import TopicCounts, TopicWatch
 from skillbelt.store.postgres.listening import POLL_SECONDS, Listener, mark_topic
 from skillbelt.store.postgres.schema import migrate
 from skillbelt.untrusted_json import read_json
@@ -112,7 +112,7 @@ class Database:
         self._lock = threading.Lock()
         self._pool: ConnectionPool[psycopg.Connection[Row]] | None = None
         self._listener: Listener | None = None
-        self._bells = Bells()
+        self._notifications = TopicCounts()
         self._pruned = time.monotonic()
         self.row_security = False
 
@@ -177,16 +177,16 @@ class Database:
             time.sleep(pause)
             pause = min(2 * pause, 1.0)
 
-    def watch(self, topic: str) -> Bell:
+    def watch(self, topic: str) -> TopicWatch:
         """Return a watch that waits until `wake` is called with the same topic, on any machine."""
         self._open_pool()
-        return Bell(self._bells, mark_topic(topic), self._look, POLL_SECONDS)
+        return TopicWatch(self._notifications, mark_topic(topic), self._look, POLL_SECONDS)
 
     def _look(self) -> object:
         """Return a value that changes when news may have been missed, or while none can arrive."""
         with self._lock:
             if self._listener is None and not _ENDED.is_set():
-                self._listener = Listener(self._bells, self.connect, self.wake)
+                self._listener = Listener(self._notifications, self.connect, self.wake)
             listener = self._listener
         if listener is not None and listener.hears:
             return listener, listener.gaps

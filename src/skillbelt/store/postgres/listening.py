@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from skillbelt.store.notifications import Bells
+from skillbelt.store.notifications import TopicCounts
 
 # How often a watch reports possible news while no notification can arrive: the server is away, or a
 # proxy does not pass notifications on.
@@ -29,11 +29,11 @@ class Listener:
 
     def __init__(
         self,
-        bells: Bells,
+        notifications: TopicCounts,
         connect: "Callable[[], psycopg.Connection[Any]]",
         wake: Callable[[str], None],
     ) -> None:
-        self._bells, self._connect, self._wake = bells, connect, wake
+        self._notifications, self._connect, self._wake = notifications, connect, wake
         # Notifications count only after a test notification came back.
         self.hears = False
         self.gaps = 0
@@ -77,14 +77,14 @@ class Listener:
                 if note.payload == own:
                     self._set_hearing(True)
                 else:
-                    self._bells.ring(note.payload)
+                    self._notifications.notify(note.payload)
 
     def _set_hearing(self, hears: bool) -> None:
         """Record whether notifications arrive; until they do, some may have been missed."""
-        with self._bells.changed:
+        with self._notifications.changed:
             self.hears = hears
             self.gaps += hears
-            self._bells.changed.notify_all()
+            self._notifications.changed.notify_all()
 
 
 def mark_topic(topic: str) -> str:

@@ -11,7 +11,7 @@ import psycopg
 
 from skillbelt.errors import ConfigError
 from skillbelt.events import Event, NewEvent
-from skillbelt.store.notifications import Bell
+from skillbelt.store.notifications import TopicWatch
 from skillbelt.store.postgres.database import Database, Row, Tenant, set_tenant
 from skillbelt.store.postgres.listening import mark_topic
 from skillbelt.store.protocol import (
@@ -315,7 +315,7 @@ class PostgresStore:
 
         return self.database.insist(attempt, patience=patience)
 
-    def watch(self, topic: str) -> Bell:
+    def watch(self, topic: str) -> TopicWatch:
         """Return a watch that waits until `wake` is called with the topic, on any machine."""
         return self.database.watch(topic)
 

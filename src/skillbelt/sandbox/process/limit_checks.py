@@ -10,7 +10,7 @@ from threading import Event, Thread
 TICK_SECONDS = 0.02
 
 
-class Looks:
+class LimitChecks:
     """Polls until a limit is exceeded or `end` is called."""
 
     def __init__(self, look: Callable[[], str | None], tell: Callable[[], None]) -> None:

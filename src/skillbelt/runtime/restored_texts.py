@@ -30,7 +30,7 @@ PLACE = "Base directory for this skill:"
 MAX_CONTEXTS = 32
 
 
-class Survivors:
+class RestoredTexts:
     """The skills of one conversation as of one request.
 
     A skill is `inline` if its text was in an answer: requests do not carry it as long as exactly

@@ -41,7 +41,7 @@ def pack_skill(folder: str, fence: str = "") -> dict[str, tuple[str, bool, bytes
     return found
 
 
-class SkillShelf:
+class SentSkills:
     """The skills that were sent to a node, each in a folder named by its hash.
 
     Beyond `MAX_SKILLS`, those that were not used in the last hour are removed.

@@ -41,7 +41,7 @@ _PLACES = ("exe", "cwd", "root")
 _OF_KERNEL = b" /[aio]"
 
 
-class Hoard(NamedTuple):
+class HiddenUsage(NamedTuple):
     """The totals. The last three fields say that there is more, of unknown size."""
 
     file_bytes: int = 0
@@ -53,7 +53,9 @@ class Hoard(NamedTuple):
     more_handles: bool = False
 
 
-def find_hoard(pids: Iterable[int], workspace: str, temporary: str | None = None) -> Hoard:
+def measure_hidden(
+    pids: Iterable[int], workspace: str, temporary: str | None = None
+) -> HiddenUsage:
     """Return the total that the processes hold together, each thing counted once.
 
     `temporary` is the path inside of a folder with a size limit; its files are not counted.
@@ -108,7 +110,7 @@ class _Search:
     """One pass over all processes."""
 
     def __init__(self, workspace: str, temporary: str | None) -> None:
-        self.sums = [0, 0, 0, 0]  # the first four fields of a hoard
+        self.sums = [0, 0, 0, 0]  # the first four fields of a hidden_usage
         self.more = [False, False, False]  # the last three
         self._until = time.monotonic() + _MOST_SECONDS
         self._temporary, self._bounded = temporary, set[int]()
@@ -116,13 +118,13 @@ class _Search:
         self._known: set[tuple[int, int]] = set()
         self._internet = 0
 
-    def found(self) -> Hoard:
+    def found(self) -> HiddenUsage:
         """Return the totals so far."""
         files, shared, handles = self.more
         size, count, common, queued = self.sums
         if self._internet:
             queued += _unattended_size(self._internet)
-        return Hoard(size, count, common, queued)._replace(
+        return HiddenUsage(size, count, common, queued)._replace(
             more_files=files, more_shared=shared, more_handles=handles
         )
 
