@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from skillbelt.scan.inspector import SkillInspector
     from skillbelt.store import Store
 else:
-    spelling = Late("skillbelt.permission.normal_forms")  # cost: 1 ms, only for hosts and paths
+    normal_forms = Late("skillbelt.permission.normal_forms")  # cost: 1 ms, only for hosts and paths
 
 # Answers a request, or returns None to leave it to other listeners.
 Ask = Callable[[Pending], Answer | None]

@@ -38,7 +38,7 @@ from skillbelt.values import Diagnostic
 if TYPE_CHECKING:
     from skillbelt.permission import normal_forms
 else:  # cost: 1 ms, only for hosts and paths
-    spelling = Late("skillbelt.permission.normal_forms")
+    normal_forms = Late("skillbelt.permission.normal_forms")
 
 # A key with all keys above it; a number is the index in a list.
 Key = tuple[str | int, ...]
