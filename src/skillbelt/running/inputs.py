@@ -150,39 +150,6 @@ class _CopiedInput(NamedTuple):
         return facts
 
 
-def stage_inputs(
-    workspace: Workspace,
-    inputs: Sequence[Mapping[str, object]],
-    *,
-    artifacts: Artifacts | None = None,
-    host_roots: Sequence[str] = (),
-    permit_host: Callable[[HostInput], None] | None = None,
-    stage_skill: Callable[[str], str] | None = None,
-    run: str = "",
-    remaps: bool = True,
-    limits: Limits = _LIMITS,
-) -> list[StagedInput]:
-    """Put each input at its destination; an invalid one raises RunRefused before anything is done.
-
-    `permit_host` is called with each file or folder of the host, and raises to refuse it. Without
-    it, everything outside `host_roots` is refused. `stage_skill` stages the skill of that name and
-    returns the path of its copy in the workspace, which the run sees in `skills/` if the sandbox
-    `remaps`.
-    """
-    job = Inputs(
-        workspace,
-        inputs,
-        artifacts=artifacts,
-        host_roots=host_roots,
-        stage_skill=stage_skill,
-        run=run,
-        remaps=remaps,
-        limits=limits,
-    )
-    with job:
-        return job.place(permit_host)
-
-
 # Arguments
 
 
