@@ -29,7 +29,7 @@ from skillbelt.cli.ask import (
 from skillbelt.cli.asking import ask
 from skillbelt.cli.chat_commands import ChatCommands, show_plain
 from skillbelt.cli.failure import INTERRUPTED
-from skillbelt.cli.keyboard import Unechoed, can_ask, is_dumb, restore_all
+from skillbelt.cli.keyboard import Unechoed, can_ask, is_continued, is_dumb, restore_all
 from skillbelt.cli.live_answer import LiveAnswer
 from skillbelt.cli.mentions import ProjectFiles, Suggestion, find_mentions
 from skillbelt.cli.output import count
@@ -335,12 +335,7 @@ def _read_piped() -> Iterator[str]:
 def _read_message() -> str:
     """Read one message; a backslash at the end of a line continues it on the next."""
     lines = [input(PROMPT)]
-    while _is_continued(lines[-1]):
+    while is_continued(lines[-1]):
         lines[-1] = lines[-1][:-1]
         lines.append(input(_MORE_PROMPT))
     return "\n".join(lines)
-
-
-def _is_continued(line: str) -> bool:
-    """Whether the line ends in a backslash that no other backslash escapes."""
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1

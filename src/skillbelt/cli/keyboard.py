@@ -52,6 +52,11 @@ class NoLongerNeeded(Exception):
     """The question needs no answer any more."""
 
 
+def is_continued(line: str) -> bool:
+    """Whether the line ends in a backslash that no other backslash escapes."""
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
 def is_dumb() -> bool:
     """Whether the terminal can only print lines."""
     return os.environ.get("TERM", "dumb") in ("", "dumb")

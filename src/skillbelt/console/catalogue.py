@@ -24,12 +24,6 @@ from skillbelt.values import SKILL_FILE, Diagnostic, Manifest, SkillSettings
 _DOCUMENTS = (".md", ".txt")
 
 
-def find_any(catalog: Catalog, name: str) -> Skill:
-    """Return the skill of that name, even if it is disabled; raises SkillNotFound."""
-    switched_off = catalog.snapshot.disabled.get(name)
-    return switched_off[0] if switched_off else catalog.find(name)
-
-
 def show_document(
     catalog: Catalog,
     skill: Skill,

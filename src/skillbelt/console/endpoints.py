@@ -11,7 +11,6 @@ from typing import BinaryIO
 from skillbelt.console.abilities import scan_of
 from skillbelt.console.catalogue import (
     check_switch,
-    find_any,
     find_results,
     show_document,
     switch,
@@ -26,6 +25,7 @@ from skillbelt.console.sent_requests import find_request
 from skillbelt.console.skill_facts import evals_document, versions_document
 from skillbelt.console.skills import forget_answers
 from skillbelt.conversation.requests import RequestLog
+from skillbelt.discovery.catalog import find_any
 from skillbelt.discovery.describe import clients_of, skill_json
 from skillbelt.format.skill import Skill
 from skillbelt.permission.audit_events import TYPES
@@ -39,12 +39,12 @@ from skillbelt.runtime.runtime import Runtime
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.serving.endpoints import (
     ENDPOINTS,
-    MAX_PAGE,
     ApiRequest,
     Download,
     Endpoint,
     Schema,
     closed,
+    page_size,
 )
 from skillbelt.store import SessionKey
 
@@ -67,7 +67,7 @@ def list_catalog(request: ApiRequest) -> object:
         (*belt.look().values(), *(one for one, _ in catalog.snapshot.disabled.values())),
         key=lambda skill: skill.name,
     )
-    left, most = [one for one in every if one.name > after], _most(request)
+    left, most = [one for one in every if one.name > after], page_size(request)
     _, denied = judge_by_rules(belt.settings, left[:most])
     found = [
         {
@@ -187,7 +187,7 @@ def list_history(request: ApiRequest) -> object:
         state=request.query.get("state", ""),
         session=request.query.get("session", ""),
         after=request.query.get("after", ""),
-        limit=min(_most(request), 200),
+        limit=min(page_size(request), 200),
     )
     return {"runs": [one.document() for one in runs], **({"next": after} if after else {})}
 
@@ -224,7 +224,9 @@ def read_run_file(request: ApiRequest) -> object:
 def list_conversations(request: ApiRequest) -> object:
     """List the conversations of every user, the last used first."""
     talks, after = list_talks(
-        _require_operator(request).store, request.query.get("after", ""), min(_most(request), 200)
+        _require_operator(request).store,
+        request.query.get("after", ""),
+        min(page_size(request), 200),
     )
     found = [
         {
@@ -256,7 +258,7 @@ def _talk_key(request: ApiRequest) -> SessionKey:
 def list_requests(request: ApiRequest) -> object:
     """List what was sent to the model in a conversation, as far as that is kept."""
     belt, key = _require_operator(request), _talk_key(request)
-    after, most = request.query.get("after", "0"), min(_most(request), 200)
+    after, most = request.query.get("after", "0"), min(page_size(request), 200)
     found = RequestLog(belt.store, key).summaries(
         after=int(after) if after.isdecimal() and len(after) < 10 else 0, limit=most
     )
@@ -290,7 +292,7 @@ def list_log(request: ApiRequest) -> object:
         session=query.get("session"),
         since=_number(query, "since"),
         until=_number(query, "until"),
-        limit=_most(request),
+        limit=page_size(request),
     )
     return {"events": [event_json(one) for one in events]}
 
@@ -345,10 +347,6 @@ def _answering(request: ApiRequest) -> Runtime:
     if not request.holder.answers:
         raise HttpRefusal("forbidden", "this token answers no permission questions")
     return _require_operator(request)
-
-
-def _most(request: ApiRequest) -> int:
-    return max(1, min(int(request.query.get("limit", MAX_PAGE)), MAX_PAGE))
 
 
 def _number(query: Mapping[str, str], name: str) -> float | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from skillbelt.console.catalogue import find_any
 from skillbelt.console.install_jobs import InstallDesk, InstallJob
 from skillbelt.console.parts import ConsoleParts
 from skillbelt.console.skill_facts import find_locked
 from skillbelt.console.visit import ShownPage, Visit
+from skillbelt.discovery.catalog import find_any
 from skillbelt.install.values import InstallScope
 from skillbelt.serving.answers import HttpRefusal
 

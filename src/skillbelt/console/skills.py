@@ -18,7 +18,6 @@ from skillbelt.console.abilities import (
 from skillbelt.console.approved import compare_files, find_approved, list_approved, read_files
 from skillbelt.console.catalogue import (
     check_switch,
-    find_any,
     read_cases,
     show_document,
     switch,
@@ -27,6 +26,7 @@ from skillbelt.console.downloads import attach, is_text
 from skillbelt.console.markdown import render_markdown
 from skillbelt.console.skill_facts import find_locked, measure_route
 from skillbelt.console.visit import ShownPage, Visit
+from skillbelt.discovery.catalog import find_any
 from skillbelt.discovery.describe import clients_of
 from skillbelt.errors import SkillbeltError
 from skillbelt.evals.last_results import last_results

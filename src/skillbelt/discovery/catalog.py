@@ -651,6 +651,12 @@ def _diagnose_switches(
         )
 
 
+def find_any(catalog: Catalog, name: str) -> Skill:
+    """Return the skill of that name, even if it is disabled; raises SkillNotFound."""
+    switched_off = catalog.snapshot.disabled.get(name)
+    return switched_off[0] if switched_off else catalog.find(name)
+
+
 def discover_skills(
     project: str | os.PathLike[str] | None = None, *, settings: Settings | None = None
 ) -> list[Skill]:

@@ -29,6 +29,7 @@ from skillbelt.permission.rules import (
     Source,
     forms,
     meet,
+    quoted,
 )
 from skillbelt.records import NamedTuple
 from skillbelt.settings import FileSource, RuleTables, Settings, read_rules
@@ -324,7 +325,7 @@ class _File:
             at = ("agent", name)
             for key, table in self._mapping(at, agent).items():
                 if key != "permission":
-                    fault = f"unknown key {_quote(key)} of agent {_quote(name)}"
+                    fault = f"unknown key {quoted(key)} of agent {quoted(name)}"
                     raise self._make_error((*at, key), f"{fault}; only 'permission' is known")
                 yield from self._table((*at, key), table, like._replace(source="agent", agent=name))
 
@@ -344,7 +345,7 @@ class _File:
         if type != "*" and type not in TYPES:
             known = f"; known are {', '.join(TYPES)} and *"
             raise self._make_error(
-                at, f"unknown type {_quote(value)}{_closest(type, TYPES) or known}"
+                at, f"unknown type {quoted(value)}{_closest(type, TYPES) or known}"
             )
         return type
 
@@ -365,7 +366,7 @@ class _File:
             pattern = fields.pop("pattern", "*")
             if not isinstance(pattern, str):
                 raise self._make_error(
-                    (*place, "pattern"), f"pattern must be text, not {_quote(pattern)}"
+                    (*place, "pattern"), f"pattern must be text, not {quoted(pattern)}"
                 )
             named = like._replace(type=type, pattern=pattern)
             yield from self._rules(place, (*place, "pattern"), fields, named)
@@ -407,12 +408,12 @@ class _File:
     def _find_field_fault(self, key: str, value: object, like: Rule) -> str:
         if key not in _FIELDS:
             known = f"; known are {', '.join(_FIELDS)}"
-            return f"unknown key {_quote(key)}{_closest(key, _FIELDS) or known}"
+            return f"unknown key {quoted(key)}{_closest(key, _FIELDS) or known}"
         if key == "agent" and isinstance(value, str):
             return (
-                f"these are the rules of agent {_quote(like.agent)} already; remove the key agent"
+                f"these are the rules of agent {quoted(like.agent)} already; remove the key agent"
             )
-        return f"{key} must be {_FIELDS[key]}, not {_quote(value)}"
+        return f"{key} must be {_FIELDS[key]}, not {quoted(value)}"
 
     def _read_listed(self, at: Key, value: object, action: Action, like: Rule) -> Iterator[Rule]:
         for number, text in enumerate(self._list(at, value)):
@@ -424,7 +425,7 @@ class _File:
                 else []
             )
             if not rules:
-                raise self._make_error(place, f"{_quote(text)} is not a rule{_EXAMPLES}")
+                raise self._make_error(place, f"{quoted(text)} is not a rule{_EXAMPLES}")
             for rule in rules:
                 self._check_host(place, rule)
                 self._check_path(place, rule)
@@ -434,17 +435,17 @@ class _File:
         for action in ACTIONS:
             if value == action:
                 return action
-        raise self._make_error(at, f"action must be {_FIELDS['action']}, not {_quote(value)}")
+        raise self._make_error(at, f"action must be {_FIELDS['action']}, not {quoted(value)}")
 
     def _mapping(self, at: Key, value: object) -> Mapping[str, object]:
         if isinstance(value, dict):
             return value
-        raise self._make_error(at, f"{'.'.join(map(str, at))} must be a table, not {_quote(value)}")
+        raise self._make_error(at, f"{'.'.join(map(str, at))} must be a table, not {quoted(value)}")
 
     def _list(self, at: Key, value: object) -> list[object]:
         if isinstance(value, list):
             return value
-        raise self._make_error(at, f"{'.'.join(map(str, at))} must be a list, not {_quote(value)}")
+        raise self._make_error(at, f"{'.'.join(map(str, at))} must be a list, not {quoted(value)}")
 
     def _line(self, at: Key) -> int:
         if self._json:
@@ -494,7 +495,7 @@ def _no_host(rule: Rule) -> str:
     try:
         normal_forms.host_pattern(rule.pattern.removesuffix(":*"))
     except ValueError as error:
-        fault = f"{_quote(rule.pattern)} is not a host that a request can name: {error}"
+        fault = f"{quoted(rule.pattern)} is not a host that a request can name: {error}"
         return f"{fault}; write example.com, *.example.com or an address"
     return ""
 
@@ -505,13 +506,13 @@ def _matches_nothing(rule: Rule, home: str) -> str:
     Only for paths and secrets can the form of the pattern show that.
     """
     if rule.type == "secret" and not {"/", "*", "?"}.intersection(rule.pattern):
-        named = _quote(f"*/{rule.pattern}")
-        return f"{_quote(rule.pattern)} is not a secret of a skill; write SKILL/NAME, or {named}"
+        named = quoted(f"*/{rule.pattern}")
+        return f"{quoted(rule.pattern)} is not a secret of a skill; write SKILL/NAME, or {named}"
     plain = normal_forms.path_pattern(rule.pattern, home) if rule.type == "host_file" else ""
     if not plain or plain.startswith(("/", "*", "?", UNCLEAR)):
         return ""
     return (
-        f"{_quote(rule.pattern)} is not a path that a request can name; write an absolute path, "
+        f"{quoted(rule.pattern)} is not a path that a request can name; write an absolute path, "
         "~/... or $HOME/..., or begin with *"
     )
 
@@ -543,11 +544,6 @@ def _host_rules(rule: Rule) -> Iterator[Rule]:
         # After a host, `:*` means any port; after a command, its arguments. A deny or ask rule for
         # a host without a port covers every port.
         yield rule._replace(pattern=f"{bare}:?*")
-
-
-def _quote(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}..."
 
 
 def _closest(word: str, known: Iterable[str]) -> str:
@@ -588,7 +584,7 @@ def _find_loosened(rule: Rule, strict: Iterable[Rule]) -> str:
         if (deny.type == rule.type or "*" in (deny.type, rule.type)) and meet(
             deny.pattern, rule.pattern
         ):
-            return f"deny {deny.type} {_quote(deny.pattern)} of {deny.path}:{deny.line}"
+            return f"deny {deny.type} {quoted(deny.pattern)} of {deny.path}:{deny.line}"
     return ""
 
 
@@ -598,7 +594,7 @@ def _diagnose_untrusted(rule: Rule, loosens: str) -> Diagnostic:
         severity="warning",
         path=rule.path,
         line=rule.line,
-        message=f"{rule.action} {rule.type} {_quote(rule.pattern)} does not count: it would loosen "
+        message=f"{rule.action} {rule.type} {quoted(rule.pattern)} does not count: it would loosen "
         f"{loosens}, and the project is not trusted",
         remedy="`skillbelt trust add` trusts it, if you know who wrote this file",
     )
@@ -610,7 +606,7 @@ def _untrusted_name(settings: Settings) -> Diagnostic:
         severity="warning",
         path=settings.sources["project_name"],
         line=None,
-        message=f"project_name = {_quote(settings.project_name)} does not count: answers for the "
+        message=f"project_name = {quoted(settings.project_name)} does not count: answers for the "
         "project of that name would count here, and this one is not trusted",
         remedy="`skillbelt trust add` trusts it, if you know who wrote this file",
     )
@@ -651,8 +647,8 @@ def _diagnose_covered(rule: Rule, later: Rule) -> Diagnostic:
         severity="warning",
         path=rule.path,
         line=rule.line,
-        message=f"{rule.action} {rule.type} {_quote(rule.pattern)} never decides: "
-        f"{later.action} {later.type} {_quote(later.pattern)} in line {later.line} covers it",
+        message=f"{rule.action} {rule.type} {quoted(rule.pattern)} never decides: "
+        f"{later.action} {later.type} {quoted(later.pattern)} in line {later.line} covers it",
         remedy="put the general rule first, or remove this one",
     )
 

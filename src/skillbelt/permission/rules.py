@@ -133,9 +133,9 @@ class Rule(_RuleFields):
         _check_word("Rule", "initiator", initiator, ("", *INITIATORS))
         if not isinstance(pattern, str) or len(pattern) > MAX_PATTERN_CHARS:
             wanted = f"text of at most {MAX_PATTERN_CHARS} characters"
-            raise ConfigError(f"Rule: pattern must be {wanted}, not {_quote(pattern)}")
+            raise ConfigError(f"Rule: pattern must be {wanted}, not {quoted(pattern)}")
         if not isinstance(skill, str) or len(skill) > MAX_PATTERN_CHARS:
-            raise ConfigError(f"Rule: skill must be the name of a skill, not {_quote(skill)}")
+            raise ConfigError(f"Rule: skill must be the name of a skill, not {quoted(skill)}")
         return super().__new__(
             cls,
             type=type,
@@ -178,10 +178,11 @@ def _check_word(where: str, field: str, value: object, known: tuple[str, ...]) -
     close = closest(value, filter(None, known), most=1) if isinstance(value, str) else []
     hint = f"; did you mean {close[0]!r}?" if close else ""
     allowed = ", ".join(map(repr, known))
-    raise ConfigError(f"{where}: {field} must be one of {allowed}, not {_quote(value)}{hint}")
+    raise ConfigError(f"{where}: {field} must be one of {allowed}, not {quoted(value)}{hint}")
 
 
-def _quote(value: object) -> str:
+def quoted(value: object) -> str:
+    """Return the value for an error, cut if it is long."""
     text = repr(value)
     return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}..."
 
@@ -192,7 +193,7 @@ def checked_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     for rule in given:
         if not isinstance(rule, Rule):
             raise ConfigError(
-                f'rules: {_quote(rule)} is not a Rule; write Rule("run", "git *", "allow")'
+                f'rules: {quoted(rule)} is not a Rule; write Rule("run", "git *", "allow")'
             )
     return tuple(Rule(*rule) for rule in given)  # `_replace` checks nothing
 
@@ -202,7 +203,7 @@ def checked_answer(given: object) -> Answer | None:
     if given is None or isinstance(given, Answer):
         return given
     raise ConfigError(
-        f'ask: the callback returned {_quote(given)}; return Answer("once"), '
+        f'ask: the callback returned {quoted(given)}; return Answer("once"), '
         'Answer("conversation"), Answer("always"), Answer("reject"), or None to leave the request '
         "to others"
     )

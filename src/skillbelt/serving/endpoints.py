@@ -204,7 +204,7 @@ def list_sessions(request: ApiRequest) -> object:
     owner, after, most = (
         (request.holder.app, request.user),
         request.query.get("after"),
-        _most(request),
+        page_size(request),
     )
     found = request.belt.store.sessions(
         *owner, after=None if after is None else SessionKey(*owner, after), limit=most + 1
@@ -444,7 +444,7 @@ def describe_pending(pending: Pending) -> dict[str, object]:
     }
 
 
-def _most(request: ApiRequest) -> int:
+def page_size(request: ApiRequest) -> int:
     """Return the page size."""
     return max(1, min(int(request.query.get("limit", MAX_PAGE)), MAX_PAGE))
 
@@ -453,7 +453,7 @@ def _cut_page(
     request: ApiRequest, found: Sequence[T], mark: Callable[[T], str]
 ) -> tuple[Sequence[T], dict[str, str]]:
     """Return the entries of the page, sorted by their mark, and the mark to continue after."""
-    after, most = request.query.get("after"), _most(request)
+    after, most = request.query.get("after"), page_size(request)
     left = [one for one in found if after is None or mark(one) > after]
     page = left[:most]
     return page, {"next": mark(page[-1])} if len(left) > most else {}
