@@ -1,4 +1,4 @@
-"""The interface of a model, independent of any provider."""
+"""The interface of a model, independent of any provider; `provider` finds models by name."""
 
 from __future__ import annotations
 

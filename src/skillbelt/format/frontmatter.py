@@ -1,4 +1,4 @@
-"""Parse the head of a SKILL.md: strict YAML first, then repair, then derive from the text.
+"""Parse the head of a SKILL.md: strict YAML first, then `yaml_repair`.
 
 No bytes make the parser raise: diagnostics say what is wrong with a file.
 """

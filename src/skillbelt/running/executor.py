@@ -1,6 +1,7 @@
-"""Carries out runs: check, stage, ask, provide, start, collect, record, in this order.
+"""The workbench: check, stage, ask for, provide, start, collect and record a run, in this order.
 
-Everything that can be refused is refused before the command starts.
+Everything that can be refused is refused before the command starts. An executor (`executors`)
+starts the command, on this machine or on another one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The messages of Anthropic: content blocks, with the results of calls in messages of the user."""
+"""The messages of Anthropic: content blocks, with the results of calls in messages of the user.
+
+`write` adds the marks for the prompt cache.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write a vendor's request: the arguments of its package, with the texts of skills in place."""
+"""Write a vendor's request: its package's arguments, the texts of skills, marks for its cache."""
 
 from __future__ import annotations
 
