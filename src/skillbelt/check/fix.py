@@ -496,7 +496,8 @@ def _fix(folder: int, path: str, *, dry_run: bool, unsafe: bool) -> Fixed:
     name = os.path.basename(os.path.dirname(path))
     result = fix_bytes(data, folder=name, unsafe=unsafe)
     dropped = [
-        _say_dropped(path, f"not done, as it would change the meaning: {t}") for t in result.dropped
+        _say_dropped(path, f"not done, as it would change the meaning: {step}")
+        for step in result.dropped
     ]
     fixed = Fixed(
         path=path,

@@ -163,7 +163,9 @@ def find_new(request: Request, allowed: Iterable[Request]) -> str:
     known, parts = set(_list_words(closest)) | _other_facts(closest), []
     if request.hash != closest.hash:
         parts.append("the files of the skill changed")
-    parts += [f"`{text}`" for text in [" ".join(w for w in words if w not in known)] if text]
+    parts += [
+        f"`{text}`" for text in [" ".join(word for word in words if word not in known)] if text
+    ]
     parts += sorted(_other_facts(request) - known)
     return ", ".join(parts) or "nothing, you allowed the same before"
 

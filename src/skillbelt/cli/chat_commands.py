@@ -190,8 +190,8 @@ class ChatCommands:
         if self._chat.document("permissions", permissions=listed):
             return
         if rows:
-            shown = [(a, f"{kind} {exact(what)}", skill) for a, kind, what, skill in rows]
-            print_table(("for", "what", "skill"), [(a, skill, what) for a, what, skill in shown])
+            shown = [(span, skill, f"{kind} {exact(what)}") for span, kind, what, skill in rows]
+            print_table(("for", "what", "skill"), shown)
         else:
             self._chat.say("you allowed nothing yet that holds for longer than one call")
         self._chat.say("`skillbelt permissions` shows the rules too, and revokes answers")

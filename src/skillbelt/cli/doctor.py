@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         _print_matrix(matrix, args)
     if args.sandbox and not matrix:
         return UNAVAILABLE
-    broken = any(d.severity == "error" for d in (*catalog.diagnostics, *ruled))
+    broken = any(one.severity == "error" for one in (*catalog.diagnostics, *ruled))
     return 1 if broken or any(list_not_stopped(results) for results in matrix.values()) else 0
 
 

@@ -398,7 +398,9 @@ def _pending(gate: Gate, args: argparse.Namespace) -> int:
     if args.json:
         print_json({"pending": list(map(_pending_json, waiting))})
     elif waiting:
-        rows = [(p.id, p.request.type, p.request.session, p.request.summary) for p in waiting]
+        rows = [
+            (one.id, one.request.type, one.request.session, one.request.summary) for one in waiting
+        ]
         if sys.stdout.isatty():
             moved = [(id, type, what, session) for id, type, session, what in rows]
             print_table(("id", "type", "what", "session"), moved, wrap=True, below=1)

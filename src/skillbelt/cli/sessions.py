@@ -185,7 +185,8 @@ def _print_list(store: OpenedStore, found: Sequence[SessionInfo], args: argparse
         print_table(("session", "events", "last used", "begins with"), rows)
     elif args.wide:
         head = ("last used", "events", "session", "begins with")
-        print_table(head, [(c, b, a, d) for a, b, c, d in rows], wrap=True, colours=_COLOURS)
+        shown = [(used, events, name, begins) for name, events, used, begins in rows]
+        print_table(head, shown, wrap=True, colours=_COLOURS)
     else:
         now = time.time()
         short = [

@@ -88,7 +88,7 @@ def estimate_tokens(skill: Skill, listing: Manifest) -> dict[str, int]:
     """Estimate the tokens of a skill: in the overview, its body, its documents."""
     sizes = {entry.path: entry.size for entry in listing.files}
     body = max(sizes.pop(SKILL_FILE, 0) - skill.body_offset, 0)
-    documents = sum(n for path, n in sizes.items() if path.lower().endswith(_DOCUMENTS))
+    documents = sum(size for path, size in sizes.items() if path.lower().endswith(_DOCUMENTS))
     return {
         "overview": tokens(f"- {skill.name}: {skill.description}\n"),
         "body": tokens_of_bytes(body),

@@ -180,7 +180,7 @@ def list_points(events: Sequence[Event], moments: Sequence[Moment]) -> list[Poin
     return [
         Point(str(at), last.total, f"turn {at}: about {last.total:,} tokens")
         for at, end in enumerate(ends if turns else [], 1)
-        for last in [max((m for m in moments if m.seq < end), key=lambda m: m.seq)]
+        for last in [max((one for one in moments if one.seq < end), key=lambda one: one.seq)]
     ]
 
 

@@ -103,7 +103,9 @@ class Snapshot(Skills):
         switched_off, where = self.disabled.get(name, (None, ""))
         if switched_off is not None and (admits is None or admits(switched_off)):
             return SkillDisabled(name, where)
-        return SkillNotFound(name, [n for n, one in self.items() if admits is None or admits(one)])
+        return SkillNotFound(
+            name, [known for known, one in self.items() if admits is None or admits(one)]
+        )
 
     @property
     def broken(self) -> Mapping[str, Diagnostic]:
@@ -259,7 +261,7 @@ class Catalog(Mapping[str, Skill]):
     def available(self, agent: str | None = None) -> list[Skill]:
         """Return the skills that a model working as this agent may see."""
         seen = [skill for skill in self.all() if skill.model_visible]
-        return [s for s in seen if self._permit(agent, s)] if self._permit else seen
+        return [one for one in seen if self._permit(agent, one)] if self._permit else seen
 
     def dirs(self) -> list[str]:
         """Return the folders of all skills, sorted."""
@@ -284,7 +286,7 @@ class Catalog(Mapping[str, Skill]):
     @property
     def problems(self) -> tuple[Diagnostic, ...]:
         """The diagnostics that need action: errors and warnings."""
-        return tuple(d for d in self.diagnostics if d.severity != "info")
+        return tuple(one for one in self.diagnostics if one.severity != "info")
 
     # Search
 
@@ -409,7 +411,7 @@ class Catalog(Mapping[str, Skill]):
         return cost / MAX_SCAN_SHARE
 
     def _watched_folders(self) -> list[str]:
-        return [s.root.path for s in self._scans if s.exists and not s.stalled]
+        return [one.root.path for one in self._scans if one.exists and not one.stalled]
 
     def _rescan(self, *, refresh: bool) -> None:
         with self._lock:
@@ -420,7 +422,7 @@ class Catalog(Mapping[str, Skill]):
         diagnostics += [_foreign_project(path, owner) for path, owner in self.settings.strangers]
         roots = self._roots(diagnostics, refresh=refresh)
         # A root that stalled is skipped until the next refresh.
-        stalled = {s.root: s for s in self._scans if s.stalled and not refresh}
+        stalled = {one.root: one for one in self._scans if one.stalled and not refresh}
         waiting = [root for root in roots if root not in stalled]
         try:
             fresh = iter(
@@ -591,7 +593,7 @@ def merge(
                 losers.setdefault(skill.name, []).append(skill)
     for name, shadowed in losers.items():
         diagnostics += (_note_shadowed(loser, winners[name]) for loser in shadowed)
-        winners[name] = winners[name]._replace(shadows=tuple(s.location for s in shadowed))
+        winners[name] = winners[name]._replace(shadows=tuple(one.location for one in shadowed))
     names = sorted(winners)
     ordered = winners if names == list(winners) else {name: winners[name] for name in names}
     lost = tuple(skill for name in sorted(losers) for skill in losers[name])

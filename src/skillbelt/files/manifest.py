@@ -187,7 +187,7 @@ class LocalFiles:
             for one in said
             if one.code in _INCOMPLETE
         )
-        made = content_hash(((f.path, f.sha256) for f in files), (*sorted(facts), *missed))
+        made = content_hash(((file.path, file.sha256) for file in files), (*sorted(facts), *missed))
         links = (entry.path for entry in entries if entry.kind == "link")
         hidden = any(_leads_into_left_out(self.folder, path) for path in links)
         manifest = Manifest(

@@ -493,7 +493,11 @@ class RemoteRun:
             there = known.facts if known.actor == actor.id else {}
         changed = {path: fact for path, fact in facts.items() if there.get(path) != fact}
         wanted = set(lacks.get("contents", ())) or {fact.content for fact in changed.values()}
-        needed = {p: f for p, f in facts.items() if f.kind == "file" and f.content in wanted}
+        needed = {
+            path: fact
+            for path, fact in facts.items()
+            if fact.kind == "file" and fact.content in wanted
+        }
         # A single run has one message: the node keeps nothing of it for the next run.
         sending = carry(run.workspace, needed, batch_bytes=_batch_bytes(run))
         if sending.left:

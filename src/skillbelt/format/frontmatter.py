@@ -162,7 +162,7 @@ def _parse_fully(file: _SkillText, found: Split, text: str) -> Parsed:
     notes = tuple(_diagnostic(file, problem, 1) for problem in loaded.problems)
     if clean == text:
         return _finish(file, loaded.fields, "strict", found.body, notes)
-    line = next((n for n, (a, b) in enumerate(_pairs(text, clean), 2) if a != b), 1)
+    line = next((at for at, (raw, kept) in enumerate(_pairs(text, clean), 2) if raw != kept), 1)
     note = file.diagnose(
         "control-characters",
         "the frontmatter holds control characters; they were left out",

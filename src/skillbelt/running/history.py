@@ -330,7 +330,9 @@ def _decode(id: str, text: str) -> PastRun | None:
     """Read a run of the store; None when it is not one."""
     try:
         found = read_json(text)
-        steps = tuple(Step(str(a), float(b), float(c)) for a, b, c in found["steps"])
+        steps = tuple(
+            Step(str(name), float(start), float(length)) for name, start, length in found["steps"]
+        )
         known = {name: found[name] for name in PastRun._fields}
         run = PastRun(**{**known, "id": id, "steps": steps, "facts": dict(found["facts"])})
     except (BadJson, KeyError, TypeError, ValueError):

@@ -249,7 +249,9 @@ def _read_imports(needs: Needs, place: StartedIn, found: _Found, declared: Seque
         uses = {one: imports_of(name_of(one, kind), imported) for one in declared}
         needs = needs._replace(
             unused=tuple(one for one, by in uses.items() if not by),
-            guarded=tuple(one for one, by in uses.items() if by and all(i.optional for i in by)),
+            guarded=tuple(
+                one for one, by in uses.items() if by and all(each.optional for each in by)
+            ),
         )
     proposals = uncovered(imported, names_of(needs))
     named = _named_packages(needs, place, found)

@@ -44,12 +44,16 @@ class RestoredTexts:
         self._session, self._state = session, state
         self._given = session.given(state)
         loaded = {one.name: one for one in session.loaded(state)}
-        shown = {n: all[-1] for n, all in self._given.items() if all and n not in loaded}
+        shown = {
+            name: given[-1] for name, given in self._given.items() if given and name not in loaded
+        }
         self._folders = {name: one.folder for name, one in shown.items() if one.folder}
         read = texts.read([*loaded.values(), *map(LoadedSkill, shown)], caller, shown)
         self._materials = {one.name: one for one in read}
         self._withheld = texts.withheld
-        self._inline = {name for name, all in self._given.items() if any(t.answer for t in all)}
+        self._inline = {
+            name for name, given in self._given.items() if any(one.answer for one in given)
+        }
         window = caller.settings.context_window_tokens
         share = window * RESTORE_SHARE if window else float("inf")
         self._room = share if restore_tokens is None else restore_tokens

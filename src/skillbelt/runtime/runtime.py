@@ -1104,13 +1104,15 @@ class RuntimeSession:
         If they are `continued`, the vendor has the skills of earlier answers. Those that are in no
         answer, because the host loaded them, go with the message that begins the turn.
         """
-        landed = {k: v for k, v in self.session.landed(state).items() if v != UNNAMED}
+        landed = {key: call for key, call in self.session.landed(state).items() if call != UNNAMED}
         begins = any(map(is_by_user, messages))
 
         def context(blocks: Mapping[str, str]) -> str:
             if not continued:
                 return restored.context(messages, blocks)
-            return join_context({n: b for n, b in blocks.items() if begins and not landed.get(n)})
+            return join_context(
+                {name: text for name, text in blocks.items() if begins and not landed.get(name)}
+            )
 
         return materialize(
             messages,
@@ -1375,7 +1377,7 @@ class RuntimeSession:
         """Return the skills that were loaded since the last message of the user."""
         events = self.session.events()
         turn = takewhile(lambda event: event.type != "run_started", reversed(events))
-        names = {str(e.data.get("name")) for e in turn if e.type == "skill_loaded"}
+        names = {str(one.data.get("name")) for one in turn if one.type == "skill_loaded"}
         skills = self.runtime.skills()
         return [skills[name] for name in sorted(names) if name in skills]
 
