@@ -315,7 +315,7 @@ def _forbid(belt: Runtime, project: str) -> DemoStage:
     folder = os.path.dirname(project)
     key = os.path.join(folder, "home", ".ssh", "id_ed25519")
     with _server() as (port, count_connections):
-        readable, answers = _read(key) == _SECRET, _can_connect(port)
+        readable, answers = _read(key) == _SECRET, _is_reachable(port)
         before = count_connections()
         env = {"PLACE": key, "PORT": str(port)}
         done = belt.run_sync(_SCRIPTED, _FORBIDDEN, env=env, timeout_seconds=20)
@@ -350,7 +350,7 @@ def _server() -> Iterator[tuple[int, Callable[[], int]]]:
         yield server.getsockname()[1], count_connections
 
 
-def _can_connect(port: int) -> bool:
+def _is_reachable(port: int) -> bool:
     """Whether the server is reachable outside the sandbox."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2):
         return True

@@ -72,7 +72,7 @@ def show_all(visit: Visit) -> ShownPage:
         found = [one for one in belt.search(words, PAGE) if one.strength != "noise"]
         rows = [
             row._replace(
-                reason=_tell_reason(one),
+                reason=_describe_match(one),
                 strength=one.strength,
             )
             for one, row in zip(
@@ -88,7 +88,7 @@ def show_all(visit: Visit) -> ShownPage:
     return ShownPage("skills.html", _facts(visit, rows, "", len(chosen), start))
 
 
-def _tell_reason(result: Result) -> str:
+def _describe_match(result: Result) -> str:
     """Return where a search matched; "" if the row shows that anyway."""
     found = result.snippet.strip("… ")
     return result.field if found in result.skill.description else f"{result.field}: {found}"

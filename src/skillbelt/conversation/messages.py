@@ -81,7 +81,7 @@ def materialize(
     in this history go into one separate message after the system message; `context` makes its
     text from the blocks, "" for none.
     """
-    result = _without_ours(messages)
+    result = _remove_fallback(messages)
     materials = sorted(loaded, key=_FIRST)
     homes: dict[str, int | None] = dict.fromkeys(map(_FIRST, materials))
     found = _loading_calls(result)
@@ -92,7 +92,7 @@ def materialize(
     taken: set[int | None] = set() if in_system else {*homes.values()}
     left = [] if in_system else materials
     if len(taken) == len(materials) and "#" not in "".join(landed):
-        left = _put_alone(result, materials, homes)
+        left = _replace_stubs(result, materials, homes)
     places = _assign_blocks(left, homes, _calls(found, result, landed), landed) if left else {}
     _mark_unloaded(result, skills, homes, taken.union(places), landed)
     _put_blocks(result, places)
@@ -140,7 +140,7 @@ def unloaded_line(name: str) -> str:
     return f"unloaded since: {name} (load it again if it is needed)"
 
 
-def _without_ours(messages: Sequence[Message]) -> list[Message]:
+def _remove_fallback(messages: Sequence[Message]) -> list[Message]:
     """Remove a fallback message of an earlier request, if the host kept it."""
     result = list(messages)
     for index in range(_head(result) - 1, -1, -1):
@@ -283,7 +283,7 @@ def _home(
     return None
 
 
-def _put_alone(
+def _replace_stubs(
     messages: list[Message], materials: Sequence[Material], homes: Mapping[str, int | None]
 ) -> list[Material]:
     """Replace each answer that is only a stub by its skill; return the remaining skills.

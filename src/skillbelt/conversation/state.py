@@ -416,7 +416,7 @@ class _Draft:
         if self.docs(name) == before:
             return
         if self.is_loaded(name):
-            landed = self._landed_with(name, before, docs, call)
+            landed = self._place_documents(name, before, docs, call)
             self._set(self._key("landed", name), _encode(landed))
         data = {"name": name, "docs": self._describe_docs(name), "mode": mode, "call_id": call}
         self.log("docs_selected", data)
@@ -436,7 +436,7 @@ class _Draft:
         for name in sorted({*self.names("loaded"), *self.names("docs"), *self.names("given")}):
             self.unload(name, reason)
 
-    def _landed_with(
+    def _place_documents(
         self,
         name: str,
         before: tuple[tuple[str, ...], bool],

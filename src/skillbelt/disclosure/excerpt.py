@@ -158,7 +158,7 @@ class _Choice:
         self._lines, self._chars = max_lines, max_chars
         self.kept: dict[int, str] = {}
         leads = self._of_rank(_LEAD)
-        self._put_leads(leads)
+        self._keep_leads(leads)
         keys = self._of_rank(_KEY)
         short = {one for one in keys if self._fits(one, _LONG_SHARE, max_lines, max_chars)}
         for place in keys:
@@ -167,10 +167,10 @@ class _Choice:
         long = [place for place in keys if place not in short]
         for left, place in zip(range(len(long), 0, -1), long, strict=True):
             self._keep(place, self._lines // left, self._chars // left)
-        self._put_whole(self._of_rank(_PLAIN))
+        self._keep_whole(self._of_rank(_PLAIN))
         for place in leads:
             self._grow(place)
-        self._put_whole(self._of_rank(_LAST))
+        self._keep_whole(self._of_rank(_LAST))
         self._drop_bare()
 
     def _of_rank(self, rank: int) -> list[int]:
@@ -180,7 +180,7 @@ class _Choice:
         text = self._blocks[place].text
         return line_count(text) <= max_lines // parts and len(text) + 1 <= max_chars // parts
 
-    def _put_leads(self, places: list[int]) -> None:
+    def _keep_leads(self, places: list[int]) -> None:
         # If nothing else is kept, the share is everything.
         share = _LEAD_SHARE if len(places) < len(self._blocks) else 1
         rows, chars = self._lines // share, self._chars // share
@@ -201,7 +201,7 @@ class _Choice:
             self._chars -= len(text) + 1
         return text
 
-    def _put_whole(self, places: list[int]) -> None:
+    def _keep_whole(self, places: list[int]) -> None:
         for place in places:
             if self._fits(place, 1, self._lines, self._chars):
                 self._keep(place, self._lines, self._chars)

@@ -536,7 +536,7 @@ class Catalog(Mapping[str, Skill]):
         for source, (located, diagnostics) in zip(dict.fromkeys(remote), pulled, strict=True):
             collected += diagnostics
             for folder, origin in located:
-                far = _over_network(source) or source in self.settings.urls
+                far = _is_over_network(source) or source in self.settings.urls
                 scope: Scope = "remote" if far else "explicit"
                 own = origin.kind == "local" and source not in theirs
                 fence = fence_of(folder, self.settings) if own else folder
@@ -725,5 +725,5 @@ def _normalize_overrides(overrides: Mapping[str, object]) -> dict[str, object]:
     return plain
 
 
-def _over_network(source: str) -> bool:
+def _is_over_network(source: str) -> bool:
     return source.startswith(("http://", "https://", "mcp+"))

@@ -120,7 +120,10 @@ class _Worker(threading.Thread):
             if idle >= patience and self.is_alive():
                 self._pulse.stopped = True
                 done = list(self._results)
-                return [*done, _make_stalled(self._roots[len(done)], self._pulse.path, patience)]
+                return [
+                    *done,
+                    _describe_stalled(self._roots[len(done)], self._pulse.path, patience),
+                ]
         if self._failure is not None:
             raise self._failure
         return self._results
@@ -165,7 +168,7 @@ class _Worker(threading.Thread):
         )
 
 
-def _make_stalled(root: Root, path: str, patience: float) -> Scan:
+def _describe_stalled(root: Root, path: str, patience: float) -> Scan:
     problem = Diagnostic(
         code="root-stalled",
         severity="error",

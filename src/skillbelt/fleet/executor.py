@@ -474,7 +474,7 @@ class RemoteRun:
                     lacks, tries = {}, tries + 1
                     continue
             if reply.ran:
-                return self._take_back(actor, known, reply)
+                return self._bring_back(actor, known, reply)
             # Each message sends a batch, as long as the node reports fewer missing parts each time.
             fewer = len(reply.lacks["contents"]) < len(lacks.get("contents", ()))
             lacks, tries = reply.lacks, tries + (not fewer)
@@ -594,7 +594,7 @@ class RemoteRun:
                 reported = taken
         return None
 
-    def _take_back(self, actor: _Actor, known: _Known, reply: NodeReply) -> Outcome:
+    def _bring_back(self, actor: _Actor, known: _Known, reply: NodeReply) -> Outcome:
         """Write the changed files into the workspace here; return the outcome of the command."""
         run = self._run
         self._apply_changes(actor, known, reply.carried)

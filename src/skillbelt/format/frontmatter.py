@@ -237,7 +237,7 @@ def _parse_misplaced(file: _SkillText, text: str) -> Parsed:
     """Parse a file that does not begin with `---`, or never closes it."""
     block = yaml_repair.find(text)
     if block is None or block.end - block.start > MAX_FRONTMATTER_BYTES:
-        return _all_body(file, text)
+        return _read_as_body(file, text)
     raw = text[block.start : block.end]
     inner = yaml_repair.without_controls(raw.replace("\r\n", "\n"))
     loaded = yaml.load(inner if inner.endswith("\n") else inner + "\n")
@@ -252,7 +252,7 @@ def _parse_misplaced(file: _SkillText, text: str) -> Parsed:
         repaired, ended = _by_line(raw, inner)
         body = block.body if ended is None else block.start + ended
     if not repaired.fields:
-        return _all_body(file, text)
+        return _read_as_body(file, text)
     return _accept_misplaced(file, text, block, repaired, body)
 
 
@@ -275,7 +275,7 @@ def _accept_misplaced(
     return _finish(file, repaired.fields, "repaired", offset, (note, *notes))
 
 
-def _all_body(file: _SkillText, text: str) -> Parsed:
+def _read_as_body(file: _SkillText, text: str) -> Parsed:
     """Return the result for a file whose whole text is body."""
     if _OPENING.match(file.data):
         note = file.diagnose(

@@ -295,11 +295,11 @@ def _choose(input: object, paths: Sequence[str], scripts: Sequence[str], skill: 
     if len(found) == 1:
         return found[0]
     if not found:
-        _refuse_nothing(skill, paths)
+        _refuse_empty_skill(skill, paths)
     _refuse(skill, "has more than one script", found, _advise(action))
 
 
-def _refuse_nothing(skill: Skill, paths: Sequence[str]) -> NoReturn:
+def _refuse_empty_skill(skill: Skill, paths: Sequence[str]) -> NoReturn:
     """Raise RunRefused that says where a module or a script is expected, and which lie deeper."""
     places = (
         "no .wasm in its folder or in wasm/, no script in scripts/ and no main, index or script"

@@ -236,7 +236,7 @@ class Runtime:
         self.gate.close()
         self.catalog.close()
         if "_runs" in self.__dict__:
-            self._runs.close(self.__dict__.get("_own_key"))
+            self._runs.close(self.__dict__.get("_default_key"))
 
     close_async = in_thread(close)
 
@@ -621,7 +621,7 @@ class Runtime:
             self._audience(),
             self._storage(),
             skills=skills,
-            key=self._own_key,
+            key=self._default_key,
             names=self._names_for(skills),
             executors=lambda: self._runs,
             watch=followed(UNWATCHED),
@@ -632,7 +632,7 @@ class Runtime:
     dispatch_async = cancelling(dispatch)
 
     @made_once
-    def _own_key(self) -> SessionKey:
+    def _default_key(self) -> SessionKey:
         """The session of calls that this runtime dispatches without one.
 
         No other runtime shares it.

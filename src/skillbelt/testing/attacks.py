@@ -184,7 +184,7 @@ class Scene:
             return "a socket of the host was reached"
         if self.terminal.touched():
             return "a terminal of the host was written to"
-        if _ended_late(self.planted):
+        if _is_still_running(self.planted):
             return "a process of the run was alive after its result"
         if self.victim.poll() is not None:
             return self._renew_victim("a process of the host was ended")
@@ -385,7 +385,7 @@ def _limits_of(pid: int) -> tuple[object, ...]:
     )
 
 
-def _ended_late(mark: str) -> bool:
+def _is_still_running(mark: str) -> bool:
     """Whether a process with the mark in its arguments still runs; kill it."""
     found = [int(name) for name in os.listdir("/proc") if name.isdigit()] if _PROCESSES else []
     late = [pid for pid in found if mark in _read_text(f"/proc/{pid}/cmdline")]

@@ -52,7 +52,7 @@ def supervised_plan(
             argv=(launcher_python(), "-I", "-S", "-c", source_of("launch"), str(fd)),
             enforced={
                 **enforced,
-                **_limits_enforced(identity, hierarchy(), _out_of_reach(identity, rules)),
+                **_limits_enforced(identity, hierarchy(), _is_out_of_reach(identity, rules)),
             },
             watch=guard,
             explain=_explain,
@@ -94,7 +94,7 @@ def _explain(said: str) -> str:
     return f"the launcher cannot start: {said or 'no message'}"
 
 
-def _out_of_reach(identity: Identity | None, rules: Mapping[str, object] | None) -> bool:
+def _is_out_of_reach(identity: Identity | None, rules: Mapping[str, object] | None) -> bool:
     """Whether the command cannot signal the launcher.
 
     It has another user, or the rules forbid it.

@@ -88,7 +88,7 @@ class DiskWatch:
         found = measure_folder(self._folder, limits.max_workspace_bytes, limits.max_workspace_files)
         found = found._replace(bytes=found.bytes + held.file_bytes, files=found.files + held.files)
         if found.hidden or held.more_files or held.more_handles:
-            found = self._guess(found, free)
+            found = self._estimate_from_disk(found, free)
         left = Space(
             (limits.max_workspace_bytes - found.bytes) // 2,
             (limits.max_workspace_files - found.files) // 2,
@@ -103,7 +103,7 @@ class DiskWatch:
             return "max_workspace_bytes"
         return "max_workspace_files" if found.files > limits.max_workspace_files else None
 
-    def _guess(self, found: FolderUsage, free: Space) -> FolderUsage:
+    def _estimate_from_disk(self, found: FolderUsage, free: Space) -> FolderUsage:
         """Use the disk space lost since the start where not everything can be read."""
         return found._replace(
             bytes=max(found.bytes, self._start.bytes - free.bytes),

@@ -58,7 +58,7 @@ class Listener:
                 db.execute("LISTEN skillbelt")
                 pause = 0.1
                 self._receive(db)
-            self._set_hearing(False)
+            self._set_listening(False)
             self._ended.wait(pause)
             pause = min(2 * pause, 2.0)
 
@@ -75,11 +75,11 @@ class Listener:
                     self._wake(self._own)
             for note in db.notifies(timeout=0):
                 if note.payload == own:
-                    self._set_hearing(True)
+                    self._set_listening(True)
                 else:
                     self._notifications.notify(note.payload)
 
-    def _set_hearing(self, hears: bool) -> None:
+    def _set_listening(self, hears: bool) -> None:
         """Record whether notifications arrive; until they do, some may have been missed."""
         with self._notifications.changed:
             self.hears = hears
