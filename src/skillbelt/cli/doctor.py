@@ -163,8 +163,8 @@ def _print_sandboxes(states: Sequence[SandboxState], settings: Settings) -> None
         f"in the sandbox {used.name}" if used.level else "without a sandbox, as the settings say"
     )
     print(f"commands run {where}")
-    if registry.not_held(used):
-        print(f"  it does not enforce: {registry.not_held(used)}")
+    if registry.missing_isolation(used):
+        print(f"  it does not enforce: {registry.missing_isolation(used)}")
     _print_groups()
     for state in states:
         name = state.sandbox.name

@@ -116,7 +116,7 @@ def choice_of(
     return Choice(found, warning)
 
 
-def not_held(sandbox: Sandbox) -> str:
+def missing_isolation(sandbox: Sandbox) -> str:
     """Return the isolation that it lacks and the sandbox before it has; "" for none."""
     return _NOT_HELD.get(sandbox.name, "")
 
@@ -126,7 +126,7 @@ def _strongest(candidates: tuple[Sandbox, ...]) -> Choice:
     for sandbox in candidates:
         reason = sandbox.unavailable()
         if reason is None:
-            lost = not_held(sandbox) if reasons else ""
+            lost = missing_isolation(sandbox) if reasons else ""
             why = f"{'; '.join(reasons)}; {sandbox.name} is used instead, without: {lost}"
             return Choice(sandbox, why if lost else "")
         reasons.append(f"{sandbox.name}: {reason}")
