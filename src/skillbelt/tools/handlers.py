@@ -334,7 +334,7 @@ def load(call: Call) -> ToolResult:
     data = {"name": skill.name, "evicted": list(evicted), "report": report}
     # An answer that is in a history stays there.
     reported = evicted and not caller.inline
-    notes = [f"put away, the limit is reached: {', '.join(evicted)}"] if reported else []
+    notes = [f"unloaded, because the limit is reached: {', '.join(evicted)}"] if reported else []
     return ToolResult("\n".join([*notes, given]), data=data)
 
 

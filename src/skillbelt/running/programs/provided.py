@@ -179,7 +179,7 @@ def _uv(words: list[str]) -> int:
             os.environ["UV_OFFLINE"] = "1"
         _become(real, *words)
     if {"--version", "-V"} & set(options) or command == "version":
-        print("uv (the one of the sandbox: it runs what was provided)")
+        print("uv (of the sandbox: it runs the provided packages)")
         return 0
     known = "run, pip list, pip show, pip install, sync, tool run, python find"
     _fail(f"uv: '{command[:40]}' needs the program uv, which is not there; known here: {known}")
@@ -266,7 +266,7 @@ def _pip(words: list[str], shown: str) -> int:
         return _pip_install(rest, words, shown)
     if command == "" and {"--version", "-V"} & set(options):
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        print(f"pip (the one of the sandbox: it shows what was provided) (python {version})")
+        print(f"pip (of the sandbox: it lists the provided packages) (python {version})")
         return 0
     if util.find_spec("pip") is not None and shown == "pip":
         _become(sys.executable, "-m", "pip", *words)
@@ -353,7 +353,7 @@ def _npx(words: list[str]) -> int:
         _become("/bin/sh", "-c", " ".join([*options[call[0]], *rest]).strip())
     if not rest:
         if {"--version", "-v"} & set(options):
-            print("npx (the one of the sandbox: it runs what was provided)")
+            print("npx (of the sandbox: it runs the provided packages)")
             return 0
         _fail("npx: name a program")
     name = _without_version(rest[0])
